@@ -37,7 +37,7 @@ def slow(repacked, tmp_path):
     """The agent with an adapter that needs longer to start, as from a cold disk: until there is a file `up` beside it."""
     up = str(tmp_path / "slow" / "up")
     waits = f"while not os.path.exists({up!r}): time.sleep(0.02)"
-    return repacked("proxy/adapter/adapter.py", "options = json.loads", waits)
+    return repacked("inprocess/adapter.py", "options = json.loads", waits)
 
 
 def healthz(port: int) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Another user of a node of Ray: he connects to whatever listens there, and reads command lines."""
+"""Another user of a node of Ray: he connects to whatever listens there, and reads command lines and folders."""
 
 import subprocess
 
@@ -69,6 +69,8 @@ for path in glob.glob("/proc/[0-9]*/cmdline"):
     words = open(path, "rb").read()
     if b"access-token" in words or b"--for-server" in words:
         print("read a token", words)
+for path in glob.glob("/tmp/dkdbg-ray-*"):
+    print("folder", bool(glob.glob(path + "/*") or glob.glob(path + "/session/p/adapter")))
 print("adapters", adapters)
 """
 )
@@ -76,7 +78,7 @@ print("adapters", adapters)
 
 @pytest.mark.attack(0)
 def test_another_user_of_the_node_attaches_to_no_worker_that_was_opened(ray, tmp_path):
-    """Attaches at each port of a node where `dkdbg run --on ray+...` has opened a worker, and reads all command lines: let in at none, and shown no token; the user gets in."""
+    """Attaches at each port of a node where `dkdbg run --on ray+...` has opened a worker, and reads all command lines and its folder: no port is a debugger's, no token is shown, the folder is closed; the user gets in."""
     ray.write("attacked.py", DRIVER)
     line = 1 + [*DRIVER.splitlines()].index("                time.sleep(0.05)  # step")
     target = f"ray+docker://{ray.nodes[0]}"
@@ -88,7 +90,7 @@ def test_another_user_of_the_node_attaches_to_no_worker_that_was_opened(ray, tmp
             wait_until((ray.folder / "there").exists, "the actor does not run")
             scan = ["docker", "exec", "-i", "--user", "61002", ray.nodes[0], "python3", "-"]
             done = subprocess.run(scan, input=SCAN, capture_output=True, text=True, check=True, timeout=LIMIT)
-            assert done.stdout == "adapters 1\n"
+            assert done.stdout == "folder False\nadapters 0\n"
             with (
                 attach_proxy(tmp_path, target) as proxy,
                 Debugger(AttachOptions(port=proxy.port)) as debugger,

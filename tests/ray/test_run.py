@@ -489,3 +489,99 @@ def test_processes_that_an_actor_forks_stop_as_those_of_a_dataloader(ray, tmp_pa
     assert len(names) == (0 if leaves else 3)
     assert all(each.startswith(": child ") for each in names)
     assert "got 6 [0, 0, 0]" in (tmp_path / "said").read_text()
+
+
+EXECUTING = """\
+    import multiprocessing
+    import os
+    import subprocess
+    import sys
+
+    import ray
+
+    ray.init(address="auto", runtime_env={"env_vars": {"PYTHONPATH": "/job:/opt/ray"}})
+    CHILD = [sys.executable, "/job/executed.py"]
+
+
+    @ray.remote(num_cpus=0.1)
+    class Launcher:
+        def popen(self):  # launcher
+            return subprocess.call(CHILD)
+
+        def environment(self):
+            return subprocess.call(CHILD, env={"PYTHONPATH": "/job"})
+
+        def nested(self):
+            return subprocess.call([sys.executable, "-c", "import subprocess, sys; sys.exit(subprocess.call(%r))" % CHILD])
+
+        def spawn(self):
+            import executed
+
+            process = multiprocessing.get_context("spawn").Process(target=executed.count)
+            process.start()
+            process.join()
+            return process.exitcode
+
+        def replaced(self):
+            pid = os.fork()
+            if not pid:
+                os.execv(CHILD[0], CHILD)
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+    launcher = Launcher.remote()
+    ways = [launcher.popen, launcher.environment, launcher.nested, launcher.spawn, launcher.replaced]
+    print("got", [ray.get(each.remote()) for each in ways])
+    """
+EXECUTED = """\
+import sys
+
+
+def count():
+    sys.exit(3)  # child
+
+
+if __name__ == "__main__":
+    count()
+"""
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["", "the editor has left the cluster's session"])
+def test_programs_that_an_actor_executes_stop_as_those_of_another_program(ray, tmp_path, leaves):
+    """Each in a session of its own, by the same guarded port as its worker (issue 31)."""
+    ray.write("executing.py", EXECUTING)
+    ray.write("executed.py", EXECUTED)
+    target = f"ray+docker://{ray.nodes[0]}"
+    words = [
+        "dkdbg",
+        "run",
+        "--wait",
+        "--on",
+        target,
+        "--workers",
+        "Launcher",
+        "--",
+        "python3",
+        "/job/executing.py",
+    ]
+    child = lines(EXECUTED)["child"]
+    with (
+        (tmp_path / "said").open("w") as said,
+        started(words, tmp_path, said) as process,
+        attach_proxy(tmp_path, target) as proxy,
+        Debugger(AttachOptions(port=proxy.port)) as debugger,
+    ):
+        debugger.set_breakpoints("/job/executed.py", [child])
+        debugger.set_breakpoints("/job/executing.py", [lines(EXECUTING)["launcher"] + 1])
+        root = debugger.attach(timeout=LIMIT)
+        actor = debugger.wait_stopped(LIMIT)
+        if leaves:
+            root.request("disconnect", {}, timeout=LIMIT)
+        debugger.continue_(actor, timeout=LIMIT)
+        for _ in range(0 if leaves else 5):
+            stop = debugger.wait_stopped(LIMIT)
+            frame = debugger.stack(stop, timeout=LIMIT)[0]
+            assert (frame.path, frame.line) == ("/job/executed.py", child)
+            debugger.continue_(stop, timeout=LIMIT)
+        assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
+    assert "got [3, 3, 3, 3, 3]" in (tmp_path / "said").read_text()

@@ -137,8 +137,8 @@ class WorkerRegistry:
         forked = WorkerEntry(0, entry.worker, pid)
         with self._lock:
             known = self._entries.get(forked.key)
-            if known is not None:
-                return known.number
+            if known is not None and not known.is_taken:
+                return known.number  # else it has executed another program, and that session is about to end
             of_worker = [each for each in self._entries.values() if each.worker.id == entry.worker.id]
             if len(of_worker) > MAX_FORKED:
                 return 0

@@ -35,8 +35,6 @@ PROGRAM: Names = {
         ("ensure_logging", "join", "the logs that DEBUGPY_LOG_DIR asks for"),
         ("listen", "listening", "a program that calls it while it is debugged"),
         ("_starts_debugging", "listening", "check the address"),
-        ("_starts_debugging", "worker", "apply the settings of debugpy.configure()"),
-        ("_settrace", "worker", "connect a worker of Ray to its adapter"),
         ("_adapter_process", "listening", "say where the program's own listens"),
     ),
     "pydevd": (
@@ -169,7 +167,7 @@ PROGRAM: Names = {
     ),
 }  # fmt: skip
 
-#: Names used in the adapter's process, all by proxy/adapter/adapter.py, in a valid order of import.
+#: Names used in the adapter's process, all by inprocess/adapter.py, in a valid order of import.
 ADAPTER: Names = {
     "debugpy.adapter.clients": (
         ("Client", "adapter", "a client that the agent hands over"),
@@ -218,6 +216,7 @@ ADAPTER: Names = {
         ("wait_until_disconnected", "adapter", "serve until then"),
         ("Server.detach_from_session", "adapter", "offer the process to the next editor"),
         ("Server.__init__:connection", "adapter", "the process of a session"),
+        ("Server.__init__", "adapter", "an editor has a worker's session"),
         ("Connection.__init__:ppid", "adapter", "its parent"),
         ("Connection.__init__:server", "adapter", "its session"),
     ),

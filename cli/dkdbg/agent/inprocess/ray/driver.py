@@ -1,7 +1,7 @@
 """Runs in a driver of Ray, which imports it: makes its workers debuggable when their task or actor is selected.
 
 `RAY_RUNTIME_ENV_HOOK` names `hook` (hook.py): Ray calls it once with the runtime environment of a driver. It
-adds a setup function, which runs in each worker of the job (`worker.py`, `adapter.py`) on whatever node, and
+adds a setup function, which runs in each worker of the job (`worker.py`) on whatever node, and
 carries all the code that is needed there. Python 3.8+; nothing here may break a driver: errors are reported
 on stderr.
 """
@@ -11,6 +11,7 @@ on stderr.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import sys
@@ -133,7 +134,7 @@ def _with_setup(runtime_env: Dict[str, Any]) -> Dict[str, Any]:
     run, secret = os.urandom(8).hex(), os.urandom(32).hex()
     settings = {
         "run": run, "secret": secret, "patterns": os.environ.get(ENV_WORKERS, "*"), "wait": _wait(session),
-        "namespace": NAMESPACE, "adapter": _read("adapter.py"),
+        "namespace": NAMESPACE,
     }  # fmt: skip
     profiler = _profiler(run)
     variables = dict(runtime_env.get("env_vars") or {})
@@ -147,7 +148,7 @@ def _with_setup(runtime_env: Dict[str, Any]) -> Dict[str, Any]:
     runtime_env["worker_process_setup_hook"] = _setup(
         _read("worker.py"),
         settings,
-        _debugpy(session),
+        _files(session),
         runtime_env.get("worker_process_setup_hook"),
         profiler,
     )
@@ -192,7 +193,7 @@ def _profiler(run: str) -> Optional[Callable[[], Any]]:
 
 
 def _setup(
-    source: str, settings: Dict[str, Any], debugpy: bytes, theirs: Any, profiler: Optional[Callable[[], Any]]
+    source: str, settings: Dict[str, Any], files: bytes, theirs: Any, profiler: Optional[Callable[[], Any]]
 ) -> Callable[[], None]:  # fmt: skip
     """Return the setup function of a worker. Ray pickles it by value: it refers only to its closure."""
 
@@ -200,7 +201,7 @@ def _setup(
         try:
             space: Dict[str, Any] = {"__name__": "_dkdbg_ray_worker"}
             exec(compile(source, "<dkdbg ray_worker>", "exec"), space)  # noqa: S102
-            space["begin"](settings, debugpy)
+            space["begin"](settings, files)
             if profiler:
                 made = profiler()
                 made.follow()
@@ -225,8 +226,8 @@ def _read(name: str) -> str:
         return source.read()
 
 
-def _debugpy(session: str) -> bytes:
-    """Return the agent's debugpy as a zip, for workers without one of their own. Empty where the agent has none."""
+def _files(session: str) -> bytes:
+    """Return what a worker needs as a zip: `inprocess`, and the agent's debugpy, if it has one."""
     import importlib
     import io
     import zipfile
@@ -234,17 +235,19 @@ def _debugpy(session: str) -> bytes:
     bundle: Any = importlib.import_module("_dkdbg.bundle")  # not `dkdbg`: see _use_our_breakpoint
     agent = os.path.abspath(__file__).rpartition("/dkdbg/agent/")[0]  # where the single file was unpacked
     runtime = os.path.dirname(session)
-    try:
-        top = bundle.ensure_debugpy([agent, runtime], runtime)
-    except bundle.NoDebugpy:
-        return b""
+    inprocess = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    tops = [(inprocess, "inprocess")]
+    with contextlib.suppress(bundle.NoDebugpy):  # a worker may have one of its own
+        debugpy = bundle.ensure_debugpy([agent, runtime], runtime)
+        tops.append((debugpy, os.path.basename(debugpy)))
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for folder, _, names in os.walk(top):
-            for name in names:
-                if not name.endswith(".pyc"):
-                    path = os.path.join(folder, name)
-                    archive.write(path, os.path.relpath(path, top))
+        for top, target in tops:
+            for folder, _, names in os.walk(top):
+                for name in names:
+                    if not name.endswith(".pyc"):
+                        path = os.path.join(folder, name)
+                        archive.write(path, os.path.join(target, os.path.relpath(path, top)))
     return out.getvalue()
 
 

@@ -3,11 +3,10 @@
 It travels as text, see driver.py. Ray asks two methods for the code that it is about to run, and they know
 its name: no user code has run by then. The worker listens as `ray.util.debugpy` does and registers in the
 same place, so that a list of Ray's waiting workers includes it. But on the node's address a guard listens
-that requires the run's secret and passes the connection to debugpy's adapter (adapter.py), which has no port
-for editors. A later `breakpoint()` of Ray's finds the guard's port and uses it.
+that requires the run's secret and passes the connection to debugpy's adapter (../adapter.py), which has no port. A later `breakpoint()` of Ray's finds the guard's port and uses it.
 """
 
-# ruff: noqa: ANN401, T100
+# ruff: noqa: ANN401
 
 from __future__ import annotations
 
@@ -16,14 +15,19 @@ import fnmatch
 import functools
 import hashlib
 import hmac
+import importlib
 import inspect
+import io
 import json
 import os
+import select
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
+import zipfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 10.0
 #: Seconds in which the adapter has to start: its first imports, on a busy node.
 _START_TIMEOUT_S = 60.0
+#: Seconds that a process of the worker waits for its breakpoints, if no editor was attached when the driver started.
+_DEADLINE_S = 30.0
 _MARK = b"dkdbg-ray "
 #: Maximum characters of a name; part of the path of a folder that Ray has unpacked.
 _NAME, _UNPACKED = 100, "/runtime_resources/working_dir_files/"
@@ -44,16 +50,17 @@ _LIBRARIES = (
 )
 
 
-def begin(settings: Dict[str, Any], debugpy: bytes) -> None:
-    """Watch the names of this worker's tasks and actors from now on; driver.py makes the settings and debugpy's zip."""
+def begin(settings: Dict[str, Any], files: bytes) -> None:
+    """Watch the names of this worker's tasks and actors from now on; driver.py makes the settings and the zip."""
     from ray._private import function_manager
 
-    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    if any(type(each).__name__ == "_DkdbgFinder" for each in sys.meta_path):
+        return  # of a cluster that the driver has started: the agent's hook has entered it
     if os.environ.get("RAY_DEBUG") == "legacy":  # from the node's `ray start`
         sys.stderr.write("dkdbg: RAY_DEBUG=legacy of this node is ignored: this worker stops in the editor\n")
         os.environ["RAY_DEBUG"] = "1"
     patterns = [each.strip().lower() for each in settings["patterns"].split(",") if each.strip()]
-    opening = _Opening(settings, debugpy)
+    opening = _Opening(settings, files)
 
     def watched(method: Callable[..., Any], opened: Callable[[Any], Any]) -> Callable[..., Any]:
         def asked(self: Any, job: Any, descriptor: Any, *more: Any, **named: Any) -> Any:
@@ -127,8 +134,8 @@ def _traced(found: Any) -> Any:
 
 
 class _Opening:
-    def __init__(self, settings: Dict[str, Any], debugpy: bytes) -> None:
-        self._settings, self._zip = settings, debugpy
+    def __init__(self, settings: Dict[str, Any], files: bytes) -> None:
+        self._settings, self._files = settings, files
         self._lock = threading.Lock()
         self._done = False
 
@@ -146,11 +153,11 @@ class _Opening:
                 )
 
     def _listen(self, name: str) -> None:
-        debugpy = _import_debugpy(self._zip)
         from ray._private.worker import global_worker as worker
         from ray.experimental import internal_kv
 
-        editors = _join(self._settings["adapter"])
+        seconds = self._settings["wait"]
+        editors = _join(self._files, seconds or _DEADLINE_S)
         with contextlib.suppress(ImportError, AttributeError):  # an older Ray
             from ray.util import debugpy as rays
 
@@ -170,8 +177,8 @@ class _Opening:
             overwrite=True,
             namespace=self._settings["namespace"],
         )
-        seconds = self._settings["wait"]
         if seconds:
+            debugpy: Any = sys.modules["debugpy"]
             timer = threading.Timer(seconds, debugpy.wait_for_client.cancel)
             _hide(timer).start()
             with worker.worker_paused_by_debugger():
@@ -231,74 +238,60 @@ class Guard:
         return hmac.compare_digest(received, right)
 
 
-def _join(adapter: str) -> socket.socket:
-    """Start an adapter and connect this process to it; return the socket for the connections of editors.
+def _join(packed: bytes, deadline: float) -> socket.socket:
+    """Make this worker and what it starts a session of their own; return the socket for the connections of editors.
 
-    As `debugpy.listen()` does, but without a port for editors, and without the token on the adapter's command
-    line. `adapter` is the text of adapter.py.
+    The folder of the session is private. Processes that the worker forks or executes join as those of an agent do,
+    while an editor has the worker's session (`let_join` in adapter.py): the hook announces them there.
     """
-    import debugpy.server.api
-
-    api: Any = debugpy.server.api
+    folder = tempfile.mkdtemp(prefix="dkdbg-ray-")  # the adapter removes it
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        archive.extractall(folder)
+    files, session = os.path.join(folder, "inprocess"), os.path.join(folder, "session")
+    os.makedirs(os.path.join(session, "p"))
+    _enter(files, session)
+    bundle: Any = importlib.import_module("_dkdbg.bundle")
+    info = {
+        "adapter": os.path.join(session, "p", "adapter"), "token": os.urandom(32).hex(), "ppid": os.getpid(),
+        "search": [folder], "runtime": folder, "deadline": deadline,
+    }  # fmt: skip
+    options = {
+        "debugpy": bundle.ensure_debugpy([folder], folder), "token": info["token"], "announce": 0,
+        "processes": info["adapter"], "privates": os.path.join(files, "pydevd_patches", "privates.py"), "join": info,
+    }  # fmt: skip
     ours, theirs = socket.socketpair()
-    token = os.urandom(32).hex()
-    with theirs:
-        folder = os.path.dirname(os.path.dirname(os.path.abspath(str(debugpy.__file__))))
-        command = [sys.executable, "-I", "-", str(theirs.fileno()), folder]
-        null = subprocess.DEVNULL
-        with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=null, stderr=null, pass_fds=[theirs.fileno()], start_new_session=True
-        ) as process:  # fmt: skip
-            process.communicate(adapter.encode())  # it ends at once, and the adapter is its child
-    ours.settimeout(_START_TIMEOUT_S)
-    ours.sendall(json.dumps({"token": token}).encode() + b"\n")
-    with ours.makefile("r") as answer:
-        port = json.loads(answer.readline())["port"]
-    ours.settimeout(None)
-
-    def connect(address: Any, settings: Any) -> None:
-        api._settrace(
-            host=address[0], port=address[1], wait_for_ready_to_run=False, block_until_connected=True,
-            client_access_token=token, **dict(settings, patch_multiprocessing=False),
-        )  # fmt: skip
-
-    # debugpy would follow children that start another program too, with its token on their command line.
-    monkey: Any = sys.modules["_pydev_bundle.pydev_monkey"]
-    monkey.patch_new_process_functions = lambda: None
-    os.register_at_fork(after_in_child=_trace_no_more)
-    os.fork = _debug_forked(os.fork, monkey._on_forked_process)
-    api._starts_debugging(connect)(("127.0.0.1", port))  # this applies the settings of debugpy.configure()
+    command = [sys.executable, "-I", "-S", os.path.join(files, "adapter.py")]
+    pipe = subprocess.PIPE
+    with theirs, subprocess.Popen(
+        command, stdin=theirs.fileno(), stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:  # it ends at once, and the adapter is its child
+        ours.sendall(json.dumps(options).encode() + b"\n")
+        said: Any = process.stdout
+        line = said.readline() if select.select([said], [], [], _START_TIMEOUT_S)[0] else b""
+    if json.loads(line or b"{}").get("serves") is not True:
+        raise RuntimeError("debugpy's adapter does not serve: %r" % line)
+    path = os.path.join(session, "join.json")
+    with open(path, "w") as out:
+        json.dump(info, out)
+    told = importlib.import_module("_dkdbg.session").member().join(False)
+    os.unlink(path)  # until an editor has this worker's session
+    if told != "joined":
+        raise RuntimeError(told)
+    api: Any = importlib.import_module("debugpy.server.api")
     api.listen.called = True  # a later call of the program fails as usual
     return ours
 
 
-def _debug_forked(fork: Callable[[], int], connect: Callable[[], None]) -> Callable[[], int]:
-    """Return `os.fork` for a worker: the child, such as one of a DataLoader, gets a session of its own.
-
-    It waits for its breakpoints there, if an editor is attached to the worker.
-
-    Args:
-        connect: pydevd's function that connects a forked process to the adapter.
-    """
-
-    def debug_forked() -> int:
-        pid = fork()
-        if not pid:
-            try:
-                if sys.modules["pydevd"]._is_attached():
-                    connect()
-            except Exception:  # its adapter has just ended: the child runs all the same
-                _trace_no_more()
-        return pid
-
-    return debug_forked
-
-
-def _trace_no_more() -> None:
-    """Stop tracing in a forked child; the debugger may have ended before."""
-    debugger = sys.modules["pydevd"].get_global_debugger()
-    if debugger is not None:
-        debugger.disable_tracing()
+def _enter(files: str, session: str) -> None:
+    """Make this process a member of the session in this folder."""
+    path = os.path.join(files, "entered.py")
+    with open(path, "rb") as source:
+        code = compile(source.read(), path, "exec", dont_inherit=True)
+    names: Dict[str, Any] = {"__name__": "_dkdbg_entered", "__package__": "_dkdbg", "__file__": path}
+    exec(code, names)  # noqa: S102 - our own file
+    told = names["enter"](files, session)
+    if told != names["ENTERED"]:
+        raise RuntimeError(told)
 
 
 def _hide(thread: Any) -> Any:
@@ -306,34 +299,3 @@ def _hide(thread: Any) -> Any:
     thread.daemon = True
     thread.pydev_do_not_trace = thread.is_pydev_daemon_thread = True
     return thread
-
-
-def _import_debugpy(packed: bytes) -> Any:
-    """Return the worker's own debugpy if Ray's debugger would accept it, else ours."""
-    try:
-        import debugpy
-
-        if tuple(int(each) for each in debugpy.__version__.split(".")[:2]) >= (1, 8):
-            return debugpy
-    except (ImportError, AttributeError, ValueError):
-        pass
-    import io
-    import tempfile
-    import zipfile
-
-    if not packed:
-        raise RuntimeError("it has no debugpy")
-    folder = tempfile.mkdtemp(prefix="dkdbg-ray-")
-    import atexit
-    import shutil
-
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        archive.extractall(folder)
-    sys.modules.pop("debugpy", None)
-    sys.path.insert(0, folder)  # before one that is too old
-    try:
-        import debugpy
-    finally:
-        sys.path.remove(folder)
-    return debugpy

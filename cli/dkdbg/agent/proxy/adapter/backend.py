@@ -13,7 +13,7 @@ import threading
 import time
 
 from dkdbg.agent import sockets
-from dkdbg.agent.inprocess import duration
+from dkdbg.agent.inprocess import adapter, duration
 from dkdbg.agent.inprocess.pydevd_patches import privates
 
 TYPE_CHECKING = False
@@ -85,8 +85,7 @@ class Backend:
 
     def start(self) -> None:
         """Start the adapter and connect the root session stub. Raises BackendError: the adapter did not come up."""
-        here = os.path.dirname(os.path.abspath(__file__))
-        command = [sys.executable, "-I", "-S", os.path.join(here, "adapter.py")]
+        command = [sys.executable, "-I", "-S", os.path.abspath(adapter.__file__)]
         environment = {k: v for k, v in os.environ.items() if k != "DEBUGPY_ADAPTER_ENDPOINTS"}
         ours, theirs = socket.socketpair()
         try:

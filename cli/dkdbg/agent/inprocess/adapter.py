@@ -1,8 +1,9 @@
-"""debugpy's adapter, hardened: the process behind the listener. Run as a file by `backend.py`.
+"""debugpy's adapter, hardened. Run as a file by `proxy/adapter/backend.py`, and for a worker of Ray by `ray/worker.py`.
 
 It reads one line of JSON from stdin (debugpy's folder, the server token, the port to announce, the socket for
-processes, the path of privates.py), writes one line of JSON to stdout when it serves, or with the private names that
-debugpy lacks, and ends when stdin ends: an agent that was killed leaves no adapter behind.
+processes, the path of privates.py, and for a worker of Ray the answer to processes that join), writes one line of JSON to stdout when it serves, or with the private names that
+debugpy lacks, and ends when stdin ends: an agent that was killed leaves no adapter behind. That of a worker of Ray ends
+with the last process.
 
 It listens on no port, because any user of the machine could connect and debug. The agent passes the connections of its
 clients and of the root session stub through stdin, a Unix socket. The user's processes connect to a Unix socket in the
@@ -36,6 +37,7 @@ import contextlib
 import json
 import os
 import runpy
+import shutil
 import signal
 import socket
 import struct
@@ -45,7 +47,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Optional, Set, Tuple
+    from typing import Any, Callable, Dict, Optional, Set, Tuple
 
 
 #: Messages of a process to buffer for an editor that does not read.
@@ -296,8 +298,46 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
     clients.Client.disconnect_request = disconnect_request
 
 
+def let_join(servers: Any, session: str, info: Dict[str, Any]) -> None:
+    """Let processes join while an editor has the session of the process `info["ppid"]`, as an agent does.
+
+    Args:
+        session: its folder. info: for `join.json` there, see JoinInfo in contract.py.
+    """
+    begin, detach = servers.Server.__init__, servers.Server.detach_from_session
+    path, folder = os.path.join(session, "join.json"), os.path.join(session, "p")
+
+    def begin_and_open(self: Any, *args: Any) -> None:
+        begin(self, *args)
+        if self.connection.pid == info["ppid"]:
+            with contextlib.suppress(OSError):
+                with open(path + ".tmp", "w") as out:
+                    json.dump(info, out)
+                os.replace(path + ".tmp", path)
+            for name in os.listdir(folder):
+                if name.endswith(".sock") and name != "%d.sock" % info["ppid"]:
+                    with contextlib.suppress(OSError), socket.socket(
+                        socket.AF_UNIX, socket.SOCK_DGRAM
+                    ) as sock:
+                        sock.setblocking(False)
+                        sock.sendto(b"join", os.path.join(folder, name))
+
+    def detach_and_close(self: Any) -> None:
+        if self.connection.pid == info["ppid"]:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        detach(self)
+
+    servers.Server.__init__ = begin_and_open
+    servers.Server.detach_from_session = detach_and_close
+
+
 def serve_agent(
-    agent: socket.socket, client: Callable[[Any], object], processes: Processes, log: Any
+    agent: socket.socket,
+    client: Callable[[Any], object],
+    processes: Processes,
+    log: Any,
+    ended: Callable[[], object],
 ) -> None:
     """Accept the connections that the agent passes, until it ends or wants this process to end.
 
@@ -310,7 +350,8 @@ def serve_agent(
         except OSError:
             kind, rights = b"", []
         if not kind:
-            os._exit(0)
+            ended()
+            return
         for _, _, data in rights:
             (number,) = struct.unpack("i", data[:size])
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, number)
@@ -327,6 +368,9 @@ def main() -> None:
     # The agent blocks signals for itself; threads of debugpy must not inherit that.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     options = json.loads(sys.stdin.readline())
+    join = options.get("join")
+    if join and os.fork():  # Ray kills the children of a worker that ends, before they have told their editor
+        os._exit(0)
     sys.path.insert(0, options["debugpy"])
     import debugpy  # noqa: F401, T100
     from debugpy import adapter
@@ -344,10 +388,14 @@ def main() -> None:
     wait_for_readers(messaging, outlive_clients(messaging, log))
     outlive_requests(messaging, log)
     outlive_announcements(clients, messaging, log)
+    ended = servers.dont_wait_for_first_connection if join else lambda: os._exit(0)
     # Clients that leave before the root session stub has connected do not end this process.
     servers.dont_wait_for_first_connection = lambda: None
     announce_again(servers, sessions)
-    end_with_last_child(clients, sessions)
+    if join:
+        let_join(servers, os.path.dirname(os.path.dirname(options["processes"])), join)
+    else:
+        end_with_last_child(clients, sessions)
     log.to_file(prefix="debugpy.adapter")  # only when DEBUGPY_LOG_DIR is set
     servers.access_token = options["token"]
     adapter.access_token = None
@@ -360,11 +408,13 @@ def main() -> None:
     sys.stdout.flush()
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
-    arguments = (agent, clients.Client, processes, log)
+    arguments = (agent, clients.Client, processes, log, ended)
     threading.Thread(target=serve_agent, args=arguments, name="dkdbg agent", daemon=True).start()
     threading.Thread(target=processes.serve, name="dkdbg processes", daemon=True).start()
     servers.wait_until_disconnected()
     sessions.wait_until_ended()
+    if join:
+        shutil.rmtree(join["runtime"], ignore_errors=True)
 
 
 if __name__ == "__main__":
