@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from dkdbg.agent.dap import frames
+from dkdbg.agent.proxy.broker.stops import Stops
 from dkdbg.agent.ray.child_proxy import ChildProxy
 from dkdbg.agent.ray.dashboard import Dashboard
 from dkdbg.agent.ray.unpacked import Code, folder, script
@@ -102,7 +103,7 @@ def test_a_breakpoint_in_the_drivers_script_goes_where_the_driver_has_it_and_com
     attach = {"seq": 2, "command": "attach", "arguments": {"pathMappings": [OWN], "subProcessId": 1}}
     child_proxy = ChildProxy(
         client, frames.FrameParser(), worker, b"", initialize={"seq": 1, "command": "initialize"},
-        attach={"type": "request", **attach}, code=Code([OWN], FOLDER, "/job/drive.py"),
+        attach={"type": "request", **attach}, code=Code([OWN], FOLDER, "/job/drive.py"), stops=Stops(lambda _: None),
         forked=0, announce=[].append,
     )  # fmt: skip
     thread = threading.Thread(target=child_proxy.serve, daemon=True)

@@ -5,6 +5,7 @@ Its commands are run as they stand there, but for the place: the container of th
 
 import shlex
 import subprocess
+import time
 
 import pytest
 
@@ -209,6 +210,46 @@ def test_breakpoint_in_an_actor_waits_for_an_editor_under_dkdbg_run_too(ray, tmp
             debugger.continue_(stop, timeout=LIMIT)
             assert process.wait(LIMIT) == 0
         assert "got 12" in process.stdout.read()
+
+
+LIMITED = """\
+    import ray
+
+    ray.init(address="auto", namespace="limited")
+
+
+    @ray.remote(num_cpus=0.1)
+    class Policy:
+        def step(self, batch):
+            return batch + 7  # step
+
+
+    policy = Policy.remote()
+    ray.get(policy.__ray_ready__.remote())
+    print("got", ray.get(policy.step.remote(5), timeout=5), len(ray.wait([policy.step.remote(6)], timeout=5)[0]))
+    """
+
+
+def test_timeouts_of_a_driver_stop_while_an_actor_is_held(ray, tmp_path):
+    """`ray.get` and `ray.wait` gave up, as the driver's agent did not know of the workers' holds (issue 31)."""
+    ray.write("limited.py", LIMITED)
+    target = f"ray+docker://{ray.nodes[0]}"
+    words = ["dkdbg", "run", "--wait", "--on", target, "--workers", "*", "--", "python3", "/job/limited.py"]
+    with (
+        (tmp_path / "said").open("w") as said,
+        started(words, tmp_path, said) as process,
+        attach_proxy(tmp_path, target) as proxy,
+        Debugger(AttachOptions(port=proxy.port)) as debugger,
+    ):
+        debugger.set_breakpoints("/job/limited.py", [lines(LIMITED)["step"]])
+        debugger.attach(timeout=LIMIT)
+        for _ in range(2):
+            stop = debugger.wait_stopped(LIMIT)
+            end = time.monotonic() + 10  # twice the program's limit
+            wait_until(lambda: time.monotonic() > end, "time does not pass")  # noqa: B023
+            debugger.continue_(stop, timeout=LIMIT)
+        assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
+    assert "got 12 1" in (tmp_path / "said").read_text()
 
 
 #: Each stands in for its library; `threaded` and `grouped` run in threads that C++ makes.

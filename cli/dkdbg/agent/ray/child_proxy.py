@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Tuple
 
     from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.proxy.broker.stops import Stops
     from dkdbg.agent.ray.unpacked import Code
 
 #: Properties of an attach that a worker's debugger does not get.
@@ -35,11 +36,12 @@ class ChildProxy:
         code: paths of the editor's files for this worker.
         forked: pid of the process that the worker has forked and the session is for; 0 for the worker itself.
         announce: called with the pid of a process that this one has forked.
+        stops: of its threads.
     """
 
     def __init__(
         self, client: socket.socket, parser: frames.FrameParser, worker: socket.socket, data: bytes, *,
-        initialize: Message, attach: Message, code: Code, forked: int, announce: Callable[[int], None],
+        initialize: Message, attach: Message, code: Code, forked: int, announce: Callable[[int], None], stops: Stops,
     ) -> None:  # fmt: skip
         self._client, self._parser = client, parser
         self._worker, self._received = worker, data
@@ -50,7 +52,7 @@ class ChildProxy:
         if forked:
             arguments["subProcessId"] = forked
         self._attach: Dict[str, Any] = dict(attach, arguments=arguments)
-        self._announce = announce
+        self._announce, self._stops = announce, stops
         self._code = code
         self._lock, self._worker_lock = threading.Lock(), threading.Lock()
         self._ended = self._left = False
@@ -73,6 +75,10 @@ class ChildProxy:
             back.join()
 
     def _to_worker(self, body: bytes) -> None:
+        if b"stackTrace" in body:
+            message = frames.decode(body)
+            if message.get("command") == "stackTrace":
+                self._stops.asked(message)
         if self._code.script and b"setBreakpoints" in body:
             message = frames.decode(body)
             arguments = messages.as_dict(message.get("arguments"))
@@ -114,6 +120,9 @@ class ChildProxy:
             self._forked(messages.as_dict(message.get("arguments")).get("configuration"))
             self._send(frames.wrap(messages.answer(message)))  # debugpy accepts no other process before
             return
+        if message.get("command") == "stackTrace":
+            self._stops.answered(message.get("request_seq", 0), message)
+        self._stops.happened(message.get("event"), messages.as_dict(message.get("body")))
         with self._lock:
             self._ended = self._ended or message.get("event") == "terminated"
             self._client.sendall(frames.wrap(self._code.to_editor(body)))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import time
 
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.proxy.broker import group_control
+from dkdbg.agent.proxy.broker.stops import Stops
 from dkdbg.agent.ray import child_proxy, guard, unpacked
 from dkdbg.agent.ray.worker_registry import WorkerEntry
 
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.ray.worker_registry import WorkerRegistry
+
+#: Seconds between two reports that a worker is held; one stops the clocks for 3 (see group_control.py).
+_HELD_S = 1.0
 
 
 class Editor:
@@ -31,6 +37,7 @@ class Editor:
         self._initialize: Message = {}
         self._attach: Message = {}
         self._told: Set[int] = set()
+        self._told_held = 0.0
         self.is_attached = False
 
     def serve(self, first: bytes, parser: frames.FrameParser) -> None:
@@ -49,14 +56,23 @@ class Editor:
                     return
 
     def look(self, entries: List[WorkerEntry]) -> None:
-        """Report newly waiting workers."""
+        """Report newly waiting workers, and to the agents behind the same client that a worker is held."""
         if not self.is_attached:
             return
+        now = time.monotonic()
+        if any(each.stopped for each in entries) and self._leads_barrier and now > self._told_held + _HELD_S:
+            self._told_held = now
+            self._send(messages.event(messages.GROUP, command=group_control.HELD, world=0, ranks=[]))
         waiting = {each.number: each for each in entries if each.is_free}
         for number, entry in waiting.items():
             if number not in self._told:
                 self._announce(entry)
         self._told = set(waiting)
+
+    @property
+    def _leads_barrier(self) -> bool:
+        arguments = messages.as_dict(self._attach.get("arguments"))
+        return arguments.get(messages.LEADS_BARRIER) is True
 
     def end(self) -> None:
         """End the root session: the proxy stops."""
@@ -146,6 +162,7 @@ class Editor:
             child_proxy.ChildProxy(
                 self._sock, parser, worker, received, initialize=self._initialize, attach=attach, code=code,
                 forked=entry.forked, announce=lambda pid: self._forked(entry, pid),
+                stops=Stops(lambda where: setattr(entry, "stopped", where)),
             ).serve()  # fmt: skip
         finally:
             if worker is not None:

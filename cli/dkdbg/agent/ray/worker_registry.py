@@ -32,6 +32,7 @@ class WorkerEntry:
     Attributes:
         number: the editors' id of it. guarded: its port has dkdbg's guard, so that it can be joined while it runs.
         forked: pid of a forked process, which waits for a client behind its worker's port; 0 for the worker itself.
+        stopped: where an editor holds it; empty while it runs.
     """
 
     def __init__(self, number: int, worker: Worker, forked: int = 0) -> None:
@@ -39,6 +40,7 @@ class WorkerEntry:
         self.worker = worker
         self.forked = forked
         self.is_taken = False
+        self.stopped = ""
         self.guarded = bool(forked)
         self._since = time.monotonic()
 
@@ -153,7 +155,7 @@ class WorkerRegistry:
         if not entry.forked:
             time.sleep(WATCHED_INTERVAL_S)  # until Ray reports whether it waits again
         with self._lock:
-            entry.is_taken = False
+            entry.is_taken, entry.stopped = False, ""
             if entry.forked and self._entries.get(entry.key) is entry:
                 del self._entries[entry.key]
         self.wake()
