@@ -132,6 +132,7 @@ def test_a_driver_and_a_chosen_actor_stop_where_the_editor_says_and_a_restarted_
         )
         assert "run.py" in seen.stdout, seen.stderr
         assert "RAY_DEBUG" not in seen.stdout, "the session is called as the program behind env"
+        assert f"at run.py:{line['step']} (breakpoint)" in seen.stdout
         debugger.continue_(actor, timeout=LIMIT)
 
         driver = debugger.wait_stopped(LIMIT)  # not in crunch, which no pattern names

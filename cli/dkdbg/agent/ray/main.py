@@ -16,7 +16,7 @@ import time
 
 from dkdbg.agent import console, contract
 from dkdbg.agent.proxy.listener import containers, listener, local_users, peers
-from dkdbg.agent.ray import dashboard
+from dkdbg.agent.ray import dashboard, guard
 from dkdbg.agent.ray.editor import Editor
 from dkdbg.agent.ray.worker_registry import WorkerRegistry
 from dkdbg.agent.state import kept, records, runtime_dir
@@ -43,12 +43,7 @@ def main(words: List[str]) -> int:
     what = words[0] if words else ""
     what = {"door": "proxy", "doors": "proxies"}.get(what, what)  # their names up to 0.1
     if what == "proxies":
-        there = [
-            each
-            for folder in runtime_dir.folders()
-            for each in records.list_records(os.path.join(folder, FOLDER))
-        ]
-        print(json.dumps([dict(each, live=records.is_live(each)) for each in there]))
+        print(json.dumps([dict(each, live=records.is_live(each)) for each in _records()]))
         return 0
     if what not in ("list", "proxy"):
         sys.stderr.write(_USAGE)
@@ -61,7 +56,7 @@ def main(words: List[str]) -> int:
         if what == "list":
             return _say(
                 {
-                    "workers": [each.as_json() for each in _named(found)],
+                    "workers": _listed(found),
                     "dashboard": "%s:%d" % (found.host, found.port),
                 }
             )
@@ -71,11 +66,38 @@ def main(words: List[str]) -> int:
     return _open(found, _value(words, "--name") or "ray")
 
 
-def _named(found: dashboard.Dashboard) -> List[dashboard.Worker]:
-    """Return the waiting workers, with their tasks, which Ray reports about a second after their start."""
+def _records() -> List[contract.Record]:
+    """Return the records of the proxies that this machine has or had."""
+    folders = [os.path.join(each, FOLDER) for each in runtime_dir.folders()]
+    return [each for folder in folders for each in records.list_records(folder)]
+
+
+def _listed(found: dashboard.Dashboard) -> List[Dict[str, Any]]:
+    """Return the waiting workers, and those that a proxy's client has, with their position while they are held."""
+    live = [each for each in _records() if records.is_live(each)]
+    taken = {
+        each["name"]: each["stopped"] for record in live for each in record["processes"] if each["joined"]
+    }
+    joinable = {worker for run in guard.here() for worker in run.workers}
+    return [
+        dict(each.as_json(), attached=each.name in taken, stopped=taken.get(each.name, ""))
+        for each in _named(found, joinable if taken else set())
+        if each.paused or each.name in taken
+    ]
+
+
+def _named(found: dashboard.Dashboard, also: Set[str]) -> List[dashboard.Worker]:
+    """Return the waiting workers, with their tasks, which Ray reports about a second after their start.
+
+    Args:
+        also: see `Dashboard.workers`.
+    """
+    called = {worker: name for run in guard.here() for worker, name in run.workers.items()}
     end = time.monotonic() + _NAMED_WITHIN_S
     while True:
-        workers = found.workers()
+        workers = found.workers(also)
+        for each in workers:
+            each.called = called.get(each.id, "")
         if all(each.is_named for each in workers) or time.monotonic() > end:
             return workers
         time.sleep(0.25)
@@ -207,7 +229,7 @@ def _process(entry: WorkerEntry) -> contract.Process:
     return {
         "pid": entry.forked or worker.pid, "argv": [], "started": 0.0, "spread": True, "rank": None, "joined": entry.is_taken,
         "state": "breakpoint" if worker.paused and not entry.is_taken else "", "detail": "", "expires": None, "origin": "",
-        "name": entry.name, "stopped": "",
+        "name": entry.name, "stopped": entry.stopped,
     }  # type: ignore[typeddict-item]  # fmt: skip
 
 

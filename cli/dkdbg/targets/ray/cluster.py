@@ -127,13 +127,17 @@ def sessions_of(found: dict[str, Any], *, address: str) -> list[SeenSession]:
             continue
         name, paused = row.get("name"), row.get("paused")
         node, pid, task = (printable(str(row.get(key, "")))[:80] for key in ("node", "pid", "task"))
+        stopped = printable(str(row.get("stopped") or ""))[:80]
         actor = printable(str(row.get("actor_name") or row.get("actor") or ""))[:80]
         seen.append(
             SeenSession(
                 target=f"ray node {node}", address=address, id=str(row.get("id", ""))[:80],
-                name=printable(str(name).partition(", pid ")[0])[:80], state=PAUSED if paused else HELD,
-                client=not paused, processes=(", ".join(
-                    part for part in (f"task {task}" if task else "", f"actor {actor}" if actor else "", f"pid {pid}") if part
+                name=printable(str(name).partition(", pid ")[0])[:80], state=HELD if row.get("attached") or not paused else PAUSED,
+                client=row.get("attached") is True or not paused, processes=(", ".join(
+                    part for part in (
+                        f"task {task}" if task else "", f"actor {actor}" if actor else "", f"pid {pid}",
+                        f"at {stopped}" if stopped else "",
+                    ) if part
                 ),),
             )
         )  # fmt: skip
