@@ -86,6 +86,14 @@ def test_what_a_driver_imports_is_in_the_folder_and_its_own_script_where_it_was(
     assert code.to_editor(json.dumps({"path": alias}).encode()) == b'{"path": "/home/me/repo/tools/drive.py"}'
 
 
+def test_modules_that_ray_has_unpacked_are_found_in_the_editors_folder_beside_those_of_the_working_dir():
+    pair = ("/tmp/ray/s/runtime_resources/py_modules_files/_ray_pkg_1/lib", "/job/src/lib")
+    mapping = {"localRoot": "/home/me/repo/src/lib", "remoteRoot": pair[0]}
+    assert Code([OWN], "", "", "", [pair]).mappings == [mapping, OWN]
+    assert Code([OWN], FOLDER, "", "", [pair]).mappings[0] == mapping
+    assert Code([OWN], "", "", "", [(pair[0], "/elsewhere/lib")]).mappings == []
+
+
 def test_without_such_a_folder_or_mappings_an_attach_stays_as_it_is():
     for mappings, unpacked in (([OWN], ""), ([], FOLDER), (None, FOLDER), ([7, {"localRoot": ""}], FOLDER)):
         assert Code(mappings, unpacked, "/job/drive.py" * (not unpacked)).mappings == []

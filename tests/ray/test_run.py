@@ -4,6 +4,7 @@ Its commands are run as they stand there, but for the place: the container of th
 """
 
 import shlex
+import shutil
 import subprocess
 import time
 
@@ -357,21 +358,28 @@ PACKED_MODULE = "def add(batch):\n    return batch + 7\n"
 
 
 @pytest.mark.parametrize(
-    ("script", "env", "command"),
+    ("files", "env", "command"),
     [
-        ("packed/main.py", "None", "python3 -m ray.scripts.scripts job submit --working-dir packed -- python3 main.py"),
-        ("packed.py", '{"working_dir": "/job/packed"}', "python3 packed.py"),
+        (
+            ("packed/main.py", "packed/packed_module.py"), "None",
+            "python3 -m ray.scripts.scripts job submit --working-dir packed -- python3 main.py",
+        ),
+        (("packed.py", "packed/packed_module.py"), '{"working_dir": "/job/packed"}', "python3 packed.py"),
+        (
+            ("packed.py", "packed/packed_module/__init__.py"), '{"py_modules": ["/job/packed/packed_module"]}',
+            "python3 packed.py",
+        ),
     ],
-    ids=["ray job submit", "runtime_env"],
+    ids=["ray job submit", "working_dir", "py_modules"],
 )  # fmt: skip
-def test_breakpoints_stop_in_a_folder_of_the_checkout_that_ray_has_packed(
-    ray, tmp_path, script, env, command
-):
+def test_breakpoints_stop_in_a_folder_of_the_checkout_that_ray_has_packed(ray, tmp_path, files, env, command):
     """In the driver of a submitted job as well, which Ray starts (found/ray.md, ranking 8 and 9)."""
-    (ray.folder / "packed").mkdir(exist_ok=True)
+    script, module = files
+    shutil.rmtree(ray.folder / "packed", ignore_errors=True)
+    (ray.folder / module).parent.mkdir(parents=True)
     program = PACKED.replace("ENV", env)
     main = str(ray.write(script, program))
-    module = str(ray.write("packed/packed_module.py", PACKED_MODULE))
+    module = str(ray.write(module, PACKED_MODULE))
     wanted = {module: [2], main: list(lines(program).values())}
     target = f"ray+docker://{ray.nodes[0]}"
     words = ["dkdbg", "run", "--wait", "--on", target, "--workers", "*", "--", *command.split()]

@@ -19,7 +19,7 @@ from dkdbg.agent.ray import unpacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Set
+    from typing import Any, Dict, List, Optional, Set, Tuple
 
 DEFAULT_PORT = 8265
 #: Seconds for one answer, and its maximum bytes.
@@ -61,7 +61,7 @@ class Worker:
         is_driver: it is a driver. paused: number of waiting threads.
         task: name of its task; empty if unknown. actor: its class; empty for a task. actor_name: as given.
         called: name from the worker itself, if it has dkdbg's guard; empty otherwise.
-        unpacked, main, source: see `unpacked.Code`; empty while unknown.
+        unpacked, main, source, modules: see `unpacked.Code`; empty while unknown.
     """
 
     def __init__(self, row: Dict[str, Any], *, task: str = "", actor: str = "", actor_name: str = "") -> None:
@@ -74,6 +74,7 @@ class Worker:
         self.paused = _number(row, "num_paused_threads", 1 << 20)
         self.task, self.actor, self.actor_name = task, actor, actor_name
         self.called = self.unpacked = self.main = self.source = ""
+        self.modules: List[Tuple[str, str]] = []
 
     @property
     def name(self) -> str:

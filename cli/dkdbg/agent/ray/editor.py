@@ -158,7 +158,8 @@ class Editor:
                 return
             self._registry.connected(entry, run)
             mappings = messages.as_dict(attach.get("arguments")).get("pathMappings")
-            code = unpacked.Code(mappings, entry.worker.unpacked, entry.worker.main, entry.worker.source)
+            at = entry.worker
+            code = unpacked.Code(mappings, at.unpacked, at.main, at.source, at.modules)
             child_proxy.ChildProxy(
                 self._sock, parser, worker, received, initialize=self._initialize, attach=attach, code=code,
                 forked=entry.forked, announce=lambda pid: self._forked(entry, pid),

@@ -97,6 +97,7 @@ class Run:
         id: public. secret: opens its workers. main: path of its script, on its machine.
         source: folder that Ray has packed as its `working_dir`; empty if unknown.
         workers: their names by Ray's ids. unpacked: where Ray has unpacked a `working_dir` for them, if any.
+        modules: the same for their `py_modules`, each with its folder on the driver's machine.
     """
 
     def __init__(self, answer: Dict[str, object]) -> None:
@@ -105,9 +106,12 @@ class Run:
         self.main, self.source = as_text(answer.get("main")), as_text(answer.get("source"))
         self.workers: Dict[str, str] = {}
         self.unpacked: Dict[str, str] = {}
+        self.modules: Dict[str, List[Tuple[str, str]]] = {}
         for key, value in as_dict(answer.get("workers")).items():
             if isinstance(value, str):
-                self.workers[key], _, self.unpacked[key] = value.partition("\n")
+                self.workers[key], self.unpacked[key], *lines = (value + "\n").split("\n")
+                pairs = [each.partition("\t") for each in lines]
+                self.modules[key] = [(there, source) for there, _, source in pairs if there and source]
 
 
 def here() -> List[Run]:

@@ -14,7 +14,7 @@ from dkdbg.agent.inprocess.pydevd_patches import file_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List
+    from typing import Any, Dict, Iterable, List, Tuple
 
 _SESSION = re.compile(r"session_[0-9A-Za-z_.-]{1,80}")
 _PACKAGE = re.compile(r"gcs://(_ray_pkg_[0-9a-f]{1,64})\.zip")
@@ -47,6 +47,7 @@ class Code:
         unpacked: see `folder`. main: the driver's script there, absolute or relative to the checkout; empty if the driver
             runs in such a folder too.
         source: folder that Ray has packed; by default the remote folder of the first mapping.
+        modules: `py_modules`: where Ray has unpacked each, and its folder on the driver's machine.
 
     Attributes:
         mappings: preceded by that of the folder; empty if the editor's own are right.
@@ -54,16 +55,21 @@ class Code:
             matching mapping, and only this file is not in the folder. Empty if not needed.
     """
 
-    def __init__(self, mappings: Any, unpacked: str, main: str, source: str = "") -> None:  # noqa: ANN401 - as an editor says it
+    def __init__(
+        self, mappings: Any, unpacked: str, main: str, source: str = "", modules: Iterable[Tuple[str, str]] = ()  # noqa: ANN401 - as an editor says it
+    ) -> None:  # fmt: skip
         known = [each for each in as_list(mappings) if _is_one(each)]
-        self.mappings: List[Dict[str, str]] = []
+        pairs = [(each["localRoot"], each["remoteRoot"]) for each in known]
+        of_modules = [(file_names.of_editor(theirs, pairs), there) for there, theirs in modules]
+        own = [{"localRoot": local, "remoteRoot": there} for local, there in of_modules if local]
+        self.mappings: List[Dict[str, str]] = [*own, *known] if own else []
         self.script = self.alias = ""
         checkout = known[0]["remoteRoot"].rstrip("/\\") if known else ""
         source = source or checkout
-        local = file_names.of_editor(source, [(each["localRoot"], each["remoteRoot"]) for each in known])
+        local = file_names.of_editor(source, pairs)
         if not unpacked or not source or not local:
             return
-        self.mappings = [{"localRoot": local, "remoteRoot": unpacked}, *known]
+        self.mappings = [*own, {"localRoot": local, "remoteRoot": unpacked}, *known]
         path = main if main.startswith("/") else "%s/%s" % (checkout, main)
         if main and path.startswith(source + "/"):
             below = path[len(source) :].replace("/", "\\") if "\\" in local else path[len(source) :]

@@ -126,7 +126,11 @@ class WorkerRegistry:
             if not known or worker.id in known[0].workers:
                 for each in known:
                     worker.unpacked = each.unpacked[worker.id] or worker.unpacked
-                    worker.main, worker.source = each.main, each.source
+                    worker.main, worker.source, worker.modules = (
+                        each.main,
+                        each.source,
+                        each.modules[worker.id],
+                    )
                 return
             time.sleep(0.05)
 

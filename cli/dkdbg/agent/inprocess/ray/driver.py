@@ -20,7 +20,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional
+    from typing import Any, Callable, Dict, List, Optional
 
 #: Selected tasks and actors (comma-separated shell patterns), and the user's own values of the replaced
 #: variables.
@@ -134,7 +134,7 @@ def _with_setup(runtime_env: Dict[str, Any]) -> Dict[str, Any]:
     run, secret = os.urandom(8).hex(), os.urandom(32).hex()
     settings = {
         "run": run, "secret": secret, "patterns": os.environ.get(ENV_WORKERS, "*"), "wait": _wait(session),
-        "namespace": NAMESPACE,
+        "namespace": NAMESPACE, "modules": _modules(runtime_env),
     }  # fmt: skip
     profiler = _profiler(run)
     variables = dict(runtime_env.get("env_vars") or {})
@@ -279,6 +279,12 @@ def _source(runtime_env: Dict[str, Any]) -> str:
     return os.environ.get(ENV_SOURCE, "")
 
 
+def _modules(runtime_env: Dict[str, Any]) -> List[str]:
+    """Return the folders of the `py_modules` that Ray unpacks for workers, as this machine has them."""
+    found = [getattr(each, "__path__", [each])[0] for each in runtime_env.get("py_modules") or ()]
+    return [os.path.realpath(each) for each in found if isinstance(each, str) and os.path.isdir(each)]
+
+
 def _follow(session: str, run: str, secret: str, source: str) -> None:
     """Record which workers can be joined, for the local `dkdbg.agent ray` proxy, as long as the driver lives.
 
@@ -324,7 +330,7 @@ def _follow(session: str, run: str, secret: str, source: str) -> None:
 def _called(key: bytes) -> str:
     from ray.experimental import internal_kv
 
-    return (internal_kv._internal_kv_get(key, namespace=NAMESPACE) or b"").decode("utf-8", "replace")[:1000]
+    return (internal_kv._internal_kv_get(key, namespace=NAMESPACE) or b"").decode("utf-8", "replace")[:4000]
 
 
 def _forget(prefix: bytes) -> None:

@@ -41,6 +41,7 @@ _DEADLINE_S = 30.0
 _MARK = b"dkdbg-ray "
 #: Maximum characters of a name; part of the path of a folder that Ray has unpacked.
 _NAME, _UNPACKED = 100, "/runtime_resources/working_dir_files/"
+_MODULES = "/runtime_resources/py_modules_files/"
 #: Ray's own actors that run user code: Train, Tune, Serve, Data. Each task of Data's does too.
 _LIBRARIES = (
     "ray.train.*.RayTrainWorker",
@@ -170,10 +171,11 @@ class _Opening:
         worker.set_debugger_port(guard.port)
         key = "%s:%s" % (self._settings["run"], worker.worker_id.hex())
         folder = os.getcwd()  # where Ray has unpacked a `working_dir`: the editor has its files elsewhere
-        text = "%s\n%s" % (name[:_NAME], folder if _UNPACKED in folder else "")
+        lines = [name[:_NAME], folder if _UNPACKED in folder else ""]
+        lines += ["%s\t%s" % each for each in _modules(self._settings["modules"])]
         internal_kv._internal_kv_put(
             key.encode(),
-            text.encode("utf-8", "replace"),
+            "\n".join(lines).encode("utf-8", "replace"),
             overwrite=True,
             namespace=self._settings["namespace"],
         )
@@ -184,6 +186,13 @@ class _Opening:
             with worker.worker_paused_by_debugger():
                 debugpy.wait_for_client()
             timer.cancel()
+
+
+def _modules(sources: Any) -> Any:
+    """Return where Ray has unpacked the driver's `py_modules` here: pairs of the folder, and the driver's."""
+    folders = [each for each in map(str, sys.path) if _MODULES in each]
+    pairs = [(os.path.join(each, os.path.basename(source)), source) for source in sources for each in folders]
+    return [each for each in pairs if os.path.isdir(each[0])]
 
 
 class Guard:
