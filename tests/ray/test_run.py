@@ -215,6 +215,9 @@ def test_breakpoint_in_an_actor_waits_for_an_editor_under_dkdbg_run_too(ray, tmp
 
 
 LIMITED = """\
+    import subprocess
+    import sys
+
     import ray
 
     ray.init(address="auto", namespace="limited")
@@ -226,15 +229,36 @@ LIMITED = """\
             return batch + 7  # step
 
 
-    policy = Policy.remote()
-    ray.get(policy.__ray_ready__.remote())
-    print("got", ray.get(policy.step.remote(5), timeout=5), len(ray.wait([policy.step.remote(6)], timeout=5)[0]))
+    @ray.remote(num_cpus=0.1)
+    class Trainer:
+        def step(self, policy):
+            return ray.get(policy.step.remote(6), timeout=10)
+
+        def program(self):
+            return subprocess.call([sys.executable, "/job/executed.py"], timeout=10)
+
+
+    policy, trainer = Policy.remote(), Trainer.remote()
+    ray.get([policy.__ray_ready__.remote(), trainer.__ray_ready__.remote()])
+    print("got", ray.get(policy.step.remote(5), timeout=10), *ray.get([trainer.step.remote(policy), trainer.program.remote()]))
     """
+EXECUTED = """\
+import sys
 
 
-def test_timeouts_of_a_driver_stop_while_an_actor_is_held(ray, tmp_path):
-    """`ray.get` and `ray.wait` gave up, as the driver's agent did not know of the workers' holds (issue 31)."""
+def count():
+    sys.exit(3)  # child
+
+
+if __name__ == "__main__":
+    count()
+"""
+
+
+def test_timeouts_of_a_driver_and_of_workers_stop_while_another_process_is_held(ray, tmp_path):
+    """`ray.get` gave up, as the other processes did not know of a worker's hold (issue 31)."""
     ray.write("limited.py", LIMITED)
+    ray.write("executed.py", EXECUTED)
     target = f"ray+docker://{ray.nodes[0]}"
     words = ["dkdbg", "run", "--wait", "--on", target, "--workers", "*", "--", "python3", "/job/limited.py"]
     with (
@@ -244,14 +268,15 @@ def test_timeouts_of_a_driver_stop_while_an_actor_is_held(ray, tmp_path):
         Debugger(AttachOptions(port=proxy.port)) as debugger,
     ):
         debugger.set_breakpoints("/job/limited.py", [lines(LIMITED)["step"]])
+        debugger.set_breakpoints("/job/executed.py", [lines(EXECUTED)["child"]])
         debugger.attach(timeout=LIMIT)
-        for _ in range(2):
+        for _ in range(3):
             stop = debugger.wait_stopped(LIMIT)
-            end = time.monotonic() + 10  # twice the program's limit
+            end = time.monotonic() + 15  # more than the program's limit
             wait_until(lambda: time.monotonic() > end, "time does not pass")  # noqa: B023
             debugger.continue_(stop, timeout=LIMIT)
         assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
-    assert "got 12 1" in (tmp_path / "said").read_text()
+    assert "got 12 13 3" in (tmp_path / "said").read_text()
 
 
 #: Each stands in for its library; `threaded` and `grouped` run in threads that C++ makes.
@@ -583,17 +608,6 @@ EXECUTING = """\
     ways = [launcher.popen, launcher.environment, launcher.nested, launcher.spawn, launcher.replaced]
     print("got", [ray.get(each.remote()) for each in ways])
     """
-EXECUTED = """\
-import sys
-
-
-def count():
-    sys.exit(3)  # child
-
-
-if __name__ == "__main__":
-    count()
-"""
 
 
 @pytest.mark.parametrize("leaves", [False, True], ids=["", "the editor has left the cluster's session"])

@@ -34,6 +34,7 @@ Other differences to `debugpy/adapter/__main__.py`:
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import runpy
@@ -314,13 +315,7 @@ def let_join(servers: Any, session: str, info: Dict[str, Any]) -> None:
                 with open(path + ".tmp", "w") as out:
                     json.dump(info, out)
                 os.replace(path + ".tmp", path)
-            for name in os.listdir(folder):
-                if name.endswith(".sock") and name != "%d.sock" % info["ppid"]:
-                    with contextlib.suppress(OSError), socket.socket(
-                        socket.AF_UNIX, socket.SOCK_DGRAM
-                    ) as sock:
-                        sock.setblocking(False)
-                        sock.sendto(b"join", os.path.join(folder, name))
+            ask_all(folder, b"join", {"%d.sock" % info["ppid"]})
 
     def detach_and_close(self: Any) -> None:
         if self.connection.pid == info["ppid"]:
@@ -330,6 +325,40 @@ def let_join(servers: Any, session: str, info: Dict[str, Any]) -> None:
 
     servers.Server.__init__ = begin_and_open
     servers.Server.detach_from_session = detach_and_close
+
+
+def stop_clocks(clients: Any, session: str) -> None:
+    """Let a client stop the clocks of a session for some seconds, as an agent does while one of its processes is held.
+
+    Args:
+        session: its folder.
+    """
+    package: Any = type(sys)("_dkdbg")
+    package.__path__ = [os.path.dirname(os.path.abspath(__file__))]
+    sys.modules["_dkdbg"] = package
+    writer = importlib.import_module("_dkdbg.clocks.held_time").Writer(session)
+    told: Set[str] = set()
+
+    def held(_: Any, __: Any) -> Any:
+        writer.hold()
+        told.update(ask_all(os.path.join(session, "p"), b"timeouts", told))
+        return {}
+
+    clients.Client.dkdbgTogether_request = held
+
+
+def ask_all(folder: str, question: bytes, but: Set[str]) -> Set[str]:
+    """Ask the processes that have announced themselves in a folder; return their sockets' names.
+
+    Args:
+        but: names of sockets to leave out.
+    """
+    names = {name for name in os.listdir(folder) if name.endswith(".sock")} - but
+    for name in names:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.setblocking(False)
+            sock.sendto(question, os.path.join(folder, name))
+    return names
 
 
 def serve_agent(
@@ -393,7 +422,9 @@ def main() -> None:
     servers.dont_wait_for_first_connection = lambda: None
     announce_again(servers, sessions)
     if join:
-        let_join(servers, os.path.dirname(os.path.dirname(options["processes"])), join)
+        session = os.path.dirname(os.path.dirname(options["processes"]))
+        let_join(servers, session, join)
+        stop_clocks(clients, session)
     else:
         end_with_last_child(clients, sessions)
     log.to_file(prefix="debugpy.adapter")  # only when DEBUGPY_LOG_DIR is set

@@ -74,6 +74,11 @@ class ChildProxy:
         if back.ident is not None:
             back.join()
 
+    def tell_held(self) -> None:
+        """Stop the clocks of the worker and of its processes for some seconds; see `stop_clocks` in inprocess/adapter.py."""
+        with contextlib.suppress(OSError):
+            self._send(frames.wrap(messages.request(messages.OWN_SEQUENCE, messages.GROUP, {})))
+
     def _to_worker(self, body: bytes) -> None:
         if b"stackTrace" in body:
             message = frames.decode(body)
@@ -111,7 +116,7 @@ class ChildProxy:
             "seq"
         ):
             return
-        if message.get("event") == "debugpySockets":
+        if message.get("event") == "debugpySockets" or message.get("command") == messages.GROUP:
             return
         if message.get("event") == "debugpyAttach":
             self._forked(message.get("body"))

@@ -60,19 +60,16 @@ class Editor:
         if not self.is_attached:
             return
         now = time.monotonic()
-        if any(each.stopped for each in entries) and self._leads_barrier and now > self._told_held + _HELD_S:
+        if any(each.stopped for each in entries) and now > self._told_held + _HELD_S:
             self._told_held = now
-            self._send(messages.event(messages.GROUP, command=group_control.HELD, world=0, ranks=[]))
+            self._registry.tell_held()
+            if messages.as_dict(self._attach.get("arguments")).get(messages.LEADS_BARRIER) is True:
+                self._send(messages.event(messages.GROUP, command=group_control.HELD, world=0, ranks=[]))
         waiting = {each.number: each for each in entries if each.is_free}
         for number, entry in waiting.items():
             if number not in self._told:
                 self._announce(entry)
         self._told = set(waiting)
-
-    @property
-    def _leads_barrier(self) -> bool:
-        arguments = messages.as_dict(self._attach.get("arguments"))
-        return arguments.get(messages.LEADS_BARRIER) is True
 
     def end(self) -> None:
         """End the root session: the proxy stops."""
@@ -104,6 +101,10 @@ class Editor:
             if command == "disconnect":
                 return False
             self._send(messages.event("terminated"))
+        elif command == messages.GROUP:
+            if messages.as_dict(message.get("arguments")).get("command") == group_control.HELD:
+                self._registry.tell_held()
+            self._send(messages.answer(message))
         elif command == messages.RELEASE:
             wanted = messages.as_dict(message.get("arguments")).get("subProcessId")
             self._release(wanted)
@@ -160,11 +161,12 @@ class Editor:
             mappings = messages.as_dict(attach.get("arguments")).get("pathMappings")
             at = entry.worker
             code = unpacked.Code(mappings, at.unpacked, at.main, at.source, at.modules)
-            child_proxy.ChildProxy(
+            entry.proxy = child_proxy.ChildProxy(
                 self._sock, parser, worker, received, initialize=self._initialize, attach=attach, code=code,
                 forked=entry.forked, announce=lambda pid: self._forked(entry, pid),
                 stops=Stops(lambda where: setattr(entry, "stopped", where)),
-            ).serve()  # fmt: skip
+            )  # fmt: skip
+            entry.proxy.serve()
         finally:
             if worker is not None:
                 worker.close()

@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional, Set
 
+    from dkdbg.agent.ray.child_proxy import ChildProxy
     from dkdbg.agent.ray.dashboard import Dashboard, Worker
 
 #: First number of workers: larger than any pid, as the pids of two nodes may be the same.
@@ -32,7 +33,7 @@ class WorkerEntry:
     Attributes:
         number: the editors' id of it. guarded: its port has dkdbg's guard, so that it can be joined while it runs.
         forked: pid of a forked process, which waits for a client behind its worker's port; 0 for the worker itself.
-        stopped: where an editor holds it; empty while it runs.
+        stopped: where an editor holds it; empty while it runs. proxy: of its session, None without one.
     """
 
     def __init__(self, number: int, worker: Worker, forked: int = 0) -> None:
@@ -41,6 +42,7 @@ class WorkerEntry:
         self.forked = forked
         self.is_taken = False
         self.stopped = ""
+        self.proxy: Optional[ChildProxy] = None
         self.guarded = bool(forked)
         self._since = time.monotonic()
 
@@ -159,10 +161,19 @@ class WorkerRegistry:
         if not entry.forked:
             time.sleep(WATCHED_INTERVAL_S)  # until Ray reports whether it waits again
         with self._lock:
-            entry.is_taken, entry.stopped = False, ""
+            entry.is_taken, entry.stopped, entry.proxy = False, "", None
             if entry.forked and self._entries.get(entry.key) is entry:
                 del self._entries[entry.key]
         self.wake()
+
+    def tell_held(self) -> None:
+        """Stop the clocks of the joined workers for some seconds: a process behind the same client is held."""
+        with self._lock:
+            proxies = [
+                each.proxy for each in self._entries.values() if each.proxy is not None and each.guarded
+            ]
+        for proxy in proxies:
+            proxy.tell_held()
 
     def _known(self) -> Set[str]:
         """Return the workers that can be joined without waiting; they may have ended."""
