@@ -110,6 +110,37 @@ def test_a_worker_of_ray_fills_no_editor_with_processes_that_it_has_not_forked(r
 
 
 @pytest.mark.attack(0)
+def test_a_worker_of_ray_names_no_process_by_what_is_no_announcement(registry, listener):
+    """Announces processes with what is no announcement, a rank that is no number and a script with a name of 1 MB: each has a short name, and the session goes on."""
+    registry.registry.is_watched = lambda: True
+    whole = {
+        "pid": 1,
+        "ppid": 1,
+        "argv": ["python", "x" * (1 << 20)],
+        "started": 1.0,
+        "env": {},
+        "origin": "",
+    }
+    odd = (
+        [],
+        7,
+        {"pid": []},
+        dict(whole, started=10**400),
+        dict(whole, origin="rank:x", rank=3),
+        dict(whole, env=7),
+        whole,
+    )
+    with attached(registry.registry, listener) as (editor, adapter, _):
+        for pid, each in enumerate(odd, 1):
+            body = {"subProcessId": pid, "dkdbgAnnounced": each}
+            adapter.sendall(frames.encode({"type": "event", "event": "debugpyAttach", "body": body}))
+        adapter.sendall(frames.encode({"type": "event", "event": "last"}))
+        heard(editor, "last")
+    names = [each.name.partition(": ")[2] for each in registry.registry._entries.values() if each.forked]
+    assert names == [*(f"child ({pid})" for pid in range(1, len(odd))), f"{'x' * 100} ({len(odd)})"]
+
+
+@pytest.mark.attack(0)
 @pytest.mark.parametrize("floods", [False, True], ids=["drips", "floods"])
 def test_a_worker_of_ray_that_never_releases_a_process_holds_no_thread(
     registry, listener, monkeypatch, floods

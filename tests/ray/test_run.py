@@ -562,7 +562,7 @@ def test_processes_that_an_actor_forks_stop_as_those_of_a_dataloader(ray, tmp_pa
             debugger.continue_(child, timeout=LIMIT)
         assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
     assert len(names) == (0 if leaves else 3)
-    assert all(each.startswith(": child ") for each in names)
+    assert all(each.startswith(": multiprocessing worker ForkProcess-") for each in names)
     assert "got 6 [0, 0, 0]" in (tmp_path / "said").read_text()
 
 
@@ -642,10 +642,15 @@ def test_programs_that_an_actor_executes_stop_as_those_of_another_program(ray, t
         if leaves:
             root.request("disconnect", {}, timeout=LIMIT)
         debugger.continue_(actor, timeout=LIMIT)
+        names: list[str] = []
         for _ in range(0 if leaves else 5):
             stop = debugger.wait_stopped(LIMIT)
             frame = debugger.stack(stop, timeout=LIMIT)[0]
             assert (frame.path, frame.line) == ("/job/executed.py", child)
+            names.append(stop.session.name.rpartition(": ")[2].partition(" (")[0])
             debugger.continue_(stop, timeout=LIMIT)
         assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
+    assert [each.split(" of ")[0] for each in names] == (
+        [] if leaves else [*["executed.py"] * 3, "multiprocessing worker SpawnProcess-1", "executed.py"]
+    )
     assert "got [3, 3, 3, 3, 3]" in (tmp_path / "said").read_text()

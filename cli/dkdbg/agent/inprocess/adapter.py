@@ -327,6 +327,24 @@ def let_join(servers: Any, session: str, info: Dict[str, Any]) -> None:
     servers.Server.detach_from_session = detach_and_close
 
 
+def announce_with_origin(messaging: Any, session: str) -> None:
+    """Add a process's own announcement to the one that a client gets, as `dkdbgAnnounced`: the client names it."""
+
+    def adding(send: Callable[..., Any]) -> Callable[..., Any]:
+        def send_more(self: Any, name: str, body: Any = None, *args: Any, **named: Any) -> Any:
+            if name in ("debugpyAttach", "startDebugging"):
+                configuration = body.get("configuration", body)
+                path = os.path.join(session, "p", "%d.json" % configuration["subProcessId"])
+                with contextlib.suppress(OSError, ValueError), open(path) as source:
+                    configuration["dkdbgAnnounced"] = json.load(source)
+            return send(self, name, body, *args, **named)
+
+        return send_more
+
+    channel = messaging.JsonMessageChannel
+    channel.send_event, channel.send_request = adding(channel.send_event), adding(channel.send_request)
+
+
 def stop_clocks(clients: Any, session: str) -> None:
     """Let a client stop the clocks of a session for some seconds, as an agent does while one of its processes is held.
 
@@ -353,7 +371,9 @@ def ask_all(folder: str, question: bytes, but: Set[str]) -> Set[str]:
     Args:
         but: names of sockets to leave out.
     """
-    names = {name for name in os.listdir(folder) if name.endswith(".sock")} - but
+    names: Set[str] = set()
+    with contextlib.suppress(OSError):  # its machine has cleaned /tmp
+        names = {name for name in os.listdir(folder) if name.endswith(".sock")} - but
     for name in names:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
             sock.setblocking(False)
@@ -425,6 +445,7 @@ def main() -> None:
         session = os.path.dirname(os.path.dirname(options["processes"]))
         let_join(servers, session, join)
         stop_clocks(clients, session)
+        announce_with_origin(messaging, session)
     else:
         end_with_last_child(clients, sessions)
     log.to_file(prefix="debugpy.adapter")  # only when DEBUGPY_LOG_DIR is set

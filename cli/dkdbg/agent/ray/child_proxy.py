@@ -9,6 +9,7 @@ import time
 
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.state import naming, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _OURS = ("subProcessId", "connect", messages.ROLE, messages.EDITOR, messages.RAN
 _RELEASE_TIMEOUT_S = 20.0
 #: Linux's maximum number of pids (PID_MAX_LIMIT).
 _MAX_PIDS = 1 << 22
+#: Maximum characters of a process's name.
+_MAX_CHARACTERS = 100
 
 
 class ChildProxy:
@@ -35,13 +38,13 @@ class ChildProxy:
         initialize, attach: the editor's requests; the first was answered.
         code: paths of the editor's files for this worker.
         forked: pid of the process that the worker has forked and the session is for; 0 for the worker itself.
-        announce: called with the pid of a process that this one has forked.
+        announce: called with the pid and the name of a process that this one has started.
         stops: of its threads.
     """
 
     def __init__(
         self, client: socket.socket, parser: frames.FrameParser, worker: socket.socket, data: bytes, *,
-        initialize: Message, attach: Message, code: Code, forked: int, announce: Callable[[int], None], stops: Stops,
+        initialize: Message, attach: Message, code: Code, forked: int, announce: Callable[[int, str], None], stops: Stops,
     ) -> None:  # fmt: skip
         self._client, self._parser = client, parser
         self._worker, self._received = worker, data
@@ -133,10 +136,21 @@ class ChildProxy:
             self._client.sendall(frames.wrap(self._code.to_editor(body)))
 
     def _forked(self, configuration: object) -> None:
-        """Have a process that was forked announced in the root session; the editor does not reach its adapter."""
+        """Have a process that was started announced in the root session; the editor does not reach its adapter."""
         pid = messages.as_dict(configuration).get("subProcessId")
         if type(pid) is int and 0 < pid < _MAX_PIDS:
-            self._announce(pid)
+            self._announce(pid, _named(messages.as_dict(configuration).get("dkdbgAnnounced")))
+
+
+def _named(announced: object) -> str:
+    """Return the name of a process by its own announcement."""
+    process = processes.of_announcement(announced)
+    if process is None or process["origin"] == "fork":  # its command line is its worker's
+        return "child"
+    try:
+        return naming.describe(process)[:_MAX_CHARACTERS]
+    except ValueError:  # a hostile worker may say anything
+        return "child"
 
 
 def release(worker: socket.socket, received: bytes, pid: int) -> None:

@@ -163,7 +163,7 @@ class Editor:
             code = unpacked.Code(mappings, at.unpacked, at.main, at.source, at.modules)
             entry.proxy = child_proxy.ChildProxy(
                 self._sock, parser, worker, received, initialize=self._initialize, attach=attach, code=code,
-                forked=entry.forked, announce=lambda pid: self._forked(entry, pid),
+                forked=entry.forked, announce=lambda pid, called: self._forked(entry, pid, called),
                 stops=Stops(lambda where: setattr(entry, "stopped", where)),
             )  # fmt: skip
             entry.proxy.serve()
@@ -172,9 +172,9 @@ class Editor:
                 worker.close()
             self._registry.leave(entry)
 
-    def _forked(self, entry: WorkerEntry, pid: int) -> None:
+    def _forked(self, entry: WorkerEntry, pid: int, called: str) -> None:
         """List a process that a worker has forked, or let it run if no editor is there to open its session."""
-        number = self._registry.add_forked(entry, pid)
+        number = self._registry.add_forked(entry, pid, called)
         if not number:
             self._let_run(WorkerEntry(0, entry.worker, pid))
         elif not self._registry.is_watched():

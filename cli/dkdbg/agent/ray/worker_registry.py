@@ -28,18 +28,21 @@ _NOTED_WITHIN_S = 10.0
 
 
 class WorkerEntry:
-    """One worker or a process that it has forked, and whether a client has it.
+    """One worker or a process that it has started, and whether a client has it.
+
+    Args:
+        called: name of the process that the worker has started.
 
     Attributes:
         number: the editors' id of it. guarded: its port has dkdbg's guard, so that it can be joined while it runs.
-        forked: pid of a forked process, which waits for a client behind its worker's port; 0 for the worker itself.
+        forked: pid of a process that waits for a client behind its worker's port; 0 for the worker itself.
         stopped: where an editor holds it; empty while it runs. proxy: of its session, None without one.
     """
 
-    def __init__(self, number: int, worker: Worker, forked: int = 0) -> None:
+    def __init__(self, number: int, worker: Worker, forked: int = 0, called: str = "") -> None:
         self.number = number
         self.worker = worker
-        self.forked = forked
+        self.forked, self._called = forked, called
         self.is_taken = False
         self.stopped = ""
         self.proxy: Optional[ChildProxy] = None
@@ -54,7 +57,9 @@ class WorkerEntry:
     @property
     def name(self) -> str:
         """Return the display name."""
-        return "%s: child %d" % (self.worker.name, self.forked) if self.forked else self.worker.name
+        return (
+            "%s: %s (%d)" % (self.worker.name, self._called, self.forked) if self.forked else self.worker.name
+        )
 
     @property
     def is_free(self) -> bool:
@@ -136,13 +141,13 @@ class WorkerRegistry:
                 return
             time.sleep(0.05)
 
-    def add_forked(self, entry: WorkerEntry, pid: int) -> int:
-        """Add a process that a worker, or a process of it, has forked, and waits for a client.
+    def add_forked(self, entry: WorkerEntry, pid: int, called: str) -> int:
+        """Add a process that a worker, or a process of it, has started, and waits for a client.
 
         Returns:
             its number, also where it is listed already; 0 if the worker has too many.
         """
-        forked = WorkerEntry(0, entry.worker, pid)
+        forked = WorkerEntry(0, entry.worker, pid, called)
         with self._lock:
             known = self._entries.get(forked.key)
             if known is not None and not known.is_taken:

@@ -576,8 +576,17 @@ def _announced(path: str) -> Optional[Tuple[contract.Process, Dict[str, str]]]:
     try:
         with notes.opened(path) as source:
             raw: Dict[str, Any] = json.load(source)
-        if os.path.basename(path) != "%d.json" % raw["pid"]:
+        found = of_announcement(raw)
+        if found is None or os.path.basename(path) != "%d.json" % found["pid"]:
             return None
+        return found, {str(name): str(value) for name, value in raw["env"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None  # another user's file may hold anything
+
+
+def of_announcement(raw: Any) -> Optional[contract.Process]:  # noqa: ANN401 - as another process writes it
+    """Return a process as it announced itself; None where that is malformed."""
+    try:
         rank, local_rank, world_size = registry.ranks(raw["env"])
         process: contract.Process = {
             "pid": int(raw["pid"]),
@@ -599,6 +608,6 @@ def _announced(path: str) -> Optional[Tuple[contract.Process, Dict[str, str]]]:
         known = raw.get("rank")  # from beyond its environment
         if isinstance(known, int) and rank is None:
             process["rank"] = known
-        return process, {str(name): str(value) for name, value in raw["env"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        return None  # another user's file may hold anything
+        return process
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None

@@ -179,6 +179,8 @@ ADAPTER: Names = {
         ("JsonIOStream.write_json", "adapter", "outlive a client that is gone"),
         ("JsonIOError", "adapter", "the same"),
         ("JsonMessageChannel._parse_incoming_message", "adapter", "read no more than an editor reads"),
+        ("JsonMessageChannel.send_event", "adapter", "say which process a worker of Ray has started"),
+        ("JsonMessageChannel.send_request", "adapter", "the same"),
         ("JsonMessageChannel.__init__:_handler_queue", "adapter", "the same"),
         ("JsonMessageChannel.__init__:_handler_thread", "adapter", "the same"),
         ("NoMoreMessages", "adapter", "the same"),
