@@ -214,6 +214,38 @@ def test_breakpoint_in_an_actor_waits_for_an_editor_under_dkdbg_run_too(ray, tmp
         assert "got 12" in process.stdout.read()
 
 
+CALLING = """\
+    import subprocess
+    import sys
+
+    import ray
+
+    ray.init(address="auto", namespace="calling")
+    print("got", ray.get(ray.remote(lambda: subprocess.call([sys.executable, "/job/called.py"])).remote()))
+    """
+
+
+def test_breakpoint_in_a_program_that_a_task_starts_stops_there(ray, tmp_path):
+    """Ray's own `breakpoint()`, which the program inherits, raises an AttributeError there (issue 31)."""
+    ray.write("calling.py", CALLING)
+    ray.write("called.py", "code = 3\nbreakpoint()\nraise SystemExit(code)\n")
+    target = f"ray+docker://{ray.nodes[0]}"
+    words = ["dkdbg", "run", "--wait", "--on", target, "--workers", "*", "--", "python3", "/job/calling.py"]
+    with (
+        (tmp_path / "said").open("w") as said,
+        started(words, tmp_path, said) as process,
+        attach_proxy(tmp_path, target) as proxy,
+        Debugger(AttachOptions(port=proxy.port)) as debugger,
+    ):
+        debugger.attach(timeout=LIMIT)
+        stop = debugger.wait_stopped(LIMIT)
+        frame = debugger.stack(stop, timeout=LIMIT)[0]
+        assert (frame.path, debugger.local_values(frame, timeout=LIMIT)["code"]) == ("/job/called.py", "3")
+        debugger.continue_(stop, timeout=LIMIT)
+        assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
+    assert "got 3" in (tmp_path / "said").read_text()
+
+
 LIMITED = """\
     import subprocess
     import sys
