@@ -2,7 +2,9 @@
 
 import contextlib
 import socket
+import tempfile
 import threading
+import zipfile
 
 import pytest
 
@@ -69,3 +71,10 @@ def test_a_run_of_another_machine_is_said(guarded, monkeypatch):
     monkeypatch.setattr(guard, "here", list)
     with pytest.raises(OSError, match="started from another machine"):
         guard.connect("127.0.0.1", proxy.port)
+
+
+def test_a_worker_whose_session_cannot_start_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(zipfile.BadZipFile):
+        worker._join(b"no zip", 1.0)
+    assert not list(tmp_path.iterdir())

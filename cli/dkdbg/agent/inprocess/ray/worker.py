@@ -21,6 +21,7 @@ import io
 import json
 import os
 import select
+import shutil
 import socket
 import struct
 import subprocess
@@ -254,8 +255,16 @@ def _join(packed: bytes, deadline: float) -> socket.socket:
     while an editor has the worker's session (`let_join` in adapter.py): the hook announces them there.
     """
     folder = tempfile.mkdtemp(prefix="dkdbg-ray-")  # the adapter removes it
-    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        archive.extractall(folder)
+    try:
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            archive.extractall(folder)
+        return _join_in(folder, deadline)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _join_in(folder: str, deadline: float) -> socket.socket:
     files, session = os.path.join(folder, "inprocess"), os.path.join(folder, "session")
     os.makedirs(os.path.join(session, "p"))
     _enter(files, session)
