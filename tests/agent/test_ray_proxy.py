@@ -8,9 +8,14 @@ import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from dkdbg.agent.dap import frames
+from dkdbg.agent.ray.dashboard import Worker
+from dkdbg.agent.ray.editor import Editor
+from dkdbg.agent.ray.worker_registry import WorkerEntry
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.engine.attach_proxies import attach_proxy
@@ -177,3 +182,26 @@ def test_what_listens_there_and_is_no_debugger_gets_nothing_but_a_connection(sta
                 client.settimeout(LIMIT)
                 client.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
                 assert client.recv(1000) == b""
+
+
+def test_the_health_checks_of_serve_are_told_once_when_a_replica_is_held():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        editor = Editor(theirs, SimpleNamespace(tell_held=lambda: None))
+        editor.is_attached = True
+        for called, stopped in (
+            ("Policy", "a.py:1"),
+            ("ServeReplica:app:M", ""),
+            *[("ServeReplica:app:M", "a.py:1")] * 2,
+        ):
+            worker = Worker({"worker_id": "w1"})
+            worker.called = called
+            entry = WorkerEntry(1, worker)
+            entry.stopped = stopped
+            editor.look([entry])
+        theirs.shutdown(socket.SHUT_WR)
+        said = [
+            frames.decode(each)["body"]["output"] for each in frames.received(ours.recv, frames.FrameParser())
+        ]
+    assert len(said) == 1
+    assert "more time: health_check_timeout_s" in said[0]

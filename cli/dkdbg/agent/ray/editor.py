@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 #: Seconds between two reports that a worker is held; one stops the clocks for 3 (see group_control.py).
 _HELD_S = 1.0
 
+#: Start of a worker's name that Serve watches, and the line for its first stop.
+_REPLICA = "ServeReplica:"
+_HEALTH_CHECKS = (
+    "goes on while you hold the program: Ray Serve replaces a replica that misses three health checks "
+    "(more time: health_check_timeout_s of its deployment)"
+)
+
 
 class Editor:
     """Serves one connection on its thread; `look` is called from another one."""
@@ -38,6 +45,7 @@ class Editor:
         self._attach: Message = {}
         self._told: Set[int] = set()
         self._told_held = 0.0
+        self._told_of_checks = False
         self.is_attached = False
 
     def serve(self, first: bytes, parser: frames.FrameParser) -> None:
@@ -59,6 +67,11 @@ class Editor:
         """Report newly waiting workers, and to the agents behind the same client that a worker is held."""
         if not self.is_attached:
             return
+        if not self._told_of_checks and any(
+            each.stopped and each.worker.called.startswith(_REPLICA) for each in entries
+        ):
+            self._told_of_checks = True
+            self._send(messages.say(_HEALTH_CHECKS))
         now = time.monotonic()
         if any(each.stopped for each in entries) and now > self._told_held + _HELD_S:
             self._told_held = now
