@@ -145,6 +145,8 @@ def choose(
     """
     live = [each for each in seen if not each.is_ended and each.state != UNREADABLE]
     found = [each for each in live if target in {each.name, each.id}] or live
+    # A worker of Ray has no agent to ask; its driver has.
+    found = [each for each in found if each.started is not None] or found
     if len(found) == 1:
         return found[0]
     there = found or [each for each in others if not each.is_ended]

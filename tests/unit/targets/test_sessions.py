@@ -155,6 +155,8 @@ def test_one_session_is_chosen_by_what_tells_it_apart_and_where_none_is_what_is_
     assert choose([one, ended], "web") is one  # the name of its place
     assert choose([one, two], "eval") is two
     assert choose([one, two], "job-1") is one
+    worker = replace(two, started=None)  # one of Ray's, which has no agent to ask
+    assert choose([worker, one], "ray+docker://x") is one
     one, two = (replace(local({**RECORD, "id": each}), address="docker://x") for each in ("job-1", "job-2"))
     with pytest.raises(DkdbgError, match=r"2 sessions fit docker://x; there are: job-1, job-2$") as caught:
         choose([one, two], "docker://x")
