@@ -160,16 +160,14 @@ def test_what_an_override_adds_to_the_service_is_in_the_debug_service(made, gpu)
         assert len(found["deploy"]["resources"]["reservations"]["devices"]) == 1
 
 
-def test_the_additions_of_a_file_in_another_folder_are_said_to_be_left_out(made):
-    more = "services:\n  trainer: {volumes: ['./data:/data']}\n"
-    files = {
-        "compose.yaml": trainer(),
-        "deploy/gpu.yaml": more,
-        ".env": "COMPOSE_FILE=compose.yaml:deploy/gpu.yaml\n",
-    }
-    root, said = made(files)
+def test_of_a_file_in_another_folder_mounts_and_command_are_taken_and_the_rest_is_said(made):
+    more = "services:\n  trainer: {volumes: ['./data:/data'], command: python train.py 3, environment: {A: '1'}}\n"
+    named = {".env": "COMPOSE_FILE=compose.yaml:deploy/gpu.yaml\n", "data/x.py": ""}
+    root, said = made({"compose.yaml": trainer(), "deploy/gpu.yaml": more, **named})
     found = config(root, "--profile", "debug")["services"]["trainer-debug"]
-    assert "/data" not in [each["target"] for each in found["volumes"]]
+    assert str(root / "data") in [each["source"] for each in found["volumes"] if each["target"] == "/data"]
+    assert found["command"][-3:] == ["python", "train.py", "3"]
+    assert "A" not in found["environment"]
     assert "deploy/gpu.yaml adds settings to trainer" in " ".join(said.split())
 
 

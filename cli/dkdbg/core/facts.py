@@ -176,7 +176,8 @@ class ServiceFact:
             file in the root lacks: networks, volumes, configs, secrets. As written, paths relative to the root.
         layers: the files that define it together, in compose's order, if there are several; `file` is the first.
         retags: those of them with compose's tags !reset or !override.
-        without: files in other folders that add to it as well, and whose additions are left out here.
+        without: files in other folders that add to it as well, which a service that extends `layers` does not get.
+        mounted: the `binds` that it gets, if there are such files; else None.
         refers: the keys of its section that name other services, all of which are in `depends_on`.
         host_network: `network_mode: host`.
         fixes_user: it drops CAP_SETUID, without which root cannot become another user.
@@ -216,6 +217,7 @@ class ServiceFact:
     layers: tuple[str, ...] = ()
     retags: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    mounted: tuple[tuple[str, str], ...] | None = None
     refers: tuple[str, ...] = ()
     host_network: bool = False
     fixes_user: bool = False

@@ -252,7 +252,7 @@ def _of_service(facts: RepoFacts, base: ServiceFact | None, others: Brought, con
         if named:
             yield f"--service {base.name} selects the one of {base.file}; there are others: {', '.join(named[:5])}"
     if base.without:
-        yield f"{', '.join(base.without)} adds settings to {base.name}, with paths that start in another folder: the debug service has none of them"
+        yield f"{', '.join(base.without)} adds settings to {base.name}, with paths that start in another folder: the debug service has its command and mounts alone; add the others to it if the program needs them"
     if base.retags:
         yield f"a service that extends {base.name} does not keep !reset and !override of {', '.join(base.retags)}: check the debug service with docker compose --profile debug config"
 
@@ -419,7 +419,7 @@ def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -
         return Command(
             entrypoint=base.entrypoint,
             command=command or (),
-            inherited=command is not None,
+            inherited=command is not None and not base.without,
             from_env=(*base.entrypoint_from_env, *_later(base.command_from_env, base.entrypoint)),
             why=f"{base.file} runs it",
         )
@@ -428,7 +428,7 @@ def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -
         return Command(
             entrypoint=entrypoint,
             command=command,
-            inherited=True,
+            inherited=not base.without,
             from_env=_later(base.command_from_env, entrypoint),
             why=f"{base.file} runs it",
         )
@@ -497,7 +497,7 @@ def plan_mounts(
     if ours:
         above = "/".join(".." for _ in PurePosixPath(facts.below).parts) or "."
         return (Mapping(local=".", remote=PurePosixPath(workspace_of(facts))),), ((above, WORKSPACE),), ()
-    present = base.binds if base else ()
+    present = (base.binds if base.mounted is None else base.mounted) if base else ()
     # A file mounted alone keeps its old content when an editor saves by rename.
     pairs = facts.mappings or (dockerfile.code if dockerfile else ())
     pairs = tuple(pair for pair in pairs if pair[1] != "/")  # no engine can mount over it

@@ -240,7 +240,7 @@ def _shell_command(service: ServicePlan) -> str:
 def _own_folders(plan: ProjectPlan) -> tuple[str, ...]:
     """Return the mount points of the repository's `.dkdbg` inside mounted parents, container side."""
     base, below = plan.service.extends, PurePosixPath(plan.facts.below).parts
-    theirs = base.binds if base else ()
+    theirs = () if base is None else base.binds if base.mounted is None else base.mounted
     found = []
     for local, remote in (*plan.service.mounts, *theirs):
         up = PurePosixPath(local).parts

@@ -201,24 +201,30 @@ def _merged_service(
     """Return a service as its files define it together; None for an invalid one.
 
     Compose merges files with paths relative to the folder of the first, but a service that extends one of another folder
-    has paths relative to that: such a file is left out.
+    has paths relative to that: it extends those of its first file's folder alone.
 
     Raises:
         DkdbgError: its name is invalid.
     """
-    folder = parent(sources[0])
-    layers = [path for path in sources if parent(path) == folder]
-    document: Value = {}
-    for path in layers:
-        document = merge(document, loaded[path])
-    read = replace(whole, path=sources[0], document=document, bodies=_bodies(document)).service(name)
+    read = whole.service(name)
     if read is None:
         return None
-    # Everything that the merged files have at their top level is in the project.
-    fact = replace(read[0], parts=(), without=tuple(path for path in sources if path not in layers))
-    if len(layers) > 1:
-        retags = tuple(path for path in layers[1:] if _RETAGS.search(whole.tree.text(path)))
-        fact = replace(fact, layers=tuple(layers), retags=retags)
+    layers = [path for path in sources if parent(path) == parent(sources[0])]
+    fact = replace(
+        read[0],
+        file=sources[0],
+        parts=(),  # everything that the merged files have at their top level is in the project
+        layers=tuple(layers) if len(layers) > 1 else (),
+        retags=tuple(path for path in layers[1:] if _RETAGS.search(whole.tree.text(path))),
+        without=tuple(path for path in sources if path not in layers),
+    )
+    if fact.without:
+        document: Value = {}
+        for path in layers:
+            document = merge(document, loaded[path])
+        own = replace(whole, path=sources[0], document=document, bodies=_bodies(document)).service(name)
+        if own is not None:
+            fact = replace(fact, says=own[0].says, mounted=own[0].binds)
     return fact, read[1]
 
 
