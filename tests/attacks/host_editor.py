@@ -49,6 +49,8 @@ class HostEditor:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)  # its reader would keep the connection open
         self._sock.close()
 
     def ask(self, command: str, **arguments: object) -> int:
