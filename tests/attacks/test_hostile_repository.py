@@ -976,6 +976,43 @@ def test_a_link_in_what_an_image_is_made_of_leads_no_start_out_of_the_repository
     )  # what is behind a folder's link is never taken for unchanged
 
 
+def _build_without_links(root: Path, *build: str) -> None:
+    script = artefact("templates", "image_files.sh").read_text("utf-8") + '\n"$@"'
+    command(["sh", "-c", script, "sh", "without_links", *build], root)
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize("folder", ["x\n", r"x\n"], ids=["line break", "backslash"])
+def test_a_link_to_the_images_files_whose_name_reads_as_a_path_elsewhere_changes_nothing_there(
+    tmp_path, folder
+):
+    """Names links to the image's files so that the list of them has paths elsewhere: a build removes and makes none there."""
+    root, elsewhere = tmp_path / "repo", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "old").symlink_to("/opt/dkdbg-image/old")
+    for name in ("old", "new"):
+        link = root / f"{folder}{elsewhere / name}"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to("/opt/dkdbg-image/x")
+    _build_without_links(root, "true")
+    assert {path.name: str(path.readlink()) for path in elsewhere.iterdir()} == {
+        "old": "/opt/dkdbg-image/old"
+    }
+
+
+@pytest.mark.attack(0)
+def test_a_folder_that_becomes_a_link_during_a_build_gets_no_link_to_the_images_files(tmp_path):
+    """Replaces a folder with such a link by one that leads elsewhere while the image is built: nothing is made there."""
+    root, elsewhere = tmp_path / "repo", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (root / "pkg").mkdir(parents=True)
+    for name in ("pkg/made.py", "made.py"):
+        (root / name).symlink_to(f"/opt/dkdbg-image/{name}")
+    _build_without_links(root, "sh", "-c", "rmdir pkg && ln -s ../elsewhere pkg")
+    assert list(elsewhere.iterdir()) == []
+    assert str((root / "made.py").readlink()) == "/opt/dkdbg-image/made.py"
+
+
 @pytest.mark.attack(14)
 def test_a_source_called_what_commands_a_terminal_is_shown_escaped_when_it_changes(launch, tmp_path):
     """Calls a source file an escape sequence: the log of the restart that its change brings shows it escaped."""

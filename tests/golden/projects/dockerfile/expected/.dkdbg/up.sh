@@ -199,23 +199,31 @@ image_files() {
   }
 }
 # While a session lasts, links show those in the checkout. A build would take them for files of yours: links_away removes
-# and prints them, and links_back makes them again from that list.
+# and prints them, and links_back makes them again from that list. A name with a line break would read as two.
 links() {
-  find . -name .git -prune -o -type l -print | while IFS= read -r link; do
+  find . -name .git -prune -o -type l ! -path '*
+*' -print | while IFS= read -r link; do
     case $(readlink "$link") in /opt/dkdbg-image/*) printf '%s\n' "$link" ;; esac
   done
 }
 links_away() { links | while IFS= read -r link; do rm -f "$link" && printf '%s\n' "$link"; done; }
 links_back() {
+  root=$(pwd -P)
   while IFS= read -r link; do
+    # A running program may have replaced a folder by a link that leads elsewhere.
+    case $(CDPATH='' cd -P -- "${link%/*}" 2>/dev/null && pwd)/ in "$root"/*) ;; *) continue ;; esac
     [ -z "$link" ] || [ -e "$link" ] || [ -L "$link" ] || ln -s "/opt/dkdbg-image/${link#./}" "$link"
   done
 }
+# Run a build without the links.
+without_links() {
+  away=$(links_away) failed=
+  "$@" || failed=1
+  printf '%s\n' "$away" | links_back # echo would interpret a backslash
+  [ -z "$failed" ]
+}
 if [ -n "$build" ]; then
-  links=$(links_away)
-  docker compose --progress plain --profile debug build app-debug || build=failed
-  echo "$links" | links_back
-  [ "$build" != failed ] || exit 1
+  without_links docker compose --progress plain --profile debug build app-debug || exit 1
   build=
 fi
 project=$(docker compose --profile debug config --format json 2>/dev/null | sed -n 's/^  "name": "\([^"]*\)",\{0,1\}$/\1/p' | head -n 1)
