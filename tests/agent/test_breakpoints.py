@@ -67,6 +67,18 @@ def test_a_killed_adapter_is_replaced_and_the_program_goes_on(program):
         editor.wait_stops(1)
 
 
+def test_the_signals_that_a_batch_system_sends_to_every_process_leave_the_adapter_to_the_agent(program):
+    """Slurm's `scancel` and `--signal` do."""
+    running = program(LOOP, name="loop.py")
+    record = running.wait_state("running")
+    (adapter,) = children(record["pid"], "adapter.py")
+    for number in ("HUP", "INT", "TERM", "USR1", "USR2"):
+        os.kill(adapter, getattr(signal, f"SIG{number}"))
+    with Editor(record["port"], {running.script: [18]}) as editor:
+        editor.wait_stops(1)
+        assert children(record["pid"], "adapter.py") == [adapter]
+
+
 def test_the_editors_stop_button_on_the_last_process_ends_the_root_session_too_and_it_can_end_the_program(
     program,
 ):

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 #: Messages of a process to buffer for an editor that does not read.
 MAX_WAITING_MESSAGES = 32
+#: Signals that Slurm (scancel, --signal) and systemd send to every process of a job. They are for the program.
+SIGNALS_OF_JOBS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class AnnouncedListener:
@@ -416,6 +418,8 @@ def main() -> None:
     """Serve until the root session stub and all processes have disconnected."""
     # The agent blocks signals for itself; threads of debugpy must not inherit that.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in SIGNALS_OF_JOBS:
+        signal.signal(number, signal.SIG_IGN)
     options = json.loads(sys.stdin.readline())
     join = options.get("join")
     if join and os.fork():  # Ray kills the children of a worker that ends, before they have told their editor
