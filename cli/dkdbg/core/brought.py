@@ -16,9 +16,12 @@ _BROUGHT = re.compile(r"/.*/agent-[0-9a-f]{32}\.pyz")
 _AGENT = re.compile(r"/[^\s\x00-\x1f\x7f]*/agent(-[0-9a-f]{32})?\.pyz")
 #: Needs `sh` and `tr` alone. Prints only words of command lines that may be an agent's file: others may hold secrets.
 _FIND = r"""
-for each in /proc/[0-9]*/cmdline; do tr '\0' '\n' <"$each"; done 2>/dev/null | while read -r word; do
-  case $word in /*/agent.pyz | /*/agent-*.pyz) echo "$word" ;; esac
-done
+for each in /proc/[0-9]*; do tr '\0' '\n' <"$each/cmdline" | while read -r word; do
+  case $word in
+    /*/agent.pyz | /*/agent-*.pyz) echo "$word" ;;
+    agent.pyz | */agent.pyz) cd -P "$each/cwd" && echo "$(pwd)/$word" ;;
+  esac
+done; done 2>/dev/null
 echo looked
 """
 

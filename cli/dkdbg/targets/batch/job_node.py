@@ -22,9 +22,14 @@ _CONNECT = 5
 #: users run programs there too, and the result is executed: accept only processes and files of our own.
 _LOOK = """\
 printf '\\n%s there\\n%s\\n%s\\n' {mark} "$(id -un)" "$(uname -n)"
-for each in /proc/[0-9]*/cmdline; do [ -O "$each" ] && tr '\\0' '\\n' <"$each"; done 2>/dev/null | while read -r word; do
-  case $word in /*/agent.pyz | /*/agent-*.pyz) [ -O "$word" ] && printf '%s\\n' "$word" ;; esac
-done
+for each in /proc/[0-9]*; do [ -O "$each/cmdline" ] && tr '\\0' '\\n' <"$each/cmdline" | while read -r word; do
+  case $word in
+    /*/agent.pyz | /*/agent-*.pyz) ;;
+    agent.pyz | */agent.pyz) cd -P "$each/cwd" && word=$(pwd)/$word ;;
+    *) continue ;;
+  esac
+  [ -O "$word" ] && printf '%s\\n' "$word"
+done; done 2>/dev/null
 for each in "${{DKDBG_RUNTIME_DIR:-/tmp/dkdbg-$(id -u)}}"/agent-*.pyz; do [ -O "$each" ] && printf '%s\\n' "$each"; done
 exit 0
 """
