@@ -141,6 +141,41 @@ def test_a_worker_of_ray_names_no_process_by_what_is_no_announcement(registry, l
 
 
 @pytest.mark.attack(0)
+def test_a_worker_of_ray_that_does_not_read_keeps_no_other_worker_from_being_told_of_a_hold(
+    registry, listener
+):
+    """Reads nothing of its session until what an editor sends to it waits: the others are told that a process is held, and are listed."""
+    evaluate = {
+        "seq": 3,
+        "type": "request",
+        "command": "evaluate",
+        "arguments": {"expression": "x" * (1 << 20)},
+    }
+    with attached(registry.registry, listener) as (editor, _, _):
+        (entry,) = registry.registry._entries.values()
+        editor.setblocking(True)
+        flood = threading.Thread(target=_send_all, args=(editor, frames.encode(evaluate) * 64), daemon=True)
+        flood.start()
+        locked = 0
+        end = time.monotonic() + LIMIT
+        while locked < 50 and time.monotonic() < end:  # one send takes microseconds
+            time.sleep(0.01)
+            is_locked = entry.proxy is not None and entry.proxy._worker_lock.locked()
+            locked = locked + 1 if is_locked else 0
+        assert locked == 50
+        entry.guarded = True
+        telling = threading.Thread(target=registry.registry.tell_held, daemon=True)
+        telling.start()
+        telling.join(LIMIT / 4)
+        assert not telling.is_alive()
+
+
+def _send_all(sock, data):
+    with contextlib.suppress(OSError):
+        sock.sendall(data)
+
+
+@pytest.mark.attack(0)
 @pytest.mark.parametrize("floods", [False, True], ids=["drips", "floods"])
 def test_a_worker_of_ray_that_never_releases_a_process_holds_no_thread(
     registry, listener, monkeypatch, floods

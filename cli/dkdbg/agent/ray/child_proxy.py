@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import threading
 import time
@@ -78,9 +79,22 @@ class ChildProxy:
             back.join()
 
     def tell_held(self) -> None:
-        """Stop the clocks of the worker and of its processes for some seconds; see `stop_clocks` in inprocess/adapter.py."""
-        with contextlib.suppress(OSError):
-            self._send(frames.wrap(messages.request(messages.OWN_SEQUENCE, messages.GROUP, {})))
+        """Stop the clocks of the worker and of its processes for some seconds; see `stop_clocks` in inprocess/adapter.py.
+
+        A worker that does not read is left out: the caller serves the other workers too.
+        """
+        if not self._worker_lock.acquire(blocking=False):
+            return
+        try:
+            poll = select.poll()
+            poll.register(self._worker, select.POLLOUT)
+            if poll.poll(0):
+                with contextlib.suppress(OSError):
+                    self._worker.sendall(
+                        frames.wrap(messages.request(messages.OWN_SEQUENCE, messages.GROUP, {}))
+                    )
+        finally:
+            self._worker_lock.release()
 
     def _to_worker(self, body: bytes) -> None:
         if b"stackTrace" in body:
