@@ -97,3 +97,21 @@ def test_each_removal_is_tried_and_those_that_fail_are_told(tmp_path, monkeypatc
     ):
         trial.stop()
     assert engine.ran == REMOVED
+
+
+def test_a_look_into_an_image_that_takes_too_long_leaves_no_container(tmp_path, monkeypatch):
+    """A hostile image's python never ends; the look has no more rights than the program, and nothing of this machine's environment."""
+    engine, asked = Engine(monkeypatch), []
+    trial = engine.start(tmp_path)
+    config = {"User": "1000", "Env": ["A=1"]}
+    monkeypatch.setattr(containers, "inspected", lambda _: {"Config": config, "Image": "sha256:1"})
+
+    def outrun(argv, **_options):
+        asked.extend(argv)
+        raise DkdbgError("it took too long")
+
+    monkeypatch.setattr(process, "read", outrun)
+    assert trial.probe("true") == ""
+    assert engine.ran == [f"docker rm --force {asked[asked.index('--name') + 1]}"]
+    assert asked[asked.index("--user") + 1] == "1000"
+    assert "--env" not in asked

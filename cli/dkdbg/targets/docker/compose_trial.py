@@ -135,15 +135,22 @@ def _trial(prepared: Prepared, stop: Callable[[], None]) -> Trial:
 
     def probe(script: str) -> str:
         with contextlib.suppress(DkdbgError):
-            found = containers.inspected(prepared.name)
-            path = next(
-                (each for each in found["Config"].get("Env") or () if each.startswith("PATH=")), "PATH"
-            )
+            found, name = containers.inspected(prepared.name), f"{prepared.name}-probe"
+            config = found["Config"]
+            path = [
+                word
+                for each in config.get("Env") or ()
+                if each.startswith("PATH=")
+                for word in ("--env", each)
+            ]
             words = (
-                "docker", "run", "--rm", "--network", "none", "--volumes-from", prepared.name, "--env", path,
-                "--workdir", found["Config"].get("WorkingDir") or "/", "--entrypoint", "sh", found["Image"], "-c", script,
+                "docker", "run", "--rm", "--name", name, "--network", "none", "--volumes-from", prepared.name, *path,
+                "--user", config.get("User") or "0", "--workdir", config.get("WorkingDir") or "/", "--entrypoint", "sh", found["Image"], "-c", script,
             )  # fmt: skip
-            return process.read(words, most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout
+            try:
+                return process.read(words, most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout
+            finally:  # a program of the image may outrun the time, and the container outlives the command
+                process.run(("docker", "rm", "--force", name), timeout=_REMOVAL_TIMEOUT_S)
         return ""
 
     found = containers.of_name(prepared.name, runs=False)
