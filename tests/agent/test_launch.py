@@ -3,12 +3,14 @@
 # ruff: noqa: PLW1510, PTH123, SIM115
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -189,13 +191,43 @@ def test_the_terminal_stays_the_programs_and_ctrl_c_reaches_it_once(in_terminal)
     os.close(terminal.master)
 
 
+@pytest.mark.parametrize("step", ["0", ""], ids=["step", "batch script"])
+def test_a_signal_of_slurm_to_every_process_of_a_step_is_not_sent_to_the_program_again(program, step):
+    """A checkpoint of `sbatch --signal=USR1@120` was made twice. Slurm may signal the first process of a batch script alone."""
+    running = program(
+        "import signal, time\nfor number in (signal.SIGUSR1, signal.SIGUSR2):\n"
+        "    signal.signal(number, lambda number, _: print(int(number), flush=True))\n"
+        "print('up', flush=True)\nwhile True: time.sleep(0.01)\n",
+        env={"SLURM_STEP_ID": step},
+    )
+    said = running.process.stdout
+    assert said.readline() == b"up\n"
+    agent = running.record()["pid"]
+    slurmstepd = f"open('/proc/self/comm', 'w').write('slurmstepd'); import os, time; os.kill({agent}, {signal.SIGUSR1})"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{slurmstepd}; print(flush=True); time.sleep(600)"], stdout=subprocess.PIPE
+    ) as sender:
+        assert sender.stdout.readline()
+        wait_for(lambda: pending(agent), lambda mask: not mask & 1 << signal.SIGUSR1 - 1)
+        os.kill(agent, signal.SIGUSR2)
+        first = said.readline()
+        sender.kill()
+    assert int(first) == (signal.SIGUSR2 if step else signal.SIGUSR1)
+
+
+def pending(pid: int) -> int:
+    """Return the signals that wait for a process, as a mask."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"ShdPnd:\s+(\w+)", status)[1], 16)
+
+
 def test_a_ctrl_c_from_before_the_program_reaches_it():
     inbox = SignalInbox()
     try:
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
         running = Child(["sleep", "30"], dict(os.environ), inbox.former_mask)
         arrival = inbox.next(60)
-        running.pass_on(arrival._replace(from_terminal=True))
+        running.pass_on(arrival._replace(is_shared=True))
         assert wait_for(running.poll, lambda code: code is not None) == 128 + signal.SIGINT
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, inbox.former_mask)

@@ -2,7 +2,8 @@
 
 The agent may be pid 1 of a container, a foreground program of a terminal, or a step of a batch job. Signals
 are blocked and fetched one by one instead of handled. A signal from kill(2) is forwarded. A signal from the
-terminal (Ctrl-C, a resize) has already reached the child, which is in the same process group.
+terminal (Ctrl-C, a resize) has already reached the child, which is in the same process group, and so has one of
+Slurm (scancel, --signal), which goes to every process of a step.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
     from typing import AbstractSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
     class Arrival(NamedTuple):
-        """A signal, and whether the kernel sent it because of the terminal."""
+        """A signal, and whether the program gets it too: from the terminal, or from Slurm."""
 
         number: int
-        from_terminal: bool
+        is_shared: bool
 
 else:
     from collections import namedtuple
 
-    Arrival = namedtuple("Arrival", "number from_terminal")
+    Arrival = namedtuple("Arrival", "number is_shared")
 
 _NAMED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT", "SIGPWR")
 #: Signals that end the agent before the program has started; the others have no effect yet.
@@ -75,13 +76,22 @@ class SignalInbox:
             # After a stop and continue (Ctrl-Z, fg) beyond the timeout, Python returns uninitialized memory.
             if info is None or info.si_signo == signal.SIGCHLD or info.si_signo not in self._set:
                 return None
-            return Arrival(info.si_signo, info.si_code == _SI_KERNEL)
+            return Arrival(info.si_signo, info.si_code == _SI_KERNEL or self._is_of_step(info.si_pid))
         alarm = duration.later(timeout, self.wake)
         number = signal.sigwait(self._set)
         alarm.cancel()
         if number == signal.SIGCHLD:
             return None
         return Arrival(int(number), number in (signal.SIGINT, signal.SIGQUIT) and _in_foreground())
+
+    @staticmethod
+    def _is_of_step(sender: int) -> bool:
+        """Tell whether Slurm has sent a signal to this step. To a batch script it may signal the first process alone."""
+        if not os.environ.get("SLURM_STEP_ID"):
+            return False
+        with contextlib.suppress(OSError), open("/proc/%d/comm" % sender) as name:
+            return name.read().startswith("slurmstepd")
+        return False
 
 
 class Child:
@@ -122,11 +132,11 @@ class Child:
             raise _start_error(argv[0], error) from error
 
     def pass_on(self, arrival: Arrival) -> None:
-        """Forward a signal to the child, unless the terminal has already sent it."""
+        """Forward a signal to the child, unless it gets it anyway."""
         # When a terminal closes, the kernel signals only the session's leader, which may be the agent.
         only_ours = self.own_group or arrival.number in {signal.SIGHUP, *self._missed}
         self._missed -= {arrival.number}
-        if self.exit_code is None and (only_ours or not arrival.from_terminal):
+        if self.exit_code is None and (only_ours or not arrival.is_shared):
             self.send(arrival.number)
 
     def send(self, number: int) -> None:

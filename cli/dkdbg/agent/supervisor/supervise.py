@@ -184,7 +184,7 @@ class Supervisor:
         number = arrival.number
         if number == signal.SIGINT and self._how.interactive:
             self._ctrl_c()
-        elif number == signal.SIGHUP and not (arrival.from_terminal or self._terminal_is_gone()):
+        elif number == signal.SIGHUP and not (arrival.is_shared or self._terminal_is_gone()):
             self._restarts.request("SIGHUP")
         else:
             self._leaving = self._leaving or number in child.ENDING
