@@ -141,6 +141,29 @@ def test_a_worker_of_ray_names_no_process_by_what_is_no_announcement(registry, l
 
 
 @pytest.mark.attack(0)
+def test_a_worker_of_ray_that_is_held_in_a_file_with_an_endless_name_fills_no_record(registry, listener):
+    """Answers an editor's stackTrace with a file whose name has a megabyte: the record has a hundred characters of it."""
+    path = {"stackFrames": [{"source": {"path": "x" * (1 << 20) + ".py"}, "line": 1}]}
+    asked = {"seq": 3, "type": "request", "command": "stackTrace", "arguments": {"threadId": 1}}
+    with attached(registry.registry, listener) as (editor, adapter, _):
+        (entry,) = registry.registry._entries.values()
+        adapter.sendall(frames.encode({"type": "event", "event": "stopped", "body": {"threadId": 1}}))
+        heard(editor, "stopped")
+        editor.sendall(frames.encode(asked))
+        parser = frames.FrameParser()
+        got = (frames.decode(each) for each in frames.received(adapter.recv, parser))
+        next(each for each in got if each.get("command") == "stackTrace")
+        adapter.sendall(
+            frames.encode(
+                {"type": "response", "request_seq": 3, "command": "stackTrace", "success": True, "body": path}
+            )
+            + frames.encode({"type": "event", "event": "last"})
+        )
+        heard(editor, "last")
+        assert entry.stopped == f"{'x' * 97}.py:1 (pause)"
+
+
+@pytest.mark.attack(0)
 def test_a_worker_of_ray_that_does_not_read_keeps_no_other_worker_from_being_told_of_a_hold(
     registry, listener
 ):

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     Message = Dict[str, Any]
 
-#: Maximum remembered stackTrace requests.
-_MAX_REQUESTS = 64
+#: Maximum remembered stackTrace requests, and characters of a file's name.
+_MAX_REQUESTS, _MAX_NAME = 64, 100
 
 
 class Stops:
@@ -60,7 +60,7 @@ class Stops:
         top = as_dict(frames[0]) if frames else {}
         path, line = as_dict(top.get("source")).get("path"), top.get("line")
         if isinstance(path, str) and isinstance(line, int):
-            self._report("%s:%d (%s)" % (os.path.basename(path), line, self.reasons[thread]))
+            self._report("%s:%d (%s)" % (os.path.basename(path)[-_MAX_NAME:], line, self.reasons[thread]))
 
     def happened(self, name: object, content: Message) -> None:
         """Handle an event of the adapter."""
