@@ -2,13 +2,15 @@
 
 import json
 import os
+import re
 import subprocess
 from contextlib import ExitStack
 
 import pytest
 
+from dkdbg.delivery import single_file
 from dkdbg.targets import registry
-from tests.engine.attach_proxies import attach_proxy
+from tests.engine.attach_proxies import attach_proxy, docker
 from tests.engine.projects import LOOP, dkdbg, must, started, write
 from tests.far.test_ssh import ODD, SHOWS
 from tests.kubernetes.ranks import editor
@@ -121,6 +123,49 @@ def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port_through_killed_c
         assert proxy.end() == 0
     for node in NODES:  # their connection was cut: nobody here tells them any more
         ways.sh(node, "pkill -INT -u me python3", check=False)
+
+
+def test_a_job_that_is_requeued_on_another_node_is_attached_to_there(laptop, tmp_path):
+    """Its script has started the program under the agent by a relative path, as from a checkout with `.dkdbg`; the user has named the job."""
+    write(tmp_path, **{"train.py": LOOP})
+    laptop.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())
+    agent = tmp_path / "agent.pyz"
+    agent.write_bytes(single_file.build((3, 11)))
+    docker("cp", str(agent), f"{laptop.containers['login']}:{CODE}/agent.pyz")
+    laptop.sh("login", f"chown me {CODE}/agent.pyz")
+    line = "DKDBG_TRANSIENT=1 srun sh agent.pyz launch --port 0 --wait 300 --name rank0 -- python3 train.py"
+    job = laptop.job(options=f"-D {CODE} --requeue -w node-12", line=line)
+    node = "__import__('os').environ['SLURMD_NODENAME']"
+    with (
+        attach_proxy(tmp_path, f"slurm://login/{job}") as proxy,
+        editor(proxy.port, tmp_path, CODE) as debugger,
+    ):
+        stop = debugger.wait_stopped(300)
+        assert debugger.evaluate(node, debugger.stack(stop)[0]) == "'node-12'"
+        laptop.sh("login", f"scontrol requeue {job}")
+        debugger.wait_output("died of SIGTERM, while you held it at train.py:6 (breakpoint)", timeout=300)
+        now = f"scontrol update JobId={job} StartTime=now NodeList=node-22"
+        laptop.until(lambda: laptop.sh("login", f"{now} 2>&1", check=False) == "")
+        stop = debugger.wait_stopped(300)
+        assert debugger.evaluate(node, debugger.stack(stop)[0]) == "'node-22'"
+        assert not any("adapter died" in each.text for each in debugger.output)
+        assert proxy.end() == 0
+
+
+def test_a_job_with_two_programs_on_a_node_is_answered_with_an_address_for_each(laptop, job, tmp_path):
+    write(tmp_path, **{"train.py": LOOP})
+    target = f"slurm://login/{job}"
+    laptop.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())
+    with ExitStack() as stack:
+        for _ in range(2):
+            words = ("run", "--on", f"{target}/node-22", "--wait", "300", "--", "python3", "train.py")
+            program = stack.enter_context(started(tmp_path, *words))
+            assert any("waiting" in line for line in program.stderr)
+        asked = dkdbg(tmp_path, "why", "train.py:6", "--on", target)
+        assert asked.returncode == 2
+        named = re.search(rf"--on ({target}/node-22:\S+)", asked.stderr)
+        assert named, asked.stderr
+        assert "waits for an editor" in dkdbg(tmp_path, "why", "train.py:6", "--on", named[1]).stdout
 
 
 def test_a_job_without_nodes_to_enter_is_named_with_its_cause(laptop, tmp_path):

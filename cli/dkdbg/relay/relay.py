@@ -173,6 +173,10 @@ class Relay:
         """Send the program a wire.SIGNAL or wire.SIZE."""
         self._loop.call(lambda: self._loop.tell(kind, payload))
 
+    def move(self) -> None:
+        """End the keeper, to get one where the command leads now: on another machine."""
+        self._loop.call(self._loop.dismiss)
+
     def close(self) -> None:
         """End the connections and the remote keeper, and close everything here."""
         self._closing.set()
@@ -381,13 +385,17 @@ class _Loop(Exchange):
         if self.last_channel:  # the program was started
             self.counting.send(kind, 1, payload)
 
+    def dismiss(self) -> None:
+        """End the remote keeper."""
+        if self.has_transport and self.counting.connected:
+            self.counting.say(wire.pack(wire.BYE))
+
     def say_goodbye(self) -> None:
         """End the connections and the keeper, then set `finished`."""
         for listener in self._listeners:
             self.forget(listener.fileno())
             listener.close()
-        if self.has_transport and self.counting.connected:
-            self.counting.say(wire.pack(wire.BYE))
+        self.dismiss()
         self._leaving = time.monotonic() + GOODBYE_TIMEOUT_S
 
     def start_over(self) -> None:

@@ -1,10 +1,12 @@
 """What Slurm's programs say, on their real texts (22.05, and 24.11 where it differs)."""
 
+from dataclasses import replace
+
 import pytest
 
 from dkdbg.core import address
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.batch.job import job_address
+from dkdbg.targets.batch.job import choose_node, job_address
 from dkdbg.targets.batch.slurm import SLURM
 
 RUNNING = "1|RUNNING|me|node-30|1-02:03:04|None|/home/me/my code\ntasks 8 \noutput \nnodes node-12 node-22 -x node-30 n;id node-49\n"
@@ -58,3 +60,19 @@ def test_an_address_names_a_job_a_node_and_a_session(text, job, node, session):
     found = job_address(address.parse(text, here={"slurm"}), SLURM.job_form)
     assert (found.job, found.node, found.session) == (job, node, session)
     assert (found.login is None) == text.startswith("slurm:///")
+
+
+def test_a_rank_of_a_requeued_job_is_on_the_node_at_its_place():
+    """The user has named the job, not a node: it had other nodes before."""
+    requeued = SLURM.read("7", 0, "7|RUNNING|me|node-22|1:00|None|/h\ntasks 2\nnodes node-22 node-30\n", "")
+    named = job_address(address.parse("slurm://login/7/node-22", here={"slurm"}), SLURM.job_form)
+    assert choose_node(requeued, named, "7") == "node-22"
+    found = replace(named, nodes=("node-12", "node-22"))
+    assert [choose_node(requeued, replace(found, node=node), "7") for node in found.nodes] == [
+        "node-22",
+        "node-30",
+    ]
+    with pytest.raises(DkdbgError, match="node-12 is not a node of job 7"):
+        choose_node(requeued, replace(named, node="node-12"), "7")
+    shrunk = replace(requeued, nodes=("node-22",))
+    assert choose_node(shrunk, replace(found, node="node-22"), "7") == "node-22"

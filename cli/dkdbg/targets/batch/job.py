@@ -34,12 +34,15 @@ class JobAddress:
         job: its number; empty for a new job.
         node: one of the job's nodes; empty for the first.
         session: name of a session there; empty for the newest.
+        nodes: the job's nodes when `node` was chosen among them by us; empty if the user names it. A job that is
+            requeued gets others, and its ranks are on them in the same order.
     """
 
     login: SshHosts | None
     job: str
     node: str
     session: str
+    nodes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -187,6 +190,8 @@ def choose_node(job: Job, address: JobAddress, shown: str) -> str:
         )
     if not job.nodes:
         raise DkdbgError(f"job {job.id} is {job.state}, and its nodes are unknown", hint="try again")
+    if address.node in address.nodes and len(address.nodes) == len(job.nodes):
+        return job.nodes[address.nodes.index(address.node)]
     if address.node and address.node not in job.nodes:
         raise DkdbgError(
             f"{address.node} is not a node of job {job.id}: it has {in_words(job.nodes)}",

@@ -52,6 +52,9 @@ class JobLine:
     Args:
         address: names the node, or none for the job's first.
         shown: the address, for messages.
+
+    Attributes:
+        nodes: the job's nodes, as of the last query.
     """
 
     def __init__(self, system: BatchSystem, login: Login, address: JobAddress, shown: str) -> None:
@@ -65,6 +68,7 @@ class JobLine:
         self._relay: Relay | None = None
         self._ports: dict[str, int] = {}
         self._deadlines: tuple[Deadline, ...] = ()
+        self.nodes: tuple[str, ...] = ()
         self._users = 0
 
     def enter(self) -> JobLine:
@@ -86,6 +90,7 @@ class JobLine:
         login = self.login.reach(asks=asks, limit=limit)
         done = self.login.read(login.wrap(asking), limit=_SYSTEM_LIMIT)
         job = self._system.read(self._address.job, done.code, done.stdout, done.stderr)
+        self.nodes = job.nodes
         ends = None if job.left_s is None else time.time() + job.left_s
         self._deadlines = () if ends is None else (deadlines.of_job(self._system.name, job.id, ends),)
         return job
@@ -104,8 +109,11 @@ class JobLine:
         with self._lock:
             job = self.ask(asks=asks, limit=limit)
             name = choose_node(job, self._address, self._shown)
-            self._node = self._enter(self.login.reach(asks=asks, limit=limit), job, name)
-            return self._node
+            former, found = self._node, self._enter(self.login.reach(asks=asks, limit=limit), job, name)
+            self._node = found
+            if self._relay is not None and former is not None and former.reach.node != name:
+                self._relay.move()  # a connection by ssh may outlive the job's time on that node
+            return found
 
     def found(self) -> Node:
         """Return the node found last; look it up if necessary."""

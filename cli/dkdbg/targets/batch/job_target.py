@@ -131,7 +131,7 @@ class JobTarget(Target):
             raise
         except DkdbgError:  # the job may still start: its endpoint reports why it waits
             return [self]
-        names = [(each.address.rpartition("/")[2], each.name) for each in live]
+        names = [(each.address.rpartition("/")[2].partition(":")[0], each.name) for each in live]
         lines: dict[str, JobLine] = {}
         targets: list[Target] = []
         for (node, name), session in zip(names, live, strict=True):
@@ -193,7 +193,8 @@ class JobTarget(Target):
 
     def _line_to(self, node: str) -> JobLine:
         """Return a line to a node of the job over our connection to the login node."""
-        return JobLine(self._system, self._line.login, replace(self._named, node=node), str(self._at(node)))
+        named = replace(self._named, node=node, nodes=() if self._named.node else self._line.nodes)
+        return JobLine(self._system, self._line.login, named, str(self._at(node)))
 
     def _at(self, node: str) -> Address:
         """Return the address of a node of the job."""
@@ -207,10 +208,9 @@ class JobTarget(Target):
             for each in self._records(node)
             if isinstance(each, str) or self._named.session in {"", each.name, each.id}
         ]
-        where = f"{self._system.scheme} {self._named.job}/{node.reach.node}"
-        return sessions.of_records(
-            wanted, target=where, address=str(self._at(node.reach.node)), label=self.label
-        )
+        where, at = f"{self._system.scheme} {self._named.job}/{node.reach.node}", self._at(node.reach.node)
+        found = sessions.of_records(wanted, target=where, address=str(at), label=self.label)
+        return found if len(found) < 2 else [replace(each, address=f"{at}:{each.id}") for each in found]
 
     def _records(self, node: Node) -> list[SeenRecord | str]:
         """Return the records of the job's sessions there, or why one cannot be read, oldest first.
