@@ -195,8 +195,8 @@ def test_the_terminal_stays_the_programs_and_ctrl_c_reaches_it_once(in_terminal)
 def test_a_signal_of_slurm_to_every_process_of_a_step_is_not_sent_to_the_program_again(program, step):
     """A checkpoint of `sbatch --signal=USR1@120` was made twice. Slurm may signal the first process of a batch script alone."""
     running = program(
-        "import signal, time\nfor number in (signal.SIGUSR1, signal.SIGUSR2):\n"
-        "    signal.signal(number, lambda number, _: print(int(number), flush=True))\n"
+        "import os, signal, time\nfor number in (signal.SIGUSR1, signal.SIGUSR2):\n"
+        "    signal.signal(number, lambda number, _: os.write(1, b'%d\\n' % number))\n"
         "print('up', flush=True)\nwhile True: time.sleep(0.01)\n",
         env={"SLURM_STEP_ID": step},
     )
