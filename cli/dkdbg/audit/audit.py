@@ -39,7 +39,10 @@ _YAML, _JSON_OBJECT = re.compile(r".+\.ya?ml"), re.compile(r"\"apiVersion\"")
 _WORTH = r"debugpy|ptvsd|REMOTE_PDB_HOST|web_pdb|DKDBG_|agent\.pyz|SYS_PTRACE|privileged|nconfined|hostPort|hostNetwork|cap_add|capabilities|dockerfile_inline|\bargs\b|\d-\d+:\d"
 _LOCK = re.compile(r".+\.(?:lock|lockb|svg|csv|tsv|map)|package-lock\.json|.+-lock\.ya?ml")
 _KIND = re.compile(r"^kind: *[\"']?(\w+)", re.MULTILINE)
-_SCHEMA = re.compile(r"^ {0,4}\"?(?:swagger|openapi|\$schema)\"?: ", re.MULTILINE)
+_SCHEMA = re.compile(
+    r"^ {0,4}\"?(?:(?:swagger|openapi)\"?: *[\"']?[23]\.|\$schema\"?: *[\"']?https?://json-schema\.org/)",
+    re.MULTILINE,
+)
 _IGNORE = re.compile(r"dkdbg:\s*ignore[ =:]\s*([\w-]+(?:\s*,\s*[\w-]+)*)")
 _COMMENT = re.compile(r"\s*(?:#|//|/\*|<!--|--|;)")
 #: Lines of Tree.problems that mean a limit, and those about files without content in the repository.

@@ -38,21 +38,20 @@ def debug_ports(document: Value) -> Iterator[int]:
 
 
 def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings of one object.
+    """Return the findings of an object, or of those of a List.
 
     Args:
         debug: ports of debuggers.
     """
-    if document.get("kind").text == "List":
-        for each in document.get("items").items:
-            yield from audit(path, each, debug)
-        return
-    name = document.get("metadata", "name").text
-    ships = not is_for_debugging(path) and not is_for_debugging(name)
-    if document.get("kind").text == "Service":
-        yield from _service(document, ports.of_program(name, debug))
-    for pod in pods(document):
-        yield from _pod(pod, debug, ships=ships)
+    is_list = document.get("kind").text == "List"
+    seen: set[int] = set()
+    for each in dict.fromkeys(document.get("items").items) if is_list else (document,):
+        name = each.get("metadata", "name").text
+        ships = not is_for_debugging(path) and not is_for_debugging(name)
+        if each.get("kind").text == "Service":
+            yield from _service(each, ports.of_program(name, debug))
+        for pod in pods(each, seen):
+            yield from _pod(pod, debug, ships=ships)
 
 
 def _service(document: Value, debug: frozenset[int]) -> Iterator[Found]:

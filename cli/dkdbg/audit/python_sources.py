@@ -147,27 +147,27 @@ def _open_host(call: _Call) -> str | None:
         return "0.0.0.0" if call.module in _OPEN else None  # noqa: S104 - the default there
     if isinstance(call.address, ast.Constant) and isinstance(call.address.value, int):
         return None  # a port on 127.0.0.1
-    if isinstance(call.address, ast.Constant):
-        hosts: list[ast.expr] = [call.address]
-    else:
-        hosts = call.address.elts[:1] if isinstance(call.address, (ast.Tuple, ast.List)) else [call.address]
+    hosts = call.address.elts[:1] if isinstance(call.address, (ast.Tuple, ast.List)) else [call.address]
     texts = (text for host in hosts for text in _texts(host))
     return next((text for text in texts if not ports.is_loopback(text)), None)
 
 
 def _texts(node: ast.expr) -> Iterator[str]:
     """Yield the hosts that an expression may be: a text, either side of a choice, the default of a call."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
-    elif isinstance(node, (ast.BoolOp, ast.IfExp)):
-        for each in node.values if isinstance(node, ast.BoolOp) else (node.body, node.orelse):
-            yield from _texts(each)
-    elif isinstance(node, ast.Call):
-        if (name := getattr(node.func, "attr", "")) in _HOST_NAME:
-            yield f"{name}()"
-        first = [each for each in node.args[:1] if isinstance(each, ast.Call)]
-        for each in (*first, *node.args[1:], *(keyword.value for keyword in node.keywords)):
-            yield from _texts(each)
+    left = [node]  # not recursive: a choice may have a thousand sides
+    while left:
+        each = left.pop()
+        if isinstance(each, ast.Constant) and isinstance(each.value, str):
+            yield each.value
+        elif isinstance(each, ast.BoolOp):
+            left += reversed(each.values)
+        elif isinstance(each, ast.IfExp):
+            left += (each.orelse, each.body)
+        elif isinstance(each, ast.Call):
+            if (name := getattr(each.func, "attr", "")) in _HOST_NAME:
+                yield f"{name}()"
+            first = [argument for argument in each.args[:1] if isinstance(argument, ast.Call)]
+            left += reversed((*first, *each.args[1:], *(keyword.value for keyword in each.keywords)))
 
 
 def _command(node: ast.expr) -> str:

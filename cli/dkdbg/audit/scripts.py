@@ -62,11 +62,11 @@ def audit_document(path: str, document: Value, debug: frozenset[int]) -> Iterato
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Return each command line with the number of its first line, continued lines joined, without comments.
 
-    A variable that the text gives a plain value is replaced by it.
+    A variable that the text gives a plain value is replaced by it, as long as all lines grow to twice the text at most.
     """
     start = 0
     parts: list[str] = []
-    values = dict(_ASSIGNMENT.findall(text))
+    values, left = dict(_ASSIGNMENT.findall(text)), 2 * len(text)
     for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
         if not parts:
@@ -79,4 +79,6 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         whole = " ".join((*parts, stripped))
         parts = []
         if whole:
-            yield start, substitute(whole, values, keep_unknown=True) if values else whole
+            replaced = substitute(whole, values, keep_unknown=True) if values and left > 0 else whole
+            left -= len(replaced)
+            yield start, replaced if left > 0 else whole

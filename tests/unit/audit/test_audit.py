@@ -118,6 +118,7 @@ VARIANTS = {
     "a pdb on a web page": ("a.py", "import web_pdb\nweb_pdb.set_trace()\n", 2, "open-debug-port"),
     "either side of a choice": ("a.py", "import os, debugpy\ndebugpy.listen((os.getenv('HOST') or '0.0.0.0', 5678))\n", 2, "open-debug-port"),
     "a default of an option": ("a.py", "import debugpy\np.add_argument('--debug-host', default='0.0.0.0')\ndebugpy.listen((p.parse_args().debug_host, 5678))\n", 3, "open-debug-port"),
+    "values with a switch for an API's page": ("chart/values.yaml", "swagger: true\nsecurityContext: {x: 1}\nrun: python -m debugpy --listen 0.0.0.0:5678 a.py\n", 3, "open-debug-port"),
     "the name of the host": ("a.py", "import socket, debugpy\ndebugpy.listen((socket.gethostname(), 5678))\n", 2, "open-debug-port"),
     "a key": ("deploy.pem", "-----BEGIN OPENSSH " + "PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\n", 1, "token-in-file"),
 }  # fmt: skip
@@ -414,8 +415,10 @@ def test_sarif_has_the_rules_and_a_place_for_each_finding(tmp_path, capsys):
     ["a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"{b}: &{b} [*{a},*{a},*{a},*{a},*{a},*{a},*{a},*{a},*{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)),
      "privileged: &a {" + ",".join(map(str, range(8_000))) + "}\n" + "b:\n" + "- <<: *a\n" * 8_000,
      "services: &s\n  app: {image: a, privileged: true, extends: *s}\n", "x: &x {<<: *x}\nprivileged: true\n",
+     "apiVersion: v1\nkind: List\nitems:\n- &a {kind: Service, spec: {ports: [{port: 5678}]}}\n"
+     + "".join(f"- &{b} {{kind: List, items: [*{a},*{a},*{a},*{a},*{a},*{a},*{a},*{a},*{a}]}}\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)),
      "privileged: " + "[" * 100_000, "privileged: !!python/object/apply:os.system [touch pwned]\n", "privileged: \0\n"],
-    ids=["aliases", "merge keys", "itself", "merges itself", "nesting", "a tag", "binary"],
+    ids=["aliases", "merge keys", "itself", "merges itself", "lists", "nesting", "a tag", "binary"],
 )  # fmt: skip
 def test_hostile_yaml_ends_the_audit_neither_late_nor_with_an_error(text, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -430,8 +433,10 @@ def test_hostile_yaml_ends_the_audit_neither_late_nor_with_an_error(text, tmp_pa
      ("b.sh", "/a" * 250_000), ("c", "#!" + "/a" * 250_000), ("a.sh", "debugpy --listen " + "9" * 5_000),
      ("b.py", "import debugpy\nprint 1 " + "enable_attach(" * 40_000), ("Dockerfile", "FROM a AS a\n" + "".join(f"FROM s{n} AS s{n + 1}\n" for n in range(20_000))),
      ("a.env", ("DKDBG_TOKEN" + " " * 150) * 3_000), ("a.py", "import debugpy\n" + "(" * 100_000), (".vscode/launch.json", "[" * 100_000),
-     ("Dockerfile", 'FROM a\nENTRYPOINT ["' + "b " * 100_000 + '"]\n' + 'CMD ["a"]\n' * 3_000)],
-    ids=["installs", "braces", "debuggers", "steps", "interpreter", "digits", "calls", "stages", "tokens", "parentheses", "brackets", "entrypoint"],
+     ("Dockerfile", 'FROM a\nENTRYPOINT ["' + "b " * 100_000 + '"]\n' + 'CMD ["a"]\n' * 3_000),
+     ("a.sh", "A=" + "debugpy/" * 25 + "\n" + ("$A" * 100 + "\n") * 2_000),
+     ("a.py", "import debugpy\ndebugpy.listen((" + "'127.0.0.1' if a else " * 2_500 + "a, 5678))\n")],
+    ids=["installs", "braces", "debuggers", "steps", "interpreter", "digits", "calls", "stages", "tokens", "parentheses", "brackets", "entrypoint", "variables", "choices"],
 )  # fmt: skip
 def test_hostile_text_is_read_in_seconds(path, text, tmp_path, capsys):
     """No pattern may look at the same text again and again."""
