@@ -1,5 +1,6 @@
 """`dkdbg why FILE:LINE` on this machine: real processes, with and without an editor."""
 
+import dis
 import json
 import shutil
 import subprocess
@@ -519,6 +520,16 @@ def test_a_test_that_pytest_has_not_run(program, why, tmp_path):
     (tmp_path / "test_it.py").write_text(text)
     running = program("import pytest\npytest.main(['-q', '-p', 'no:cacheprovider', 'test_it.py'])\n")
     why(running, 10, "never-reached", file="test_it.py")
+
+
+def test_a_deep_recursion_is_read_once_for_each_of_its_functions(tmp_path, monkeypatch):
+    path, read, true = tmp_path / "deep.py", [], dis.get_instructions
+    path.write_text("def walk(n, do):\n    x = n\n    return walk(n - 1, do) if n else do()\n")
+    space = {}
+    exec(compile(path.read_text(), str(path), "exec"), space)
+    monkeypatch.setattr(dis, "get_instructions", lambda code: read.append(code) or true(code))
+    space["walk"](300, lambda: line_of_module.describe(str(path), 2, is_asked=True))
+    assert len(read) == len({id(code) for code in read})
 
 
 def test_a_program_that_has_become_another_one(program, why):

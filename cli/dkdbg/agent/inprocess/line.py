@@ -355,30 +355,35 @@ def _counts_at_start(code: CodeType) -> bool:
 def _running(name: str, is_asked: bool) -> Running:
     """Return the code of files of this name that threads are in."""
     found: Running = []
+    loops: Dict[int, List[Tuple[int, int]]] = {}
     frames = sys._current_frames()
     for top in list(frames.values()):
         frame: Any = top
+        stack: List[Tuple[CodeType, int, int]] = []
         while frame is not None:
             code = frame.f_code
-            if os.path.basename(code.co_filename) == name and len(found) < MAX_FILES:
-                found.append((code, frame.f_lineno or 0, is_asked and _is_called_in_loop(frame)))
+            is_wanted = os.path.basename(code.co_filename) == name
+            stack.append((code, (frame.f_lineno or 0) if is_wanted else -1, frame.f_lasti))
             frame = frame.f_back
+        again, there = False, []
+        for code, line, at in reversed(stack):  # the callers first
+            if line >= 0:
+                there.append((code, line, again))
+            if is_asked and not again:
+                if id(code) not in loops:
+                    loops[id(code)] = _loops(code)
+                again = any(first <= at < last for first, last in loops[id(code)])
+        found += reversed(there[-MAX_FILES:])
     frames.clear()
-    return found
+    return found[:MAX_FILES]
 
 
-def _is_called_in_loop(frame: Any) -> bool:
-    """Tell whether one of the callers of a frame is in a loop."""
+def _loops(code: CodeType) -> List[Tuple[int, int]]:
+    """Return the offsets of the first and the last instruction of each loop."""
     import dis
 
-    caller = frame.f_back
-    while caller is not None:
-        at = caller.f_lasti
-        jumps = (each for each in dis.get_instructions(caller.f_code) if each.opcode in _JUMPS)
-        if any(each.argval <= at < each.offset for each in jumps):
-            return True
-        caller = caller.f_back
-    return False
+    jumps = [each for each in dis.get_instructions(code) if each.opcode in _JUMPS]
+    return [(each.argval, each.offset) for each in jumps if each.argval < each.offset]
 
 
 def _is_compiled(code: CodeType) -> bool:
