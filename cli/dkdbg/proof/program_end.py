@@ -225,7 +225,9 @@ def _of_last_error(text: str, _code: int | None, _around: Around) -> Finding | N
     return None
 
 
-_MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError|python[\d.]*): No module named '?([\w.]+)'?")
+_MISSING = re.compile(
+    r"(?:ModuleNotFoundError|ImportError|python[\d.]*): No module named '?(?![\w.]*\.__main__)([\w.]+)'?"
+)
 #: Modules of the standard library that not every Python has -> the minor version of the last one, or of the first.
 _LAST_WITH = {
     **dict.fromkeys(("asynchat", "asyncore", "distutils", "imp", "smtpd"), 11),
@@ -372,6 +374,11 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
         return _finding(
             "program-absent", f"the server finds no program: {line_at(text, found.start())}",
             "the command or its folder is wrong: dkdbg init --command 'uvicorn PACKAGE.MODULE:app', or working_dir of the service", text, link="file",
+        )  # fmt: skip
+    if found := re.search(r": No module named ([\w.]{1,200})\.__main__; ", text):
+        return _finding(
+            "program-absent", f"the package {found[1]} has no __main__.py, which python -m {found[1]} runs",
+            f"name a module of it: dkdbg init --command 'python -m {found[1]}.MODULE'", text, link="file",
         )  # fmt: skip
     if found := re.search(r"can't open file '?([^':\n]+)'?: \[Errno 2\]", text):
         return _finding(

@@ -91,6 +91,7 @@ def test_a_missing_module_is_named_by_its_distribution_with_the_line_for_the_fil
     ("text", "says", "remedy"),
     [
         ("ModuleNotFoundError: No module named 'google.protobuf'", "google", "add protobuf to"),
+        ("/usr/bin/python3: No module named model.__main__; 'model' is a package and cannot be directly executed", "model has no __main__.py", "'python -m model.MODULE'"),
         ("ModuleNotFoundError: No module named 'google'", "google is not installed", "install what brings it"),
         ("ModuleNotFoundError: No module named 'pkg_resources'", "Python 3.11 is the last", "add setuptools<81 to requirements.txt"),
         ('  File "subprocess.py", line 9, in _execute_child\n    raise x\nFileNotFoundError: [Errno 2] No such file or directory: \'ffmpeg\'', "starts ffmpeg", "apt-get install ffmpeg"),
