@@ -14,7 +14,7 @@ from dkdbg.setup.detect.python.imports import distributions
 from dkdbg.setup.detect.python.system_packages import package_of_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
 #: Lines of the output to show.
 _SHOWN = 8
@@ -82,13 +82,8 @@ def of_agent(text: str) -> Finding | None:
             "read-only", f"the agent finds no folder to write in: {reason}",
             "give the service a writable /tmp (tmpfs: [/tmp]), or name one with DKDBG_RUNTIME_DIR", text, link="agent",
         )  # fmt: skip
-    return _finding(
-        "agent-off",
-        f"the agent cannot start: {reason}",
-        "DKDBG_DEBUG=1 dkdbg up says more",
-        text,
-        link="agent",
-    )
+    remedy = "DKDBG_DEBUG=1 dkdbg up says more"
+    return _finding("agent-off", f"the agent cannot start: {reason}", remedy, text, link="agent")
 
 
 _OFF = re.compile(
@@ -267,17 +262,12 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
                 "another base image, such as python:3.11; Debian has some apart: python3-tk, python3-dbm", text,
             )  # fmt: skip
         named = distributions((found[1] if name == "google" else name,))  # a namespace of many distributions
-        if not named:
+        if not named or around.installs_from is None:
             return _finding(
                 "module-missing", f"the module {name} is not installed where the program runs",
-                "install what brings it: the index has no distribution of that name", text,
+                f"install it there: pip install {named[0]}" if named else "install what brings it: the index has no distribution of that name", text,
             )  # fmt: skip
         distribution = named[0]
-        if around.installs_from is None:
-            return _finding(
-                "module-missing", f"the module {name} is not installed where the program runs",
-                f"install it there: pip install {distribution}", text,
-            )  # fmt: skip
         file, line = around.installs_from(distribution)
         return _finding(
             "module-missing", f"the module {name} is not installed in the image, and no file declares it",
@@ -291,13 +281,8 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
             if package
             else f"install the package that has {library}: apt-file search {library}"
         )
-        return _finding(
-            "library-missing",
-            f"the system library {library} is not in the image",
-            remedy,
-            text,
-            subject=library,
-        )
+        says = f"the system library {library} is not in the image"
+        return _finding("library-missing", says, remedy, text, subject=library)
     return None
 
 
@@ -358,46 +343,61 @@ def _arguments(names: str, text: str, around: Around) -> Finding:
     )  # fmt: skip
 
 
-def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
-    if found := re.search(
+#: Pattern -> cause, what is wrong, remedy, link; {0} is what the pattern has found, {1} its first group, {line} the line.
+_FILE_ERRORS = (
+    (
         r"(?:\^M|\\r|\r)['\"]?: (?:\[Errno 2\] )?(?:bad interpreter|No such file or directory)|\$'\\r': command not found",
-        text,
-    ):
-        return _finding(
-            "crlf", f"a script of the image has CRLF line ends: {line_at(text, found.start())}",
-            "store it with LF: git add --renormalize after '*.sh text eol=lf' in .gitattributes", text, link="file",
-        )  # fmt: skip
-    if found := re.search(
-        r"Could not import module \"[^\"\n]+|Attribute \"[^\"\n]+\" not found in module|Unable to load celery application"
-        r"|Could not locate a Flask application|Error: Invalid value: File does not exist: [^\n]+", text
-    ):  # fmt: skip
-        return _finding(
-            "program-absent", f"the server finds no program: {line_at(text, found.start())}",
-            "the command or its folder is wrong: dkdbg init --command 'uvicorn PACKAGE.MODULE:app', or working_dir of the service", text, link="file",
-        )  # fmt: skip
-    if found := re.search(r": No module named ([\w.]{1,200})\.__main__; ", text):
-        return _finding(
-            "program-absent", f"the package {found[1]} has no __main__.py, which python -m {found[1]} runs",
-            f"name a module of it: dkdbg init --command 'python -m {found[1]}.MODULE'", text, link="file",
-        )  # fmt: skip
-    if found := re.search(r"can't open file '?([^':\n]+)'?: \[Errno 2\]", text):
-        return _finding(
-            "program-absent", f"there is no {found[1]} where the program runs",
-            "the command or its folder is wrong: the words after --, dkdbg init --command 'python PATH', or working_dir of the service", text, link="file",
-        )  # fmt: skip
-    if found := re.search(r"\[Errno 30\]|[Rr]ead-only file system", text):
-        return _finding(
-            "read-only", f"something is written where the target is read-only: {line_at(text, found.start())}",
-            "mount that folder writable (volumes, tmpfs), or name another output folder", text,
-        )  # fmt: skip
-    found = re.search(r"Failed to spawn: `([^`\n]+)`", text) or re.search(
-        r"in _execute_child\n[^\n]*\n(?:[ ^~]*\n)?FileNotFoundError: \[Errno 2\] [^\n]*: '([^'/\n]+)'", text
-    )
-    if found:
-        return _finding(
-            "command-missing", f"the program starts {found[1]}, and there is no such command where it runs",
-            f"install it there, in a RUN of its Dockerfile: apt-get install {found[1].rpartition('/')[2]}, or the package that has it", text,
-        )  # fmt: skip
+        "crlf", "a script of the image has CRLF line ends: {line}",
+        "store it with LF: git add --renormalize after '*.sh text eol=lf' in .gitattributes", "file",
+    ),
+    (
+        (r"Could not import module \"[^\"\n]+|Attribute \"[^\"\n]+\" not found in module|Unable to load celery application"
+        r"|Could not locate a Flask application|Error: Invalid value: File does not exist: [^\n]+"),
+        "program-absent", "the server finds no program: {line}",
+        "the command or its folder is wrong: dkdbg init --command 'uvicorn PACKAGE.MODULE:app', or working_dir of the service", "file",
+    ),
+    (
+        r": No module named ([\w.]{1,200})\.__main__; ", "program-absent", "the package {1} has no __main__.py, which python -m {1} runs",
+        "name a module of it: dkdbg init --command 'python -m {1}.MODULE'", "file",
+    ),
+    (
+        r"can't open file '?([^':\n]+)'?: \[Errno 2\]", "program-absent", "there is no {1} where the program runs",
+        "the command or its folder is wrong: the words after --, dkdbg init --command 'python PATH', or working_dir of the service", "file",
+    ),
+    (
+        r"\[Errno 30\]|[Rr]ead-only file system", "read-only", "something is written where the target is read-only: {line}",
+        "mount that folder writable (volumes, tmpfs), or name another output folder", "program",
+    ),
+    (
+        (r"Failed to spawn: `((?:[^`\n]*/)?([^`/\n]+))`"
+        r"|in _execute_child\n[^\n]*\n(?:[ ^~]*\n)?FileNotFoundError: \[Errno 2\] [^\n]*: '(([^'/\n]+))'"),
+        "command-missing", "the program starts {1}, and there is no such command where it runs",
+        "install it there, in a RUN of its Dockerfile: apt-get install {2}, or the package that has it", "program",
+    ),
+)  # fmt: skip
+_MACHINE_ERRORS = (
+    (
+        r"Bus error|unable to (?:write to file|open shared memory)[^\n]*|insufficient shared memory", "shared-memory",
+        "shared memory is too small: {0}", "shm_size: 8gb for the service, or ipc: host", "program",
+    ),
+    (
+        r"[Ee]xec format error", "architecture", "the image is for another processor", "build it here: docker compose build", "image",
+    ),
+)  # fmt: skip
+
+
+def _of_row(text: str, rows: Sequence[tuple[str, str, str, str, str]]) -> Finding | None:
+    for pattern, cause, says, remedy, link in rows:
+        if found := re.search(pattern, text):
+            words = (found[0], *filter(None, found.groups()))
+            what = says.format(*words, line=line_at(text, found.start()))
+            return _finding(cause, what, remedy.format(*words), text, link=link)
+    return None
+
+
+def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
+    if finding := _of_row(text, _FILE_ERRORS):
+        return finding
     if found := re.search(r"FileNotFoundError: |No such file or directory", text):
         shown = line_at(text, found.start()).removeprefix("FileNotFoundError: ").removeprefix("[Errno 2] ")
         path = re.search(r"['\"]([^'\"]+)['\"]", shown)
@@ -428,23 +428,8 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
         return _finding(
             "port-taken", f"a port that the program listens on is taken: {line}", remedy, text, link="port"
         )
-    if found := re.search(
-        r"Bus error|unable to (?:write to file|open shared memory)[^\n]*|insufficient shared memory", text
-    ):
-        return _finding(
-            "shared-memory",
-            f"shared memory is too small: {found[0]}",
-            "shm_size: 8gb for the service, or ipc: host",
-            text,
-        )
-    if found := re.search(r"exec format error|Exec format error", text):
-        return _finding(
-            "architecture",
-            "the image is for another processor",
-            "build it here: docker compose build",
-            text,
-            link="image",
-        )
+    if finding := _of_row(text, _MACHINE_ERRORS):
+        return finding
     if code == _OUT_OF_MEMORY:
         return _finding(
             "killed", "the program was killed (137), most likely for its memory",
@@ -470,12 +455,8 @@ _SETTINGS = re.compile(r"validation errors? for \w*(?:Settings|Config)\n(\w+)\n\
 
 
 def _of_code(text: str, _code: int | None, _around: Around) -> Finding | None:
-    if (found := re.search(r"KeyError: '([A-Z][A-Z0-9_]+)'", text)) and "environ" in text:
-        return _finding(
-            "variable-missing", f"the environment variable {found[1]} is not set where the program runs",
-            f"environment: [{found[1]}] of your service, and its value in .env", text, subject=found[1],
-        )  # fmt: skip
-    if found := _VARIABLE.search(_last_error(text)) or _SETTINGS.search(text) or _UNSET.search(text):
+    found = re.search(r"KeyError: '([A-Z][A-Z0-9_]+)'", text) if "environ" in text else None
+    if found := found or _VARIABLE.search(_last_error(text)) or _SETTINGS.search(text) or _UNSET.search(text):
         name = next(filter(None, found.groups())).upper()
         return _finding(
             "variable-missing", f"the environment variable {name} is not set where the program runs",
