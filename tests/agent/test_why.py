@@ -421,6 +421,17 @@ def wraps_itself():
     return found
 
 
+def described(folder, monkeypatch, value):
+    """What is said about a module with this value, which is looked at before the module's function."""
+    path = folder / "odd_module.py"
+    path.write_text("def step(n):\n    return n\n")
+    module = types.ModuleType(path.stem)
+    module.__file__, module.value = str(path), value
+    exec(compile(path.read_text(), str(path), "exec"), vars(module))
+    monkeypatch.setitem(sys.modules, path.stem, module)
+    return line_of_module.describe(str(path), 2, is_asked=True)
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -430,14 +441,7 @@ def wraps_itself():
     ids=["proxy", "class", "object", "code", "cycle", "compiler"],
 )  # fmt: skip
 def test_an_odd_object_in_a_module_does_not_hide_its_functions(tmp_path, monkeypatch, value):
-    path = tmp_path / "odd_module.py"
-    path.write_text("def step(n):\n    return n\n")
-    module = types.ModuleType(path.stem)
-    module.__file__ = str(path)
-    exec(compile(path.read_text(), str(path), "exec"), vars(module))
-    module.odd = value  # looked at before `step`
-    monkeypatch.setitem(sys.modules, path.stem, module)
-    (found,) = line_of_module.describe(str(path), 2, is_asked=True)["files"]
+    (found,) = described(tmp_path, monkeypatch, value)["files"]
     assert (found["function"], found["code"], found["compiled"]) == ("step", True, "")
 
 
@@ -454,12 +458,7 @@ def test_an_object_that_is_evaluated_when_used_is_not_evaluated(tmp_path, monkey
             evaluated.append("__class__")
             return Lazy
 
-    path = tmp_path / "lazy_module.py"
-    path.write_text("def step(n):\n    return n\n")
-    module = types.ModuleType(path.stem)
-    module.__file__, module.lazy = str(path), Lazy()
-    monkeypatch.setitem(sys.modules, path.stem, module)
-    line_of_module.describe(str(path), 2, is_asked=True)
+    described(tmp_path, monkeypatch, Lazy())
     assert not evaluated
 
 

@@ -80,7 +80,7 @@ def _read(root: Path, path: str) -> bytes | None:
 
 
 def _unusable(root: Path) -> Iterator[DkdbgError]:
-    """Report an agent that is none, and a launch.json that no editor can read."""
+    """Report a missing or damaged agent, and a launch.json that no editor can read."""
     agent, launch = f"{manifest.FOLDER}/{single_file.NAME}", ".vscode/launch.json"
     if _agent(root) is None and not fetched_agent.is_fetched(root):
         yield DkdbgError(f"{agent} is missing or damaged", hint=f"rm -f {agent} && dkdbg init")

@@ -1,9 +1,9 @@
 """debugpy's adapter, hardened. Run as a file by `proxy/adapter/backend.py`, and for a worker of Ray by `ray/worker.py`.
 
 It reads one line of JSON from stdin (debugpy's folder, the server token, the port to announce, the socket for
-processes, the path of privates.py, and for a worker of Ray the answer to processes that join), writes one line of JSON to stdout when it serves, or with the private names that
-debugpy lacks, and ends when stdin ends: an agent that was killed leaves no adapter behind. That of a worker of Ray ends
-with the last process.
+processes, the path of privates.py, and for a worker of Ray the answer to processes that join), writes one line of JSON
+to stdout when it serves, or with the private names that debugpy lacks, and ends when stdin ends: an agent that was
+killed leaves no adapter behind. That of a worker of Ray ends with the last process.
 
 It listens on no port, because any user of the machine could connect and debug. The agent passes the connections of its
 clients and of the root session stub through stdin, a Unix socket. The user's processes connect to a Unix socket in the

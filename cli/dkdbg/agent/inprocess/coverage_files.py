@@ -1,6 +1,6 @@
-"""Keeps the agent's files out of what coverage measures: they are no program of the user, and go with the session.
+"""Keep the agent's files out of what coverage measures.
 
-`coverage report` ends with an error for a measured file that is not there.
+They are removed with the session, and `coverage report` ends with an error for a measured file that is missing.
 """
 
 # ruff: noqa: ANN401

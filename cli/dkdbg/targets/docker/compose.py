@@ -30,11 +30,11 @@ class ComposeService:
     model: str = ""
     folder: str = ""
 
-    def _compose(self, *words: str) -> tuple[str, ...]:
-        return ("docker", "compose", "--profile", PROFILE, *words)
+    def _compose(self, *words: str, options: Sequence[str] = ()) -> tuple[str, ...]:
+        return ("docker", "compose", *options, "--profile", PROFILE, *words)
 
     def _start(self, *words: str) -> tuple[str, ...]:
-        return ("docker", "compose", *self._given(), "--progress", "plain", "--profile", PROFILE, *words)
+        return self._compose(*words, options=(*self._given(), "--progress", "plain"))
 
     def _given(self) -> tuple[str, ...]:
         return ("--file", "-", "--project-directory", self.folder) if self.model else ()
@@ -81,12 +81,7 @@ class ComposeService:
         ports = ("--service-ports",) if all_ports else ("--publish", publish) if publish else ()
         flags = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
         words = ("--entrypoint", entrypoint) if entrypoint else ()
-        return (
-            "docker",
-            "compose",
-            *self._given(),
-            "--profile",
-            PROFILE,
+        return self._compose(
             "run",
             *kept,
             *(("--detach",) if detached else ()),
@@ -96,6 +91,7 @@ class ComposeService:
             *words,
             self.service,
             *command,
+            options=self._given(),
         )
 
     def create(self) -> tuple[str, ...]:

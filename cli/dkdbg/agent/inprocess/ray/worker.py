@@ -3,7 +3,8 @@
 It travels as text, see driver.py. Ray asks two methods for the code that it is about to run, and they know
 its name: no user code has run by then. The worker listens as `ray.util.debugpy` does and registers in the
 same place, so that a list of Ray's waiting workers includes it. But on the node's address a guard listens
-that requires the run's secret and passes the connection to debugpy's adapter (../adapter.py), which has no port. A later `breakpoint()` of Ray's finds the guard's port and uses it.
+that requires the run's secret and passes the connection to debugpy's adapter (../adapter.py), which has no
+port. A later `breakpoint()` of Ray's finds the guard's port and uses it.
 """
 
 # ruff: noqa: ANN401
