@@ -3,6 +3,7 @@
 Its commands are run as they stand there, but for the place: the container of the head, where the page has a Slurm job.
 """
 
+import contextlib
 import shlex
 import shutil
 import subprocess
@@ -95,6 +96,29 @@ def started(words, folder, said):
     return subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, text=True, cwd=folder, env=environment(),
     )  # fmt: skip
+
+
+@pytest.fixture
+def driven(ray, tmp_path):
+    """Run a command with `dkdbg run --wait` and attach an editor, which is yielded; the command must print `result`."""
+
+    @contextlib.contextmanager
+    def run(command, result, *, target="", workers="*", **options):
+        at = target or f"ray+docker://{ray.nodes[0]}"
+        selected = () if target else ("--workers", workers)
+        words = ["dkdbg", "run", "--wait", "--on", at, *selected, "--", *command.split()]
+        said = tmp_path / "said"
+        with (
+            said.open("w") as file,
+            started(words, tmp_path, file) as process,
+            attach_proxy(tmp_path, at) as proxy,
+            Debugger(AttachOptions(port=proxy.port, **options)) as debugger,
+        ):
+            yield debugger
+            assert process.wait(LIMIT) == 0, said.read_text()
+        assert result in said.read_text()
+
+    return run
 
 
 @pytest.fixture
@@ -225,25 +249,16 @@ CALLING = """\
     """
 
 
-def test_breakpoint_in_a_program_that_a_task_starts_stops_there(ray, tmp_path):
+def test_breakpoint_in_a_program_that_a_task_starts_stops_there(ray, driven):
     """Ray's own `breakpoint()`, which the program inherits, raises an AttributeError there (issue 31)."""
     ray.write("calling.py", CALLING)
     ray.write("called.py", "code = 3\nbreakpoint()\nraise SystemExit(code)\n")
-    target = f"ray+docker://{ray.nodes[0]}"
-    words = ["dkdbg", "run", "--wait", "--on", target, "--workers", "*", "--", "python3", "/job/calling.py"]
-    with (
-        (tmp_path / "said").open("w") as said,
-        started(words, tmp_path, said) as process,
-        attach_proxy(tmp_path, target) as proxy,
-        Debugger(AttachOptions(port=proxy.port)) as debugger,
-    ):
+    with driven("python3 /job/calling.py", "got 3") as debugger:
         debugger.attach(timeout=LIMIT)
         stop = debugger.wait_stopped(LIMIT)
         frame = debugger.stack(stop, timeout=LIMIT)[0]
         assert (frame.path, debugger.local_values(frame, timeout=LIMIT)["code"]) == ("/job/called.py", "3")
         debugger.continue_(stop, timeout=LIMIT)
-        assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
-    assert "got 3" in (tmp_path / "said").read_text()
 
 
 LIMITED = """\
@@ -287,18 +302,11 @@ if __name__ == "__main__":
 """
 
 
-def test_timeouts_of_a_driver_and_of_workers_stop_while_another_process_is_held(ray, tmp_path):
+def test_timeouts_of_a_driver_and_of_workers_stop_while_another_process_is_held(ray, driven):
     """`ray.get` gave up, as the other processes did not know of a worker's hold (issue 31)."""
     ray.write("limited.py", LIMITED)
     ray.write("executed.py", EXECUTED)
-    target = f"ray+docker://{ray.nodes[0]}"
-    words = ["dkdbg", "run", "--wait", "--on", target, "--workers", "*", "--", "python3", "/job/limited.py"]
-    with (
-        (tmp_path / "said").open("w") as said,
-        started(words, tmp_path, said) as process,
-        attach_proxy(tmp_path, target) as proxy,
-        Debugger(AttachOptions(port=proxy.port)) as debugger,
-    ):
+    with driven("python3 /job/limited.py", "got 12 13 3") as debugger:
         debugger.set_breakpoints("/job/limited.py", [lines(LIMITED)["step"]])
         debugger.set_breakpoints("/job/executed.py", [lines(EXECUTED)["child"]])
         debugger.attach(timeout=LIMIT)
@@ -307,8 +315,6 @@ def test_timeouts_of_a_driver_and_of_workers_stop_while_another_process_is_held(
             end = time.monotonic() + 15  # more than the program's limit
             wait_until(lambda: time.monotonic() > end, "time does not pass")  # noqa: B023
             debugger.continue_(stop, timeout=LIMIT)
-        assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
-    assert "got 12 13 3" in (tmp_path / "said").read_text()
 
 
 #: Each stands in for its library; `threaded` and `grouped` run in threads that C++ makes.
@@ -373,18 +379,11 @@ LIBRARIES = """\
     """
 
 
-def test_what_ray_s_libraries_and_its_threads_run_of_the_user_s_stops(ray, tmp_path):
+def test_what_ray_s_libraries_and_its_threads_run_of_the_user_s_stops(ray, driven):
     """Train, Tune, Serve and Data run it in actors and tasks of their own (found/ray.md, BAD 0 and 1)."""
     ray.write("libraries.py", LIBRARIES)
     line = lines(LIBRARIES)
-    target = f"ray+docker://{ray.nodes[0]}"
-    words = ["dkdbg", "run", "--wait", "--on", target, "--workers", "*", "--", "python3", "/job/libraries.py"]
-    with (
-        (tmp_path / "said").open("w") as said,
-        started(words, tmp_path, said) as process,
-        attach_proxy(tmp_path, target) as proxy,
-        Debugger(AttachOptions(port=proxy.port)) as debugger,
-    ):
+    with driven("python3 /job/libraries.py", "serve 4") as debugger:
         debugger.set_breakpoints("/job/libraries.py", list(line.values()))
         debugger.attach(timeout=LIMIT)
         seen: list[int] = []
@@ -392,7 +391,6 @@ def test_what_ray_s_libraries_and_its_threads_run_of_the_user_s_stops(ray, tmp_p
             stop = debugger.wait_stopped(LIMIT)
             seen.append(debugger.stack(stop, timeout=LIMIT)[0].line)
             debugger.continue_(stop, timeout=LIMIT)
-        assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
     assert seen.count(line["threaded"]) == 4
 
 
@@ -429,7 +427,7 @@ PACKED_MODULE = "def add(batch):\n    return batch + 7\n"
     ],
     ids=["ray job submit", "working_dir", "py_modules"],
 )  # fmt: skip
-def test_breakpoints_stop_in_a_folder_of_the_checkout_that_ray_has_packed(ray, tmp_path, files, env, command):
+def test_breakpoints_stop_in_a_folder_of_the_checkout_that_ray_has_packed(ray, driven, files, env, command):
     """In the driver of a submitted job as well, which Ray starts (found/ray.md, ranking 8 and 9)."""
     script, module = files
     shutil.rmtree(ray.folder / "packed", ignore_errors=True)
@@ -438,15 +436,8 @@ def test_breakpoints_stop_in_a_folder_of_the_checkout_that_ray_has_packed(ray, t
     main = str(ray.write(script, program))
     module = str(ray.write(module, PACKED_MODULE))
     wanted = {module: [2], main: list(lines(program).values())}
-    target = f"ray+docker://{ray.nodes[0]}"
-    words = ["dkdbg", "run", "--wait", "--on", target, "--workers", "*", "--", *command.split()]
     options = {"path_mappings": ((str(ray.folder), "/job"),)}
-    with (
-        (tmp_path / "said").open("w") as said,
-        started(words, tmp_path, said) as process,
-        attach_proxy(tmp_path, target) as proxy,
-        Debugger(AttachOptions(port=proxy.port, **options)) as debugger,
-    ):
+    with driven(command, "got 12", **options) as debugger:
         for path, numbers in wanted.items():
             debugger.set_breakpoints(path, numbers)
         debugger.attach(timeout=LIMIT)
@@ -456,8 +447,6 @@ def test_breakpoints_stop_in_a_folder_of_the_checkout_that_ray_has_packed(ray, t
             frame = debugger.stack(stop, timeout=LIMIT)[0]
             seen.append((frame.path, frame.line))
             debugger.continue_(stop, timeout=LIMIT)
-        assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
-    assert "got 12" in (tmp_path / "said").read_text()
 
 
 THREADED = """\
@@ -478,19 +467,12 @@ THREADED = """\
     """
 
 
-def test_threads_of_a_ray_that_the_program_starts_itself_stop(ray, tmp_path):
+def test_threads_of_a_ray_that_the_program_starts_itself_stop(ray, driven):
     """Its workers are entered by the hook (found/ray.md, repro raylocal)."""
     ray.write("threaded.py", THREADED)
     line = lines(THREADED)["grouped"]
-    target = f"docker://{ray.nodes[1]}"
     program = "env RAY_AUTH_MODE=disabled python3 /job/threaded.py"  # else it leaves a token on the node
-    words = ["dkdbg", "run", "--wait", "--on", target, "--", *program.split()]
-    with (
-        (tmp_path / "said").open("w") as said,
-        started(words, tmp_path, said) as process,
-        attach_proxy(tmp_path, target) as proxy,
-        Debugger(AttachOptions(port=proxy.port)) as debugger,
-    ):
+    with driven(program, "grouped [2, 3, 4, 5]", target=f"docker://{ray.nodes[1]}") as debugger:
         debugger.set_breakpoints("/job/threaded.py", [line])
         debugger.attach(timeout=LIMIT)
         for batch in range(4):
@@ -498,8 +480,6 @@ def test_threads_of_a_ray_that_the_program_starts_itself_stop(ray, tmp_path):
             frame = debugger.stack(stop, timeout=LIMIT)[0]
             assert (frame.line, debugger.local_values(frame, timeout=LIMIT)["batch"]) == (line, str(batch))
             debugger.continue_(stop, timeout=LIMIT)
-        assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
-    assert "grouped [2, 3, 4, 5]" in (tmp_path / "said").read_text()
 
 
 def test_a_driver_that_ray_starts_on_another_node_runs_and_says_why_it_is_not_debugged(ray, tmp_path):
@@ -559,7 +539,7 @@ FORKING = """\
 
 
 @pytest.mark.parametrize("leaves", [False, True], ids=["", "the editor has left the cluster's session"])
-def test_processes_that_an_actor_forks_stop_as_those_of_a_dataloader(ray, tmp_path, leaves):
+def test_processes_that_an_actor_forks_stop_as_those_of_a_dataloader(ray, driven, leaves):
     """Each in a session of its own; where no editor opens one, the process waits for none (issue 14).
 
     The workers' own debugpy is too old: they get the agent's.
@@ -568,17 +548,7 @@ def test_processes_that_an_actor_forks_stop_as_those_of_a_dataloader(ray, tmp_pa
     ray.write("old/debugpy/__init__.py", '__version__ = "1.6.0"\n')
     ray.write("forking.py", FORKING)
     line = lines(FORKING)
-    target = f"ray+docker://{ray.nodes[0]}"
-    words = [
-        "dkdbg", "run", "--wait", "--on", target, "--workers", "Loader",
-        "--", "python3", "/job/forking.py",
-    ]  # fmt: skip
-    with (
-        (tmp_path / "said").open("w") as said,
-        started(words, tmp_path, said) as process,
-        attach_proxy(tmp_path, target) as proxy,
-        Debugger(AttachOptions(port=proxy.port)) as debugger,
-    ):
+    with driven("python3 /job/forking.py", "got 6 [0, 0, 0]", workers="Loader") as debugger:
         debugger.set_breakpoints("/job/forking.py", [line["child"], line["actor"]])
         root = debugger.attach(timeout=LIMIT)
         actor = debugger.wait_stopped(LIMIT)
@@ -592,10 +562,8 @@ def test_processes_that_an_actor_forks_stop_as_those_of_a_dataloader(ray, tmp_pa
             assert debugger.stack(child, timeout=LIMIT)[0].line == line["child"]
             names.add(child.session.name.removeprefix(actor.session.name))
             debugger.continue_(child, timeout=LIMIT)
-        assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
     assert len(names) == (0 if leaves else 3)
     assert all(each.startswith(": multiprocessing worker ForkProcess-") for each in names)
-    assert "got 6 [0, 0, 0]" in (tmp_path / "said").read_text()
 
 
 EXECUTING = """\
@@ -643,30 +611,12 @@ EXECUTING = """\
 
 
 @pytest.mark.parametrize("leaves", [False, True], ids=["", "the editor has left the cluster's session"])
-def test_programs_that_an_actor_executes_stop_as_those_of_another_program(ray, tmp_path, leaves):
+def test_programs_that_an_actor_executes_stop_as_those_of_another_program(ray, driven, leaves):
     """Each in a session of its own, by the same guarded port as its worker (issue 31)."""
     ray.write("executing.py", EXECUTING)
     ray.write("executed.py", EXECUTED)
-    target = f"ray+docker://{ray.nodes[0]}"
-    words = [
-        "dkdbg",
-        "run",
-        "--wait",
-        "--on",
-        target,
-        "--workers",
-        "Launcher",
-        "--",
-        "python3",
-        "/job/executing.py",
-    ]
     child = lines(EXECUTED)["child"]
-    with (
-        (tmp_path / "said").open("w") as said,
-        started(words, tmp_path, said) as process,
-        attach_proxy(tmp_path, target) as proxy,
-        Debugger(AttachOptions(port=proxy.port)) as debugger,
-    ):
+    with driven("python3 /job/executing.py", "got [3, 3, 3, 3, 3]", workers="Launcher") as debugger:
         debugger.set_breakpoints("/job/executed.py", [child])
         debugger.set_breakpoints("/job/executing.py", [lines(EXECUTING)["launcher"] + 1])
         root = debugger.attach(timeout=LIMIT)
@@ -681,8 +631,6 @@ def test_programs_that_an_actor_executes_stop_as_those_of_another_program(ray, t
             assert (frame.path, frame.line) == ("/job/executed.py", child)
             names.append(stop.session.name.rpartition(": ")[2].partition(" (")[0])
             debugger.continue_(stop, timeout=LIMIT)
-        assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
     assert [each.split(" of ")[0] for each in names] == (
         [] if leaves else [*["executed.py"] * 3, "multiprocessing worker SpawnProcess-1", "executed.py"]
     )
-    assert "got [3, 3, 3, 3, 3]" in (tmp_path / "said").read_text()
