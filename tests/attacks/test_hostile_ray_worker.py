@@ -141,26 +141,29 @@ def test_a_worker_of_ray_names_no_process_by_what_is_no_announcement(registry, l
 
 
 @pytest.mark.attack(0)
-def test_a_worker_of_ray_that_is_held_in_a_file_with_an_endless_name_fills_no_record(registry, listener):
-    """Answers an editor's stackTrace with a file whose name has a megabyte: the record has a hundred characters of it."""
-    path = {"stackFrames": [{"source": {"path": "x" * (1 << 20) + ".py"}, "line": 1}]}
-    asked = {"seq": 3, "type": "request", "command": "stackTrace", "arguments": {"threadId": 1}}
+def test_a_worker_of_ray_ends_no_session_by_where_it_says_it_is(registry, listener):
+    """Answers a stackTrace by what is no number, with a path of 1 MB, and stops twenty thousand threads: the session goes on, and a position is short."""
     with attached(registry.registry, listener) as (editor, adapter, _):
         (entry,) = registry.registry._entries.values()
-        adapter.sendall(frames.encode({"type": "event", "event": "stopped", "body": {"threadId": 1}}))
-        heard(editor, "stopped")
-        editor.sendall(frames.encode(asked))
-        parser = frames.FrameParser()
-        got = (frames.decode(each) for each in frames.received(adapter.recv, parser))
-        next(each for each in got if each.get("command") == "stackTrace")
-        adapter.sendall(
+        editor.sendall(
             frames.encode(
-                {"type": "response", "request_seq": 3, "command": "stackTrace", "success": True, "body": path}
+                {"seq": 3, "type": "request", "command": "stackTrace", "arguments": {"threadId": 1}}
             )
-            + frames.encode({"type": "event", "event": "last"})
         )
-        heard(editor, "last")
-        assert entry.stopped == f"{'x' * 97}.py:1 (pause)"
+        asked = (frames.decode(each) for each in frames.received(adapter.recv, frames.FrameParser()))
+        next(each for each in asked if each.get("command") == "stackTrace")
+        stops = [{"event": "stopped", "body": {"threadId": each}} for each in range(20_000)]
+        top = {"line": 1, "source": {"path": "x" * (1 << 20)}}
+        answers = [
+            {"command": "stackTrace", "request_seq": each, "body": {"stackFrames": [top]}}
+            for each in ([], {}, 3)
+        ]
+        for part, last in ((stops[:2] + answers, "first"), (stops[2:], "second")):
+            sent = b"".join(frames.encode({"type": "event", **each}) for each in (*part, {"event": last}))
+            threading.Thread(target=adapter.sendall, args=(sent,), daemon=True).start()
+            heard(editor, last)
+            assert len(entry.stopped) == (len("x" * 100 + ":1 (pause)") if last == "first" else len("pause"))
+        assert len(entry.proxy._stops.reasons) == 10_000
 
 
 @pytest.mark.attack(0)

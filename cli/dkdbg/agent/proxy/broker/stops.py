@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     Message = Dict[str, Any]
 
-#: Maximum remembered stackTrace requests, and characters of a file's name.
-_MAX_REQUESTS, _MAX_NAME = 64, 100
+#: Maximum remembered stackTrace requests, stopped threads, and characters of a file's name.
+_MAX_REQUESTS, _MAX_THREADS, _MAX_NAME = 64, 10_000, 100
 
 
 class Stops:
@@ -51,9 +51,9 @@ class Stops:
                 del self._asked[next(iter(self._asked))]
             self._asked[request["seq"]] = thread
 
-    def answered(self, sequence: int, response: Message) -> None:
+    def answered(self, sequence: object, response: Message) -> None:
         """Read the position from the answer to a stackTrace."""
-        thread = self._asked.pop(sequence, None)
+        thread = self._asked.pop(sequence, None) if isinstance(sequence, int) else None
         if thread is None or thread not in self.reasons:
             return
         frames = as_list(as_dict(response.get("body")).get("stackFrames"))
@@ -65,7 +65,7 @@ class Stops:
     def happened(self, name: object, content: Message) -> None:
         """Handle an event of the adapter."""
         thread = content.get("threadId")
-        if name == "stopped" and isinstance(thread, int):
+        if name == "stopped" and isinstance(thread, int) and len(self.reasons) < _MAX_THREADS:
             self._going.discard(thread)
             self.reasons[thread] = str(content.get("reason", "pause"))[:40]
             self._report(self.reasons[thread])

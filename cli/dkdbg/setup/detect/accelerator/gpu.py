@@ -41,7 +41,7 @@ _CHOOSES_CPU = re.compile(
     r"is_available\(\)\s*else\s*\(?\s*(?:torch\.device\(\s*)?[\"']cpu|else\s+[\"']cpu[\"']|"
     r"[\"']--device[\"'][^\n]*(?:\n[^\n]*){0,4}?\bcpu\b|[\"']--(?:no[-_]cuda|cpu|use[-_]cpu|force[-_]cpu|gpu[-_]ids?)[\"']|"
     r"accelerator\s*=\s*[\"'](?:auto|cpu)|\bauto_select_device\(|"
-    r"is_available\(\)\s*:\s*\n[^\n]*cuda[^\n]*\n\s*else\s*:\s*\n[^\n]*[\"']cpu[\"']"
+    r"is_available\(\)\s*:\s*\n(?=[^\n]*cuda)[^\n]*\n\s*else\s*:\s*\n[^\n]*[\"']cpu[\"']"
 )
 #: Settings for a CPU, and words that name a GPU in configuration.
 _CPU = re.compile(r"accelerator:\s*[\"']?cpu|device:\s*[\"']?cpu")

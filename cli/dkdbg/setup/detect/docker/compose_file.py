@@ -95,8 +95,9 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
     found: list[tuple[ServiceFact, ComposeBuild]] = []
     if main:
         merged = _File.of(tree, main[0], whole, strict=True)
+        bodies = {path: _bodies(document) for path, document in loaded.items()}
         for name in merged.bodies:
-            sources = [path for path, document in loaded.items() if name in _bodies(document)]
+            sources = [path for path, each in bodies.items() if name in each]
             read = _merged_service(merged, loaded, sources, name)
             if read is not None:
                 found.append(read)

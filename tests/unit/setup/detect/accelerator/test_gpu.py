@@ -2,6 +2,8 @@
 
 import pytest
 
+from dkdbg.setup.detect.accelerator import gpu
+
 LIGHTNING = "import lightning\nTrainer(gpus=1).fit(m)\n"
 BACKWARD = "for x in []:\n    x.backward()\n"
 FALLBACK = "import torch\ndevice = 'cuda' if torch.cuda.is_available() else 'cpu'\n" + BACKWARD
@@ -154,3 +156,8 @@ def test_a_program_that_makes_each_tensor_one_of_cuda_needs_a_gpu(project, befor
 def test_code_for_a_gpu_beside_a_fallback_leaves_a_doubt(project, text, in_doubt):
     rivals = [each.is_close for each in project.write("train.py", text).facts().rivals if each.topic == "gpu"]
     assert rivals == [in_doubt]
+
+
+def test_hostile_text_is_searched_in_linear_time():
+    """A search that begins again at each `cuda` would take minutes."""
+    assert not gpu._CHOOSES_CPU.search("is_available():\n" + "cuda" * 250_000 + "\nx")
