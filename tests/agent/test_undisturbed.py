@@ -256,7 +256,7 @@ entry = {"time_created_ns": 0, "thread_id": threading.get_ident()}
 torch = type(sys)(collectives._MODULE)
 torch._dump_fr_trace_json = lambda *_: json.dumps({"entries": [entry]})
 sys.modules[collectives._MODULE] = torch
-looks = [own_tracer.tracer, collectives.pending, lambda: line._running("p.py"), stacks.dump, running_clocks.found]
+looks = [own_tracer.tracer, collectives.pending, lambda: line._running("p.py", True), stacks.dump, running_clocks.found]
 left = []
 for number, look in enumerate(looks):
     kept, began, go = [], threading.Event(), threading.Event()
