@@ -6,11 +6,9 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from dkdbg import process
 from dkdbg.targets.docker.compose import ComposeService
-from dkdbg.targets.docker.engine_errors import check
 from dkdbg.targets.docker.remote_project import AGENT_FOLDER, remote_project
-from dkdbg.targets.docker.remote_up import COPY_TIMEOUT_S, check_engine, check_ours, filling, owner
+from dkdbg.targets.docker.remote_up import check_engine, check_ours, copy_agent, filling, owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,8 +57,7 @@ class RemoteCopies:
         options = [word for path, name in there.items() for word in ("--volume", f"{name}:{path}:nocopy")]
         image = str(model["services"][service.name].get("image") or f"{model.get('name')}-{service.name}")
         with filling(image, options) as reach:
-            argv = ("docker", "cp", "--quiet", f"{self._root / '.dkdbg'}/.", f"{reach.name}:{AGENT_FOLDER}")
-            check(process.run(argv, timeout=COPY_TIMEOUT_S))
+            copy_agent(self._root, reach.name)
             for each in remote.filled:
                 self._fill(reach, each)
         return ComposeService(service=service.name, model=json.dumps(remote.model), folder=str(self._root))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.docker.remote_project import Filled
 
 #: Timeout to copy the agent, 0.9 MB.
-COPY_TIMEOUT_S = 300.0
+_COPY_TIMEOUT_S = 300.0
 
 
 def start(
@@ -152,9 +152,16 @@ def _open(found: dict[str, object], root: Path) -> Iterator[Reach]:
     if isinstance(state, dict) and state.get("Running"):
         yield ContainerReach(name=id_, label="the running service")
         return
+    copy_agent(root, id_)
+    with filling(str(found["Image"]), ("--volumes-from", id_)) as reach:
+        yield reach
+
+
+def copy_agent(root: Path, container: str) -> None:
+    """Copy the agent into a container. Raises DkdbgError: its file system is read-only, or the engine fails."""
     copied = process.run(
-        ("docker", "cp", "--quiet", f"{root / '.dkdbg'}/.", f"{id_}:{AGENT_FOLDER}"), timeout=COPY_TIMEOUT_S
-    )
+        ("docker", "cp", "--quiet", f"{root / '.dkdbg'}/.", f"{container}:{AGENT_FOLDER}"), timeout=_COPY_TIMEOUT_S
+    )  # fmt: skip
     if copied.code and "read-only" in copied.stderr:
         raise DkdbgError(
             "the service's file system is read-only, so the agent cannot be copied into its container",
@@ -162,8 +169,6 @@ def _open(found: dict[str, object], root: Path) -> Iterator[Reach]:
             exit_code=EXIT_CONFLICT,
         )
     check(copied)
-    with filling(str(found["Image"]), ("--volumes-from", id_)) as reach:
-        yield reach
 
 
 @contextlib.contextmanager
