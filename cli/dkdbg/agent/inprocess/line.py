@@ -22,7 +22,7 @@ from .pydevd_patches import own_tracer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, ModuleType
-    from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+    from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
     #: Code that threads are in, the thread's line, and whether a loop around it may call it again.
     Running = List[Tuple[CodeType, int, bool]]
@@ -60,22 +60,27 @@ def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
     """
     name = os.path.basename(path)
     running = _running(name, is_asked)
+    kept = _functions(name) if is_asked else None
     found: List[Dict[str, Any]] = []
     seen: Set[int] = set()
     for module_name, module in list(sys.modules.items()):
         file = _file_of(module)
         if file and _is_called(file, name) and id(module) not in seen:  # `__main__` is often imported too
             seen.add(id(module))
-            found.append(_of_file(file, module_name, module, line, running, is_asked=is_asked))
+            found.append(_of_file(file, module_name, module, line, running, kept=kept))
         elif not file and module_name.rpartition(".")[2] + ".py" == name and _is_frozen(module):
             found.append({"path": "", "module": module_name, "origin": "frozen"})
     paths = [each["path"] for each in found]
-    kept = _functions(path) if is_asked else []
     codes = [code for code, _, _ in running]
-    codes += [each.__code__ for each in kept if each.__globals__.get("__file__") not in paths]
+    codes += [
+        each.__code__
+        for each in kept or ()
+        if os.path.abspath(each.__code__.co_filename) == path
+        and each.__globals__.get("__file__") not in paths
+    ]
     for file in dict.fromkeys(os.path.abspath(code.co_filename) for code in codes):
         if not any(each.get("real") == os.path.realpath(file) for each in found):  # of runpy, exec, a loader
-            found.append(_of_file(file, "", None, line, running, is_asked=is_asked))
+            found.append(_of_file(file, "", None, line, running, kept=kept))
     return {
         "python": "%d.%d.%d" % sys.version_info[:3],
         "optimize": sys.flags.optimize,
@@ -116,8 +121,13 @@ def _of_file(
     line: int,
     running: Running,
     *,
-    is_asked: bool,
+    kept: Optional[List[types.FunctionType]],
 ) -> Dict[str, Any]:
+    """Return the facts about one file.
+
+    Args:
+        kept: all functions of files of this name; None if the user has not asked.
+    """
     facts: Dict[str, Any] = {
         "path": file, "real": os.path.realpath(file), "module": module_name,
         "origin": "compiled" if file.endswith(_COMPILED) else "zip" if _is_in_archive(file) else "source",
@@ -144,12 +154,12 @@ def _of_file(
         facts["branch"] = _is_in_branch(file, line)
         facts["ran"] = None if facts["importing"] or facts["at"] or module is None else True
     else:
-        live, compiler = _live(module, fresh, running, is_asked)
+        live, compiler = _live(module, fresh, running, kept or ())
         facts["kept"] = compiler == _KEEPS
         active = [each for each in running if each[0] is live]
         facts["ran"] = bool(active) or _has_run(live)
         facts["compiled"] = "torch.compile" if live is not None and _is_compiled(live) else compiler
-        facts["gone"] = is_asked and live is None and gc.get_freeze_count() < _MANY_FROZEN
+        facts["gone"] = kept is not None and live is None and gc.get_freeze_count() < _MANY_FROZEN
         facts["beats"] = live is not None and _beats(live)
         facts["at"] = [at for _, at, _ in active]
     facts["again"] = any(again for _, _, again in active)
@@ -236,7 +246,7 @@ def _body(code: CodeType) -> Iterator[int]:
 
 
 def _live(
-    module: Optional[ModuleType], fresh: CodeType, running: Running, is_asked: bool
+    module: Optional[ModuleType], fresh: CodeType, running: Running, kept: Sequence[types.FunctionType]
 ) -> Tuple[Optional[CodeType], str]:
     """Return the code object that the program runs for this function, and the name of the compiler that has it."""
     for active, _, _ in running:
@@ -263,10 +273,11 @@ def _live(
                     for _, each in _codes(code):
                         if _is_same(each, fresh):
                             return each, compiler
-    for function in _functions(fresh.co_filename) if is_asked else []:
-        for _, each in _codes(function.__code__):
-            if _is_same(each, fresh):
-                return each, ""
+    for function in kept:
+        if os.path.abspath(function.__code__.co_filename) == fresh.co_filename:
+            for _, each in _codes(function.__code__):
+                if _is_same(each, fresh):
+                    return each, ""
     return None, ""
 
 
@@ -299,15 +310,13 @@ def _is_same(code: Any, fresh: CodeType) -> bool:
     return bool(code.co_name == fresh.co_name and code.co_firstlineno == fresh.co_firstlineno)
 
 
-def _functions(file: str) -> List[types.FunctionType]:
-    """Return all functions of a file, whatever keeps them: a decorator, a registry, another module."""
-    name = os.path.basename(file)
+def _functions(name: str) -> List[types.FunctionType]:
+    """Return all functions of files of this name, whatever keeps them: a decorator, a registry, another module."""
     found = [each for each in gc.get_objects() if type(each) is types.FunctionType]
     return [
         each
         for each in found
         if os.path.basename(each.__code__.co_filename) == name
-        and os.path.abspath(each.__code__.co_filename) == file
         and _is_function(each.__code__)  # the hook may hold the module's code as one
     ]
 
