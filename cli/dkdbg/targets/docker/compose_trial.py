@@ -73,15 +73,13 @@ def start(
             each.id for each in new
             if each.name == prepared.name or not (each.one_off or each.service == wanted.service.name)
         }  # fmt: skip
-        return ids, _volumes(model) - volumes
+        return ids, (_volumes(model) - volumes) | set(copies.volumes if copies is not None else ())
 
     def removals() -> Iterator[Sequence[str]]:
         yield prepared.cleaning
         ids, names = made[0] if made else created()
         if ids:
             yield "docker", "rm", "--force", "--volumes", *sorted(ids)
-        if copies is not None:
-            names.update(copies.volumes)
         if names:
             yield "docker", "volume", "rm", "--force", *sorted(names)
         if not before and not _containers(root):  # its network is ours too
