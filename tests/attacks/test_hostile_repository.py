@@ -993,11 +993,20 @@ def test_a_link_to_the_images_files_whose_name_reads_as_a_path_elsewhere_changes
     for name in ("old", "new"):
         link = root / f"{folder}{elsewhere / name}"
         link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to("/opt/dkdbg-image/x")
+        link.symlink_to(f"/opt/dkdbg-image/{link.relative_to(root)}")
     _build_without_links(root, "true")
     assert {path.name: str(path.readlink()) for path in elsewhere.iterdir()} == {
         "old": "/opt/dkdbg-image/old"
     }
+
+
+@pytest.mark.attack(0)
+def test_a_link_of_the_checkout_to_another_of_the_images_files_stays_what_it_is(tmp_path):
+    """Commits a link that only begins like those to the image's files: a build leaves it as it is."""
+    link = tmp_path / "made.py"
+    link.symlink_to("/opt/dkdbg-image/../../etc/passwd")
+    _build_without_links(tmp_path, "test", "-L", "made.py")
+    assert str(link.readlink()) == "/opt/dkdbg-image/../../etc/passwd"
 
 
 @pytest.mark.attack(0)

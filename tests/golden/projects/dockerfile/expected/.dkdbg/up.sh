@@ -203,7 +203,7 @@ image_files() {
 links() {
   find . -name .git -prune -o -type l ! -path '*
 *' -print | while IFS= read -r link; do
-    case $(readlink "$link") in /opt/dkdbg-image/*) printf '%s\n' "$link" ;; esac
+    [ "$(readlink "$link")" != "/opt/dkdbg-image/${link#./}" ] || printf '%s\n' "$link"
   done
 }
 links_away() { links | while IFS= read -r link; do rm -f "$link" && printf '%s\n' "$link"; done; }
