@@ -129,6 +129,7 @@ def test_a_run_there_is_proven_beside_the_service_with_the_files_of_its_image_an
     files = {
         "Dockerfile": f"FROM {base_image}\nWORKDIR /app\nCOPY . .\n{made}\nCMD python3 train.py\n",
         "train.py": program,
+        "dkdbg.toml": f"[debug]\nport = {free_port()}\n",
     }
 
     def all_of_it():
