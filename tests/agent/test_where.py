@@ -112,6 +112,15 @@ def test_where_of_a_program_without_the_hook_says_what_enters_it(launch):
     assert "dkdbg attach TARGET --pid PID" in said
 
 
+def test_a_program_that_waits_for_an_editor_is_named_with_the_command_that_starts_it(program):
+    """It was told to run py-spy."""
+    running = program("pass\n", wait="300")
+    running.wait_state("waiting")
+    said = where(running)
+    assert "(local): not started yet: it waits for an editor (dkdbg attach local:" in said
+    assert "py-spy" not in said
+
+
 def test_a_process_that_a_debugger_holds_is_where_it_is_held(program):
     """It was shown in the debugger's own frames, as if they were the program's."""
     running = program("def step():\n    return 1\n\nwhile True:\n    step()\n", wait="300")

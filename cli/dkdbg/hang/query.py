@@ -31,11 +31,13 @@ class Wanted:
     Attributes:
         label: name of the target in its sessions.
         ids: sessions to query; empty for all.
+        waiting: names of those among them whose program waits for an editor and has not started.
     """
 
     target: Target
     label: str
     ids: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
 
 
 def ask(wanted: Sequence[Wanted], *, native: bool) -> tuple[list[Session], dict[str, str]]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.inprocess.ranks import RankSet
     from dkdbg.core.sessions import SeenSession
+    from dkdbg.core.target import Target
     from dkdbg.verbs.parser import Parser
 
 
@@ -97,7 +98,12 @@ def _look(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: S
     for label, reason in missing.items():
         console.warn(f"dkdbg: {printable(label)} cannot be queried: {printable(reason)}")
     lines = [line for job in jobs for line in [*text_output.lines(job, staleness), ""]]
-    if not jobs:
+    waiting = [
+        _not_started(each, name) for each in wanted_of if each.label not in missing for name in each.waiting
+    ]
+    if waiting:
+        lines += [*waiting, ""]
+    elif not jobs:
         lines = ["no process has answered" if missing else _NONE, ""]
     lines.append(f"asked in {time.monotonic() - began:.1f} s; nothing was stopped")
     if options.native:
@@ -137,7 +143,7 @@ def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str,
                     f"no session is running on {target.label}",
                     hint=registry.how_to_begin(str(target.address), seen),
                 )
-            found.append(Wanted(target=target, label=live[0].target, ids=tuple(each.id for each in live)))
+            found.append(_query(target, live))
     return found, missing
 
 
@@ -152,9 +158,22 @@ def _of_sessions(root: Path, seen: Sequence[SeenSession]) -> list[Wanted]:
     for each in live:
         by_address.setdefault(each.address, []).append(each)
     return [
-        Wanted(
-            target=registry.target_at(registry.address_of(address), root), label=group[0].target,
-            ids=tuple(each.id for each in group),
-        )
+        _query(registry.target_at(registry.address_of(address), root), group)
         for address, group in by_address.items()
-    ]  # fmt: skip
+    ]
+
+
+def _query(target: Target, live: Sequence[SeenSession]) -> Wanted:
+    return Wanted(
+        target=target,
+        label=live[0].target,
+        ids=tuple(each.id for each in live),
+        waiting=tuple(each.name for each in live if each.state == "waiting" and not each.processes),
+    )
+
+
+def _not_started(wanted: Wanted, name: str) -> str:
+    attach = f"dkdbg attach {printable(str(wanted.target.address))}"
+    return (
+        f"{printable(name)} ({printable(wanted.label)}): not started yet: it waits for an editor ({attach})"
+    )

@@ -27,6 +27,11 @@ def test_slurm_tells_a_job_when_it_ends_and_the_line_has_the_command_for_more_ti
     assert deadlines.line(found, NOW + 4000) == ""
 
 
+def test_the_year_that_slurm_gives_a_job_without_a_limit_is_not_told():
+    found = [deadlines.of_job("Slurm", "4711", NOW + 365 * 86400)]
+    assert (deadlines.line(found, NOW), deadlines.soonest(found, NOW)) == ("", "")
+
+
 @pytest.mark.parametrize("end", ["", "soon", "nan", "inf", "-1"])
 def test_an_environment_that_tells_no_end_has_no_deadline(end):
     assert deadlines.of_environment({**SLURM, "SLURM_JOB_END_TIME": end}) == []

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MAX_DEADLINES, MAX_CHARACTERS = 20, 300
 #: The latest end, in epoch seconds, and the longest span.
 _MAX_S = 1e11
+#: Slurm gives a job without a limit an end in one year.
+_LONGEST_HOLD_S = 60 * 86400.0
 
 
 def _slurm(environ: Mapping[str, str]) -> float:
@@ -134,7 +136,7 @@ def as_json(found: Iterable[contract.Deadline], now: float) -> List[Dict[str, ob
 
 def soonest(found: Iterable[contract.Deadline], now: float) -> str:
     """Return the time until the first end, as `52 min`; empty where none is known."""
-    known = [rest for each in found for rest in [left(each, now)] if rest is not None and rest >= 0.0]
+    known = [rest for each in _coming(found, now) for rest in [left(each, now)] if rest is not None]
     return span(min(known)) if known else ""
 
 
@@ -151,10 +153,13 @@ def described(deadline: contract.Deadline, now: float) -> str:
 
 def line(deadlines: Iterable[contract.Deadline], now: float) -> str:
     """Return the line for a user who is about to hold the program; empty if nothing is known to go on."""
-    found = [each for each in deadlines if (left(each, now) or 0.0) >= 0.0]
-    if not found:
-        return ""
-    return "goes on while you hold the program: %s" % "; ".join(described(each, now) for each in found)
+    found = [described(each, now) for each in _coming(deadlines, now)]
+    return "goes on while you hold the program: %s" % "; ".join(found) if found else ""
+
+
+def _coming(deadlines: Iterable[contract.Deadline], now: float) -> List[contract.Deadline]:
+    """Return the deadlines that a hold may reach: neither past nor months ahead."""
+    return [each for each in deadlines if 0.0 <= (left(each, now) or 0.0) < _LONGEST_HOLD_S]
 
 
 def span(seconds: float) -> str:
