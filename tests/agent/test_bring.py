@@ -110,9 +110,18 @@ def test_a_program_runs_there_its_output_and_exit_code_are_its_own_and_it_does_n
     assert here.kept() == []
 
 
+@pytest.mark.parametrize(
+    "through",
+    [
+        'exec "$@"',
+        """exec unshare --map-root-user --mount sh -c 'mount -t tmpfs none /proc && exec "$@"' sh "$@\"""",
+    ],
+    ids=["with /proc", "without /proc, as on macOS"],
+)
 def test_a_signal_reaches_the_program_there_and_nobody_removes_the_file_before_its_session_ends(
-    here, session, tmp_path
+    here, session, tmp_path, through
 ):
+    here.through = through
     brought, second = bring(here), bring(here)
     loop = f"touch {tmp_path}/up; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
     running = session(brought, "sh", "-c", f"trap 'touch {tmp_path}/heard' INT; {loop}")

@@ -16,7 +16,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import Iterator, Optional
 
 #: Environment variable that identifies a process started through this connection, so that a signal finds it.
 ENV_RUN = "DKDBG_RUN"
@@ -221,14 +221,31 @@ def _is_file(path: str) -> bool:
 
 def _signal(number: int, path: str, run: bytes) -> None:
     """Send a signal to the agent that runs from `path` with `run` in its environment."""
+    for pid in _started_by(path, run) if os.path.exists("/proc/self") else _recorded(path, run):
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
+
+
+def _started_by(path: str, run: bytes) -> Iterator[int]:
     mark, marked = os.fsencode(path), ENV_RUN.encode() + b"=" + run
-    for pid in os.listdir("/proc"):
-        if not pid.isdigit():
-            continue
+    for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             with open("/proc/%s/cmdline" % pid, "rb") as source:
                 if mark not in source.read().split(b"\0"):
                     continue
             with open("/proc/%s/environ" % pid, "rb") as source:
                 if marked in source.read().split(b"\0"):
-                    os.kill(int(pid), number)
+                    yield int(pid)
+
+
+def _recorded(path: str, run: bytes) -> Iterator[int]:
+    """Yield the same by the records of sessions: macOS has no /proc."""
+    import json
+
+    runtime = os.path.dirname(path)
+    for name in os.listdir(runtime):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            with open(os.path.join(runtime, name, "session.json")) as source:
+                record = json.load(source)
+            if record["run"] == run.decode() and record["exit_code"] is None:
+                yield record["pid"]
