@@ -34,18 +34,14 @@ _IS_HOME = '[ "$(pwd -P)" = "$(cd && pwd -P)" ]'
 def find(root: str, reach: Reach, *, python: str | None = None) -> str | None:
     """Return the path of `root` there, when it is the same folder.
 
-    None when it is not, or mounts are unreadable here.
+    None when it is not.
 
     Args:
         root: absolute, resolved, here.
         python: interpreter there; None to look for one.
     """
-    try:
-        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
-            here = mounts(file.read(_MAX_OUTPUT_BYTES))
-    except OSError:
-        return None
     with contextlib.suppress(DkdbgError):
+        here = _mounts_here()
         output = _asked(reach, f'printf "%s\\n" "$HOME"; cat {_MOUNTS}').partition("\n")
         found = guesses(root, here, mounts(output[2]), output[0] if output[0].startswith("/") else "")
         found = [each for each in found if each.isprintable()]
@@ -78,6 +74,14 @@ def folder_of(target: Target, reach: Reach) -> Workspace:
     return found
 
 
+def _mounts_here() -> list[Mount]:
+    try:
+        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+            return mounts(file.read(_MAX_OUTPUT_BYTES))
+    except OSError:  # macOS
+        return bsd_mounts(process.read(("mount",), most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout)
+
+
 def _asked(reach: Reach, text: str) -> str:
     return process.read(reach.wrap(("sh", "-c", text)), most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout
 
@@ -103,7 +107,7 @@ def _is_one(root: str, folder: str, reach: Reach, pythons: Sequence[str]) -> boo
 
 #: Escape sequence for space, tab, line end and backslash in /proc/self/mountinfo (proc(5)).
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-_SSHFS = {"fuse.sshfs", "fuse.rclone"}
+_SSHFS = {"fuse.sshfs", "fuse.rclone", "macfuse", "osxfuse"}
 #: Maximum number of guesses that are worth a probe.
 _MOST = 6
 
@@ -140,6 +144,12 @@ def mounts(text: str) -> list[Mount]:
             if at.startswith("/"):
                 found.append(Mount(source=source, root=root, at=at, kind=more[0]))
     return found
+
+
+def bsd_mounts(text: str) -> list[Mount]:
+    """Return the mounts in the output of macOS's mount(8), `SOURCE on /FOLDER (KIND, OPTIONS)`."""
+    found = re.findall(r"^(.+) on (/.*) \((\w+)[^()]*\)$", text, re.MULTILINE)
+    return [Mount(source=source, root="/", at=at, kind=kind) for source, at, kind in found]
 
 
 def guesses(folder: str, here: Sequence[Mount], there: Sequence[Mount], home: str) -> list[str]:
