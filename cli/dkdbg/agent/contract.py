@@ -93,7 +93,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
             child: pid of the user's command, null before its start.
             started, updated: epoch seconds. expires: epoch seconds of the wait's end, null without one.
             exit_code: 0 to 255 as a shell reports it (128+n for signal n); null while the agent runs.
-            runs: how many times the command was started. last_exit_code: of the previous run, null in the
+            runs: how many times the command was started. last_exit_code: that of the previous run, null in the
                 first.
             detail: one plain line about the state; may be empty.
             jobs: names of the batch system's job around the agent; empty where unknown.
@@ -135,7 +135,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
 
         Attributes:
             adapter: path of the Unix socket on which the adapter accepts processes.
-            token: the adapter's token, which it shows to a joining process. A wrong one would make it hang.
+            token: token that the adapter shows to a joining process, which would hang with a wrong one.
             ppid: the agent's pid: the adapter announces a joining process to the session of this pid.
             search: folders that may hold debugpy zips. runtime: folder for an unpacked one.
             deadline: seconds that a starting program waits for the editor's breakpoints.
@@ -168,9 +168,9 @@ RANKS_NAME = "ranks"
 CONTROL_NAME = "agent.sock"
 #: Socket of debugpy's adapter for processes, in the same folder.
 ADAPTER_NAME = "adapter.sock"
-#: In the runtime folder once a debugger could be attached, for the health check in agent.sh, which runs every other
-#: second and must not start a Python for it: the agent's pid and the listener's port (4 hex digits), or NOT_READY when
-#: it cannot be attached any more; then the machine's uptime when that began, in hundredths of a second.
+#: File in the runtime folder, from the moment a debugger can attach, for the health check in agent.sh, which runs every
+#: other second and must not start a Python. Content: the agent's pid and the listener's port (4 hex digits), or
+#: NOT_READY when no debugger can attach any more; then the machine's uptime at that moment, in hundredths of a second.
 READY_NAME = "ready"
 NOT_READY = "0 0000"
 

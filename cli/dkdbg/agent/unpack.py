@@ -54,7 +54,7 @@ def main(archive: str) -> int:
                 sys.stderr.write("dkdbg: %s is gone: %s\n" % (archive, error.strerror or "removed meanwhile"))
                 return 125
             os.environ[runtime_dir.ENV_RUNTIME_DIR] = os.path.dirname(archive)
-            run = os.environ.pop(kept.ENV_RUN, "")  # only /proc and the record need it, the program does not
+            run = os.environ.pop(kept.ENV_RUN, "")  # for /proc and the record, not for the program
             if run and words[:1] in (["launch"], ["supervise"]):
                 words[1:1] = ["--run", run]
     try:
@@ -90,12 +90,13 @@ def _run_and_remove(archive: str, words: List[str]) -> int:
             return False
         return True
 
-    # Until the supervisor takes the signals, the end of the job unwinds this process; by default it would only die.
+    # Until the supervisor takes the signals, SIGTERM at the job's end unwinds this process, which by default would just
+    # die.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         return _run(archive, words, _TRANSIENT, hold)
     finally:
-        if not held:  # it was ended after it had unpacked the folder and before it held it
+        if not held:  # ended after it had unpacked the folder, and before it held the file
             with contextlib.suppress(OSError, runtime_dir.RuntimeDirError):
                 hold(_target(archive, runtime_dir.open_runtime_dir(_asked_runtime(words))) + _TRANSIENT)
         for each in held:
@@ -137,7 +138,7 @@ def folder_of(archive: str, runtime: str, suffix: str = "") -> str:
     Args:
         archive: path of the single file, as its modules were imported from.
         runtime: a folder that `open_runtime_dir` has opened.
-        suffix: of the folder's name.
+        suffix: suffix of the folder's name.
 
     Raises:
         OSError: the folder cannot be written, or an existing one cannot be replaced.
@@ -225,7 +226,7 @@ def _unpack(archive: str, target: str, contents: Contents) -> None:
     scratch = os.path.join(os.path.dirname(target), ".unpack-" + os.urandom(8).hex())
     aside = scratch + "-old"
     try:
-        os.mkdir(scratch, 0o700)  # inside: a signal that ends this process may come at any line
+        os.mkdir(scratch, 0o700)  # inside `try`: a signal may end this process at any line
         with zipfile.ZipFile(archive) as source:
             for name in source.namelist():
                 path = source.extract(name, scratch)

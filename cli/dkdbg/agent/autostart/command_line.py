@@ -35,7 +35,7 @@ def is_program(words: List[str], *, is_first: bool, more_helpers: str = "") -> b
 
 
 def builds(words: List[str]) -> bool:
-    """Tell whether this is a helper that starts Pythons for itself. `conda run` and the like start the user's."""
+    """Tell whether this is a build tool, whose Pythons are helpers; those of `conda run` and the like are not."""
     return _is_helper(words) and "run" not in words
 
 

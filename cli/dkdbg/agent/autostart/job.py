@@ -47,7 +47,7 @@ def begin(archive: str) -> str:
     is_first = os.getpid() == 1
     helpers = os.environ.get("DKDBG_SKIP", "")
     if not command_line.is_program(words, is_first=is_first, more_helpers=helpers):
-        if command_line.builds(words):  # its children are its own: build backends, which look like programs
+        if command_line.builds(words):  # its children are build backends, which look like programs
             _set_python_path([], archive)
         return ""
     found = _find_or_start(archive, words, _open_runtime())
@@ -70,13 +70,13 @@ def _is_python() -> bool:
 
 
 def _open_runtime() -> str:
-    """Open the runtime folder under a lock. Where its usual place is unsafe, each process would make one of its own."""
+    """Open the runtime folder under a lock: where its usual path is unsafe, each process would create its own."""
     lock = _own_lock()
     try:
         end = time.monotonic() + _LOCK_TIMEOUT_S
         while (
             lock is not None and not _lock(lock) and time.monotonic() < end
-        ):  # the other process may be stopped
+        ):  # the process with the lock may be stopped
             time.sleep(_POLL_INTERVAL_S)
         return runtime_dir.open_runtime_dir()
     finally:

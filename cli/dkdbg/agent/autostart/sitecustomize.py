@@ -68,7 +68,7 @@ def _main():  # type: () -> None
     hook = _hook()
     if hook:
         sys.path[:] = [hook] + _without_archive()  # noqa: RUF005 - Python 2
-        _next()  # this runs the user's
+        _next()  # the hook, which runs the user's `sitecustomize`
         return
     there = [(at, entry) for at, entry in enumerate(sys.path) if os.path.abspath(entry) == _ARCHIVE]
     sys.path[:] = _without_archive()

@@ -1,7 +1,7 @@
 """Starts the agent beside a program, as a process that shares no pipe or terminal with it and is not its child.
 
-A container's first process has to remain the one whose end others see: there the agent takes its pid, as an
-init would, and the program continues as its child.
+A container ends with its first process. There the agent takes over that process's pid, as an init would, and the
+program continues as its child.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _spawn(command: List[str], environment: Dict[str, str], runtime: str) -> Non
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         actions.append((os.POSIX_SPAWN_OPEN, 2, log, flags, 0o600))
     pid = os.posix_spawn(command[0], command, environment, file_actions=actions)
-    os.waitpid(pid, 0)  # it exits at once and leaves its child to init
+    os.waitpid(pid, 0)  # the first child exits at once and leaves the agent to init
 
 
 def _become_init(begin: List[str], rest: List[str], environment: Dict[str, str]) -> None:

@@ -1,10 +1,10 @@
 """Makes a running CPython without PEP 768 execute a line of Python, by ptrace.
 
-Python 3.14 has one (PEP 768). Before it, only `Py_AddPendingCall` may be called at any moment and from any
-thread: it queues a function for the main thread's next bytecode. So the process is stopped for less than a
-millisecond, made to call that one function with `PyRun_SimpleString` and a text in its own memory, and
-restored to the last register. No Python code runs while it is stopped, whatever lock it holds. (gdb's `call`
-does the same; images have no gdb.)
+Python 3.14 has `sys.remote_exec` for this (PEP 768). In older ones only `Py_AddPendingCall` may be called at any moment
+and from any thread: it queues a function for the main thread's next bytecode. So the process is stopped for less than a
+millisecond, made to call that one function with `PyRun_SimpleString` and a text in its own memory, and restored to the
+last register. No Python code runs while it is stopped, whatever lock it holds. (gdb's `call` does the same; images have
+no gdb.)
 
 Linux on x86-64. See ptrace(2); PTRACE_SEIZE sends no signal that the program could notice.
 """
@@ -179,7 +179,7 @@ class _Stopped:
     def _let_go(self) -> None:
         try:
             self._ask(_DETACH)
-        except OSError:  # it has ended, or never stopped; then the agent's end releases it
+        except OSError:  # the process has ended, or never stopped: the kernel releases it when the agent ends
             return
         for number in self._late:
             os.kill(self._pid, number)
@@ -243,7 +243,7 @@ def _symbols(data: bytes, wanted: Tuple[str, ...]) -> Dict[str, int]:
         names = headers[header[6]]
         for at in range(header[4], header[4] + header[5], 24):
             name, _, _, index, value, _ = struct.unpack_from("<IBBHQQ", data, at)
-            if index == 0:  # undefined: another file's symbol
+            if index == 0:  # undefined: the symbol is in another file
                 continue
             start = names[4] + name
             for each in wanted:

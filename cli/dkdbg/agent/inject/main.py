@@ -269,16 +269,16 @@ def _version(pid: int) -> Optional[Tuple[int, int]]:
 
 
 def _by_remote_exec(pid: int, script: str) -> None:
-    """PEP 768; the program of the process itself does it: both sides have to be of one version.
+    """Call `sys.remote_exec` (PEP 768) in the process's own executable: both sides need the same version.
 
     Raises:
-        RefusedError: it failed; why.
+        RefusedError: it failed, with the reason.
     """
     program = os.readlink("/proc/%d/exe" % pid)
     code = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
     argv = [program, "-I", "-S", "-B", "-c", code, str(pid), script]
     try:
-        done = subprocess.run(  # it belongs to the user that we are
+        done = subprocess.run(  # the process has our uid
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_REMOTE_EXEC_TIMEOUT_S, check=False
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:

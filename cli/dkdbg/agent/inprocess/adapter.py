@@ -78,7 +78,7 @@ class Processes:
     """Socket that the user's processes connect to. Unknown processes are disconnected without an answer.
 
     Args:
-        path: of the socket, in the folder in which each process announces itself with `PID.json`.
+        path: path of the socket, in the folder in which each process announces itself with `PID.json`.
         connect: sets a connection up; returns when the process is known or refused.
         log: debugpy's.
 
@@ -91,7 +91,7 @@ class Processes:
         self._folder = os.path.dirname(path)
         self._connect = connect
         self._log = log
-        with contextlib.suppress(FileNotFoundError):  # left by an adapter that has died
+        with contextlib.suppress(FileNotFoundError):  # a dead adapter has left its socket
             os.unlink(path)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(path)
@@ -255,7 +255,7 @@ def announce_again(servers: Any, sessions: Any) -> None:
     def announce(connection: Any) -> None:
         parent = living(connection.ppid)
         if parent is not None and not parent.is_finalizing and connection in servers.connections():
-            parent.client.notify_of_subprocess(connection)  # no effect if that editor knows it
+            parent.client.notify_of_subprocess(connection)  # no effect if that editor knows the process
 
     def wait_for_connection(*args: Any, **kwargs: Any) -> Any:
         connection = wait(*args, **kwargs)
@@ -374,7 +374,7 @@ def ask_all(folder: str, question: bytes, but: Set[str]) -> Set[str]:
         but: names of sockets to leave out.
     """
     names: Set[str] = set()
-    with contextlib.suppress(OSError):  # its machine has cleaned /tmp
+    with contextlib.suppress(OSError):  # the machine has cleaned /tmp
         names = {name for name in os.listdir(folder) if name.endswith(".sock")} - but
     for name in names:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:

@@ -32,10 +32,9 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
     """Answer one question, and close the connection that it came with, if any.
 
     Returns:
-        Whether a new thread has taken the question, and this one has to end. Until a process has joined, its
-        thread is a bare one, which a program that counts its threads does not see. From then on pydevd sees
-        every thread, and for a bare one it would make `threading` invent a dummy, about which Python 3.13
-        complains when the program ends.
+        Whether a new thread has taken the question, and this one has to end. Before the join the hook's thread is
+        unknown to `threading`, so that a program that counts its threads does not see it. After the join pydevd would
+        make `threading` create a dummy for it, about which Python 3.13 complains when the program ends.
     """
     if command == b"join" and not member.joined and not _is_known():
         # gevent's threads never run here; debugpy brings a `threading` that gevent has not changed.
@@ -155,7 +154,7 @@ def _interrupt(member: Member) -> str:
     socket_pdb.listen(path)
 
     def enter() -> None:
-        try:  # two frames above is what the main thread runs
+        try:  # the main thread's own frame is two frames above
             socket_pdb.stop(sys._getframe(2), path, CLIENT_TIMEOUT_S, again=True)
         except Exception as error:
             member.say("pdb: %r" % (error,))

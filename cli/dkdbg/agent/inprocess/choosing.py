@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .hook.sitecustomize import _Member as Member
     from .ranks import RankSet
 
-#: File in the session's folder, while not all are selected: the set in text form.
+#: File in the session's folder with the selected set in text form; absent while all ranks are selected.
 NAME = "ranks"
 #: Variables with which launchers tell a process its rank, best first; a test compares them with
 #: dkdbg.launchers.
@@ -73,9 +73,9 @@ def program(words: Sequence[str]) -> str:
 
 
 def what_runs(words: Sequence[str]) -> Tuple[str, str, str]:
-    """Return the letters of a Python's options, what it runs, and the name of that.
+    """Return a Python's option letters, the kind of program that it runs, and the program's name.
 
-    It runs a `file`, a `module`, `code` without a name, or, empty, an interactive session or standard input.
+    The kind is `file`, `module`, `code` (without a name), or empty for an interactive session or standard input.
     """
     flags, rest = "", list(words[1:])
     while rest:
@@ -132,7 +132,7 @@ def runs_free(directory: str) -> bool:
     from . import session
 
     found = session.member()
-    if found is None or found.joined:  # the agent has asked it to join
+    if found is None or found.joined:  # `joined`: the agent has asked this process to join
         return False
     chosen = choice(directory)
     return chosen is not None and not chosen.contains(own_rank(found))

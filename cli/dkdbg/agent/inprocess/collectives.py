@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .hook.sitecustomize import _Member as Member
 
 _MODULE = "torch._C._distributed_c10d"
-#: NCCL's, in builds with CUDA, before that of the backends without streams.
+#: Functions that dump the recorder: NCCL's, in builds with CUDA; that of the backends without streams.
 _DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
 #: Maximum collectives of a group, groups of a process, and tensors of a collective to report.
 MAX_COLLECTIVES, MAX_GROUPS, _MAX_TENSORS = 8, 64, 8
@@ -74,7 +74,8 @@ def pending() -> Optional[Tuple[str, float, float]]:
     for entry in sorted(entries, key=lambda entry: int(entry["time_created_ns"]), reverse=True)[
         :MAX_COLLECTIVES
     ]:
-        # Under no name: the frame of this function would be in a cycle with all others, and keep their locals.
+        # Keep no reference to the dictionary: this function's frame is in it, and the cycle would keep all frames'
+        # locals alive.
         frame: Any = sys._current_frames().get(int(entry.get("thread_id") or 0))
         for _ in range(_WRAPPERS):
             if frame is None:
@@ -89,18 +90,18 @@ def pending() -> Optional[Tuple[str, float, float]]:
 
 
 def _told(dumps: List[Callable[..., Any]]) -> str:
-    import json  # torch has imported it
+    import json  # late: torch has imported it already
 
     now = time.time()
     groups: List[Dict[str, Any]] = []
     for dump in dumps:
-        answer = dump(True, False)  # with collectives, also finished ones
+        answer = dump(True, False)  # include collectives, and finished ones too
         groups += reduced(json.loads(answer), now)
     return json.dumps(groups[:MAX_GROUPS])
 
 
 def reduced(answer: Dict[str, Any], now: float) -> List[Dict[str, Any]]:
-    """Return the process groups of a dump (torch 2.13's version 2.10), each with its last collectives, the newest last.
+    """Return the process groups of a dump (format 2.10: torch 2.13), each with its last collectives, the newest last.
 
     Args:
         now: epoch seconds.

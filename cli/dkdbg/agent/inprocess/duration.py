@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _FORM = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh]?)")
-#: Maximum seconds; `threading.TIMEOUT_MAX` is less than what the form allows.
+#: Maximum seconds, because `threading.TIMEOUT_MAX` is less than a user can type.
 _MAX_S = 365 * 86400.0
 #: Seconds for which a failing rank waits for an editor by default, with `failing` in the set of ranks.
 FAILING_S = 1200.0

@@ -22,7 +22,7 @@ ENTERED = "entered"
 SERVES = "it serves other processes and runs none of your code"
 #: The hook's module name in such a process.
 HOOK = "_dkdbg_hook"
-#: `%r` are this file, the folder of the hook's files and that of the session.
+#: Code to execute; each `%r` stands for: this file, the folder of the hook's files, the session's folder.
 SCRIPT = """\
 def enter(path, files, directory):
     import os, sys
@@ -55,7 +55,7 @@ def enter(files: str, directory: str) -> str:
         if known.get_global_debugger() is not None:
             return "another debugger is attached to it: debugpy, or an IDE's pydevd"
     package = sys.modules.get("_dkdbg")
-    if package is not None:  # from an agent that is gone together with its files
+    if package is not None:  # the package of an agent that is gone together with its files
         package.__path__ = [files]
     for finder in sys.meta_path:
         if type(finder).__name__ == "_DkdbgFinder":

@@ -45,7 +45,7 @@ def before(member: Member) -> None:
         member.register_again()
         _put_to_sleep(path)
     if member.starter == member._get_ident():
-        return  # in a signal's handler, while this thread starts it
+        return  # in a signal's handler, while this thread starts the hook's one
     done = member.done  # a signal's handler may fork meanwhile, and return in the child, which has others
     if done.acquire(True, 1) or (member.answering and done.acquire(True, ANSWER_TIMEOUT_S)):
         done.release()
@@ -68,11 +68,11 @@ def in_child(member: Member) -> None:
         member.listener.close()
     is_half_joined = member.answering
     member.reset()
-    for name in _FORGETFUL:  # where they are loaded: an import may wait for a thread of the parent
+    for name in _FORGETFUL:  # only loaded modules: an import may wait for a thread of the parent
         forget = getattr(sys.modules.get("_dkdbg." + name), "forget", None)
         if forget is not None:
             forget()
-    if _is_about_to_exec() or is_half_joined:  # locks of a thread that it does not have are held
+    if _is_about_to_exec() or is_half_joined:  # locks are held by a thread that the child does not have
         return
     member.origin = origin()
     if member.origin.startswith("rank:"):
@@ -93,7 +93,7 @@ def origin() -> str:
     while frame is not None:
         path = frame.f_code.co_filename.replace(os.sep, "/")
         if path.endswith("multiprocessing/forkserver.py"):
-            return ""  # its command line shows it
+            return ""  # the command line shows the origin
         if path.endswith("multiprocessing/popen_fork.py"):
             from . import parent_lookup
 
@@ -115,7 +115,7 @@ def _put_to_sleep(path: str) -> None:
     try:
         sock.setblocking(False)
         sock.sendto(b"sleep", path)
-    except BlockingIOError:  # ten are unread (max_dgram_qlen), from forks in handlers of signals
+    except BlockingIOError:  # ten messages are unread (max_dgram_qlen), from forks in signal handlers
         pass
     finally:
         sock.close()
@@ -132,9 +132,9 @@ def _until_thread_is_gone(member: Member) -> None:
 
 
 def _keep_signals(member: Member) -> None:
-    """Let signals wait until a forked child has joined: Python drops what their handlers raise in a callback of a fork.
+    """Block signals until a forked child has joined: in a callback of a fork Python drops what a handler raises.
 
-    Functions of C alone: no handler runs between the last one and the program's next line.
+    Only C functions are called, so that no handler runs between the last call and the program's next line.
     """
     import ctypes
     import functools
@@ -146,7 +146,7 @@ def _keep_signals(member: Member) -> None:
         ctypes.create_string_buffer(128),
         ctypes.create_string_buffer(128),
     )
-    libc.sigfillset(everything)  # without those that the C library keeps for itself
+    libc.sigfillset(everything)  # without the C library's own signals
     for name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"):
         libc.sigdelset(everything, int(getattr(signal, name)))
     member.block_signals = functools.partial(mask, int(signal.SIG_BLOCK), everything, former)

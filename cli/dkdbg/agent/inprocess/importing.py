@@ -17,7 +17,7 @@ def after(name: str, do: Callable[[Any], object]) -> None:
 
     An error in the callback is swallowed: the module has an unknown version.
     """
-    if name in sys.builtin_module_names:  # they all share one loader
+    if name in sys.builtin_module_names:  # built-in modules share one loader
         __import__(name)
     module = sys.modules.get(name)
     if module is not None:

@@ -137,8 +137,8 @@ def _join(session_dir: str, at_start: bool) -> str:
         return NO_EDITOR
     from .clocks import clocks
 
-    clocks.follow(session_dir)  # before an editor can stop this process
-    with contextlib.suppress(PermissionError):  # root's agent, for another user's program
+    clocks.follow(session_dir)  # first, so that an editor cannot stop this process before
+    with contextlib.suppress(PermissionError):  # the agent is root's, and the program another user's
         os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
     if _pdb_is_here(session_dir):
         return "not joined: a pdb client holds this process"
@@ -266,7 +266,9 @@ def _forget_former_stops() -> None:
     from _pydevd_bundle.pydevd_additional_thread_info import set_additional_thread_info
     from _pydevd_bundle.pydevd_thread_lifecycle import internal_run_thread
 
-    for thread in sys.modules["pydevd"].threading.enumerate():  # perhaps a copy, see greenlets.py
+    for thread in sys.modules[
+        "pydevd"
+    ].threading.enumerate():  # pydevd's `threading` may be a copy, see greenlets.py
         if getattr(thread, "additional_info", None) is not None:
             internal_run_thread(thread, set_additional_thread_info)
 
@@ -366,7 +368,7 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
     else:
         from debugpy.server import api
     if os.environ.get("DEBUGPY_LOG_DIR"):
-        api.ensure_logging()  # it starts a process and reads pip's data on every package
+        api.ensure_logging()  # here, because it starts a process and reads pip's data on every package
     import pydevd
 
     return pydevd

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
     from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-    #: Code that threads are in, the thread's line, and whether a loop around it may call it again.
+    #: Code that is running, its current line, and whether a loop around it may call it again.
     Running = List[Tuple[CodeType, int, bool]]
 
 #: Maximum files to report, functions of a module to look at, and bytes of a source to compile.
@@ -34,9 +34,10 @@ _COMPILERS = (
     ("numba.", "numba"), ("jaxlib", "jax"), ("jax.", "jax"), ("triton.", "triton"), ("torch.jit", "torch.jit"),
     ("tensorflow.", "tensorflow"),
 )  # fmt: skip
-#: Not a compiler: functools.lru_cache, which has returned a result that it had kept.
+#: Not a compiler: functools.lru_cache, which returns cached results without a call.
 _KEEPS = "functools"
-#: Attributes with the function below a decorator: of functools.wraps, torch.compile, torch.jit, numba and triton.
+#: Attributes with the function below a decorator, as functools.wraps, torch.compile, torch.jit, numba and triton set
+#: them.
 _INNER = ("__wrapped__", "_torchdynamo_orig_callable", "_torchdynamo_inline", "py_func", "fn")
 #: Suffixes of a compiled module in place of its source.
 _COMPILED = (".pyc", ".so", ".pyd")
@@ -79,7 +80,9 @@ def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
         and each.__globals__.get("__file__") not in paths
     ]
     for file in dict.fromkeys(os.path.abspath(code.co_filename) for code in codes):
-        if not any(each.get("real") == os.path.realpath(file) for each in found):  # of runpy, exec, a loader
+        if not any(
+            each.get("real") == os.path.realpath(file) for each in found
+        ):  # without a module, by runpy or exec
             found.append(_of_file(file, "", None, line, running, kept=kept))
     return {
         "python": "%d.%d.%d" % sys.version_info[:3],
@@ -317,7 +320,7 @@ def _functions(name: str) -> List[types.FunctionType]:
         each
         for each in found
         if os.path.basename(each.__code__.co_filename) == name
-        and _is_function(each.__code__)  # the hook may hold the module's code as one
+        and _is_function(each.__code__)  # the hook may hold the module's code as a function
     ]
 
 
@@ -375,7 +378,7 @@ def _running(name: str, is_asked: bool) -> Running:
             stack.append((code, (frame.f_lineno or 0) if is_wanted else -1, frame.f_lasti))
             frame = frame.f_back
         again, there = False, []
-        for code, line, at in reversed(stack):  # the callers first
+        for code, line, at in reversed(stack):  # outermost frames first
             if line >= 0:
                 there.append((code, line, again))
             if is_asked and not again:

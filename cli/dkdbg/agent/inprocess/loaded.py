@@ -35,7 +35,7 @@ def changed(announced: str) -> str:
 
 
 def _sources() -> List[str]:
-    main = getattr(sys.modules.get("__main__"), "__file__", None)  # it may have no suffix
+    main = getattr(sys.modules.get("__main__"), "__file__", None)  # a script may have no suffix
     found = {main} if isinstance(main, str) else set()
     for module in list(sys.modules.values()):
         path = session.namespace(module).get("__file__")

@@ -47,7 +47,7 @@ def _watch_running() -> None:
     enable, theirs = monitoring.enable_code_tracing, sys.modules["pydevd"].threading
 
     def enable_code_tracing(thread_ident: Any, code: Any, frame: Any) -> Any:
-        """Trace the code of a frame that runs; the thread tells only whether it steps."""
+        """Trace the code of a running frame; the thread matters only if it is stepping."""
         known = thread_ident in theirs._active
         return enable(thread_ident if known else theirs.main_thread().ident, code, frame)
 
@@ -58,7 +58,7 @@ def _wrap(paths: Any, module: Any) -> None:
     for path in paths:
         *owners, name = path.split(".")
         owner = functools.reduce(getattr, owners, module)
-        if hasattr(owner, name):  # else another version of the framework
+        if hasattr(owner, name):  # another version of the framework may lack it
             setattr(owner, name, _traced(getattr(owner, name)))
 
 

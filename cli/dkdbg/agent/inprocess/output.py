@@ -52,7 +52,7 @@ class Pending:
     Nothing here waits or locks: a signal handler or a finalizer may print in the middle of anything.
 
     Attributes:
-        pieces: stdout as plain text or bytes, stderr as either in a tuple: most is stdout.
+        pieces: stdout as plain text or bytes; stderr, which is rarer, as either in a tuple.
         size: their approximate size, with PIECE_OVERHEAD for each. Threads that print at the same time may count
             wrong.
         is_idle: whether the writer has taken everything and has not been woken since.
@@ -71,7 +71,7 @@ class Pending:
         self.wake: Callable[[], None] = lambda: None
         self.last = 0.0
         self._left_out = 0
-        #: For bytes: a character may be split over two pieces.
+        #: Decoders of bytes: a character may be split over two pieces.
         self._decoders: Dict[str, codecs.IncrementalDecoder] = {}
 
     def ring(self) -> None:
@@ -99,7 +99,7 @@ class Pending:
             most = min(
                 left, MAX_BATCH_PIECES, max(1, MAX_BATCH_CHARS * len(self.pieces) // max(1, self.size))
             )
-            with contextlib.suppress(IndexError):  # dropped meanwhile
+            with contextlib.suppress(IndexError):  # another thread has dropped it
                 batch.extend(itertools.starmap(self.pieces.popleft, itertools.repeat((), most)))
             left = left - len(batch) if batch else 0
             for kind, run in itertools.groupby(batch, type):
@@ -139,7 +139,7 @@ class Pending:
 _pending = Pending()
 #: The objects whose `write` is shadowed, each with our function and the program's former one, if it had one.
 _shadowed: List[Any] = []
-#: The same where the program has put a function over ours: it may call ours for ever.
+#: Objects where the program has put a function over ours, which may call ours for ever.
 _covered: List[Any] = []
 
 
@@ -296,7 +296,7 @@ def _show() -> None:
     _pending.is_on = True
     for number, category in _DESCRIPTORS:
         for stream in (getattr(sys, "__%s__" % category), getattr(sys, category)):
-            with contextlib.suppress(Exception):  # closed, detached, of another kind
+            with contextlib.suppress(Exception):  # the stream is closed, detached or of another kind
                 if stream is not None and stream.fileno() == number and stream not in found:
                     found.append(stream)
                     _shadow(stream, category)

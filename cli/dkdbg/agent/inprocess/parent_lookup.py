@@ -29,7 +29,7 @@ START_TIMEOUT_S = 10.0
 QUESTION = b"child "
 _NONE = "-"
 _XDIST = "exec(eval(sys.stdin.readline()))"
-#: File, kind of its processes, its variable for one that is being started, and for all of them.
+#: File, kind of the processes that it starts, its variable for the one that is being started, and for all of them.
 _ROWS = (
     ("torch/multiprocessing/spawn.py", "rank", "process", "processes"),
     ("torch/utils/data/dataloader.py", "dataloader", "w", "_workers"),
@@ -61,7 +61,7 @@ def _learn(member: Member) -> bool:
         member.origin = "xdist:" + number
         return True
     current = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)
-    if getattr(current, "_target", None) is not None:  # it runs already
+    if getattr(current, "_target", None) is not None:  # this child runs already
         member.origin = origin_of(current, "spawned")
         take_rank(member)
         return bool(member.origin)
@@ -70,7 +70,7 @@ def _learn(member: Member) -> bool:
         if ":" in origin:
             member.origin = origin
             if rank.isdigit() and member.rank is None:
-                member.rank = int(rank)  # a worker of a rank that multiprocessing has started
+                member.rank = int(rank)  # this process is a worker of a rank that multiprocessing has started
             take_rank(member)
             return True
     return False
@@ -176,7 +176,7 @@ def _xdist(pid: int) -> str:
             if "execnet" not in frame.f_code.co_filename or frame.f_code.co_name != "makegateway":
                 continue
             found, io = frame.f_locals, frame.f_locals.get("io")
-            starting = starting or io is None  # perhaps this one, whose pid is not known yet
+            starting = starting or io is None  # this may be the child: its pid is not known yet
             known = [(io, found.get("spec"))]
             known += [
                 (getattr(each, "_io", None), each)
@@ -225,7 +225,7 @@ def _ask(path: str) -> str:
                 break
             found += piece
         return found.decode("ascii", "replace").strip()
-    except OSError:  # it has ended, or is busy
+    except OSError:  # the parent has ended, or is busy
         return ""
     finally:
         for each in (ours, theirs, asking):

@@ -56,7 +56,7 @@ def _missing(directory: str, hook: str, pairs: Dict[bytes, bytes]) -> Dict[bytes
     more: Dict[bytes, bytes] = {}
     path = pairs.get(_PATH, b"")
     if ours not in path.split(b":"):
-        more[_PATH] = ours + b":" + path if path else ours  # an empty entry is the working folder
+        more[_PATH] = ours + b":" + path if path else ours  # an empty entry would mean the working folder
     if _SESSION not in pairs:
         more.update(
             (name, value)

@@ -21,7 +21,7 @@ _MAX_QUOTED_CHARS = 60
 
 
 def spans(numbers: Iterable[int]) -> List[Tuple[int, int]]:
-    """Return ascending numbers as spans, first and last number each."""
+    """Group ascending numbers into runs of consecutive ones; return the first and last number of each."""
     found: List[Tuple[int, int]] = []
     for number in numbers:
         if found and number == found[-1][1] + 1:
@@ -32,7 +32,7 @@ def spans(numbers: Iterable[int]) -> List[Tuple[int, int]]:
 
 
 class RankSetError(ValueError):
-    """The text is not a set of ranks; `hint` is what to write instead."""
+    """The text is not a set of ranks; `hint` has the valid forms."""
 
     def __init__(self, message: str, hint: str = HINT) -> None:
         super().__init__(message)

@@ -21,7 +21,7 @@ _kept: List[object] = []
 
 
 def monotonic() -> float:
-    """Return the system's clock: `time.monotonic` may be frozen by a test of the program, or stand still in a hold."""
+    """Return the system's clock: `time.monotonic` may be frozen by a test of the program, or slow during a stop."""
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 

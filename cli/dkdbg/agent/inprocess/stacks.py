@@ -95,7 +95,7 @@ def _is_ours(thread: Any) -> bool:  # noqa: ANN401
 
 
 def _began_here(frame: Optional[FrameType]) -> bool:
-    """Tell whether a bare thread is the agent's: its outermost frame is."""
+    """Tell by its outermost frame whether a thread unknown to `threading` is the agent's."""
     path = ""
     while frame is not None:
         path, frame = frame.f_code.co_filename, frame.f_back
@@ -108,6 +108,6 @@ def is_own(path: str) -> bool:
 
 
 def _quoted(text: str) -> str:
-    from _json import encode_basestring_ascii  # json itself costs 3 ms, and is Python that may be hanging
+    from _json import encode_basestring_ascii  # json itself costs 3 ms, and the program may hang in it
 
     return encode_basestring_ascii(text.encode("utf-8", "replace").decode("utf-8"))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Folders of debugpy's top-level modules.
 folders: List[str] = []
-#: How the names of our modules and debugpy's begin.
+#: Prefixes of our modules and debugpy's.
 _DEBUGGER = ("_dkdbg", "debugpy", "pydev", "_pydev")
 #: Modules that the debugger does not import. A folder `test` is common, and setuptools replaces distutils.
 _UNUSED = {"test", "distutils"}
@@ -41,11 +41,11 @@ def _is_library(entry: str) -> bool:
 #: Folders of the standard library, and its modules' names. A program may put anything into sys.path.
 _standard = [_OF_OS, *filter(_is_library, [each for each in sys.path if type(each) is str])]
 _names: Set[str] = set()
-#: The program's modules with these names. Without one the debugger imports as the program does.
+#: Names of these that the program's modules have. Without any the debugger imports as the program does.
 _replaced: Set[str] = set()
-#: The package of those that are loaded for the debugger alone.
+#: Package of the modules that are loaded for the debugger alone.
 _PRIVATE = "_dkdbg_standard"
-#: The built-in names for the debugger's modules, where the program replaces one of the library's.
+#: The `__builtins__` of the debugger's modules, if the program replaces a module of the library.
 _builtins: Dict[str, Any] = {}
 #: The threads that are importing modules of the standard library for the debugger.
 _importing: Set[int] = set()
@@ -85,10 +85,10 @@ def _listed(folder: str) -> List[str]:
 def _is_standard(name: str) -> bool:
     """Tell whether this loaded top-level module is the standard library's."""
     try:
-        # Attributes of a module that is imported at its first use would import it.
+        # Bypass `getattr`, which would import a lazy module.
         origin: str = object.__getattribute__(sys.modules[name], "__dict__")["__spec__"].origin
         folder, file = os.path.split(origin)
-    except Exception:  # anything may be in sys.modules
+    except Exception:  # a program may put any object into sys.modules
         return False
     if file.startswith("__init__."):
         folder = os.path.dirname(folder)

@@ -40,7 +40,7 @@ class ChildProxy:
         code: paths of the editor's files for this worker.
         forked: pid of the process that the worker has forked and the session is for; 0 for the worker itself.
         announce: called with the pid and the name of a process that this one has started.
-        stops: of its threads.
+        stops: its stopped threads.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class ChildProxy:
         parser.feed(self._received)
         with contextlib.suppress(OSError, frames.FrameError):
             for body in frames.received(self._worker.recv, parser):
-                if self._left:  # what a socket that was shut has received is read all the same
+                if self._left:  # data that a shut socket has received can still be read
                     break
                 self._from_worker(body)
         with self._lock, contextlib.suppress(OSError):
@@ -140,7 +140,9 @@ class ChildProxy:
             return
         if message.get("command") == "startDebugging" and message.get("type") == "request":
             self._forked(messages.as_dict(message.get("arguments")).get("configuration"))
-            self._send(frames.wrap(messages.answer(message)))  # debugpy accepts no other process before
+            self._send(
+                frames.wrap(messages.answer(message))
+            )  # answer first: debugpy accepts no other process before
             return
         if message.get("command") == "stackTrace":
             self._stops.answered(message.get("request_seq", 0), message)
@@ -150,7 +152,7 @@ class ChildProxy:
             self._client.sendall(frames.wrap(self._code.to_editor(body)))
 
     def _forked(self, configuration: object) -> None:
-        """Have a process that was started announced in the root session; the editor does not reach its adapter."""
+        """Announce a started process in the root session, because the editor cannot reach its adapter."""
         pid = messages.as_dict(configuration).get("subProcessId")
         if type(pid) is int and 0 < pid < _MAX_PIDS:
             self._announce(pid, _named(messages.as_dict(configuration).get("dkdbgAnnounced")))
@@ -159,16 +161,16 @@ class ChildProxy:
 def _named(announced: object) -> str:
     """Return the name of a process by its own announcement."""
     process = processes.of_announcement(announced)
-    if process is None or process["origin"] == "fork":  # its command line is its worker's
+    if process is None or process["origin"] == "fork":  # a forked process has its worker's command line
         return "child"
     try:
         return naming.describe(process)[:_MAX_CHARACTERS]
-    except ValueError:  # a hostile worker may say anything
+    except ValueError:  # a hostile worker may send anything
         return "child"
 
 
 def release(worker: socket.socket, received: bytes, pid: int) -> None:
-    """Let a forked process run by a session that ends at once.
+    """Resume a forked process by a session that ends at once.
 
     Args:
         worker, received: a connection to its worker's adapter, and the data that it has sent already.

@@ -64,7 +64,7 @@ class Editor:
                     return
 
     def look(self, entries: List[WorkerEntry]) -> None:
-        """Report newly waiting workers, and to the agents behind the same client that a worker is held."""
+        """Report newly waiting workers; tell the agents behind the same client that a worker is held."""
         if not self.is_attached:
             return
         if not self._told_of_checks and any(

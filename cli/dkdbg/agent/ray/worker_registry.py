@@ -36,7 +36,7 @@ class WorkerEntry:
     Attributes:
         number: the editors' id of it. guarded: its port has dkdbg's guard, so that it can be joined while it runs.
         forked: pid of a process that waits for a client behind its worker's port; 0 for the worker itself.
-        stopped: where an editor holds it; empty while it runs. proxy: of its session, None without one.
+        stopped: where an editor holds it; empty while it runs. proxy: proxy of its session, None without one.
     """
 
     def __init__(self, number: int, worker: Worker, forked: int = 0, called: str = "") -> None:
@@ -51,7 +51,7 @@ class WorkerEntry:
 
     @property
     def key(self) -> str:
-        """Return the registry's key of it."""
+        """Return its key in the registry."""
         return "%s %d" % (self.worker.id, self.forked) if self.forked else self.worker.id
 
     @property
@@ -121,7 +121,7 @@ class WorkerRegistry:
         return None
 
     def connected(self, entry: WorkerEntry, run: str) -> None:
-        """Note that a worker's debugger has answered, and the paths of its files, from the driver of its run.
+        """Record that a worker's debugger has answered, and the paths of its files as its run's driver has them.
 
         Args:
             run: id of the run whose guard is in front of it; empty for no guard.
@@ -151,7 +151,7 @@ class WorkerRegistry:
         with self._lock:
             known = self._entries.get(forked.key)
             if known is not None and not known.is_taken:
-                return known.number  # else it has executed another program, and that session is about to end
+                return known.number  # a taken one has executed another program, and its session ends
             of_worker = [each for each in self._entries.values() if each.worker.id == entry.worker.id]
             if len(of_worker) > MAX_FORKED:
                 return 0

@@ -61,7 +61,7 @@ class _Caller:
     """Client of one `dkdbg attach --listen`.
 
     Args:
-        fingerprint: of its certificate. about: one line that describes this job.
+        fingerprint: its certificate's. about: one line that describes this job.
     """
 
     def __init__(self, host: str, port: int, fingerprint: str, token: str, about: str) -> None:

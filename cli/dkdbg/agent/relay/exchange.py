@@ -164,7 +164,7 @@ class Exchange:
     # -- connections ------------------------------------------------------------------------------------------
 
     def _move(self, channel: Channel, events: int) -> None:
-        if channel.number not in self.channels:  # closed earlier in this turn
+        if channel.number not in self.channels:  # this turn has closed the channel already
             return
         try:
             if events & _WRITE:
@@ -252,7 +252,7 @@ class Exchange:
         if channel is None:
             if not 0 < number <= self.last_channel:
                 raise WireError("a connection that was not opened")
-            return  # closed here in the meantime
+            return  # this end has closed the channel meanwhile
         if kind == wire.RESET:
             self.remove(channel)
             return

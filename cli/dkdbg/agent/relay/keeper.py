@@ -52,7 +52,7 @@ class Keeper(Exchange):
     """The remote end of one relay.
 
     Args:
-        listener: a listening Unix socket. path: of that socket.
+        listener: a listening Unix socket. path: its path.
         secret: see SECRET. folder: working directory of a program.
         at_end: called before the transport is closed, so that the other end finds everything removed.
     """
@@ -86,13 +86,13 @@ class Keeper(Exchange):
                     self.turn(_TURN)
                 except WireError:  # noqa: PERF203 - the loop goes on
                     if self.counting.connected:
-                        self.said_goodbye()  # an authenticated end that sends invalid frames is given up
+                        self.said_goodbye()  # give up an authenticated end that sends invalid frames
                     else:
-                        self._hang_up()  # a replayed recording of a transport: the real one reconnects
+                        self._hang_up()  # a recorded transport was replayed: the real one reconnects
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
-            with contextlib.suppress(OSError):  # another relay's socket may be in the folder
+            with contextlib.suppress(OSError):  # not empty: another relay's socket is in the folder
                 os.rmdir(os.path.dirname(self._path))
             self._listener.close()
             if self._at_end is not None:
@@ -146,7 +146,7 @@ class Keeper(Exchange):
             super().told(kind, channel, payload)
 
     def remove(self, channel: Channel) -> None:
-        """Close this end of a connection, and kill its question if the other end has dropped it before the answer."""
+        """Close this end of a connection, and kill its question if the other end no longer waits for the answer."""
         asked = self._asked.get(channel.number)
         if asked is not None and asked.is_running and not channel.is_over:
             asked.kill()
@@ -280,7 +280,7 @@ def _is_ours(sock: socket.socket) -> bool:
     """Return whether the socket is connected to a process of this user or of root; True where the system cannot tell."""
     try:
         owner = local_users.other_end(sock)
-        if owner is not None and not owner[1]:  # waits to be accepted
+        if owner is not None and not owner[1]:  # inode 0: the connection waits to be accepted
             owner = local_users.listening(sock.getpeername())
     except OSError:
         return not local_users.are_told()
@@ -294,7 +294,7 @@ KILL_WAIT = 30.0
 
 
 def end_with(words: List[str], program: Program, over: Callable[[], None]) -> None:
-    """End the program when the command `words` exits with 0, and call `over` before; until the program has exited."""
+    """Run the command `words` repeatedly; when it exits with 0, call `over` and end the program."""
     while not program.has_exited.wait(PAUSE):
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             done = subprocess.run(

@@ -144,14 +144,14 @@ class SecureChannel:
         while True:
             try:
                 self._tls.do_handshake()
-                self._left = self.decrypt(b"")  # data that came with its last message
+                self._left = self.decrypt(b"")  # data that came with the last message of the handshake
                 return end
             except ssl.SSLWantReadError:
                 self.sock.sendall(self._to_send.read())
             except ssl.SSLError as error:
                 if begun != _FORMER_GREETING:
                     raise ChannelError("no TLS 1.3 (%s)" % _reason(error)) from None
-                self.sock.sendall(b"TLS\n")  # that agent logs that this is not the line it expects
+                self.sock.sendall(b"TLS\n")  # an agent without TLS logs this line as unexpected
                 raise ChannelError(_OLD_JOB) from None
             try:
                 received = self._receive(end)

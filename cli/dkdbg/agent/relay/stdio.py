@@ -65,7 +65,7 @@ def main(words: List[str]) -> int:
         sys.stderr.write("dkdbg: the relay has no keeper: %s\n" % error)
         return 1
     with contextlib.suppress(OSError):
-        sock.recv(1)  # receives nothing but the end of file
+        sock.recv(1)  # returns at the end of file, the only thing to arrive
     return 0
 
 
@@ -86,7 +86,7 @@ def _connect(path: str, secret: bytes, *, may_start: bool) -> Optional[socket.so
     except OSError:
         if not may_start:
             return None
-        with contextlib.suppress(FileNotFoundError):  # left by a keeper that was killed
+        with contextlib.suppress(FileNotFoundError):  # a killed keeper has left its socket
             os.unlink(path)
         _start(path, secret)  # the keeper must not inherit our socket, or it would not see us exit
         return _connected(path)
@@ -131,7 +131,7 @@ def _start(path: str, secret: bytes) -> None:
 
 
 def _keep(path: str, secret: bytes) -> None:
-    """Become the keeper, unless one exists: the step is started twice when the first answer was lost."""
+    """Become the keeper, unless one exists: a batch step is started twice when its first answer was lost."""
     with contextlib.suppress(OSError):
         _connected(path).close()
         return

@@ -18,7 +18,7 @@ class Folders:
 
     Args:
         own: the session's own.
-        users: by uid, those of other users; see SessionStore.let_in.
+        users: other users' folders by uid; see SessionStore.let_in.
     """
 
     def __init__(self, own: str, users: Dict[int, str]) -> None:

@@ -95,7 +95,7 @@ class Deaths:
                     pid = self._pids.pop(number)
                     poll.unregister(number)
                     os.close(number)
-                with contextlib.suppress(Exception):  # the folder may be going
+                with contextlib.suppress(Exception):  # the folder may be being removed
                     self.ended(pid)
 
     @contextlib.contextmanager
@@ -123,7 +123,7 @@ class Deaths:
         with self._lock:
             if pid in self._over:
                 return
-            if name:  # else the agent is about to report its own child
+            if name:  # otherwise the agent is about to report its own child
                 self._over.add(pid)
         if self._is_ending:
             return
@@ -140,7 +140,7 @@ class Deaths:
         """Report the death of a process whose files are about to be removed, and forget that it was reported."""
         self.ended(pid)
         with self._lock:
-            if pid not in self._pids.values():  # else the thread has yet to see its end
+            if pid not in self._pids.values():  # otherwise the thread has yet to see the end
                 self._over.discard(pid)
 
     def _why(self, name: str) -> str:
@@ -155,7 +155,7 @@ def describe(process: str, name: str, frames: List[str], held: str, why: str) ->
     """Return one line about a death.
 
     Args:
-        process: what it was, such as `rank 2 (pid 812)`. name: of the signal. frames: its stack, innermost first.
+        process: what it was, such as `rank 2 (pid 812)`. name: name of the signal. frames: its stack, innermost first.
         held: where a debugger held it. why: who ended it, if known.
     """
     own = next((each for each in frames if not any(mark in each for mark in _INSTALLED)), "")

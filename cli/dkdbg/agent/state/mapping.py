@@ -31,7 +31,7 @@ def checked(pairs: Iterable[Tuple[str, str]], mount_points: Optional[List[str]])
 
     Args:
         pairs: local root, remote root.
-        mount_points: of this mount namespace, None when unknown.
+        mount_points: mount points of this namespace, None when unknown.
     """
     found: List[contract.Mapping] = []
     for local, remote in pairs:

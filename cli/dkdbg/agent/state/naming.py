@@ -69,7 +69,7 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
         return "worker %s of %s" % (
             detail,
             _whose(process, parent),
-        )  # a launcher around it gave it a rank too
+        )  # an outer launcher has given it a rank too
     if kind == "xdist":
         return "pytest %s" % detail
     if kind == "multiprocessing":
@@ -103,7 +103,7 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
 
 
 def qualified(name: str, process: contract.Process, others: Sequence[str]) -> str:
-    """Return the name, qualified where it is among the names of the other processes."""
+    """Return the name, made unique if another process has the same."""
     if name not in others:
         return name
     if name == _rank(process) and (more := "%s of %s" % (program(process["argv"]), name)) not in others:

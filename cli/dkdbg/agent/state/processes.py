@@ -200,7 +200,7 @@ class ProcessTable:
         with self._lock:
             process = self._known.get(pid)
         if process is None:
-            self.look_now()  # it may die before the next look
+            self.look_now()  # the process may die before the next scan
             process = _read(self._path(pid, ".json"))
         if process is None:
             return "process %d" % pid
@@ -605,7 +605,7 @@ def of_announcement(raw: Any) -> Optional[contract.Process]:  # noqa: ANN401 - a
             "detail": "",
             "expires": None,
         }
-        known = raw.get("rank")  # from beyond its environment
+        known = raw.get("rank")  # the announced rank may come from elsewhere than its environment
         if isinstance(known, int) and rank is None:
             process["rank"] = known
         return process

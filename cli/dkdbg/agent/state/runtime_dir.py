@@ -192,7 +192,7 @@ def _is_exchangeable(path: str) -> bool:
             try:
                 info = os.lstat(each)
             except OSError:
-                info = None  # we will make it
+                info = None  # missing: it will be created
             if info is not None and not _is_safe(info, trusted):
                 return True
             if os.path.dirname(each) == each:

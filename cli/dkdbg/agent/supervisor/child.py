@@ -107,7 +107,7 @@ class Child:
         StartError: the command does not exist, or cannot be executed.
     """
 
-    #: Signals from before its start that are not forwarded yet.
+    #: Signals that arrived before the program's start and are not forwarded yet.
     _missed: AbstractSet[int] = frozenset()
 
     def __init__(

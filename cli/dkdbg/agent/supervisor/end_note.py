@@ -19,7 +19,7 @@ def compose(code: int, end: str, words: str, name: str = "") -> str:
     Args:
         code: the exit code. end: its description, `exited with code 1`.
         words: the last stderr output; empty where unknown.
-        name: of the process that wrote it; empty for the program itself.
+        name: name of the process that wrote it; empty for the program itself.
     """
     text = headline(code, end)
     if code == 0:

@@ -68,7 +68,7 @@ class Ending:
         return len(self._found)
 
     def _left(self) -> bool:
-        """Tell whether a process is left; send new ones SIGTERM."""
+        """Tell whether a process of the run still exists; send newly found ones SIGTERM."""
         self._running.poll()
         self._found = {pid: start for pid, start in self._found.items() if _is_same(pid, start)}
         if self._found:

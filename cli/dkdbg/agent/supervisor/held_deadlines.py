@@ -58,7 +58,7 @@ class HeldDeadlines:
         self._soonest = float("inf")
 
     def take(self, said: object) -> None:
-        """Note those that `dkdbg attach` knows; unchecked."""
+        """Store the deadlines that `dkdbg attach` knows; unchecked."""
         self._host = deadlines.parse(said)
 
     def note_clocks(self, pid: int, found: List[str]) -> None:
@@ -66,13 +66,13 @@ class HeldDeadlines:
         self._clocks[pid] = found
 
     def add(self, deadline: contract.Deadline) -> None:
-        """Tell one more, now and at the stops, until another editor attaches."""
+        """Report one more deadline, now and at each stop, until another editor attaches."""
         self._added = deadlines.merged(self._added, deadlines.parse([deadline]))
         self._changed(self.current())
         self._tell(deadlines.parse([deadline]))
 
     def current(self) -> List[contract.Deadline]:
-        """Return all of them."""
+        """Return all deadlines."""
         names: Dict[str, List[str]] = {}
         for pid, found in sorted(self._clocks.items()):
             for text in found if procfs.alive(pid) else ():
@@ -86,14 +86,14 @@ class HeldDeadlines:
         )
 
     def attached(self) -> None:
-        """Tell a new editor, before the first stop."""
+        """Report the deadlines to a new editor, before its first stop."""
         self._added = []
         self._changed(self.current())
         self._tell(self._host)
         self._told_at = float("-inf")
 
     def stopped(self) -> None:
-        """Have `held` tell, unless that was a moment ago."""
+        """Make `held` report, unless it did so a moment ago."""
         with self._lock:
             now = time.monotonic()
             if now < self._told_at + REPEAT_S or self._tells_at is not None:
@@ -116,7 +116,7 @@ class HeldDeadlines:
         # Not in `stopped`: it reads all of /proc, and a stop must not wait.
         self._parents = deadlines.of_parents(self._pids())
         self._soonest, current = self._left(), self.current()
-        self._changed(current)  # first: who reads the line may look at the record
+        self._changed(current)  # before the line, whose reader may look at the record
         self._tell(current)
 
     def _left(self) -> float:

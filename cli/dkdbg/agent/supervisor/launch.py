@@ -88,7 +88,7 @@ class Launch:
         """Forward a signal or an editor's request to the program, which is None while it is being ended."""
         if arrival is not None:
             is_end = arrival.number in child.ENDING
-            # The program decides what the others do to it; between two runs none can.
+            # The program decides about other signals; between two runs none can do so.
             self._leaving = self._leaving or arrival.number == signal.SIGTERM or (is_end and running is None)
             self._session.leaving = self._session.leaving or is_end
             if running is not None:

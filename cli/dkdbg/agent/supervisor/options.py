@@ -28,7 +28,7 @@ class Supervision(types.SimpleNamespace):
     Attributes:
         folders: folders to watch for changes; empty for the mapped ones, else the working directory; None for
             none.
-        suffixes: of the watched files.
+        suffixes: suffixes of watched files.
         on_crash: one of ON_CRASH.
         max_restarts: crashes in a row after which it waits.
         interactive: one Ctrl-C restarts, two within 2 s quit.

@@ -59,7 +59,7 @@ class OwnClient:
     def __exit__(self, *_: object) -> None:
         with self._changed:
             self._leaving = True
-            keys = sorted(self._lines, reverse=True)  # the root's last: it ends the others
+            keys = sorted(self._lines, reverse=True)  # the root's connection last: its end ends the others
         for key in keys:
             self._lines[key].leave()
 

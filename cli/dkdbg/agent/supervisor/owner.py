@@ -56,7 +56,9 @@ def become_owner(environ: MutableMapping[str, str]) -> None:
         os.setgid(status.st_gid)
         if libc is not None:
             libc.prctl(_KEEP_CAPS, 1, 0, 0, 0)
-            libc.prctl(_SECUREBITS, 1 << 4 | _NO_SETUID_FIXUP, 0, 0, 0)  # 1 << 4: what _KEEP_CAPS has set
+            libc.prctl(
+                _SECUREBITS, 1 << 4 | _NO_SETUID_FIXUP, 0, 0, 0
+            )  # 1 << 4 (SECBIT_KEEP_CAPS): set by _KEEP_CAPS
         os.setuid(status.st_uid)
     except OSError:
         # Without CAP_SETUID (cap_drop: ALL) the program runs as root, as it would without dkdbg.

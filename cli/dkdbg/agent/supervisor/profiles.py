@@ -229,10 +229,10 @@ def is_of_ray(note: Mapping[str, Any]) -> bool:
 
 
 def fetch(notes: List[Dict[str, Any]], folder: str, environment: Mapping[str, str]) -> List[str]:
-    """Copy the files into a local folder; return a message for each note, in their order.
+    """Copy the profiles into a local folder; return one message per note, in their order.
 
     Args:
-        notes: of one driver's cluster.
+        notes: notes about one driver's cluster.
         folder: where the driver's own profiles are.
     """
     lost = ["not fetched, it is on %s: %s" % (each["node"], each["path"]) for each in notes]

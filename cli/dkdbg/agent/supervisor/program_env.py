@@ -87,7 +87,7 @@ def prepare(environment: MutableMapping[str, str], wait: float, then: str) -> fl
         then: `exit` or `run`.
     """
     environment.setdefault(settings.ENV_BREAKPOINT_WAIT, "forever" if wait == float("inf") else "%g" % wait)
-    # Any value of the user's is his choice; `0` switches breakpoint() off.
+    # Keep the user's own value; `0` switches breakpoint() off.
     environment.setdefault("PYTHONBREAKPOINT", "dkdbg.breakpoint")
     if environment.get(settings.ENV_NO_COMPILE, "").lower() in _YES:
         environment["TORCH_COMPILE_DISABLE"] = "1"

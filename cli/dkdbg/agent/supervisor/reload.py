@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 INTERVAL_S = 0.25
 #: Seconds of quiet before a change counts: editors save in several steps, git writes many files.
 QUIET_S = 0.1
-#: The same for a file that is empty now: it is being written.
+#: The same for an empty file, which is probably being written.
 QUIET_EMPTY_S = 0.5
 #: Seconds after which changes count although more come: a program may write a source again and again.
 MAX_CHANGING_S = 5.0
@@ -38,7 +38,7 @@ class Watcher:
 
     Args:
         folders: absolute; hidden ones, caches, environments and links to folders below them are left out.
-        suffixes: of the watched files.
+        suffixes: suffixes of watched files.
         without: folders below them to skip.
         on_change: called in that thread with the changed, new and removed files.
         log: takes one line for the user.
@@ -203,5 +203,5 @@ def _compiles(path: str, python: str) -> bool:
         )
     except (OSError, subprocess.SubprocessError):
         return False
-    # Not by its exit code: an agent that is a container's first process reaps all children, and may take that one's.
+    # Not by the exit code: an agent that is a container's first process reaps all children, possibly this one too.
     return done.stdout == b"ok\n"

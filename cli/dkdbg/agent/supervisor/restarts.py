@@ -45,7 +45,7 @@ class Restarts:
             return NOT_STARTED
         self.request("asked to")
         with self._changed:
-            # One more end than that of the present run: the next one could not be started.
+            # A second end, after the present run's, means that the next run could not be started.
             self._changed.wait_for(
                 lambda: self.runs > before or self._ends > last or self._is_over, TIMEOUT_S
             )

@@ -73,7 +73,7 @@ def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
 
 
 def _lacking_tls() -> str:
-    """Return what this Python has instead of TLS 1.3; empty if it has that."""
+    """Return the SSL library of a Python without TLS 1.3; empty if TLS 1.3 is available."""
     try:
         import ssl
     except ImportError:
@@ -111,7 +111,7 @@ class ReverseConnection:
                 self._process.stdin.close()
         try:
             self._process.wait(_FLUSH_TIMEOUT_S)
-        except subprocess.TimeoutExpired:  # it waits for the other side
+        except subprocess.TimeoutExpired:  # the process still waits for the other side
             self._process.terminate()
         try:
             self._process.wait(_TIMEOUT_S)

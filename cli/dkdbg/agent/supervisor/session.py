@@ -65,7 +65,7 @@ def run(options: Options, program: Program, *, is_running: bool = False) -> int:
     Args:
         is_running: the command runs already, and must not be started where no session can be opened.
     """
-    inbox = child.SignalInbox()  # before any thread: they inherit the blocked signals
+    inbox = child.SignalInbox()  # before any thread is started: threads inherit the blocked signals
     try:
         allow = peers.AllowList(os.environ.get(settings.ENV_ALLOW, ""))
         runtime = runtime_dir.open_runtime_dir(options.runtime)
@@ -241,7 +241,7 @@ class Session:
         asked = control.Control(self.store.processes_dir, self.restarts.ask, self.ask_ranks)
         self._image_files.show()
         try:
-            self._listener.start()  # before the adapter: who attaches meanwhile waits for it
+            self._listener.start()  # before the adapter starts: a client that attaches meanwhile waits for it
             self._backend.start()
             self.store.update(adapter_up=True)
             self._close_after(self.options.limit)
@@ -514,7 +514,7 @@ class Session:
         if not self.attached or self._raised_for == self.attaches:
             return
         others, pids = self.other_ranks()
-        if others and not own:  # its answer follows
+        if others and not own:  # the answer of another agent's session follows
             return
         self._raised_for = self.attaches
         whose = " of what you attached to" if others else ""
@@ -564,7 +564,7 @@ class Session:
         if pid != self._program:
             self._first_death = self._first_death or line
         elif not says_more:
-            return  # its exit code shows it
+            return  # the exit code shows the failure
         self.tell("\n  ".join([line, *stack]), "important")
 
     def _on_hold(self) -> None:
@@ -595,7 +595,7 @@ class Session:
             self.store.open_for_joining(self._join_info())
         except OSError as error:
             self.tell("no process can be debugged: %s" % error, "important")
-        self._has_attached.set()  # must come after: the program starts now, and is to join at its start
+        self._has_attached.set()  # last: the program starts now, and has to join at its start
         self._write(client=True)
         if is_new:
             self._deadlines.attached()

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Sequence, Tuple
 
-#: Seconds without a program after which it goes, where no container does that.
+#: Seconds without a program until the agent ends, outside of containers.
 TIMEOUT_S = 5.0
 
 
@@ -136,11 +136,11 @@ def _asked(command: List[str], runtime: str, usage: str) -> options.Options:
 
 
 def _end_with(program: Adopted, ready: int, told: threading.Event) -> None:
-    """Until the program has been told to begin, end when it ends."""
+    """End with the program, if that ends before it was allowed to begin."""
 
     def watch() -> None:
         poll = select.poll()
-        poll.register(ready, 0)  # for POLLERR: its end has been closed
+        poll.register(ready, 0)  # for POLLERR: the other end was closed
         while True:
             try:
                 found = poll.poll(1000)
@@ -172,7 +172,7 @@ class Sidecar:
     """The loop beside the programs.
 
     Args:
-        program: the first one. path: of the note to the members. ready: descriptor to close after writing it.
+        program: the first one. path: path of the note to the members. ready: descriptor to close after writing it.
         before: the original environment.
     """
 

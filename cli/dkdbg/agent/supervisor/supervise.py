@@ -60,7 +60,7 @@ class Supervisor:
         """Run the loop; return the exit code of the last run, and a description of its end."""
         watcher = self._watcher()
         try:
-            self._take_reason()  # a change before the first start is already in it
+            self._take_reason()  # the first start has all changes before it already
             while True:
                 self._one_run()
                 if self._leaving or not self._wait():
@@ -225,7 +225,7 @@ class Supervisor:
             self._how.suffixes,
             without=[
                 os.path.dirname(self._session.store.directory)
-            ],  # the agent's own: hook and debugpy are there
+            ],  # the agent's own folder, with hook and debugpy
             on_change=self._on_files,
             log=console.log,
         )

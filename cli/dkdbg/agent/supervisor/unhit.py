@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from dkdbg.agent import contract
     from dkdbg.agent.state import announced
 
-#: Seconds from the breakpoints to a first look, and between the looks: a program takes a while to reach its lines.
+#: Seconds from the breakpoints to the first check, and between checks: a program takes a while to reach its lines.
 LOOKS_S = (10.0, 20.0, 90.0)
-#: Maximum breakpoints to ask about, lines to tell at a look, seconds for an answer, and characters of a name in it.
+#: Maximum breakpoints to ask about, lines to report at a check, seconds for an answer, and characters of a name in it.
 MAX_BREAKPOINTS, MAX_TOLD, ANSWER_S, MAX_CHARACTERS = 50, 5, 5.0, 300
 COPY = "the breakpoint at %s:%d does not stop: the program runs another copy of the file, %s"
 AGAIN = ": start it again to stop there"
@@ -124,7 +124,7 @@ def _shown(name: object) -> str:
 
 
 def _is_copy(file: Dict[str, Any], path: str) -> bool:
-    """Tell whether it is a copy by its content, or by the name of its module in a package."""
+    """Tell whether a file is a copy of the source, by its content or by its module's name in a package."""
     inner = as_text(file.get("module")).replace(".", os.sep) + ".py"
     if os.sep in inner and path.endswith(os.sep + inner):
         return True

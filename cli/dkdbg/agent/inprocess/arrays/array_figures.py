@@ -39,7 +39,7 @@ class Figures:
     Attributes:
         count: all elements. read: the number of elements that were read.
         nan, inf: how many of these are not numbers, or infinite. finite: the others.
-        low, high, total, squares: of the finite ones.
+        low, high, total, squares: minimum, maximum, sum and sum of squares of the finite ones.
         signed: whether NaN and Inf exist in this type.
     """
 
@@ -105,7 +105,7 @@ class View:
         notes: further remarks. why: the reason for missing figures.
         figures: None where nothing was read.
         values: the elements as text, where there are few.
-        digest: of the elements that were read, if requested.
+        digest: digest of the elements that were read, if requested.
         grid: returns the width and the numbers of a picture of at most SIDE by SIDE elements, row by row.
         rows: returns the children: (name, value, expression suffix after the name of the whole).
     """
@@ -157,7 +157,7 @@ class Rows:
 
 
 def pieces(count: int, piece: int = PIECE_ELEMENTS, most: int = MAX_ELEMENTS) -> Iterator[Tuple[int, int]]:
-    """Yield the spans of elements to read, out of this many."""
+    """Yield the spans of elements to read out of `count`."""
     if count <= most:
         for start in range(0, count, piece):
             yield start, min(count, start + piece)

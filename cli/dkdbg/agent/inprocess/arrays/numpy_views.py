@@ -105,7 +105,7 @@ def _flat(plain: Any, *, in_order: bool) -> Any:
     """Return the elements in one dimension, without a copy of more than MAX_ELEMENTS of them.
 
     Args:
-        in_order: by their index, else as they lie in memory where that saves the copy.
+        in_order: in the order of their indices; else in that of the memory, where that saves a copy.
     """
     if plain.flags.c_contiguous or (plain.flags.f_contiguous and not in_order):
         return plain.ravel(order="K")

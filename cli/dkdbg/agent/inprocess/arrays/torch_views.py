@@ -71,7 +71,7 @@ def look(value: Any, deadline: float, digest: bool) -> View:
 
 @contextlib.contextmanager
 def _quiet(torch: Any, value: Any) -> Iterator[None]:
-    """Run operations without autograd and without overrides, beside a CUDA graph that another thread captures."""
+    """Run operations without autograd and overrides, and without invalidating another thread's CUDA graph."""
     with torch.no_grad(), torch._C.DisableTorchFunction():
         if _base(torch).device.__get__(value).type != "cuda" or not torch.cuda.is_initialized():
             yield
@@ -246,7 +246,7 @@ def _flat(plain: Any, *, in_order: bool) -> Any:
     """Return the elements in one dimension, without a copy of more than MAX_ELEMENTS of them.
 
     Args:
-        in_order: by their index, else as they lie in memory where that saves the copy.
+        in_order: in the order of their indices; else in that of the memory, where that saves a copy.
     """
     if plain.is_contiguous():
         return plain.view(-1)

@@ -1,4 +1,4 @@
-"""Threads that only beat, and run on by the true clocks while the debugger holds the job.
+"""Heartbeat threads, which run on by the true clocks while the debugger holds the job.
 
 A parent, a broker or a lease that is not under dkdbg counts the beats, and its clock cannot be stopped. pydevd neither
 stops nor traces a thread with its mark, so a breakpoint in it does not stop.
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 #: The same as in settings.py, which is not beside the hook.
 ENV_BEATS = "DKDBG_BEATS"
-#: Patterns of threads that are known to beat: uvicorn's answer to its parent, the lease of torchelastic's rendezvous.
+#: Patterns of known heartbeat threads: uvicorn's answer to its parent, the lease of torchelastic's rendezvous.
 _KNOWN = ("always_pong", "RendezvousKeepAliveTimer_*")
 #: pydevd's mark.
 _MARK = "pydev_do_not_trace"
 
 
 def _threading(module: Any) -> None:
-    """Mark the threads that beat, now and when they start: by name, target or class."""
+    """Mark heartbeat threads, now and when they start: by name, target or class."""
     patterns = [*_KNOWN, *filter(None, map(str.strip, os.environ.get(ENV_BEATS, "").split(",")))]
     beating = re.compile("|".join(map(fnmatch.translate, patterns)))
     true = module.Thread.start

@@ -34,7 +34,7 @@ def _follow(directory: str) -> None:
     State.directory = directory
     attached = session.editor_is_attached(directory)
     if attached:
-        # No old answer, which may be some ms old.
+        # Forget the cached answer, which may be some ms old.
         State.reader, State.right_until = held_time.reader(directory), 0.0
         if not State.lengthened:
             State.lengthened = True

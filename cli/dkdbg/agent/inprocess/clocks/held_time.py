@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Tuple
 
-    #: Seconds behind at a moment, that moment, the seconds that each second adds, and until when it does.
+    #: Seconds behind at a moment, that moment, the seconds that each further second adds, and the end of that.
     State = Tuple[float, float, float, float]
 
 #: The file, in the session's folder.
@@ -28,7 +28,7 @@ SLOW = 0.001
 CATCH_UP = 0.5
 #: Seconds for which a record is valid: the writer may be killed during a stop.
 LEASE_S = 3.0
-#: Seconds for which a process takes its clocks for right after a look.
+#: Seconds after a check for which a process counts its clocks as right.
 FRESH_S = 0.005
 _STATE = struct.Struct("<dddd")
 _PROT_READ = _MAP_SHARED = 1  # on Linux and macOS
@@ -45,9 +45,9 @@ def seconds_behind(state: State, now: float) -> float:
 
 
 class Reader:
-    """The file for a process of the program, mapped: reading it makes no system call and holds no descriptor.
+    """The file, mapped into a process of the program: reading it makes no system call and holds no descriptor.
 
-    An audit hook or a mock of the program would see such calls.
+    An audit hook or a mock of the program would notice system calls.
     """
 
     def __init__(self, directory: str) -> None:
@@ -69,7 +69,7 @@ class Reader:
 
 
 def reader(directory: str) -> Reader:
-    """Return the reader of this session's file as it is now; one is kept, since a mapping is never given back."""
+    """Return the reader of this session's current file; it is cached, because a mapping is never released."""
     found = _readers.get(directory)
     try:
         info = os.stat(os.path.join(directory, NAME))
@@ -103,7 +103,7 @@ def _mapped(path: str) -> Any:  # noqa: ANN401 - an array of ctypes
 
 
 class Writer:
-    """The file for the agent. Raises OSError: it cannot be written."""
+    """The file as the agent writes it. Raises OSError: it cannot be written."""
 
     def __init__(self, directory: str) -> None:
         self._file = os.open(os.path.join(directory, NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -27,7 +27,7 @@ _DEADLINES = {
     "tenacity": "the number of tries of tenacity",
     "backoff": "the number of tries of backoff",
 }
-#: A loop that ends after a number of rounds, and the end before that.
+#: A loop that ends after a number of rounds, and its earlier end.
 _COUNTED = re.compile(
     r"\s*(?:for\b.*\bin\s+range\(|while\b(?!.*(?:time|monotonic|clock|counter|now)\().*[<>])"
 )
@@ -79,7 +79,7 @@ def _wait_of(frame: FrameType) -> str:
 
 
 def _counts_naps(frame: FrameType) -> bool:
-    """Return whether a frame sleeps in a loop that waits for something and ends after a number of rounds."""
+    """Return whether a frame sleeps in a polling loop that ends after a number of rounds."""
     lines, at = linecache.getlines(frame.f_code.co_filename), (frame.f_lineno or 0) - 1
     if not (0 <= at < len(lines) and _NAP.search(lines[at])):
         return False

@@ -25,11 +25,11 @@ BEATS = "dkdbg_beats"
 _NAMES = ("monotonic", "perf_counter", "time")
 #: Prefixes of modules that keep the true clocks.
 _OURS = ("_dkdbg", "dkdbg.agent", "debugpy", "pydevd", "_pydevd_", "_pydev_")
-#: Modules that hand an absolute time to C: one that is behind would end each call of gRPC with a timeout at once.
+#: Modules that pass an absolute time to C: a time that is behind would end each call of gRPC with a timeout at once.
 _ABSOLUTE = ("grpc._channel", "grpc._server", "grpc.aio._utils")
 #: Modules that wait for their caller.
 _BETWEEN = ("threading", "queue", "selectors", "socket", "ssl", __name__.rpartition(".")[0] + ".waits")
-#: Seconds by which a clock has to leave another one to count as set.
+#: Seconds by which a clock has to differ from another one to count as set.
 _SET_S = 1.0
 #: Seconds between two checks whether an editor is still attached, while the clocks are right.
 _LOOKS_S = 1.0
@@ -45,14 +45,15 @@ class State:
 
     Attributes:
         directory: the session's folder. reader: the agent's record of stops, while an editor is attached or
-            the clocks are behind. looks_at: time of the next check for the editor. lengthened: waits are.
+            the clocks are behind. looks_at: time of the next check for the editor. lengthened: whether waits are
+            lengthened.
         stopping: the replaced functions, each with its replacement.
         stands: identifiers of the threads that the debugger stops.
         ran_on: when this process last continued after a stop of its own; 0 once the agent is known to have
             seen that.
-        lead: seconds that its clocks do not lose: before they were replaced, and while it ran before the
-            agent saw it.
-        right_until: time until which the clocks count as right, which they were a moment ago.
+        lead: stopped seconds that its clocks count: those before they were replaced, and those in which it ran before
+            the agent noticed.
+        right_until: time until which the clocks count as right without another check.
     """
 
     directory = ""
@@ -73,7 +74,7 @@ class Builtin:
         self.true = true
         self.__name__ = self.__qualname__ = true.__name__
         self.__module__, self.__doc__ = module, true.__doc__
-        self.__annotations__: Dict[str, Any] = {}  # functions in C have none
+        self.__annotations__: Dict[str, Any] = {}  # C functions have no annotations
         self.__text_signature__ = getattr(true, "__text_signature__", None)
 
     def __reduce__(self) -> Any:
@@ -86,9 +87,10 @@ class Builtin:
 
 
 class _Clock(Builtin):
-    """A clock that stops with the program. It never goes back, and passes as long as the true one does.
+    """A clock that stops with the program. It never goes back, and advances as long as the true one does.
 
-    A clock that is set shows what it was set to: time_machine changes the C functions, an operator the wall clock.
+    When the true clock is set (time_machine changes the C functions, an operator the wall clock), it shows the new
+    time.
     """
 
     def __init__(self, true: Any) -> None:
@@ -124,7 +126,7 @@ def behind(true: Callable[[], float] = time.monotonic) -> float:
     if reader is None or now < State.right_until:
         return 0.0
     amount, since, rate, until = reader.state()
-    if 0.0 < State.ran_on < since or rate == 0.0:  # the agent has seen it, at the latest at its next write
+    if 0.0 < State.ran_on < since or rate == 0.0:  # the agent has noticed the resumption
         if State.ran_on and since > State.ran_on:
             State.lead += min(since - State.ran_on, held_time.LEASE_S) * (1.0 + held_time.CATCH_UP)
         State.ran_on = 0.0
@@ -171,7 +173,7 @@ def restore() -> None:
 
 
 def _reduced(function: Any) -> Any:
-    """Pickle a true clock that the program has kept from before as its replacement, which the name now finds."""
+    """Pickle a true clock that the program still holds as its replacement, which has its name now."""
     clock = State.stopping.get(function)
     return function.__reduce__() if clock is None else (functools.partial, (clock,))
 
@@ -189,9 +191,9 @@ def exchange(functions: Dict[Any, Any]) -> None:
 
 
 def is_ours() -> bool:
-    """Tell whether the caller keeps the true clocks: the debugger, dkdbg, a thread that beats, gRPC.
+    """Tell whether the caller keeps the true clocks: the debugger, dkdbg, a heartbeat thread, gRPC.
 
-    Also where the standard library's waits are between, and what the editor evaluates in a thread that stands.
+    This includes calls through the standard library's waits, and evaluations of the editor in a stopped thread.
     """
     ident = _thread.get_ident()
     active = getattr(sys.modules.get("threading"), "_active", {})

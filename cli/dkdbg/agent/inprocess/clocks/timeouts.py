@@ -34,8 +34,8 @@ class _State:
 
     Attributes:
         raised: whether an editor is attached.
-        extra: seconds that groups wait longer without one.
-        groups: by name and device, the program's timeout. store: the same for the store.
+        extra: seconds by which groups wait longer without an editor.
+        groups: the program's timeouts by name and device. store: its timeout of the store.
     """
 
     raised = False
@@ -59,7 +59,7 @@ def follow(directory: str) -> str:
 
 
 def allow_for_crashes() -> None:
-    """Have the groups of this rank wait longer by the time for which a crash is held, from the start."""
+    """Lengthen the timeouts of this rank's groups from the start by the time for which a crash is held."""
     _State.extra = duration.hold_seconds(os.environ.get("DKDBG_ON_CRASH", ""))
     importing.after(MODULE, _patch)
 
@@ -143,7 +143,7 @@ def _patch(module: Any) -> None:
 
 
 def _longer_heartbeat(former: Optional[str]) -> str:
-    """Return the raised value of _HEARTBEAT; text that is no number is left to torch."""
+    """Return the raised value of _HEARTBEAT; a malformed one is left to torch."""
     if _State.raised:
         return str(RAISED_S)
     try:
@@ -165,7 +165,7 @@ def _raise_groups(module: Any) -> int:
         for (
             device,
             backend,
-        ) in found:  # all before the first is raised: gloo serves several devices with one backend
+        ) in found:  # read all of them before raising the first: gloo serves several devices with one backend
             _State.groups.setdefault((str(group.group_name), device), backend.options._timeout)
         for device, backend in found:
             backend._set_default_timeout(_longer(_State.groups[str(group.group_name), device]))

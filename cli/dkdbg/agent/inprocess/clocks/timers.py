@@ -1,6 +1,6 @@
 """Timers that would end a process while the job is stopped: SIGALRM, and the watchdog of `faulthandler`.
 
-The debugger stops those of the process that it stops. Another thread does it in the others of the job.
+In a process that the debugger stops, its own thread stops them. In the job's other processes another thread does.
 """
 
 # The modules are the program's, and functions of all signatures are replaced.
@@ -38,8 +38,8 @@ class _Timers:
     """Timers of this process.
 
     Attributes:
-        alarm: remaining time of the stopped one of SIGALRM, and its interval.
-        arm, cancel: of the watchdog, while the program has armed it. is_stopped: it is canceled now.
+        alarm: remaining time and interval of the stopped timer of SIGALRM.
+        arm, cancel: functions of the watchdog, while the program has armed it. is_stopped: it is canceled now.
         watched: pid of the process that watches its timers.
     """
 
@@ -51,7 +51,7 @@ class _Timers:
 
 
 class _Alone:
-    """Keep other threads from the timers, except from a handler of a signal that is held at a breakpoint in here."""
+    """Lock the timers. A timeout guards against a signal handler that is held at a breakpoint with the lock."""
 
     def __enter__(self) -> None:
         self._lock = _lock
@@ -116,7 +116,7 @@ def watch() -> None:
 
 
 def _forget() -> None:
-    """Forget the timers of the parent, and its threads: a forked child has none."""
+    """Forget the parent's timers and threads, which a forked child does not have."""
     global _lock  # noqa: PLW0603
     _lock = _thread.RLock()
     _Timers.alarm, _Timers.arm, _Timers.is_stopped = (0.0, 0.0), None, False

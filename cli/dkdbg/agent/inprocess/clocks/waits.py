@@ -1,4 +1,4 @@
-"""Waits that are one call, repeated for the time that the clocks have lost in it; see clocks.py."""
+"""Waits in a single call, repeated for the time by which the clocks fell behind meanwhile; see clocks.py."""
 
 # The modules are the program's, and functions of all signatures are replaced.
 # ruff: noqa: ANN401
@@ -35,16 +35,16 @@ def _lengthened(
     unit: Callable[[float], Any] = float,
     has_own: bool = False,
 ) -> Any:
-    """Return a wait that is repeated for the time that the clocks have lost in it.
+    """Return a wait that is repeated for the time by which the clocks fell behind meanwhile.
 
-    A Python call costs much under a tracer: a wait without a timeout, or before any stop, makes none of its own.
+    A Python call is slow under a tracer, so a wait without a timeout, or before any stop, makes no additional one.
 
     Args:
         at: position of its argument `timeout`; None there waits without limit.
-        is_over: tells from the arguments and the result whether the wait has ended before its timeout; by default
-            each true result tells, and of a wait that raises each result.
-        raises: exceptions at its timeout. unit: makes the argument of seconds.
-        has_own: without the argument it has a timeout of its own, for which it is repeated.
+        is_over: tells from the arguments and the result whether the wait has ended before its timeout; by default a
+            true result does, and with `raises` any result.
+        raises: exceptions at its timeout. unit: converts seconds to the argument.
+        has_own: without the argument it has a default timeout, for which it is repeated.
     """
 
     @functools.wraps(wait)
@@ -129,12 +129,12 @@ def _multiprocessing(module: Any) -> None:
 
 
 def _selectors(module: Any) -> None:
-    if hasattr(module, "EpollSelector"):  # those of the others poll with `select.select`, or in a loop
+    if hasattr(module, "EpollSelector"):  # the other selectors poll with `select.select`, or in a loop
         _lengthen(module.EpollSelector, "select")
 
 
 def _simple_queue(module: Any) -> None:
-    """Lengthen `SimpleQueue.get`, which is C, of queues that are made from now on."""
+    """Lengthen `SimpleQueue.get`, a C method, of queues that are created from now on."""
     true = module.SimpleQueue
 
     class SimpleQueue(true, metaclass=abc.ABCMeta):  # type: ignore[misc, valid-type]
@@ -155,7 +155,7 @@ class _Select(Builtin):
         if not timeout or State is None or State.reader is None:
             return self.true(rlist, wlist, xlist, timeout)
         if not (type(rlist) is type(wlist) is type(xlist) is list):
-            rlist, wlist, xlist = map(tuple, (rlist, wlist, xlist))  # an iterator has its elements once
+            rlist, wlist, xlist = map(tuple, (rlist, wlist, xlist))  # an iterator can be read only once
         before = behind() if State.stopping else 0.0
         while True:
             found = self.true(rlist, wlist, xlist, timeout)
@@ -194,7 +194,7 @@ def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
                 return read(self, *args, **kwargs)
             except timeout as error:
                 lost = behind() - before
-                # The connection's own error, which is no timeout, has a number; ZeroMQ's timeout has one, too.
+                # An error of the connection has an errno, unlike a timeout; ZeroMQ's timeout has EAGAIN.
                 if lost <= _RESOLUTION or error.errno not in (None, errno.EAGAIN) or is_ours():
                     raise
             before += lost  # and wait for the whole timeout again

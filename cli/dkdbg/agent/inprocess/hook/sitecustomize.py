@@ -187,7 +187,7 @@ def _native(name):  # type: (str) -> Any
     """Return Python's own function of `_thread`, also where gevent has replaced it."""
     import _thread
 
-    monkey = sys.modules.get("gevent.monkey")  # in a process that was attached to later
+    monkey = sys.modules.get("gevent.monkey")  # the process was attached to after gevent's patch
     return getattr(_thread, name) if monkey is None else monkey.get_original("_thread", name)
 
 
@@ -200,7 +200,7 @@ class _Member(object):
         rank: the rank that it belongs to, None for none; known while a set of ranks is selected.
         free: whether it was not selected at its start.
         fork_armed: whether the callback for forked children is registered. block_signals: keeps signals from it.
-        main_ident: of the main thread, as Python numbers threads without gevent.
+        main_ident: number of the main thread, as in Python without gevent.
         lock: guards registering again. A handler of a signal may run, and fork, while its thread holds one of these.
         done: held while the hook's thread runs, and by `starter`, a thread, while that starts it.
         begun: held between that thread's start and its first instruction.
@@ -345,7 +345,7 @@ class _Member(object):
                 connection, command = self._next()
                 if command == b"sleep":
                     if not self.forking:
-                        continue  # from a fork that did not wait for it, or from another sender
+                        continue  # left by a fork that did not wait for the answer, or sent by another process
                     slept = True
                     break
                 if self._answer(connection, command):
@@ -363,7 +363,7 @@ class _Member(object):
             handed_over, self.handed_over = self.handed_over, None
         if handed_over is not None:
             self.wake_thread(handed_over)
-        elif slept and not self.forking:  # the fork did not wait, and found it running
+        elif slept and not self.forking:  # the fork did not wait, and found this thread running
             self.wake_thread()
 
     def _answer(self, connection, command):  # type: (Optional[socket], bytes) -> bool
@@ -428,7 +428,7 @@ class _Member(object):
             if chosen is not None and chosen.failing and self.rank is not None:
                 crash_watch.arm(self)
                 timeouts.allow_for_crashes()
-            if attached and self.free:  # one that joins does so itself
+            if attached and self.free:  # a process that joins settles that itself
                 clocks.follow(self.directory)
             attached = attached and not self.free
         else:
@@ -565,7 +565,7 @@ def _enter():  # type: () -> None
             crash_watch.arm_worker(member)
     os.register_at_fork(before=member.at_fork("before"), after_in_parent=member.at_fork("in_parent"))
     if "multiprocessing.forkserver" in " ".join(words) and not _shows_housekeeping():
-        return  # its children, made by fork, run the user's code
+        return  # a forkserver does not join; its forked children run the user's code
     member.enter()
     # If a program ends before a thread has run at all, CPython 3.11 frees the thread's start data: it
     # crashed.
@@ -580,7 +580,7 @@ def _is_main_interpreter():  # type: () -> bool
     import _signal
 
     try:
-        _signal.set_wakeup_fd(-1)  # as it is at every start
+        _signal.set_wakeup_fd(-1)  # the value at every start
     except ValueError:
         return False
     return True

@@ -27,7 +27,7 @@ _MAX_PENDING = 32
 _MAX_LINE_BYTES = 4097
 #: Seconds between two checks where the program has removed `select.poll`, as eventlet does.
 _INTERVAL_S = 0.02
-#: Seconds that this process may yet be kept from going on by clients that have not typed a token, see `first`.
+#: Seconds for which clients without a token may still delay this process, see `first`.
 _seconds_left = LOGIN_TIMEOUT_S
 
 
@@ -55,7 +55,9 @@ class _PendingConnection:
             if not seen:
                 raise OSError("gone")
             line, end, _ = seen.partition(b"\n")
-            self._line += self.connection.recv(len(line) + len(end))  # everything after the line is for pdb
+            self._line += self.connection.recv(
+                len(line) + len(end)
+            )  # no more than the line: the rest is for pdb
             if end:
                 return pdb_token.is_right(self._line.decode("utf-8", "replace"))
             if len(self._line) >= _MAX_LINE_BYTES or any(
@@ -182,7 +184,7 @@ def _let_in(listener: own_socket.OwnSocket, connection: own_socket.OwnSocket) ->
 
 
 def _asks(listener: own_socket.OwnSocket) -> bool:
-    """Tell whether a token is required: a Unix socket lies in the session's private folder."""
+    """Tell whether a token is required; not on a Unix socket, which lies in the session's private folder."""
     return listener.family != socket.AF_UNIX
 
 

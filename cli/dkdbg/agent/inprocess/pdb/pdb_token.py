@@ -74,7 +74,7 @@ def is_right(line: str) -> bool:
 
 
 def to_type() -> str:
-    """Return the end of a sentence on the first line to type; the first call generates a token if needed."""
+    """Return a clause that tells which first line to type; the first call generates a token if needed."""
     global _made  # noqa: PLW0603
     if os.environ.get(_ENV, ""):
         return "type your DKDBG_TOKEN first"

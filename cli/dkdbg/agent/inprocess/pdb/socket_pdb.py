@@ -70,7 +70,7 @@ class _Client:
         return found
 
     def is_there(self) -> bool:
-        """Tell whether it is still connected; a client that has left is removed."""
+        """Tell whether this client is still connected; remove it if not."""
         if self.has_left() and _clients.get(self.address) is self:
             _clients.pop(self.address, None)
         return _clients.get(self.address) is self
@@ -130,7 +130,7 @@ class SocketPdb(pdb.Pdb):
         """Continue and close this connection; the next stop accepts a new one."""
         if is_current(self):
             _clients.pop(self._client.address, None)
-        self.clear_all_breaks()  # otherwise the program stays traced for no client
+        self.clear_all_breaks()  # with breakpoints the program would stay traced without a client
         self.set_continue()
         try:
             self.message("detached")
@@ -274,7 +274,7 @@ def _awaited(address: str, seconds: float, what: str, *, says_none: bool) -> Opt
     except Exposed as error:
         session.say("%s: %s" % (what, error))
         return None
-    quiet = listener.family == socket.AF_UNIX  # its client is already connected
+    quiet = listener.family == socket.AF_UNIX  # the client of a Unix socket is already connected
     if seconds > 0 and not _ran_out and not quiet:
         session.say("%s: waiting for pdb on %s" % (what, _how(listener)))
     connection = pdb_login.first(listener, 0.0 if _ran_out else seconds)
@@ -336,7 +336,7 @@ def _bound(address: str, *, named: bool) -> socket.socket:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            found.bind((host, 0))  # another process of the program has it: each reports its own port
+            found.bind((host, 0))  # another process of the program has the port; a free one gets reported
         reached = str(found.getsockname()[0])
         if not named and not loopback.is_loopback_address(reached):
             found.close()

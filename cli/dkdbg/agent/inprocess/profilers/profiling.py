@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 #: The agent's request as JSON: `folder` for the files, and `tools`, each with its `tool`, `patterns` and
 #: `ranks`, the `path` of its program and further `options`.
 ENV = "DKDBG_PROFILE"
-#: Set for a profiled process, whose children are not profiled. `nsys` where only nsys has been considered
-#: yet.
+#: Set for a profiled process, whose children are not profiled. `nsys` if only nsys was considered so far.
 MARK = "DKDBG_PROFILED"
 #: Set for drivers of Ray, see ray/driver.py.
 RAY = "DKDBG_RAY_WORKERS"
@@ -55,7 +54,7 @@ def begin(directory: str, words: List[str]) -> None:
     rank = choosing.rank_of(os.environ, words, "", below=below, parents=None)
     given = choosing.rank_of(
         os.environ, words, "", below=True, parents=None
-    )  # from a launcher; a single process is rank 0, but not named so
+    )  # the rank from a launcher; a single process is rank 0, but has no such name
     # Names for a Ray driver are those of its actors (ray_profile.py).
     known = names(words, os.environ, given)
     worker = _UNSAFE.sub("_", known[0]) or "python"

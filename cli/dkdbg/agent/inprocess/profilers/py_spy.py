@@ -16,7 +16,7 @@ def start(program: str, options: Sequence[str], path: str) -> int:
     """Record until this process ends; return the pid of py-spy, which is not our child: programs wait for theirs.
 
     Args:
-        program: path of py-spy. path: of the file that it writes, and with `.log` of its messages.
+        program: path of py-spy. path: path of its file; its messages go to the same path with `.log`.
     """
     import ctypes
 

@@ -114,7 +114,7 @@ class Profiler:
         pattern = patterns.matched(known, tool["patterns"])
         asks = own.get("nsight") or own.get("_nsight")
         if not tool["is_ours"] and not asks and "nemo_rl" in sys.modules:
-            pattern = ""  # it wraps its actors itself, and not this one
+            pattern = ""  # NeMo RL wraps its actors itself, and has not wrapped this one
         if not pattern:
             self._note_unmatched(known[0])
             return self._given_back(options, own)
@@ -191,7 +191,7 @@ class Profiler:
         known = names(descriptor.class_name, descriptor.module_name, given)
         if not known:
             return
-        is_first, self._is_actor = not self._is_actor, True  # a worker becomes one actor
+        is_first, self._is_actor = not self._is_actor, True  # a worker becomes an actor only once
         for name in ("py-spy", "torch"):
             if is_first and name in self._tools:
                 tool = self._tools[name]

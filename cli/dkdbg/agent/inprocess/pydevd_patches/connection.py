@@ -106,7 +106,7 @@ def _lost(debugger: Any) -> None:
 def _come_back(debugger: Any, again: bool) -> None:
     debugger.dispose_and_kill_all_pydevd_threads()
     end = time.monotonic() + END_TIMEOUT_S
-    reader = debugger.reader  # while it waits, the adapter sees this process as connected
+    reader = debugger.reader  # while the reader waits, the adapter sees this process as connected
     while reader is not None and reader.is_alive() and time.monotonic() < end:
         time.sleep(0.02)
     member = session.member()

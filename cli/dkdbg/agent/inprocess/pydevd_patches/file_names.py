@@ -86,7 +86,7 @@ def of_editor(path: str, pairs: List[Tuple[str, str]]) -> str:
 
 
 def _map_files_first(files: Any, paths: List[Tuple[str, str]]) -> None:
-    """Set breakpoints of a file with a mapping of its own where that mapping says.
+    """Make a file's own mapping win over a folder's when breakpoints are set.
 
     Args:
         files: pydevd_file_utils, set up with these mappings.

@@ -44,11 +44,10 @@ def support(words: Sequence[str]) -> Iterator[None]:
 
 
 def let_end(threading: Any) -> None:
-    """Let a main thread that ends while pydevd copies `threading` (the argument) continue; once, after the copy.
+    """Keep a main thread that ends while pydevd copies `threading` from hanging; call once, with the copy.
 
-    The copy is in sys.modules for a moment. A main thread that ends then joins the copy's threads: its main
-    thread, which is the importing thread and lives on, and pydevd's own. Python 3.13 joins none through the
-    module.
+    The copy is in sys.modules for a moment. A main thread that ends then would join the copy's threads: pydevd's own,
+    and the importing thread, which the copy takes for the main thread. Python 3.13 joins none through the module.
     """
     main, locks = threading._main_thread, getattr(threading, "_shutdown_locks", None)
     if threading is sys.modules.get("threading") or not isinstance(locks, set):
@@ -61,10 +60,10 @@ def let_end(threading: Any) -> None:
 
 
 class _Unjoined(set):  # type: ignore[type-arg]
-    """A set that drops the locks of threads to join."""
+    """Set that stays empty, in place of the set with the locks of threads to join."""
 
     def add(self, _: object) -> None:
-        """Drop it."""
+        """Ignore a lock."""
 
 
 def _is_named(words: Sequence[str]) -> bool:
@@ -76,7 +75,7 @@ def _is_named(words: Sequence[str]) -> bool:
             return False
         if not word.startswith("-"):
             if word.startswith("/dev/") or not os.path.isfile(word):
-                return False  # a pipe can be read once, and Python needs it
+                return False  # not a regular file: a pipe can be read once, and Python needs it
             try:
                 with open(word, "rb") as source:
                     return b"gevent" in source.read(_MAX_SCRIPT_BYTES)

@@ -40,7 +40,7 @@ def watch(directory: str) -> None:
         own_host, _, own_port = endpoint.rpartition(":")
         return own_host, int(own_port)
 
-    api.listen = api._starts_debugging(listen)  # this checks the address
+    api.listen = api._starts_debugging(listen)  # debugpy's own wrapper checks the address
     api.listen.called = former.called
 
 

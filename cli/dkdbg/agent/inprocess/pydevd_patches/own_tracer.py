@@ -61,14 +61,14 @@ def watch() -> None:
     def set_trace(function: Any) -> None:
         frame = sys._getframe(1)
         if function is None and frame.f_globals.get("__name__") == "gevent.threadpool":
-            return  # as in pydevd's replacement: the pool excludes its own thread from tracing
+            return  # as in pydevd's replacement: a thread pool excludes its own threads from tracing
         true = holder._original_tracing or set_bare
         if function is None:
             true(None)
             _check(frame, None)
         else:
             _check(frame, function)
-            true(function)  # at the end: pdb would stop in what is called after it
+            true(function)  # must be last: pdb would stop in the next call
 
     def set_trace_for_threads(func: Any) -> None:
         set_for_threads(func)
@@ -79,11 +79,11 @@ def watch() -> None:
 
 
 def _adapt_pdb(bdb: Any) -> None:
-    """Let pdb, and what else is built on bdb, work as it does without a debugger."""
+    """Let pdb, and other tools built on bdb, work as they do without a debugger."""
     true = bdb.Bdb.stop_here
 
     def stop_here(self: Any, frame: FrameType) -> Any:
-        is_ours = str(frame.f_globals.get("__name__")).startswith(_DEBUGGER)  # such as what takes a `print`
+        is_ours = str(frame.f_globals.get("__name__")).startswith(_DEBUGGER)  # such as its capture of `print`
         return not is_ours and true(self, frame)
 
     bdb.Bdb.stop_here = stop_here
@@ -92,7 +92,7 @@ def _adapt_pdb(bdb: Any) -> None:
 
 
 def _move_pdb(bdb: Any) -> None:
-    """Let pdb trace by a free number where it would raise that another debugger has its own."""
+    """Give pdb a free tool number where another debugger has its usual one, for which pdb would raise."""
     true, monitoring = bdb._MonitoringTracer.start_trace, sys.monitoring  # type: ignore[attr-defined]
 
     def start_trace(self: Any, *args: Any) -> None:
@@ -115,7 +115,7 @@ def _check(frame: FrameType, function: Any) -> None:
     """Check the trace function that a frame sets in this thread; None removes the former one."""
     try:
         if _is_debuggers_thread(frame):
-            return  # it gets the tool's function at its start, and removes it
+            return  # the debugger's own thread gets the tool's function at its start, and removes it
         was_foreign = getattr(_thread, "is_foreign", False)
         _thread.is_foreign = function is not None and not is_debuggers(function)
         if _thread.is_foreign:
@@ -155,7 +155,7 @@ def tracer() -> str:
     if sys.version_info >= (3, 12):
         tool = sys.monitoring.get_tool(sys.monitoring.DEBUGGER_ID) or ""
         return {"pydevd": "", "bdbtracer": "pdb"}.get(tool, tool)[:_MAX_CHARACTERS]
-    # Under no name: the frame of this function would be in a cycle with all others, and keep their locals.
+    # Keep no reference to the frames: this function's own is among them, and the cycle would keep all locals alive.
     return next((name for ident, name in list(_foreign.items()) if ident in sys._current_frames()), "")
 
 

@@ -113,7 +113,7 @@ def _look_now() -> None:
     thread = debugger.check_alive_thread if debugger is not None else None
     if thread is not None:
         event = thread._wait_event
-        # It waits again when other threads live, or the last event is not sent.
+        # A new event each time: the thread waits again while other threads live or the last event is not sent.
         thread._wait_event = _Soon(event)
         event.set()
         event.clear()

@@ -60,7 +60,7 @@ def _stop_at_once(debugger_class: Any) -> None:
 def _resuming_at_once(lifecycle: Any, resume: Any) -> Any:
     def resume_threads(thread_id: str, except_thread: Any = None) -> None:
         with _lock:
-            if except_thread is not None:  # it steps, and was resumed a moment ago
+            if except_thread is not None:  # the thread is stepping, and was resumed a moment ago
                 info = lifecycle.set_additional_thread_info(except_thread)
                 if info.pydev_state == lifecycle.STATE_SUSPEND:
                     return  # another thread has stopped since, and is reported

@@ -55,7 +55,7 @@ def watch() -> None:
         global _is_bare  # noqa: PLW0603
         if kwargs.get("apply_to_all_threads"):  # called by another join of this process
             _is_bare = False
-        if not _is_bare:  # else it is a new thread: it gets its trace function when an editor attaches
+        if not _is_bare:  # otherwise a new thread, which gets its trace function when an editor attaches
             enable(self, *args, **kwargs)
 
     def run_and_trace(self: Any, debugger: Any) -> Any:
@@ -74,7 +74,7 @@ def _take() -> None:
     with _lock:
         import pydevd_tracing
 
-        pydevd_tracing.restore_sys_set_trace_func()  # its replacement complains when pdb calls sys.settrace
+        pydevd_tracing.restore_sys_set_trace_func()  # pydevd's replacement complains when pdb calls sys.settrace
         if not _is_bare:
             _hook = getattr(threading, "_trace_hook", None)
             threading.settrace(None)
@@ -131,7 +131,7 @@ def _for_every_thread(api: Any) -> None:
     following.argtypes = [
         ctypes.c_void_p,
         ctypes.c_void_p,
-    ]  # accumulate() passes two; the second is ignored
+    ]  # accumulate() passes two arguments; the second is ignored
     api._PyEval_SetTrace.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     nothing = itertools.repeat(None)
     chain = itertools.chain(map(first, (interpreter(),)), nothing)
@@ -141,7 +141,7 @@ def _for_every_thread(api: Any) -> None:
 
 def _in_main_thread(work: Callable[[], Any]) -> None:
     """Run a function in the main thread at its next bytecode, unless the thread has ended."""
-    if threading.main_thread().is_alive():  # else Python is shutting down; 3.8 would print a SystemError
+    if threading.main_thread().is_alive():  # not while Python is shutting down: 3.8 would print a SystemError
         session.in_main_thread(lambda: _quietly(work))
 
 

@@ -237,7 +237,7 @@ def _files(session: str) -> bytes:
     runtime = os.path.dirname(session)
     inprocess = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     tops = [(inprocess, "inprocess")]
-    with contextlib.suppress(bundle.NoDebugpy):  # a worker may have one of its own
+    with contextlib.suppress(bundle.NoDebugpy):  # a worker may have a debugpy itself
         debugpy = bundle.ensure_debugpy([agent, runtime], runtime)
         tops.append((debugpy, os.path.basename(debugpy)))
     out = io.BytesIO()
@@ -267,7 +267,7 @@ def _use_our_breakpoint() -> None:
     """
     from ray.util import rpdb
 
-    on_demand: Any = sys.modules["_dkdbg.on_demand"]  # it has found this file
+    on_demand: Any = sys.modules["_dkdbg.on_demand"]  # loaded, because its finder has found this file
     rpdb._driver_set_trace = on_demand.breakpoint
 
 

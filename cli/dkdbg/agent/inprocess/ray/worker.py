@@ -58,8 +58,8 @@ def begin(settings: Dict[str, Any], files: bytes) -> None:
     from ray._private import function_manager
 
     if any(type(each).__name__ == "_DkdbgFinder" for each in sys.meta_path):
-        return  # of a cluster that the driver has started: the agent's hook has entered it
-    if os.environ.get("RAY_DEBUG") == "legacy":  # from the node's `ray start`
+        return  # the driver has started the cluster, so that the agent's hook has entered this worker
+    if os.environ.get("RAY_DEBUG") == "legacy":  # set by the node's `ray start`
         sys.stderr.write("dkdbg: RAY_DEBUG=legacy of this node is ignored: this worker stops in the editor\n")
         os.environ["RAY_DEBUG"] = "1"
     patterns = [each.strip().lower() for each in settings["patterns"].split(",") if each.strip()]
@@ -82,7 +82,7 @@ def begin(settings: Dict[str, Any], files: bytes) -> None:
 
 
 def _names(descriptor: Any) -> Any:
-    """Return the names for a pattern. Function or class, alone and with the module, and the name given to an actor."""
+    """Return the names that a pattern may match: function or class, alone and with the module; a named actor's name."""
     cls, function, module = (
         getattr(descriptor, each, "") or "" for each in ("class_name", "function_name", "module_name")
     )
@@ -191,7 +191,7 @@ class _Opening:
 
 
 def _modules(sources: Any) -> Any:
-    """Return where Ray has unpacked the driver's `py_modules` here: pairs of the folder, and the driver's."""
+    """Return the folders into which Ray has unpacked the driver's `py_modules` here, each with the driver's folder."""
     folders = [each for each in map(str, sys.path) if _MODULES in each]
     pairs = [(os.path.join(each, os.path.basename(source)), source) for source in sources for each in folders]
     return [each for each in pairs if os.path.isdir(each[0])]
@@ -202,7 +202,7 @@ class Guard:
 
     Args:
         ip: address to listen on. adapter: socket that takes passed connections. run: public name of the run.
-        secret: of the run.
+        secret: the run's secret.
     """
 
     def __init__(self, ip: str, adapter: socket.socket, run: str, secret: bytes) -> None:
@@ -283,7 +283,7 @@ def _join_in(folder: str, deadline: float) -> socket.socket:
     pipe = subprocess.PIPE
     with theirs, subprocess.Popen(
         command, stdin=theirs.fileno(), stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True
-    ) as process:  # it ends at once, and the adapter is its child
+    ) as process:  # the process forks the adapter and ends at once
         ours.sendall(json.dumps(options).encode() + b"\n")
         said: Any = process.stdout
         line = said.readline() if select.select([said], [], [], _START_TIMEOUT_S)[0] else b""
@@ -293,7 +293,7 @@ def _join_in(folder: str, deadline: float) -> socket.socket:
     with open(path, "w") as out:
         json.dump(info, out)
     told = importlib.import_module("_dkdbg.session").member().join(False)
-    os.unlink(path)  # until an editor has this worker's session
+    os.unlink(path)  # absent until an editor has this worker's session
     if told != "joined":
         raise RuntimeError(told)
     api: Any = importlib.import_module("debugpy.server.api")

@@ -96,7 +96,7 @@ class Backend:
                     stdin=theirs.fileno(),
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
-                    start_new_session=True,  # a Ctrl-C in the terminal is for the program
+                    start_new_session=True,  # so that a Ctrl-C in the terminal reaches only the program
                 )
         except OSError as error:
             ours.close()
@@ -121,7 +121,7 @@ class Backend:
             return None
         try:
             return sockets.ask(adapter, b"c")
-        except OSError:  # it has died
+        except OSError:  # the adapter has died
             return None
 
     def say(self, text: str, category: str = "console") -> None:

@@ -193,7 +193,9 @@ class AdapterSide:
             configuration[EDITOR] = connection.editor
             if pid in self._sessions.ending or self._has_it(pid):
                 return nothing
-            if not self._sessions.agent.is_chosen(pid):  # it joined for an editor that wanted other ranks
+            if not self._sessions.agent.is_chosen(
+                pid
+            ):  # the process joined for an editor that wanted other ranks
                 self._free[pid] = configuration
                 return nothing
             self._free.pop(pid, None)

@@ -191,7 +191,7 @@ class Attaching(SessionPhase):
         if connection.key != ROOT and connection.editor in self._sessions.evicted:
             return (
                 self._no_controller()
-            )  # its editor opens processes that were announced before it lost the session
+            )  # its editor still opens processes that were announced before it lost the session
         if role == OBSERVE and (controller is None or controller.leaving or not controller.configured):
             return self._no_controller() if waited else self._wait(_CONTROLLER, CONTROLLER_TIMEOUT_S)
         if controller is None or (controller.leaving and waited == _RELEASE):

@@ -1,8 +1,8 @@
 """One question to many processes, through their controllers: all answers, or why there is no answer. No I/O.
 
-For `dkdbg ranks` and for `@all EXPRESSION` in an editor's Debug Console. It ends no session: each question is a request
-of the broker on the connection of the process's controller, as for an observer. Expressions are evaluated in the
-stopped thread: a running rank cannot be asked.
+For `dkdbg ranks` and for `@all EXPRESSION` in an editor's Debug Console. No session ends for it: each question is a
+request of the broker on the connection of the process's controller, as for an observer. Expressions are evaluated in
+the stopped thread: a running rank cannot be asked.
 """
 
 from __future__ import annotations

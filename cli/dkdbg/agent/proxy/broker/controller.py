@@ -60,7 +60,9 @@ class Controlling(SessionPhase):
             return [Action(READ, connection, later=lambda: self._source(request))]
         ends: List[Action] = []
         if command == "disconnect":
-            ends = group_control.left(connection, self._sessions, request)  # while the root session exists
+            ends = group_control.left(
+                connection, self._sessions, request
+            )  # only while the root session exists
             ends += handover.left(connection, self._sessions, request)
             connection.leaving = True
             connection.restarting = as_dict(request.get("arguments")).get("restart") is True

@@ -65,7 +65,7 @@ class Service:
         with self._lock:
             self._sessions.program, self._sessions.end = pid, ""
             self._sessions.stderr_tail.forget()
-            self._lock.notify_all()  # the former program's session waits for an end that is not reported any more
+            self._lock.notify_all()  # the former program's session waits for an end that will not be reported
 
     def program_ended(self, end: str) -> None:
         """Record how the program has ended, as text."""
@@ -274,7 +274,7 @@ class Relay:
         except frames.FrameError:
             self._break()
         self._listens = False
-        if not self._over:  # otherwise we have closed it, and `ended` follows
+        if not self._over:  # otherwise this end has closed the connection, and `ended` follows
             self._act(self._ask(self._broker.adapter_gone))
         self._say_goodbye()
 

@@ -136,7 +136,7 @@ class StderrTail:
     def __init__(self, name_of: Callable[[int], str]) -> None:
         self._name_of = name_of
         self._texts: Dict[int, str] = {}
-        #: Looked up while a process lives: the name of an ended one is unknown.
+        #: Names of processes, cached while they live: that of an ended one is unknown.
         self._names: Dict[int, str] = {}
 
     def note(self, pid: int, text: object) -> None:

@@ -58,7 +58,9 @@ def is_on_engines_network(environment: Mapping[str, str]) -> bool:
     if environment.get("KUBERNETES_SERVICE_HOST") or os.path.exists(_POD):
         return False
     with contextlib.suppress(OSError), open("/etc/hosts", "rb") as hosts:
-        if hosts.read(64).startswith(b"# Kubernetes-managed"):  # a shell over ssh lacks that variable
+        if hosts.read(64).startswith(
+            b"# Kubernetes-managed"
+        ):  # a shell over ssh lacks KUBERNETES_SERVICE_HOST
             return False
     return any(os.path.exists(mark) for mark in _MARKS) and not os.path.exists(_HOST_NETWORK_ONLY)
 

@@ -143,8 +143,8 @@ class Listener:
                     return
                 with self._lock:
                     victim = self._pending.victim()
-                sockets.shut(victim)  # its thread ends it
-                time.sleep(0.05)  # out of file descriptors, or a client that was gone at once
+                sockets.shut(victim)  # the victim's own thread ends the connection
+                time.sleep(0.05)  # out of file descriptors, or the client was gone at once
                 continue
             if self._take(sock, str(address[0])):
                 threading.Thread(target=self._serve, args=(sock,), name="dkdbg client", daemon=True).start()

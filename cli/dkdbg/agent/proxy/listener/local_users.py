@@ -74,7 +74,7 @@ def refusal(sock: socket.socket, allowed: Set[int]) -> str:
 
 
 def are_told() -> bool:
-    """Tell whether this system reports the owners of connections."""
+    """Tell whether the system reports the owners of connections."""
     return os.path.exists(_TABLES[0])
 
 
@@ -94,7 +94,9 @@ def other_end(sock: socket.socket) -> Optional[Owner]:
         AttributeError,
     ):  # gVisor; a kernel that may not load its module
         return next((each[1] for each in _listed(theirs, ours)), None)
-    if found is None and _is_local(sock):  # a kernel without that module answers as for an unknown socket
+    if found is None and _is_local(
+        sock
+    ):  # without that kernel module the answer is that of an unknown socket
         with contextlib.suppress(OSError):
             return next((each[1] for each in _listed(theirs, ours)), None)
     return found

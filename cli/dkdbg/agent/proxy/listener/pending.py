@@ -1,6 +1,6 @@
-"""Pending connections, which have not shown a token yet: a limited number, of which a new one replaces one.
+"""Pending connections, which have not shown a token yet. Above their maximum number a new one replaces one of them.
 
-Silent connections cannot lock others out. No I/O. Not thread-safe: the listener has a lock.
+So silent connections cannot lock others out. No I/O. Not thread-safe: the listener has a lock.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 #: Property of the attach request.
 PROPERTY = "dkdbgToken"
-#: Wrong tokens of one address that are answered at once, how many more each second, and delay of further ones.
+#: Limits on wrong tokens of one address: the number that is answered at once, the number that each second adds, and the
+#: delay in seconds of further answers.
 BURST = 10
 PER_SECOND = 1.0
 DELAY_S = 1.0
@@ -72,7 +73,7 @@ class Check:
         return token if proof.is_same(shown, exchange.of_client(token)) else token + "?"
 
     def answer(self, exchange: proof.Exchange) -> str:
-        """Return our own proof, for a client whose proof was right."""
+        """Return our own proof, for a client with a right proof."""
         return exchange.of_agent(self._token.decode("utf-8", "surrogatepass"))
 
     def refusal(self, shown: object, address: str, now: float) -> Tuple[str, float]:
