@@ -29,6 +29,7 @@ _PHRASES = {
     r"(?:is|are|was|were|be) (?:said|told)": "is reported, or the subject that reports it",
     r"(?:says|tells) (?:who|what|how|why)": "reports, names",
     "of (?:ours|yours|his|hers)": "our, your",
+    r"\w+: of": "ARGUMENT: the noun that it is",
     "(?:nobody|somebody|anybody|whoever)": "the actor: a process, user, client, ...",
     "there (?:is|are) none": "is missing, is empty",
     "by itself": "automatically, alone",

@@ -178,7 +178,7 @@ class ChildProxy:
         sockets.shut(self._upstream)
 
     def _say_ended(self) -> None:
-        if not self._lock.acquire(timeout=CLOSE_TIMEOUT_S):  # the editor does not read
+        if not self._lock.acquire(timeout=CLOSE_TIMEOUT_S):  # disconnect an editor that does not read
             sockets.shut(self._client)
             return
         try:

@@ -48,7 +48,7 @@ def child(arguments: Message, *, called: str, number: int, connect: Message) -> 
     """Return the attach configuration of a process's session.
 
     Args:
-        arguments: of the editor's own attach. called: see `name`. number: the editor's id of the process.
+        arguments: arguments of the editor's own attach. called: see `name`. number: the editor's id of the process.
         connect: address of the attach proxy.
     """
     own = {key: value for key, value in arguments.items() if key not in messages.NOT_INHERITED}
@@ -82,7 +82,7 @@ def of_process(body: bytes) -> tuple[bytes, Message]:
         if is_clean:
             _clean_sources(passed)
         shown = messages.body_of(passed)
-        if not is_clean and b'"source' in shown:  # the key contains an escape
+        if not is_clean and b'"source' in shown:  # a key may be escaped
             _clean_sources(passed)
             shown = messages.body_of(passed)
         return shown, passed
@@ -148,7 +148,7 @@ def _clean_sources(message: Message) -> None:
 
 
 def _source(value: object) -> Message | str:
-    if isinstance(value, str):  # in the details of an exception
+    if isinstance(value, str):  # in an exception's details `source` is a text
         return "" if _ELSEWHERE.match(value) else value
     content = as_dict(value)
     kept: Message = {key: content[key] for key in _SOURCE if isinstance(content.get(key), str | int)}

@@ -26,7 +26,7 @@ def refusal(client: socket.socket) -> str:
     if not local_users.are_told():
         return ""
     owner = local_users.other_end(client)
-    if owner is None or not owner[1]:  # closed already: the reported user is wrong then
+    if owner is None or not owner[1]:  # closed already, so that the reported user is wrong
         return "cannot tell which user is at the other end"
     return "" if owner[0] in ours(os.environ) else f"it is a process of {_named(owner[0])}"
 

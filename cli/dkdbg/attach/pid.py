@@ -115,7 +115,7 @@ def _in_its_place(target: Target, words: Sequence[str]) -> str:
 def _tell_how(
     target: Target, programs: Sequence[Sequence[PythonThere]], report: Callable[[str], None]
 ) -> None:
-    # Only print it: such a process may be one that `dkdbg run` is about to debug, seen a moment too early.
+    # Print such a process without attaching: `dkdbg run` may be about to debug it.
     theirs = [each for each in programs if not any(word.endswith(".pyz") for word in each[0].words)]
     for program in theirs[:8]:
         report(f"{target.label} runs process {program[0].pid}: {shlex.join(program[0].words)[:120]}")

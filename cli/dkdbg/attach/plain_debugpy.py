@@ -96,7 +96,7 @@ class PlainPort:
     """Passes editors on to one plain debugpy, and keeps its port alive.
 
     Args:
-        endpoint: of debugpy.
+        endpoint: debugpy's address.
         anchor: see the module.
         report: takes a line for the user; thread-safe.
     """

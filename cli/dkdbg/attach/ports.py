@@ -49,7 +49,7 @@ class Ports:
         self._base = base
         self._log = log
         self._greeting = debugpy_version()
-        self._lock = board.lock  # shared: each calls the other
+        self._lock = board.lock  # the same lock, because the two objects call each other
         self._slots: dict[str, Slot] = {}
         self._taken: set[int] = set()
         self._listeners: list[listener.Listener] = []

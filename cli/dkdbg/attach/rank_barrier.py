@@ -35,7 +35,8 @@ class Report:
     """Last report of an agent.
 
     Attributes:
-        number: of the change. unarmed, armed, held: number of ranks without breakpoints, with breakpoints, and stopped.
+        number: number of the change. unarmed, armed, held: number of ranks without breakpoints, with breakpoints, and
+            stopped.
         over: it has reported its stops. share: its ranks' share of their job. missing: names of the missing ranks.
     """
 

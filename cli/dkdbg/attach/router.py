@@ -250,7 +250,7 @@ class Router:
 
         Args:
             must_prove: it belongs to another user of this machine.
-            deadlines: of the target, for its agent.
+            deadlines: time limits of the target, for its agent.
         """
         session = self.sessions.get(upstream)
         if session is None or self.phase not in {"arriving", "configuring", "live"}:

@@ -29,8 +29,8 @@ class Asked:
 
     Attributes:
         request: sequence number of the editor's setBreakpoints; None if that was answered already.
-        path, there: of the file here, and at the target. mapping: its folder here, and at the target.
-        line: of its first breakpoint.
+        path, there: the file's path here and at the target. mapping: its folder here and at the target.
+        line: line of its first breakpoint.
     """
 
     request: int | None

@@ -53,7 +53,7 @@ class UpstreamSession:
     """Attaches on each new connection.
 
     Args:
-        initialize, arguments: of the editor's `initialize` and `attach`.
+        initialize, arguments: arguments of the editor's `initialize` and `attach`.
 
     Attributes:
         why: why the upstream is unavailable; empty before the first look.
@@ -77,7 +77,7 @@ class UpstreamSession:
 
         Args:
             must_prove: see Handshake.
-            deadlines: of the target, for its agent.
+            deadlines: time limits of the target, for its agent.
         """
         self.phase, self.why, self._exited = "attaching", "", False
         self._numbers = itertools.count(_ATTACH + 1)

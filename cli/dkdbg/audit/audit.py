@@ -58,7 +58,7 @@ def audit(
     """Return the findings of a repository, sorted by file and line, without those that a comment ignores, and notes.
 
     Args:
-        tree: the repository, of the files that count.
+        tree: the repository, with the files to audit.
         agents: paths of its `agent.pyz`.
         version: version of the dkdbg that is installed.
         read: returns the bytes of a file of the repository; None if it cannot be read.

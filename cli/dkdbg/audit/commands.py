@@ -1,4 +1,4 @@
-"""Find open debuggers in command lines: of shell scripts, images, services, pods and batch jobs."""
+"""Find open debuggers in the command lines of shell scripts, images, services, pods and batch jobs."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def tokens(path: str, text: str, *, keys: bool = True) -> Iterator[tuple[int, st
     """Return the offset of each token in a file, and its description without the token itself.
 
     Args:
-        path: of the file; in a program or a document, text that only looks like a token is none.
+        path: the file's path; in a program or a document, a text that looks like a token may be an example.
         keys: whether private keys count; tests have their own.
     """
     for issuer, shape in _SHAPES:

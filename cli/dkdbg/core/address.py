@@ -110,7 +110,7 @@ def _parse(text: str, here: Collection[str]) -> Address | None:
 
 
 def is_name(text: str) -> bool:
-    """Return whether `text` is a name without a scheme: of a service, a container or a session."""
+    """Return whether `text` is the name of a service, a container or a session, without a scheme."""
     return (
         bool(text)
         and ":" not in text

@@ -59,7 +59,7 @@ def agent_in(stdout: str) -> str | None:
 
 
 def has_looked(stdout: str) -> bool:
-    """Return whether the output of `finding_words` is complete: kubectl exits with 0 too when its stream breaks."""
+    """Return whether the output of `finding_words` is complete: kubectl exits with 0 even when its stream breaks."""
     return stdout.endswith("looked\n")
 
 

@@ -246,7 +246,7 @@ class DevcontainerFact:
     """One existing devcontainer.json.
 
     Attributes:
-        path: of the devcontainer.json, relative to the repository root.
+        path: path of the devcontainer.json, relative to the repository root.
         dockerfile: Dockerfile that builds it, relative to the root, None without one or when it is missing.
         context: its build context relative to the root, None without a Dockerfile or when it lies outside.
         image: `image` as written, None when absent.

@@ -20,7 +20,7 @@ _MOST, _LONGEST = 100, 4096
 
 
 def pairs_of(text: str) -> list[tuple[str, str]]:
-    """Return (local, remote) of DKDBG_MAPPINGS in the repository, local relative to its root, `.` for the root.
+    """Return the pairs (local, remote) in DKDBG_MAPPINGS; local is relative to the repository's root, `.` for the root.
 
     Raises:
         DkdbgError: a folder leads out of the repository.

@@ -43,7 +43,7 @@ class Option:
     Attributes:
         value: as its flag takes it.
         source: its evidence.
-        program: of a command: the way to start its program; None if unknown.
+        program: the way to start a command's program; None if unknown.
     """
 
     value: str

@@ -28,8 +28,8 @@ class Shown:
 
     Attributes:
         text: description.
-        width: of the picture, in elements. shades: its elements row by row, 0 (low) to 254 (high), 255 for NaN and
-            Inf.
+        width: width of the picture, in elements. shades: its elements row by row, 0 (low) to 254 (high), 255 for NaN
+            and Inf.
         counts: bars of the histogram.
     """
 

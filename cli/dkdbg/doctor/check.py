@@ -24,7 +24,7 @@ class Check:
 
     Attributes:
         name: stable name, for `--json` and bug reports.
-        severity: of its findings.
+        severity: severity of its findings.
         read: returns the values of each finding; empty on a healthy machine. It only looks at what was read before.
         cause: what is wrong, with fields for the values.
         next: the exact next command, or the line to change, with fields likewise.

@@ -88,7 +88,7 @@ def machine(answer: str, *, label: str, asked: float, answered: float) -> Machin
 
     Args:
         answer: standard output of SCRIPT.
-        label: of the target, empty for this machine.
+        label: name of the target, empty for this machine.
         asked, answered: this machine's clock in seconds before and after the script.
     """
     found: dict[str, list[str]] = {}

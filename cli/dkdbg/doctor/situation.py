@@ -37,19 +37,19 @@ class Machine:
 
     Attributes:
         label: for messages; empty for this machine.
-        system, release: of the kernel, such as `Linux` and `6.8.0`.
+        system, release: the kernel's, such as `Linux` and `6.8.0`.
         skew: seconds that its clock is ahead of this machine's, beyond the time that the question took.
-        uid: of the user; user: its name.
+        uid, user: the user's number and name.
         owner: uid of the working directory; is_writable: whether the user may create files there.
         folder: the working directory.
         umask: as a number.
         files: maximum open files of a process.
         pythons: name and version of the Pythons on PATH, up to the first one that can run the agent.
         programs: those of `probe.PROGRAMS` that are installed.
-        disks: of the working directory, the home and the folder for temporary files.
-        shm: of /dev/shm.
+        disks: file systems of the working directory, the home and the folder for temporary files.
+        shm: that of /dev/shm.
         limits: inotify's limits by `sysctl` name; watchers: inotify instances that the user has open.
-        ptrace_scope: of Yama.
+        ptrace_scope: Yama's setting.
         has_nvidia: whether a GPU of NVIDIA is on the PCI bus; has_device: whether /dev/nvidia0 exists.
         driver: version of NVIDIA's driver; cuda: the newest CUDA that it supports; smi: error of nvidia-smi.
         torch: version of the torch of that Python; torch_cuda: CUDA version that it was built for.
@@ -90,7 +90,7 @@ class Engine:
 
     Attributes:
         error: why it cannot be used; None if it answers.
-        info: of `docker info`.
+        info: answer of `docker info`.
         compose, buildx: versions of the plugins; None if missing.
         is_local: whether it runs on this machine.
         is_podman: whether it is Podman.
@@ -98,7 +98,7 @@ class Engine:
         skew: seconds that its clock is ahead of this machine's.
         gpu: how containers get a GPU: none, nvidia, cdi or amd.
         cdi_driver: version of NVIDIA's driver for which the CDI specification was made; empty if unknown.
-        disk: of its storage; None if it cannot be read.
+        disk: file system of its storage; None if it cannot be read.
     """
 
     error: DkdbgError | None = None
@@ -126,7 +126,7 @@ class Context:
     """A folder that a build sends to the engine.
 
     Attributes:
-        service: of the compose file.
+        service: its name in the compose file.
         folder: relative to the repository's root.
         ignore: file of patterns that its build reads, relative to the root; it may be missing.
         size: bytes without what its .dockerignore excludes.
@@ -148,12 +148,12 @@ class Repository:
         root: resolved; None for no repository.
         service: the debug service as `init` wrote it; None if the repository is not set up.
         model: the project as compose merges it; empty without an engine or compose file.
-        errors: of its files: dkdbg.toml, the compose file, the token.
+        errors: errors of its files: dkdbg.toml, the compose file, the token.
         agent: version of dkdbg that made `.dkdbg/agent.pyz`; None if missing.
         installed: version of dkdbg here.
         port: the debug port on 127.0.0.1; holder: the program that listens there, empty for none or for our service.
         folders: number of folders that `dkdbg sync` and DKDBG_RELOAD watch.
-        contexts: of the builds of the debug service.
+        contexts: folders that the builds of the debug service send.
         images_user: user of the Dockerfile's final stage and the Dockerfile, if that is not root.
         torch_cuda: CUDA version of the torch that the repository requires, and its source.
         is_git: whether git has it.

@@ -114,6 +114,6 @@ def _code(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _start(statement: ast.stmt) -> int:
-    """Return the line of the first instruction of a statement: of a decorated function, its first decorator's."""
+    """Return the line of a statement's first instruction; a decorated function begins at its first decorator."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(each.lineno for each in decorators)])

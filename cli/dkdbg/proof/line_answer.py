@@ -124,7 +124,7 @@ class LineSession:
     """One session.
 
     Attributes:
-        host, port: of its listener. client: whether an editor is attached.
+        host, port: its listener's. client: whether an editor is attached.
         mappings: folders relative to the repository's root, and there.
         unhooked: name and reason of Pythons below the program without the agent's hook.
     """

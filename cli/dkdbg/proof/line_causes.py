@@ -76,7 +76,7 @@ def _of_processes(session: LineSession) -> Iterator[Finding]:
 def _not_loaded(asked: Asked) -> Iterator[Finding]:
     session = asked.session
     if not session.processes or session.unhooked:
-        return  # said already
+        return  # reported already
     silent = [each for each in session.processes if not each.answered]
     if len(silent) == len(session.processes):
         yield Finding(
@@ -145,7 +145,7 @@ def _of_attachment(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
         return
     if not there or not asked.session.client or any(each.joined or each.debugger for each in there):
-        return  # or it is joining
+        return  # an unjoined process may be joining
     child = there[0]
     parent = next((each for each in asked.session.processes if each.pid == child.ppid), None)
     origin = f", a child of {_named([parent])} such as a reloader's or a worker" if parent is not None else ""

@@ -118,7 +118,7 @@ def of_requirement(text: str) -> Finding | None:
         if _NO_COMPILER.search(text):
             remedy = "a compiler in the image: RUN apt-get update && apt-get install -y --no-install-recommends build-essential python3-dev"
     elif every := list(_NOT_INDEXED.finditer(text)):
-        found = every[-1]  # the first may be uv, which pip replaces
+        found = every[-1]  # an earlier one may be uv's, after which pip is tried
         says = "the package index has no {} for this Python"
     else:
         return None
@@ -406,7 +406,7 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
             "put it into the repository's folder, which is mounted, or mount its folder: volumes of your service", text,
             subject=path[1] if path else shown,
         )  # fmt: skip
-    # The agent runs in this image: it is not for another processor, the file has no `#!`.
+    # The agent runs in this image, so the processor is right: the file lacks a `#!` line.
     if found := re.search(
         r"^dkdbg: cannot execute ([^\n]+): (?:Permission denied|Exec format error)$", text, re.MULTILINE
     ):

@@ -136,7 +136,7 @@ class _Run:
         self._session = ""
         self._asked = (Path(), 0)
         self._entry = ""  # the program's file, if known
-        self._files: list[FirstLines] = []  # that one first
+        self._files: list[FirstLines] = []  # the program's file first
 
     def run(self) -> None:
         subject = self._subject

@@ -25,7 +25,7 @@ _GROUPS = ("special variables", "function variables", "class variables", "protec
 _IDENTITY = (
     "[__import__('sys').executable, __import__('platform').python_version(), __import__('os').getuid()]"
 )
-#: Files whose module code stops before the others are waited for; a package may have hundreds.
+#: Maximum stops in module code before waiting for a function; a package may have hundreds of files.
 _MAX_STOPS = 2000
 #: Seconds between two looks.
 _LOOK_EVERY_S = 5.0
@@ -41,7 +41,7 @@ class Stopped:
     Attributes:
         path, line: local side. function: its name; `<module>` for a module's own code.
         values: local variables as text. process: name of the process.
-        executable, python, uid: of the process, there.
+        executable, python, uid: the process's, at the target.
     """
 
     path: str
@@ -119,8 +119,8 @@ def stop(
 
     Args:
         timeout: seconds until the first stop.
-        look: called now and then before the first stop, and with True at last; whether to wait no longer.
-        is_idle: called now and then after it; whether the program waits for something, such as requests.
+        look: called now and then before the first stop, and with True at the end; returns whether to stop waiting.
+        is_idle: called now and then after it; returns whether the program waits for something, such as requests.
 
     Raises:
         DkdbgError: the attach failed.

@@ -54,7 +54,7 @@ class ProgramObserver(Protocol):
         """Take the program's exit code, as a shell shows it."""
 
     def lost(self) -> None:
-        """Take note that the program's keeper is gone, and with it the program's result."""
+        """Record that the program's keeper is gone, and with it the program's result."""
 
 
 class Transport(Protocol):
@@ -90,12 +90,12 @@ class Relay:
     """A relay to one machine; from any thread.
 
     Args:
-        command: returns the local command line that runs `agent relay WORD` there, or an open transport to one. Its
-            arguments are WORD, whether the last transport went silent, and the timeout of the connection in seconds.
+        command: returns the local command line that runs `agent relay WORD` there, or a transport to one that runs
+            already. It gets WORD, whether the last transport went silent, and the timeout of the connection in seconds.
             It raises DkdbgError, or GoneError when the remote end no longer exists: that ends the connections, and a
             later end is a different one.
         program: observer of the program that runs there, for a relay of a program instead of ports.
-        ends: end the relay with its remote end, instead of connecting to a later one.
+        ends: end with the remote end, instead of connecting to a later one.
 
     Attributes:
         is_gone: the remote end no longer exists, and the relay has ended with it.

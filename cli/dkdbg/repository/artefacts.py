@@ -21,7 +21,7 @@ FOLDERS = ("templates", "compose", "devcontainer")
 
 
 def artefact(folder: str, name: str) -> Traversable:
-    """Return a shipped file or folder: of the wheel, or of the checkout in an editable install.
+    """Return a shipped file or folder, from the wheel, or from the checkout in an editable install.
 
     The package comes first: an editable install leaves a stale copy beside it, which must not be read (pypa/hatch PR
     296).

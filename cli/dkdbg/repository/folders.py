@@ -129,7 +129,7 @@ class Folder:
             data: its whole content.
             mode: permission bits; None leaves them to the umask.
             owner: user and group id.
-            times: of the last access and modification, in ns.
+            times: last access and modification, in ns.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, 0o666, dir_fd=self.descriptor)

@@ -42,11 +42,11 @@ class LiveCopy:
         python: interpreter there; None to look for one.
 
     Attributes:
-        folder: where they lie there.
-        environment: what the agent there is notified of it, as words for `env`.
+        folder: their folder on the target.
+        environment: variables that tell the agent there about it, as words for `env`.
 
     Raises:
-        DkdbgError: nothing says where the code lies there.
+        DkdbgError: the target's folder for the code is unknown.
     """
 
     def __init__(self, root: Path, target: Target, reach: Reach, *, python: str | None) -> None:

@@ -26,7 +26,7 @@ class There(NamedTuple):
 
     Attributes:
         digest: sha256 in hex of a file's content or a link's target, empty for a folder.
-        stamp: of the local file with this content; empty when unknown.
+        stamp: stamp of the local file with this content; empty when unknown.
         held: whether the ledger has it, so that sync may delete it.
     """
 
@@ -107,7 +107,7 @@ def _step(path: str, wanted: Entry, there: There | None) -> Step | None:
     if there is None or there.kind != wanted.kind:
         operation: Operation = {"d": "mkdir", "l": "link"}.get(wanted.kind, "put")  # type: ignore[assignment]
         return Step(operation=operation, path=path, wanted=wanted)
-    if wanted.kind == "d":  # a folder's mode is set once: later the folder may belong to another user
+    if wanted.kind == "d":  # a folder's mode is set only when it is made: later it may belong to another user
         return None if there.held else Step(operation="adopt", path=path, wanted=wanted)
     if wanted.kind == "l":
         if there.digest != link_digest(wanted.target):

@@ -69,7 +69,7 @@ class Destination:
 
     Attributes:
         path: absolute, resolved.
-        descriptor: of the folder itself, open, even if its name is replaced.
+        descriptor: open descriptor, which stays this folder's even if its name is replaced.
     """
 
     path: str
@@ -80,9 +80,8 @@ def destination(root: str, into: str | None, label: str, roots: Roots) -> Destin
     """Make the local folder for pulled ones, with a .gitignore where it is the default.
 
     Raises:
-        DkdbgError: it lies in the synced tree and takes part there, so that sync would send pulled files
-            back. Or a
-            symlink of the repository is on the way: it may lead anywhere.
+        DkdbgError: it lies in the synced tree and takes part there, so that sync would send pulled files back; or a
+            symlink of the repository, which may lead anywhere, is in its path.
     """
     top = os.path.realpath(root)
     if into is None:

@@ -60,7 +60,7 @@ def progress(facts: dict[str, Any]) -> str:
 
 
 def share(facts: dict[str, Any]) -> float:
-    """Return the finished share of a copy, from 0 to 1: of its bytes, and of its files where these are small."""
+    """Return the finished share of a copy, from 0 to 1, by its bytes, and by its files if these are small."""
     total = facts["bytes_total"] + _A_FILE * facts["files_total"]
     return (facts["bytes"] + _A_FILE * facts["files"]) / total if total else 1.0
 

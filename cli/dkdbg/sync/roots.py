@@ -19,7 +19,7 @@ class Roots:
     Attributes:
         local: existing local folder, absolute and resolved (`beneath.local_root`).
         remote: absolute path on the target.
-        rules: of the local root.
+        rules: rules of the local root.
         pythons: to try on the target.
     """
 

@@ -57,7 +57,7 @@ def compare(
     """Return the number of equal entries, and the differences by path. Pure.
 
     Args:
-        local: the index. digests: of its files, as they are now.
+        local: the index. digests: the present digests of its files.
         there: the target's entries, with fresh digests; unsynced ones only for paths of `local`.
     """
     equal, different = 0, {}

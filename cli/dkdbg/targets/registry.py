@@ -30,7 +30,7 @@ class Entry:
     Attributes:
         scheme: scheme of the kind's addresses.
         form: how addresses are typed, for usage texts and hints.
-        module: has the Kind as `KIND`.
+        module: module with the Kind, as `KIND`.
         around: SCHEME+OTHER:// is this kind around a target of another kind.
         system, submitter: name of a batch system and of its program that submits scripts; empty for other kinds. The
             login node of an address may be empty then: SCHEME:///JOB.

@@ -119,7 +119,7 @@ def _run(folder: Path, wanted: str, report: _Report, *, show: bool) -> None:
     try:
         _debug(chosen, folder / "train.py", port, report, show=show)
     finally:
-        with console.step("take everything away", show=show):
+        with console.step("remove everything", show=show):
             chosen.stop()
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dkdbg.core.sessions import SeenSession
     from dkdbg.verbs.parser import Parser
 
-#: Seconds in addition to the limit for the answers: an ssh connection, a start of Python on a busy machine.
+#: Seconds in addition to the answers' timeout: for an ssh connection, and a start of Python on a busy machine.
 _GRACE = 90.0
 #: Timeout in seconds for an editor's command to pass a file to its open window.
 _OPENING = 30.0

@@ -67,12 +67,12 @@ def _restart(root: Path, target: Target, name: str | None) -> int:
 
 
 def _which(target: Target, name: str | None) -> list[str]:
-    """Return the words that name the session there: of several the agent would pick the newest.
+    """Return the option that names the session: without it the agent would restart the newest one.
 
     Raises:
         DkdbgError: several fit.
     """
     seen = [each for each in target.sessions() if not each.is_ended and each.started is not None]
-    if not seen:  # the agent reports what is there
+    if not seen:  # no session is known here: let the agent report
         return []
     return ["--name", sessions.choose(seen, name, naming="dkdbg restart {}".format).id]

@@ -205,7 +205,7 @@ def _check(command: Sequence[str], workers: str | None) -> None:
 
 
 def _told(target: Target, more: Sequence[str]) -> tuple[str, ...]:
-    """Return the words that set variables for the agent there."""
+    """Return the words of the `env` command that sets variables for the agent there."""
     is_container = Capability.CONTAINER in target.capabilities
     own = (*variables(), *([f"{ENV_OWN_CONTAINER}=1"] if is_container else []), *more)
     return ("env", *own) if own else ()

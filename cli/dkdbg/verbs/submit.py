@@ -50,7 +50,11 @@ def add_options(parser: Parser) -> None:
         "--port", type=values.port, default=5677, metavar="PORT", help="for the editor, on 127.0.0.1 (5677)"
     )
     parser.add_argument(
-        "--in", dest="folder", metavar="FOLDER", default="", help="the folder it runs in there (your home)"
+        "--in",
+        dest="folder",
+        metavar="FOLDER",
+        default="",
+        help="remote working directory of the job (your home)",
     )
     parser.add_argument("--no-attach", action="store_true", help="submit only; print the attach command")
     parser.add_argument(
@@ -228,7 +232,7 @@ def _noted(queue: Queue, job: Job) -> Job:
         if job.succeeded is not None:
             break
         time.sleep(_SOON)
-        with contextlib.suppress(DkdbgError):  # the last known state is reported
+        with contextlib.suppress(DkdbgError):  # then the last known state is reported
             job = queue.look(job.id)
     return job
 

@@ -209,7 +209,7 @@ class Survey:
         )
 
     def _main_dockerfile(self) -> DockerfileFact | None:
-        """Return the Dockerfile of the program: of the service, the root, `docker/`, or a dev container."""
+        """Return the program's Dockerfile, from the service, the root, `docker/`, or a dev container."""
         if self.chosen is not None:
             return self.chosen.dockerfile
         near = self._dockerfiles_by_place()

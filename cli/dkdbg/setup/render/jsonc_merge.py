@@ -79,7 +79,7 @@ def _in_array(have: list[object], want: list[object], base: list[object], at: Pa
         moved = base and not equal(want, base) and not equal(have, want)
         is_ours = moved and all(_has(want, item) for item in have) and all(_has(have, item) for item in want)
         return Step(kind="set", path=at, value=want) if is_ours else None
-    # Order matters: of path mappings the first match applies.
+    # Order matters: the first matching path mapping applies.
     later = want[next(index for index, item in enumerate(want) if equal(item, new[0])) + 1 :] if new else []
     place = next((index for index, item in enumerate(have) if _has(later, item)), len(have))
     if stale and new and not any(_has(want, item) for item in have[stale[0] : place]) and stale[0] <= place:

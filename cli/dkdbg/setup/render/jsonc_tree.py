@@ -42,8 +42,8 @@ class Node:
     Attributes:
         start, end: `text[start:end]` is the value without the space around it.
         value: the plain value; of duplicate keys the last one applies, as in VS Code.
-        members: of an object, in file order, with duplicates; empty for other values.
-        items: of an array, in file order; empty for other values.
+        members: an object's members in file order, with duplicates; empty for other values.
+        items: an array's items in file order; empty for other values.
         last_end: offset after the last child, without its comma; None without children.
         comma_end: offset after a trailing comma; None without one.
         content_end: for a container the offset after the last child, comma or comment before the closing bracket

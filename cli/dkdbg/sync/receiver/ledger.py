@@ -101,7 +101,7 @@ class Ledger:
                 self._replay(told)
                 self._lines += (
                     lines if len(told) == lines else lines + _MAX_WASTE_LINES
-                )  # then it is rewritten
+                )  # then the log is rewritten
             tail = tail[-_PIECE:]  # a line without an end is not ours
         self._torn = bool(tail)
 
@@ -127,7 +127,7 @@ class Ledger:
         before = len(self._later)
         self._later += [entry[:_INTENT] for entry in entries]
         try:
-            self._write()  # and never a new log, which would lack them
+            self._write()  # only into the old log: a new one would lack them
         except OSError:
             del self._later[before:]
             raise

@@ -30,7 +30,7 @@ def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
     Args:
         clean: remove leftovers; False for read-only use, while another receiver may be writing.
     """
-    above = None  # the folder cleaned last: intents of one folder follow one another
+    above = None  # the folder that was cleaned last: intents of one folder follow one another
     for path, intent in list(book.intents.items()):
         folder, name = _open_parent(root, path)
         if folder < 0:
@@ -160,7 +160,7 @@ def stat_paths(
                 above, folder = parts[:-1], _open_parts(root, parts[:-1])
             try:
                 info = tree.look_at(folder, parts[-1]) if folder >= 0 else None
-            except PermissionError:  # like a missing one: the operation will report the same error
+            except PermissionError:  # report it as missing: the operation will report the same error
                 info = None
             entry = describe(folder, parts[-1], path, info) if info is not None else None
             if info is not None and entry is not None:
@@ -227,7 +227,7 @@ def send_file(root: Tree, path: str, send: Callable[[bytes], None], *, most: Opt
         }
         send(wire.encode(wire.FILE, head))
         hasher = hashlib.sha256()
-        left = info.st_size  # a growing log would have no end
+        left = info.st_size  # not to the end of the file: a growing log would have none
         while left:
             piece = os.read(descriptor, min(_PIECE, left))
             if not piece:

@@ -58,7 +58,7 @@ class Operations:
         """Put small files of one folder in place, and return the failures: id, path and reason.
 
         Args:
-            head: of the frame; `make` is id and mode of the folder, when that has to be made with them.
+            head: the frame's head; `make` has id and mode of the folder if that is to be made with the files.
             body: the files' contents, one after the other.
             begins: called with the id of an operation that may have to keep an entry.
         """

@@ -71,7 +71,7 @@ class Packs:
         """Put all files of a pack in place and return the failures: id, path and reason.
 
         Args:
-            head: of the frame.
+            head: the frame's head.
             body: the files' contents, one after the other.
             begins: called with the id of a file that may have to keep an entry.
         """
@@ -80,7 +80,7 @@ class Packs:
         files, at = head["files"], 0
         together = (
             _MAX_TOGETHER if self._state.case_sensitive else 1
-        )  # one name may be in the way of the next
+        )  # one after the other: one name may be in the way of the next
         for first in range(0, len(files), together):
             group: List[_Packed] = []
             try:

@@ -28,8 +28,8 @@ class Temporary:
 
     Attributes:
         name: in tmp/.
-        descriptor: of an open file; None for a symlink.
-        mtime_ns: of the file after placing.
+        descriptor: descriptor of the open file; None for a symlink.
+        mtime_ns: mtime of the file after placing.
     """
 
     __slots__ = ("descriptor", "mtime_ns", "name")

@@ -25,7 +25,7 @@ class Refused(SyncError):  # noqa: N818 - what the stream calls FAILED, and no b
 
 
 class Fatal(SyncError):  # noqa: N818 - likewise
-    """The stream is over."""
+    """Error that ends the stream, unlike Refused."""
 
 
 class CutError(Exception):

@@ -32,7 +32,7 @@ def main() -> int:
     os.dup2(2, 1)
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
-    )  # on the local target, Ctrl-C reaches us as well: the host sends BYE
+    )  # on the local target a Ctrl-C reaches the receiver as well; the host's BYE ends it
     os.umask(0)
     gc.set_threshold(50_000, 20, 100)  # the ledger is many small lists without cycles
     return serve(0, stream)

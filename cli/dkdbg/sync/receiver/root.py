@@ -46,11 +46,11 @@ def check_root(tree: Tree, *names: str) -> None:
     """Check that the open root is still the folder at its path: writes elsewhere would be lost.
 
     Args:
-        tree: of the root.
+        tree: tree of the root.
         names: the root as the user named it, and its real path; the second counts when the first is gone.
 
     Raises:
-        CutError: another folder is there now: sync that one.
+        CutError: another folder is there now: connect again to sync that one.
         Fatal: no folder is there any more.
     """
     mine = os.fstat(tree.root)

@@ -221,5 +221,5 @@ class Session:
 
 
 def _numbers(head: Head) -> List[int]:
-    """Return the ids in a PACK: of its folder, where that has to be made, and of its files."""
+    """Return the ids in a PACK: its folder's, if that has to be made, and its files'."""
     return [*head.get("make", [])[:1], *(one[0] for one in head["files"])]

@@ -46,8 +46,8 @@ class Staging:
         """Make a folder with files from a PACK; return False for an unusual case, in which nothing was done.
 
         Args:
-            path: of the folder.
-            mode: of the folder.
+            path: path of the folder.
+            mode: mode of the folder.
             files: id, name, mode, size, mtime_ns, digest and stamp of each.
             body: their contents, one after the other.
         """

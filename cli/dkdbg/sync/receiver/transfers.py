@@ -25,9 +25,9 @@ class Transfer:
 
     Attributes:
         head: that of BEGIN.
-        name: of the temporary file.
-        descriptor: of the temporary file.
-        hasher: of the received bytes.
+        name: name of the temporary file.
+        descriptor: its descriptor.
+        hasher: hash of the received bytes.
         size: number of the received bytes.
     """
 
@@ -46,7 +46,9 @@ class Transfers:
         self._folder = state.temporary
         self._placer = placer
         self._open: Dict[int, Transfer] = {}
-        self._ended: Set[int] = set()  # failed in the middle; their further pieces are ignored
+        self._ended: Set[int] = (
+            set()
+        )  # ids of transfers that failed in the middle; their further pieces are ignored
 
     def first_open(self) -> Optional[int]:
         """Return the smallest id in transfer."""

@@ -159,7 +159,7 @@ class Contact:
             self._stream.send(wire.HELLO, self._hello)
             self._stream.flush()
         except (StreamEndedError, DkdbgError):
-            pass  # `ready` gets the reason
+            pass  # `ready` reports the reason
 
 
 def _no_python(python: str, label: str, error: StreamEndedError) -> DkdbgError:

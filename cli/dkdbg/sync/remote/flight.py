@@ -19,7 +19,7 @@ class Sent(NamedTuple):
     """One operation without an answer.
 
     Attributes:
-        kind: of its frame (wire.PUT, ...).
+        kind: its frame's kind (wire.PUT, ...).
         size: bytes of its file.
         waiting: bytes in its own frame.
         before: the previous entry. made: the new entry; None: gone.

@@ -103,7 +103,7 @@ class Replica:
     def converge(self, index: Index) -> Counts:
         """Make everything there equal to the local side; return the results."""
         local, remote = index.entries, self.view
-        if self._differs is not None:  # the rest is equal: `learn` has just seen it
+        if self._differs is not None:  # `learn` has just seen that the rest is equal
             local = {path: local[path] for path in self._differs if path in local}
             remote = {path: remote[path] for path in self._differs if path in remote}
             self._differs = None
@@ -246,7 +246,7 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
     def take() -> Frame:
         nonlocal refused
         while (frame := expect(stream, frozenset({kind, wire.FAILED}), _ANSWER_TIMEOUT_S))[0] != kind:
-            refused += 1  # STAT refuses a name: its operation will be refused with the same reason
+            refused += 1  # STAT refuses a name; its operation will be refused for the same reason
             if refused > MAX_ENTRIES + known:
                 raise not_our_receiver("it refuses more than it was asked for")
         return frame

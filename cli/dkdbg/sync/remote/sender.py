@@ -251,10 +251,12 @@ class Sender:
         if number not in self._flight:
             return
         whole, sent = self._pieces(number, step.path, content, offset, growing=growing)
-        if number not in self._flight:  # reported as failed meanwhile, for example on a full disk
+        if (
+            number not in self._flight
+        ):  # the receiver has reported a failure meanwhile, for example on a full disk
             return
         if whole:
-            self._view[step.path] = made  # it replaces a delete from between the pieces
+            self._view[step.path] = made  # again: a delete between the pieces may have changed the view
         else:
             self.changed.add(step.path)
             self._flight.abandon(number)
@@ -289,7 +291,7 @@ class Sender:
             return False, sent
         finally:
             self._streaming -= 1
-        grown = growing and there.st_size > content.entry.size  # it is checked again later
+        grown = growing and there.st_size > content.entry.size  # a growing file is checked again later
         if not grown and content.entry.stamp and content.entry.stamp != stamp(there):
             # For example its mode, before the first piece; `_urgent` ignores the file in transfer.
             self.changed.add(path)

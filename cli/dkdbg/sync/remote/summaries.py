@@ -18,7 +18,7 @@ class Folder(NamedTuple):
 
     Attributes:
         digest: as `receiver.summary` computes it.
-        paths: of the entries directly in it.
+        paths: paths of the entries directly in it.
     """
 
     digest: str

@@ -65,7 +65,7 @@ class Patterns:
         source: for messages.
         lines: (line number, pattern) in the order in which the last one wins.
         cut: length of the rule file's folder below the root, with its `/`: removed before a path is matched.
-        depth: of that folder; the root's is 0.
+        depth: that folder's depth; the root's is 0.
         prefix: path from a rule file above the root to the root, ending in `/`: put before a path.
     """
 

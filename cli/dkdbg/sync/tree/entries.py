@@ -15,9 +15,9 @@ class Entry(NamedTuple):
         kind: `f`, `d` or `l`.
         mode: `st_mode & 0o777`; 0 for a link.
         size: bytes; 0 for a folder or link.
-        mtime_ns: of a file; 0 else.
+        mtime_ns: a file's; 0 for others.
         stamp: opaque: equal stamps mean equal content, whatever was read at the time. Empty for a folder.
-        target: of a link: relative, leading `..` and names only, never out of the root; else empty.
+        target: a link's target: relative, leading `..` and names only, never out of the root; empty for others.
     """
 
     kind: str
@@ -77,9 +77,8 @@ class Changes:
         removed: paths that are gone or do not take part any more, content before its folder.
         skipped: newly left out for a reason other than a rule.
         cleared: paths of `Index.skipped` that are not left out for that reason any more.
-        looked: the places that were checked with everything below them, empty for the root. A path that does
-            not take
-            part is not in the index, and its deletion goes unnoticed: the other side may still have it.
+        looked: the places that were checked with everything below them, empty for the root. The index lacks paths that
+            take no part, so that their deletion goes unnoticed: the other side may still have them.
     """
 
     written: dict[str, Entry] = field(default_factory=dict)

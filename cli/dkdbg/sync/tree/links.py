@@ -13,7 +13,7 @@ def travelling_target(root: str, path: str, text: str) -> str | None:
 
     Args:
         root: the local root, absolute, without symlinks.
-        path: of the link, relative to the root with `/`.
+        path: the link's path relative to the root, with `/`.
         text: the link's target, as `os.readlink` returns it.
     """
     depth = path.count("/")

@@ -27,12 +27,12 @@ class Coalescer:
         self._waiting: dict[str, tuple[float, float]] = {}
 
     def settled(self, path: str) -> None:
-        """Make `path`, which is complete, due at once."""
+        """Schedule `path`, which is complete, for now."""
         self._waiting.pop(path, None)
         self._ready[path] = None
 
     def unsettled(self, path: str, now: float) -> None:
-        """Make `path`, which may change again, due later; `now` is in seconds of a monotonic clock."""
+        """Schedule `path`, which may change again, for later; `now` is in seconds of a monotonic clock."""
         if path in self._ready:
             return
         first = self._waiting[path][0] if path in self._waiting else now

@@ -182,8 +182,8 @@ class InotifySource(WatchCallback, Source):
     def _on_folder(self, event: InotifyEvent, path: str) -> None:
         """Drop the watches of a moved folder, which stay under its old name; the scanner sets new ones.
 
-        So does, for a while, a folder that was deleted while open: the kernel drops its watch when the last
-        user closes it, which may be after a new folder with that name was scanned.
+        The same holds for a folder that was deleted while open: the kernel drops its watch when the last user closes
+        it, which may be after a new folder with that name was scanned.
         """
         if event.mask & (_C.IN_MOVED_FROM | _C.IN_MOVED_TO | _C.IN_DELETE):
             start = path + "/"

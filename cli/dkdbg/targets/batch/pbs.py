@@ -89,7 +89,7 @@ class Pbs(BatchSystem):
             nodes=tuple(dict.fromkeys(each for each in nodes if is_node(each))), reason=printable(known.get("comment", ""))[:200],
             folder=absolute(folder), tasks=1,
             output=absolute(output),
-            succeeded=None if state == "E" else state in "CF",  # neither reports a failure
+            succeeded=None if state == "E" else state in "CF",  # C and F do not tell a failure from a success
             left_s=_left(known),
         )  # fmt: skip
 

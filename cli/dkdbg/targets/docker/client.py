@@ -41,7 +41,7 @@ class Endpoint:
 
     @property
     def is_a_persons(self) -> bool:
-        """Return whether a user runs it, rootless or in a virtual machine: its networks are not this machine's."""
+        """Return whether it is rootless or in a user's virtual machine, so that its networks are not this machine's."""
         try:
             return self.is_local and Path(self.host.removeprefix("unix://")).stat().st_uid != 0
         except OSError:
@@ -125,7 +125,7 @@ def _tls(where: Endpoint) -> TLSConfig | Literal[False]:
 
 
 def _in_the_words_of_the_command(where: Endpoint, error: Exception) -> str:
-    """Rewrite the SDK's error as the command's, so that `explain` recognizes it."""
+    """Reword an error of the SDK as the docker command would, so that `explain` recognizes it."""
     if "PermissionError" in str(error):
         return f"permission denied while trying to connect to the Docker daemon socket at {where.host}"
     return f"Cannot connect to the Docker daemon at {where.host}: {error}"

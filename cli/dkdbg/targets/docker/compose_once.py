@@ -78,7 +78,7 @@ def prepare(
         report(f"stopping {service.name}, in which nothing runs: this program needs its port")
         process.run(target.stop(), cwd=root)
         runs = False
-    is_fixed = service.host_network and not detached  # F5 attaches to it there
+    is_fixed = service.host_network and not detached  # then F5 attaches to the run
     port = wanted.port if is_fixed else free_port(wanted.port, ours=None)
     env = compose_cli.environment(port=port, gpu=gpu, token=token)
     image = ImageBuild(root, service, target)
@@ -108,7 +108,7 @@ def prepare(
         variables={
             "DKDBG_WAIT": str(wanted.wait),
             "DKDBG_LINGER": "0",
-            ENV_STANDS_FOR: "",  # it answers only to its own name
+            ENV_STANDS_FOR: "",  # the run answers only to its own name
             **({"DKDBG_RANKS": wanted.ranks} if wanted.ranks else {}),
             **({"PYTHONDONTWRITEBYTECODE": "1"} if detached else {}),  # a proof changes no file
         },

@@ -82,7 +82,7 @@ def start(
             yield "docker", "rm", "--force", "--volumes", *sorted(ids)
         if names:
             yield "docker", "volume", "rm", "--force", *sorted(names)
-        if not before and not _containers(root):  # its network is ours too
+        if not before and not _containers(root):  # then the project's network was made by this trial too
             yield service.down_project()
 
     @signals.ignored()
@@ -147,7 +147,7 @@ def _trial(prepared: Prepared, stop: Callable[[], None]) -> Trial:
             )  # fmt: skip
             try:
                 return process.read(words, most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout
-            finally:  # a program of the image may outrun the time, and the container outlives the command
+            finally:  # after a timeout the container outlives the command
                 process.run(("docker", "rm", "--force", name), timeout=_REMOVAL_TIMEOUT_S)
         return ""
 
@@ -194,6 +194,8 @@ def _failure(argv: Sequence[str], root: Path, environment: Mapping[str, str]) ->
         done = process.run(argv, cwd=root, env=environment, timeout=_REMOVAL_TIMEOUT_S)
     except DkdbgError as error:
         return error.message
-    if not done.code or "no such container" in done.stderr.lower():  # an error to old engines
+    if (
+        not done.code or "no such container" in done.stderr.lower()
+    ):  # old engines fail for a missing container
         return ""
     return f"{shlex.join(argv)}: {last_line(done.stderr)}"

@@ -219,7 +219,7 @@ def has_failed(running: compose_cli.Running) -> bool:
     if found is None or not found.running:
         return running.code != 0
     seen = containers.sessions_in(found)
-    if not seen:  # none, or the container has ended while it was asked
+    if not seen:  # no answer, or the container ended meanwhile
         found = containers.of_name(running.id)
         return found is None or not found.running
     return all(each.is_ended for each in seen)

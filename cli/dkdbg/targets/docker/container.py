@@ -212,7 +212,7 @@ def choose(containers: Iterable[Container], service: str) -> Container | None:
     have ended, or were made by `docker compose run`, the newest.
 
     Args:
-        containers: of one project.
+        containers: those of one project.
     """
     fitting = [each for each in containers if _rank(service, each) is not None]
     fitting.sort(key=lambda each: each.name)
@@ -230,7 +230,7 @@ def only_debug_service(containers: Iterable[Container]) -> str:
     """Return the name of the only running debug service.
 
     Args:
-        containers: of one project.
+        containers: those of one project.
 
     Raises:
         DkdbgError: none runs, or several do.
@@ -252,7 +252,7 @@ def not_running(containers: Iterable[Container], service: str) -> DkdbgError:
     """Return the error for a missing container of a service, which lists the running ones.
 
     Args:
-        containers: of one project.
+        containers: those of one project.
     """
     names = ", ".join(sorted({each.service for each in containers if each.running and each.service}))
     return DkdbgError(

@@ -233,7 +233,7 @@ def with_port(error: DkdbgError, model: Mapping[str, Any], service: str) -> Dkdb
 
 
 def _by_ssh(output: str) -> DkdbgError | None:
-    """Return the error of the ssh by which an engine is reached; None if ssh did not fail."""
+    """Return the error of the ssh connection to an engine; None if ssh did not fail."""
     ended = _BY_SSH.search(output)
     words = ended and _WORDS.search(ended["words"])
     if not ended or not words:

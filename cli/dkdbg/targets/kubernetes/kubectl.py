@@ -57,7 +57,7 @@ def copied_pods(query: PodQuery) -> list[Pod]:
 def own_pods(query: PodQuery) -> list[Pod]:
     """Return the pods that a query selects, without those of a copy. Raises DkdbgError: as `pods`."""
     with _reading(query):
-        if query.kind == CRONJOB:  # its Jobs have other names, and come and go
+        if query.kind == CRONJOB:  # a CronJob's Jobs have other names, and come and go
             return []
         if query.kind in SELECTING:
             return pods_of(_get(query, "pods", f"--selector={selector_of(owner(query))}"))

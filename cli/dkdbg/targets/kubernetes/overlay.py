@@ -40,7 +40,7 @@ class Overlay:
     """The overlay of one object.
 
     Attributes:
-        kind, name: of the object, as an address names it.
+        kind, name: the object's, as an address names it.
         base: the folder that it builds on, relative to the repository's root; empty to contain the object itself.
         source: where the object was found, for messages.
         rendered: the object, as kustomize renders it.

@@ -96,7 +96,7 @@ class Pod:
         default: the container that the pod's annotation names; empty without one.
         rank: rank of the pod in its job; -1 without one.
         mappings: DKDBG_MAPPINGS of each container, if the pod sets it.
-        workdirs: of each container, if the pod sets it.
+        workdirs: working directory of each container, if the pod sets it.
         trouble: by container, why no command can run in it now; absent if one can.
         running: containers that run now, including those of a pod that is being deleted.
         job: name of the Job that made it; empty for none.

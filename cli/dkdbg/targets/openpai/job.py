@@ -407,7 +407,7 @@ def _lines(value: object) -> list[str]:
 def _entry(head: str, value: object, indent: str) -> list[str]:
     if isinstance(value, str) and value.startswith(
         MARK
-    ):  # ours: its lines have no leading or trailing blanks
+    ):  # dkdbg's own command: its lines have no leading or trailing blanks
         return [f"{head} |-", *(indent + line for line in value.split("\n"))]
     if isinstance(value, (dict, list)) and value:
         lines = _lines(value)

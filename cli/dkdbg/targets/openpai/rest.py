@@ -37,7 +37,7 @@ class PaiQuery:
     """A parsed address.
 
     Attributes:
-        host, port: of the platform's web server; port 0 is the protocol's default.
+        host, port: the platform's web server; port 0 is the protocol's default.
         role, index: those of a task; None for all tasks.
     """
 

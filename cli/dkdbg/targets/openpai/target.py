@@ -224,7 +224,7 @@ def _seen(task: Task, address: str) -> SeenSession:
         record = _record(task)
     except BadRecord as error:
         return unreadable(target=target, address=address, id=task.label, name=task.label, why=str(error))
-    if record is None:  # a pdb that already has its only client
+    if record is None:  # a pdb that has its only client already
         return seen(state="attached", name="pdb, by nc", detail="somebody is there")
     return of_record(record, live=True, target=target, address=address, endpoint=at)
 

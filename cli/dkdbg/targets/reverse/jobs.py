@@ -157,7 +157,7 @@ class About:
     """A job's description.
 
     Attributes:
-        id, name: those of its session; the name as an address may contain it. port: of its agent, there.
+        id, name: those of its session; the name as an address may contain it. port: its agent's port at the job.
         key: a random number of the session: another job with the same id cannot take over its connection. Empty from
             an older agent.
         answers: verbs of the agent that can be queried through its relay; empty from an older agent.
@@ -221,7 +221,7 @@ class ConnectedJob:
         with self._changed:
             self.is_closed = True
             left, self._waiting = self._waiting, None
-            self._changed.notify_all()  # first: the relay's end waits for `_transport`
+            self._changed.notify_all()  # before the relay is closed, which waits for `_transport`
         if left is not None:
             left.sock.close()
         self._relay.close()

@@ -38,7 +38,7 @@ def ask(
     """Yield the frames of the answer; the last one is EXIT or REFUSED.
 
     Args:
-        path: of the socket. The timeout between frames is None if the answering side has its own.
+        path: path of the socket. timeout: seconds between frames; None if the answering side has a timeout.
 
     Raises:
         OSError: no process listens there, the socket is another user's, or the answer is incomplete.

@@ -111,7 +111,7 @@ class ReverseTarget(Target):
             return Endpoint(address=None, why=error.message)
         return Endpoint(
             address=None,
-            why=f"attach your editor to 127.0.0.1:{job.editor}: that is the dkdbg attach --listen it is connected to",
+            why=f"attach your editor to 127.0.0.1:{job.editor}, the dkdbg attach --listen that the job is connected to",
         )
 
     def sessions(self) -> list[SeenSession]:

@@ -72,7 +72,7 @@ class SharedConnection:
             if self._closed:
                 raise DkdbgError(f"ssh://{self._hosts.name}: the connection was closed")
             if self._options is None and not self._avoids_users and self._is_running(()):
-                self._options = ()  # the user's own, selected by the settings that ssh reads
+                self._options = ()  # the user's own connection, which ssh finds by its settings
             if self._options is None or (self._options and not self._is_running(self._options)):
                 self._options = self._own(asks=asks, limit=limit)
             return SshReach(hosts=self._hosts, options=self._options, label=self._hosts.name)
@@ -92,7 +92,7 @@ class SharedConnection:
 
     def close(self) -> None:
         """Stop our own connection after its last command, including those of other processes, and remove the folder."""
-        self._closed = True  # first: a `reach` that is connecting holds the lock, and ends now
+        self._closed = True  # before the lock is taken: a `reach` that is connecting holds it, and now ends
         with self._lock:
             if self._options:
                 self._control("stop", self._options)

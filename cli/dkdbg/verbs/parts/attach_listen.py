@@ -74,7 +74,7 @@ def wait_for_jobs(
     def arrived(job: ConnectedJob) -> None:
         with lock:
             name, number = job.about.name, 1
-            while name in known and not known[name][0].job.why:  # another job of the same name
+            while name in known and not known[name][0].job.why:  # another job has the name
                 number += 1
                 name = f"{job.about.name}-{number}"
             former = None

@@ -171,7 +171,7 @@ def open_proxy(opened: contextlib.ExitStack, targets: Sequence[Target], port: in
 
 
 class _Quiet:
-    """Discards reports: the terminal belongs to the program, and the editor gets the messages that concern it."""
+    """Discards reports: the terminal is the program's, and the editor gets its messages anyway."""
 
     def note(self, note: Note) -> None:
         """Do nothing."""

@@ -50,7 +50,7 @@ def init_target(root: Path, options: argparse.Namespace) -> int:
 
 
 def command_of(root: Path, text: str | None) -> Sequence[str]:
-    """Return the program's words: of `text`, else of dkdbg.toml, else of what was found in the repository.
+    """Return the program's words from `text`, else from dkdbg.toml, else as found in the repository.
 
     Raises:
         DkdbgError: the program is unknown, or dkdbg.toml is invalid.

@@ -26,7 +26,7 @@ def offer(
 
     Args:
         heading: decisions, for the user.
-        options: of `init`.
+        options: the options of `init`.
         as_json: returns the output of --json for the changes, the kept files and whether they were written.
         next_steps: prints the next steps once the files are written.
 

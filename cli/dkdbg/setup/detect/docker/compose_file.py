@@ -65,7 +65,7 @@ class ComposeFiles:
     """Facts from the compose files of a repository.
 
     Attributes:
-        services: of every file, in the order of the files and then of their services.
+        services: those of every file, in the order of the files and then of their services.
         read: files that plain `docker compose` reads in the root, with the included ones.
         names: names of the services in those files.
     """

@@ -162,7 +162,7 @@ def _binds(tree: Tree, here: str, volumes: list[Value]) -> tuple[tuple[str, str]
         local = join(here, source)
         real = tree.real_dir(local) if local is not None else None
         if local is not None and real is not None:
-            # An editor may show a file under a linked folder by either name.
+            # An editor may use either name for a file below a linked folder.
             found += [(each, absolute("/", remote)) for each in (real, local)]
     return tuple(dict.fromkeys(found))
 

@@ -270,7 +270,7 @@ def _main_requirements(files: Sequence[DependencyFile]) -> tuple[DependencyFile,
 def _named_in_builds(
     tree: Tree, builds: Sequence[tuple[str, str, tuple[str, ...]]], entry: str | None
 ) -> tuple[str, ...]:
-    """Return the requirement files of a Dockerfile: of the one whose folder contains the program, else of the first."""
+    """Return the requirement files of the Dockerfile whose folder contains the program, else those of the first one."""
     best: tuple[int, tuple[str, ...]] | None = None
     for path, context, lines in builds:
         found: list[str] = []
