@@ -429,7 +429,7 @@ for cancels in (False, True):
         pass
     child = os.fork()
     if not child:
-        clocks.runs_on(is_last=True)
+        clocks.on_resume(is_last=True)
         time.sleep(1.2)
         os._exit(len(fired))
     print("held", fired, os.waitpid(child, 0)[1])
@@ -454,8 +454,8 @@ follow()
 with open(os.devnull, "w") as file:
     faulthandler.dump_traceback_later(60, file=file)
     signal.alarm(50)
-    clocks.stands(is_first=True)
-clocks.runs_on(is_last=True)
+    clocks.on_stop(is_first=True)
+clocks.on_resume(is_last=True)
 print("runs on", signal.alarm(0) > 0)
 """
     done = run(program, tmp_path)
@@ -476,8 +476,8 @@ def get(which):
 
 timers._get = get
 signal.alarm(50)
-clocks.stands(is_first=True)
-clocks.runs_on(is_last=True)
+clocks.on_stop(is_first=True)
+clocks.on_resume(is_last=True)
 threads[0].join()
 print(signal.getitimer(signal.ITIMER_REAL)[0])
 """

@@ -418,7 +418,7 @@ import sys
 from dkdbg import main
 from dkdbg.hang import query
 from dkdbg.targets.docker import containers
-query._TIMEOUT_S = containers._AGENT_LIMIT = 4.0
+query._TIMEOUT_S = containers._AGENT_TIMEOUT_S = 4.0
 sys.exit(main.main())
 """
 

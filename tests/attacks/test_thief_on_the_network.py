@@ -65,7 +65,7 @@ def test_a_proof_lets_in_once_and_on_its_own_connection(port):
 @pytest.mark.attack(4)
 def test_an_agent_proves_nothing_to_who_has_not_proven_first(port):
     """Asks an agent for something to try guesses on, with no, odd and reflected proofs: gets nothing that is made with the token."""
-    for shown in (None, "", 7, [], "00" * 32, "x" * 64, "\ud800", proof.number()):
+    for shown in (None, "", 7, [], "00" * 32, "x" * 64, "\ud800", proof.nonce()):
         his = Talk(port)
         answer = his.prove(shown)
         assert answer["success"] is False

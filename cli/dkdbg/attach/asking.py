@@ -79,12 +79,12 @@ def _challenged(connection: http.client.HTTPConnection) -> proof.Exchange | None
     Raises:
         OSError, HTTPException: as any request; also if the agent has closed the connection.
     """
-    mine = proof.number()
+    mine = proof.nonce()
     connection.request("GET", "/status", headers={proof.HTTP_NONCE: mine})
     with connection.getresponse() as response:
         response.read(MAX_ANSWER_BYTES)
         theirs = response.headers.get(proof.HTTP_NONCE, "")
-    return proof.Exchange(proof.STATUS, mine, theirs) if proof.is_number(theirs) else None
+    return proof.Exchange(proof.STATUS, mine, theirs) if proof.is_nonce(theirs) else None
 
 
 class _DeadlineSocket(socket.socket):

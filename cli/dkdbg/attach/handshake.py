@@ -53,7 +53,7 @@ class Handshake:
         self._initialize = initialize
         self._new_number = number
         self._must_prove = must_prove
-        self._number = proof.number()
+        self._number = proof.nonce()
         self._exchange: proof.Exchange | None = None
         self._proving = 0
         self._is_unproven = False
@@ -92,7 +92,7 @@ class Handshake:
         if message.get("success") is not True:  # the agent closes the connection
             return []
         theirs = content.get(proof.NONCE)
-        if isinstance(theirs, str) and proof.is_number(theirs):
+        if isinstance(theirs, str) and proof.is_nonce(theirs):
             self._exchange = proof.Exchange(proof.ATTACH, self._number, theirs)
             self._proving = self._new_number()
             shown = {proof.PROOF: self._exchange.of_client(self._token)}

@@ -23,7 +23,7 @@ def refusal(client: socket.socket) -> str:
     Raises:
         OSError: it is closed already.
     """
-    if not local_users.are_told():
+    if not local_users.reports_owners():
         return ""
     owner = local_users.other_end(client)
     if owner is None or not owner[1]:  # closed already, so that the reported user is wrong
@@ -37,7 +37,7 @@ def is_ours(server: socket.socket) -> bool:
     Raises:
         OSError: the connection is closed already.
     """
-    if not local_users.are_told():
+    if not local_users.reports_owners():
         return True
     owner = local_users.other_end(server)
     if owner is not None and not owner[1]:  # not accepted yet

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from dkdbg.delivery.bring import Brought
 
 #: Seconds for the agent to report on all processes, and to exit.
-_LIMIT, _GOODBYE = 120.0, 10.0
+_JOIN_TIMEOUT_S, _EXIT_TIMEOUT_S = 120.0, 10.0
 _TIMEOUT_S = 0.5
 #: Maximum bytes of one of its lines, and maximum number of unread lines.
-_MOST, _KEPT = 1 << 14, 100
+_MAX_LINE_BYTES, _MAX_UNREAD_LINES = 1 << 14, 100
 #: Dynamic ports (RFC 6335), to try if the default port is taken.
 _FREE = range(49152, 65536)
 #: Parts of the agent's messages (agent/inject, agent/inprocess/entered.py).
@@ -184,7 +184,7 @@ class Entered:
         self._brought, self._report, self._count = brought, report, count
         self.folder = ""
         self.mappings: tuple[tuple[str, str], ...] = ()
-        self._lines: queue.Queue[bytes | None] = queue.Queue(_KEPT)
+        self._lines: queue.Queue[bytes | None] = queue.Queue(_MAX_UNREAD_LINES)
         self._is_over = False
         self._stderr = b""
         self._process = process.converse(argv)
@@ -201,7 +201,7 @@ class Entered:
         Raises:
             DkdbgError: no process was joined, with the first reason.
         """
-        end, answered, reasons, is_in = time.monotonic() + _LIMIT, 0, [], False
+        end, answered, reasons, is_in = time.monotonic() + _JOIN_TIMEOUT_S, 0, [], False
         while answered < self._count:
             try:
                 line = self._lines.get(timeout=max(0.0, end - time.monotonic()))
@@ -226,8 +226,8 @@ class Entered:
         self._is_over = True
         if not is_in:
             with contextlib.suppress(process.TimeoutExpired):
-                self._process.wait(_GOODBYE)
-            self._readers[1].join(_GOODBYE)
+                self._process.wait(_EXIT_TIMEOUT_S)
+            self._readers[1].join(_EXIT_TIMEOUT_S)
             raise DkdbgError(reasons[0] if reasons else self._stderr_tail())
         for reason in reasons:
             self._report(f"not entered: {reason}")
@@ -244,7 +244,7 @@ class Entered:
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         with contextlib.suppress(process.TimeoutExpired):
-            self._process.wait(_GOODBYE)
+            self._process.wait(_EXIT_TIMEOUT_S)
         self._process.kill()
         self._process.wait()
 
@@ -252,11 +252,11 @@ class Entered:
         assert self._process.stdout is not None  # noqa: S101
         rest = b""
         with contextlib.suppress(OSError):
-            while data := os.read(self._process.stdout.fileno(), _MOST):
+            while data := os.read(self._process.stdout.fileno(), _MAX_LINE_BYTES):
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    self._put(line[:_MOST])
-                rest = rest[:_MOST]
+                    self._put(line[:_MAX_LINE_BYTES])
+                rest = rest[:_MAX_LINE_BYTES]
         self._put(None)
 
     def _put(self, line: bytes | None) -> None:
@@ -269,8 +269,8 @@ class Entered:
     def _read_errors(self) -> None:
         assert self._process.stderr is not None  # noqa: S101
         with contextlib.suppress(OSError):
-            while data := os.read(self._process.stderr.fileno(), _MOST):
-                self._stderr = (self._stderr + data)[-_MOST:]
+            while data := os.read(self._process.stderr.fileno(), _MAX_LINE_BYTES):
+                self._stderr = (self._stderr + data)[-_MAX_LINE_BYTES:]
 
     def _stderr_tail(self) -> str:
         lines = [each for each in self._stderr.decode("utf-8", "replace").splitlines() if each.strip()]

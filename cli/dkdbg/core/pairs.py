@@ -16,7 +16,7 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 #: Name of the repository's root in launch.json and DKDBG_MAPPINGS.
 ROOT = "${workspaceFolder}"
 #: Maximum entries of an agent's record, and maximum characters of a path.
-_MOST, _LONGEST = 100, 4096
+_MAX_ENTRIES, _MAX_PATH_CHARS = 100, 4096
 
 
 def pairs_of(text: str) -> list[tuple[str, str]]:
@@ -39,9 +39,9 @@ def pairs_of_record(answer: object) -> tuple[tuple[str, str], ...]:
         answer: the list in its record.
     """
     found = []
-    for local, remote in _entries(answer)[:_MOST]:
+    for local, remote in _entries(answer)[:_MAX_ENTRIES]:
         with contextlib.suppress(DkdbgError):
-            if max(len(local), len(remote)) <= _LONGEST and remote.isprintable():
+            if max(len(local), len(remote)) <= _MAX_PATH_CHARS and remote.isprintable():
                 found.append((_beneath(local), remote))
     return tuple(found)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
 #: Lines of the output to show.
-_SHOWN = 8
+_SHOWN_LINES = 8
 _OUT_OF_MEMORY, _USAGE, _NOT_EXECUTABLE, _NOT_FOUND = 137, 2, 126, 127
 
 
@@ -473,7 +473,7 @@ def _of_code(text: str, _code: int | None, _around: Around) -> Finding | None:
 def _finding(
     cause: str, says: str, remedy: str, text: str, *, link: str = "program", subject: str = ""
 ) -> Finding:
-    lines = [line for line in text.splitlines() if line.strip()][-_SHOWN:]
+    lines = [line for line in text.splitlines() if line.strip()][-_SHOWN_LINES:]
     return Finding(link=link, cause=cause, says=says, remedy=remedy, detail=tuple(lines), subject=subject)
 
 

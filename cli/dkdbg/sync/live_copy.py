@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from dkdbg.sync.session import Session
 
 #: Events to report for a sync beside a program, with a maximum of each kind; the program's restart names changed files.
-_SAID, _MOST = frozenset({"failed", "kept", "skipped", "grows", "polled", "settings", "lost", "progress"}), 20
+_EVENTS, _MAX_EACH = (
+    frozenset({"failed", "kept", "skipped", "grows", "polled", "settings", "lost", "progress"}),
+    20,
+)
 #: Seconds between two lines of progress.
-_EVERY = 5.0
+_PROGRESS_INTERVAL_S = 5.0
 #: Seconds for the last files at the end.
-_GOODBYE = 5.0
+_END_TIMEOUT_S = 5.0
 
 
 class LiveCopy:
@@ -71,7 +74,7 @@ class LiveCopy:
         self._why: DkdbgError | None = None
         self._ended = False
         self._reported: Counter[str] = Counter()
-        self._next = time.monotonic() + _EVERY
+        self._next = time.monotonic() + _PROGRESS_INTERVAL_S
         local = local_root(root, workspace.local)
         contact = Contact(workspace.remote, local, pythons=(python,) if python else PYTHONS)
         contact.start(reach)
@@ -100,7 +103,7 @@ class LiveCopy:
         """Send the last saved files, and end."""
         self._ended = True
         self._session.stop()
-        self._thread.join(_GOODBYE)
+        self._thread.join(_END_TIMEOUT_S)
 
     def _follow(self) -> None:
         try:
@@ -122,7 +125,7 @@ class LiveCopy:
 
         found = of_one_folder(verify(self._roots, self._target.find()))
         _say(f"nothing to sync: {self.folder} there is the folder that you see; {found.equal:,} equal there")
-        for path, what in sorted(found.differences.items())[:_MOST]:
+        for path, what in sorted(found.differences.items())[:_MAX_EACH]:
             _say(f"differs: {path} {what}")
 
     def _fail(self, error: DkdbgError) -> None:
@@ -138,13 +141,13 @@ class LiveCopy:
             self._arrived.set()
         elif happened.name == "progress":
             if time.monotonic() >= self._next:
-                self._next = time.monotonic() + _EVERY
+                self._next = time.monotonic() + _PROGRESS_INTERVAL_S
                 _say(as_line(happened))
-        elif happened.name in _SAID:
+        elif happened.name in _EVENTS:
             self._reported[happened.name] += 1
-            if self._reported[happened.name] <= _MOST:
+            if self._reported[happened.name] <= _MAX_EACH:
                 _say(as_line(happened))
-            elif self._reported[happened.name] == _MOST + 1:
+            elif self._reported[happened.name] == _MAX_EACH + 1:
                 _say(f"... and more of these{self._more(happened.name)}")
 
     def _more(self, name: str) -> str:

@@ -109,7 +109,7 @@ def _is_one(root: str, folder: str, reach: Reach, pythons: Sequence[str]) -> boo
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _SSHFS = {"fuse.sshfs", "fuse.rclone", "macfuse", "osxfuse"}
 #: Maximum number of guesses that are worth a probe.
-_MOST = 6
+_MAX_GUESSES = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +175,7 @@ def guesses(folder: str, here: Sequence[Mount], there: Sequence[Mount], home: st
                 if other is not None and other[0] == whole[0] and _is_below(inside, other[1]):
                     found.append(posixpath.join(each.at, posixpath.relpath(inside, other[1])))
     found.append(folder)  # clusters and their workstations often mount the homes at the same place
-    return list(dict.fromkeys(posixpath.normpath(each) for each in found))[:_MOST]
+    return list(dict.fromkeys(posixpath.normpath(each) for each in found))[:_MAX_GUESSES]
 
 
 def _whole(mount: Mount) -> tuple[str, str] | None:

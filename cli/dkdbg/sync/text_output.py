@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from dkdbg.sync.verify import Comparison
 
 #: Seconds between two lines of progress without a terminal.
-_EVERY = 5.0
+_PROGRESS_INTERVAL_S = 5.0
 #: Maximum names of one kind to list one by one, within this many seconds; later ones are listed again.
-_LISTED, _WITHIN = 20, 10.0
+_MAX_LISTED, _LISTED_WITHIN_S = 20, 10.0
 
 
 class Reporter:
@@ -34,7 +34,7 @@ class Reporter:
         self._json = as_json
         self._status = console.Status()
         self._clock = clock
-        self._next = clock() + _EVERY
+        self._next = clock() + _PROGRESS_INTERVAL_S
         self._reported: dict[
             str, tuple[float, int]
         ] = {}  # kind of line -> start of the current list, and its length
@@ -111,17 +111,17 @@ class Reporter:
         if self._status.live:
             self._status.show(text, done)
         elif self._clock() >= self._next:
-            self._next = self._clock() + _EVERY
+            self._next = self._clock() + _PROGRESS_INTERVAL_S
             console.say(text)
 
     def _few(self, happened: Event) -> None:
         """List the first ones; report once that there are more within a few seconds."""
         now = self._clock()
         began, count = self._reported.get(happened.name, (now, 0))
-        if now - began > _WITHIN:
+        if now - began > _LISTED_WITHIN_S:
             began, count = now, 0
         self._reported[happened.name] = began, count + 1
-        if count < _LISTED:
+        if count < _MAX_LISTED:
             self._status.say(as_line(happened))
-        elif count == _LISTED:
+        elif count == _MAX_LISTED:
             self._status.say("... and more of these; --json lists all of them")

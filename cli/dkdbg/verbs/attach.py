@@ -131,7 +131,7 @@ def attach(
     if (plain := plain_proxy(targets, reporter, port=port)) is not None:
         return _stay(plain, reporter, is_over, lambda: _welcome_plain(reporter, plan, plain))
     token = _token(reporter) if listen is None else attach_listen.token_of(reporter)
-    proves = listen is not None and local_users.are_told()
+    proves = listen is not None and local_users.reports_owners()
     proxy = AttachProxy(
         targets, reporter, port=port, base=ports, ranks=chosen, continues=continues_of(root), token=token, proves=proves
     )  # fmt: skip
@@ -287,7 +287,7 @@ def _token(reporter: _Reporter) -> str:
 
 def _warn_of_others(reporter: _Reporter) -> None:
     """Warn of other users, who can use these ports if the system does not report the owner of a connection."""
-    if not local_users.are_told() and (people := others()):
+    if not local_users.reports_owners() and (people := others()):
         reporter.line(
             f"this system does not report the owner of a connection: {', '.join(people[:3])} can use these ports too, "
             "and attach with your token through those of --ports"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dkdbg.verbs.parser import Parser
 
 #: Seconds between two polls of the relay.
-_LOOK = 0.2
+_POLL_S = 0.2
 
 
 def add_options(parser: Parser) -> None:
@@ -118,7 +118,7 @@ def _watch(relay: Relay, as_json: bool, is_over: Callable[[], bool]) -> None:
             text = "connected" if not why else f"not connected: {why}"
             _say(as_json, "state", text, connected=not why)
             reported = now
-        time.sleep(_LOOK)
+        time.sleep(_POLL_S)
         why = relay.why
 
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from dkdbg.verbs.parser import Parser
 
 #: Seconds in addition to the answers' timeout: for an ssh connection, and a start of Python on a busy machine.
-_GRACE = 90.0
+_GRACE_S = 90.0
 #: Timeout in seconds for an editor's command to pass a file to its open window.
-_OPENING = 30.0
+_OPEN_TIMEOUT_S = 30.0
 
 
 def add_options(parser: Parser) -> None:
@@ -152,7 +152,7 @@ def _open_in_editor(path: Path) -> None:
         return
     names = ("cursor",) if "CURSOR_TRACE_ID" in os.environ else ("code", "code-insiders", "codium")
     program = next((each for each in names if process.is_installed(each)), None)
-    if program is not None and process.run([program, "-r", str(path)], timeout=_OPENING).code == 0:
+    if program is not None and process.run([program, "-r", str(path)], timeout=_OPEN_TIMEOUT_S).code == 0:
         console.say(f"opened in your editor ({program} -r)")
 
 
@@ -169,7 +169,7 @@ def _ask(root: Path, session: SeenSession, words: Sequence[str], limit: float) -
     target = registry.target_at(registry.address_of(session.address), root)
     with contextlib.closing(target):
         argv = target.wrap([*target.running_agent(), words[0], "--name", session.id, *words[1:]])
-        result = process.read(argv, most=answers.MOST, timeout=limit + _GRACE)
+        result = process.read(argv, most=answers.MOST, timeout=limit + _GRACE_S)
     if not result.stdout.strip():
         last = last_line(result.stderr).removeprefix("dkdbg: ")
         raise DkdbgError(

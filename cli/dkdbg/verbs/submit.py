@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from dkdbg.verbs.parser import Parser
 
 #: Seconds between two queries of the batch system, at first and later: all users of a cluster share it.
-_SOON, _LATER = 1.0, 10.0
+_FIRST_POLL_S, _LATER_POLL_S = 1.0, 10.0
 #: Maximum queries for a job's outcome, which its system records a moment after the end.
-_LOOKS = 20
+_MAX_OUTCOME_QUERIES = 20
 #: Number of queries after which the interval grows.
-_MANY = 30
+_QUERIES_AT_FIRST = 30
 #: Maximum seconds to wait for the other ranks once the first one is up.
-_STRAGGLERS = 60.0
+_STRAGGLER_TIMEOUT_S = 60.0
 
 
 def add_options(parser: Parser) -> None:
@@ -140,7 +140,7 @@ class _End:
         """Query the job if the interval is over; return whether it has ended."""
         now = time.monotonic()
         if now >= self._next:
-            self._next = now + _LATER
+            self._next = now + _LATER_POLL_S
             with contextlib.suppress(DkdbgError):  # the login node does not answer now
                 seen = self._queue.look(self._id)
                 self.job = seen if seen.phase == "ended" else None
@@ -192,7 +192,7 @@ def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
             shown = text
         if seen.phase == "ended":
             raise _ended(queue, _noted(queue, seen))
-        time.sleep(_SOON if count < _MANY else _LATER)
+        time.sleep(_FIRST_POLL_S if count < _QUERIES_AT_FIRST else _LATER_POLL_S)
     raise AssertionError  # the loop is endless
 
 
@@ -221,17 +221,17 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
                     up=up,
                     tasks=seen.tasks,
                 )
-            if up and (up >= (seen.tasks or 1) or time.monotonic() - since > _STRAGGLERS):
+            if up and (up >= (seen.tasks or 1) or time.monotonic() - since > _STRAGGLER_TIMEOUT_S):
                 return
-            time.sleep(_SOON)
+            time.sleep(_FIRST_POLL_S)
 
 
 def _noted(queue: Queue, job: Job) -> Job:
     """Return an ended job as its system describes it once its outcome is recorded."""
-    for _ in range(_LOOKS):
+    for _ in range(_MAX_OUTCOME_QUERIES):
         if job.succeeded is not None:
             break
-        time.sleep(_SOON)
+        time.sleep(_FIRST_POLL_S)
         with contextlib.suppress(DkdbgError):  # then the last known state is reported
             job = queue.look(job.id)
     return job

@@ -32,7 +32,7 @@ _NONE = (
     "or run py-spy dump --pid PID there"
 )
 #: Seconds between two polls.
-_PAUSE = 2.0
+_POLL_S = 2.0
 
 
 def add_options(parser: Parser) -> None:
@@ -67,7 +67,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
             code = _look(root, options, wanted, staleness)
             if not options.watch:
                 return code
-            time.sleep(_PAUSE)
+            time.sleep(_POLL_S)
     except KeyboardInterrupt:
         if not options.watch:
             raise

@@ -32,7 +32,7 @@ class Seen:
     ],
 )
 def test_each_connection_is_told_also_one_after_a_cut_that_nobody_saw(looks, said, capsys, monkeypatch):
-    monkeypatch.setattr(forward, "_LOOK", 0.0)
+    monkeypatch.setattr(forward, "_POLL_S", 0.0)
     with pytest.raises(KeyboardInterrupt):
         forward._watch(Seen(*looks), as_json=True, is_over=lambda: False)  # type: ignore[arg-type]
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

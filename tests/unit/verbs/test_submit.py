@@ -36,7 +36,7 @@ class Queue:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(submit, "_SOON", 0.0)
+    monkeypatch.setattr(submit, "_FIRST_POLL_S", 0.0)
 
 
 def ended(queue):

@@ -34,11 +34,11 @@ SILENCE = 6.0
 #: First lines from the other side: the prefix of the relay's first line, and the keeper to use.
 _WORD = re.compile(r"dkdbg-[0-9a-f]{16}")
 _KEEPER = re.compile(r"([0-9a-f]{16}) [0-9a-f]{%d}" % (2 * SECRET))
-_LONGEST = 200
+_MAX_LINE_BYTES = 200
 #: Timeout for these lines: the other side may first have to notice that the relay was cut.
 _LINE_TIMEOUT_S = 60.0
 #: Timeout for a keeper to exit.
-_LAST = 3.0
+_KEEPER_EXIT_TIMEOUT_S = 3.0
 _INPUT = 0
 
 
@@ -94,7 +94,7 @@ class _Caller:
         if self._keeper is not None:
             self._keeper.terminate()
             try:
-                self._keeper.wait(_LAST)
+                self._keeper.wait(_KEEPER_EXIT_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self._keeper.kill()
                 self._keeper.wait()
@@ -104,7 +104,7 @@ class _Caller:
         """Serve one connection to its end; return why it ended."""
         line.say(self._about)
         end = time.monotonic() + _LINE_TIMEOUT_S
-        word, keeper = line.hear(_LONGEST, end), line.hear(_LONGEST, end)
+        word, keeper = line.hear(_MAX_LINE_BYTES, end), line.hear(_MAX_LINE_BYTES, end)
         if not _WORD.fullmatch(word) or not _KEEPER.fullmatch(keeper):
             raise secure_channel.ChannelError("it is of another version of dkdbg")
         self._keep(word, keeper)

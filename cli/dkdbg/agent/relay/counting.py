@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 #: Counted frames to read before confirming them, so that the other end keeps few; the answer to a ping confirms too.
 _TELL_AFTER = 64
 #: Buffers of one writev.
-_AT_ONCE = 16
+_MAX_BUFFERS = 16
 #: Maximum bytes to keep for a later transport. Channels and their windows bound them; this limit ends everything else.
-_MOST_KEPT = 2 * wire.CHANNELS * wire.WINDOW
+_MAX_KEPT_BYTES = 2 * wire.CHANNELS * wire.WINDOW
 
 
 class Outgoing:
@@ -36,7 +36,9 @@ class Outgoing:
     def write(self, file: int) -> None:
         """Write all bytes. Raises BlockingIOError: some are left. OSError: the transport broke."""
         while self._pieces:
-            pieces = list(itertools.islice(self._pieces, _AT_ONCE)) if len(self._pieces) > 1 else self._pieces
+            pieces = (
+                list(itertools.islice(self._pieces, _MAX_BUFFERS)) if len(self._pieces) > 1 else self._pieces
+            )
             done = os.writev(file, pieces)
             self.size -= done
             while done and done >= len(self._pieces[0]):
@@ -73,7 +75,7 @@ class Counting:
         frame = wire.pack(kind, channel, payload)
         self._kept.append(frame)
         self._kept_bytes += len(frame)
-        if self._kept_bytes > _MOST_KEPT:
+        if self._kept_bytes > _MAX_KEPT_BYTES:
             raise WireError("the other end confirms nothing")
         if self.connected:
             self.out.add(frame)

@@ -283,12 +283,12 @@ def _is_ours(sock: socket.socket) -> bool:
         if owner is not None and not owner[1]:  # inode 0: the connection waits to be accepted
             owner = local_users.listening(sock.getpeername())
     except OSError:
-        return not local_users.are_told()
+        return not local_users.reports_owners()
     return owner is not None and owner[0] in (0, os.getuid())
 
 
 #: Seconds between two queries, whose cost all users of a cluster share, and the timeout of one.
-PAUSE, _LIMIT = 30.0, 20.0
+PAUSE, _OVER_TIMEOUT_S = 30.0, 20.0
 #: Seconds for the program to exit, like Slurm's KillWait.
 KILL_WAIT = 30.0
 
@@ -299,7 +299,7 @@ def end_with(words: List[str], program: Program, over: Callable[[], None]) -> No
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             done = subprocess.run(
                 words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                timeout=_LIMIT, check=False,
+                timeout=_OVER_TIMEOUT_S, check=False,
             )  # fmt: skip
             if done.returncode == 0:
                 break

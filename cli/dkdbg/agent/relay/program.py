@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import IO, Any, Callable, Deque, Dict, List, Optional
 
 #: Bytes of an output to keep while no client is connected, and to buffer while one is.
-KEPT, _WAITING = 16 << 20, 1 << 16
+KEPT, _MAX_BUFFERED_BYTES = 16 << 20, 1 << 16
 _CHUNK = 1 << 16
 #: Seconds without output after the program's exit until an output counts as ended that another process still holds.
 _TAIL = 0.5
@@ -219,7 +219,7 @@ class _Spool:
     def _run(self) -> None:
         with contextlib.suppress(OSError):
             while not self._is_over or self._pieces:
-                wants = not self._is_over and (self._size < _WAITING or not self._is_heard())
+                wants = not self._is_over and (self._size < _MAX_BUFFERED_BYTES or not self._is_heard())
                 sources = [self._source] if wants else []
                 targets = [self._target] if self._pieces else []
                 # A change of `is_heard` is noticed at the next timeout.

@@ -84,7 +84,7 @@ def call(sock: socket.socket, token: str, fingerprint: str) -> SecureChannel:
     end = channel.handshake()
     if not hmac.compare_digest(channel.fingerprint(), fingerprint):
         raise ChannelError(_NOT_PINNED)
-    mine = proof.number()
+    mine = proof.nonce()
     channel.say("%s %s" % (GREETING, mine))
     exchange = proof.Exchange(_purpose(fingerprint), mine, _number(channel, end))
     channel.say(exchange.of_client(token))
@@ -105,7 +105,7 @@ def answer(sock: socket.socket, token: str, context: ssl.SSLContext, fingerprint
     """
     channel = SecureChannel(sock, context, server_side=True)
     end = channel.handshake()
-    theirs, mine = _number(channel, end), proof.number()
+    theirs, mine = _number(channel, end), proof.nonce()
     channel.say("%s %s" % (GREETING, mine))
     exchange = proof.Exchange(_purpose(fingerprint), theirs, mine)
     if not proof.is_same(channel.hear(_MAX_LINE_BYTES, end), exchange.of_client(token)):
@@ -321,7 +321,7 @@ def _purpose(fingerprint: str) -> str:
 
 def _number(channel: SecureChannel, end: float) -> str:
     greeting, _, number = channel.hear(_MAX_LINE_BYTES, end).partition(" ")
-    if greeting != GREETING or not proof.is_number(number):
+    if greeting != GREETING or not proof.is_nonce(number):
         raise ChannelError("it does not speak as dkdbg does")
     return number
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 #: ID and SECRET.
 _FIRST = re.compile(rb"([0-9a-f]{16}) ([0-9a-f]{%d})\n" % (2 * SECRET))
 #: Maximum bytes of a socket's path; the system's limit is 107.
-_LONGEST = 100
+_MAX_SOCKET_PATH_BYTES = 100
 #: Timeout for a keeper that starts elsewhere, and seconds between two attempts.
-_WAIT, _LOOK = 20.0, 0.05
+_START_TIMEOUT_S, _POLL_S = 20.0, 0.05
 #: Seconds to keep a program's exit code and last output after its job has ended.
 _RESULT_TIMEOUT_S = 2.0
 
@@ -48,7 +48,7 @@ def main(words: List[str]) -> int:
     try:
         folder = runtime_dir.private_folder("dkdbg-relay-%d" % os.getuid())
         path = os.path.join(folder, match[1].decode())
-        if len(os.fsencode(path)) > _LONGEST:
+        if len(os.fsencode(path)) > _MAX_SOCKET_PATH_BYTES:
             raise OSError(0, "%s is too long for a socket" % path)
         if words[1:] == ["keep"]:
             _keep(path, secret)
@@ -93,14 +93,14 @@ def _connect(path: str, secret: bytes, *, may_start: bool) -> Optional[socket.so
 
 
 def _awaited(path: str) -> socket.socket:
-    end = time.monotonic() + _WAIT
+    end = time.monotonic() + _START_TIMEOUT_S
     while True:
         try:
             return _connected(path)
         except OSError:
             if time.monotonic() > end:
                 raise OSError(0, "the step of the job that it should be has not begun") from None
-        time.sleep(_LOOK)
+        time.sleep(_POLL_S)
 
 
 def _connected(path: str) -> socket.socket:

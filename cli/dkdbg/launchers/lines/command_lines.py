@@ -48,7 +48,7 @@ _USER_OPTIONS = {
     "uwsgi": ("--uid", "--gid"),
 }
 #: Maximum depth of shells, wrappers and entry scripts inside one another.
-_DEEPEST = 8
+_MAX_DEPTH = 8
 
 
 class Lines(Reader):
@@ -136,7 +136,7 @@ def parse_words(words: Sequence[str], scripts: Collection[str] = ()) -> Launch |
 def launchers_in(argv: Sequence[str], depth: int = 0) -> list[tuple[Launcher, Line]]:
     """Return every launcher that an argv names, in order: through wrappers, shells and entry scripts."""
     rest = unwrapped(list(argv))
-    if not rest or depth > _DEEPEST:
+    if not rest or depth > _MAX_DEPTH:
         return []
     found = Lines().find(rest)
     if found is None:

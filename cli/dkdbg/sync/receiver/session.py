@@ -138,7 +138,7 @@ class Session:
         self._save()
         self._ledger.compact()
         if self._state.made and not self._touched:
-            self._state.take_away()
+            self._state.remove_if_unused()
 
     def _save(self) -> None:
         with contextlib.suppress(OSError):

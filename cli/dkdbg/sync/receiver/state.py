@@ -189,7 +189,7 @@ class State:
             tree.remove(self.folder, self.probe.rpartition("/")[2].encode())
             self.probe = ""
 
-    def take_away(self) -> None:
+    def remove_if_unused(self) -> None:
         """Remove the folder if this receiver made it and put nothing into it."""
         tree.remove(self.folder, b"ledger")
         tree.remove(self.folder, b".gitignore")

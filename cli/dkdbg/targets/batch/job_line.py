@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.ssh.login import Login
 
 #: Timeouts for an answer of the batch system, which may be busy, and of a node.
-_SYSTEM_LIMIT, _NODE_LIMIT = 45.0, 45.0
+_SYSTEM_TIMEOUT_S, _NODE_TIMEOUT_S = 45.0, 45.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ class JobLine:
         """Query the batch system for the job. Raises DkdbgError: the query fails, or the job does not exist."""
         asking = ("sh", "-c", self._system.show(self._address.job))
         login = self.login.reach(asks=asks, limit=limit)
-        done = self.login.read(login.wrap(asking), limit=_SYSTEM_LIMIT)
+        done = self.login.read(login.wrap(asking), limit=_SYSTEM_TIMEOUT_S)
         job = self._system.read(self._address.job, done.code, done.stdout, done.stderr)
         self.nodes = job.nodes
         ends = None if job.left_s is None else time.time() + job.left_s
@@ -191,7 +191,7 @@ class JobLine:
     def _seen(self, reach: JobNode) -> tuple[Looked | None, str]:
         mark = f"dkdbg-{secrets.token_hex(8)}"
         bare = dataclasses.replace(reach, folder="")
-        done = self.login.read(bare.script(looking(mark)), limit=_NODE_LIMIT)
+        done = self.login.read(bare.script(looking(mark)), limit=_NODE_TIMEOUT_S)
         return looked(mark, done.stdout), done.stderr
 
     def _closed(self, job: Job, name: str, errors: list[str]) -> DkdbgError:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Way = Literal["ssh", "step"]
 #: Connect timeout for the sshd of a node.
-_CONNECT = 5
+_CONNECT_TIMEOUT_S = 5
 #: Query of a node: a mark, because other output may precede it, then user and host, and the files of our agents. Other
 #: users run programs there too, and the result is executed: accept only processes and files of our own.
 _LOOK = """\
@@ -75,7 +75,7 @@ class JobNode(Reach):
         if self.way == "step":
             return self.login.wrap((*self.step(tty), "sh", "-c", text), tty=tty)
         words = (
-            "ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT}", "-o", "ServerAliveInterval=5",
+            "ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_TIMEOUT_S}", "-o", "ServerAliveInterval=5",
             "-o", "ServerAliveCountMax=3", "-tt" if tty else "-T", "-e", "none", *PLAIN_SESSION, "--", self.node,
         )  # fmt: skip
         return self.login.wrap((*words, for_any_shell(text)), tty=tty)

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from dkdbg.targets.batch.job import BatchSystem
 
 #: Timeouts for an answer of the batch system, and to send the agent there.
-_LIMIT, _SEND_LIMIT = 60.0, 120.0
+_ANSWER_TIMEOUT_S, _SEND_TIMEOUT_S = 60.0, 120.0
 #: sbatch may exit with 255 too, as ssh does when its connection is lost; only then this line follows it.
 _ENDED = "dkdbg-submit-ended"
 #: Lines of a job's output to show.
-_LAST = 8
+_SHOWN_LINES = 8
 _PYTHON = "import sys; print('dkdbg-python %d %d' % sys.version_info[:2])"
 
 
@@ -83,7 +83,7 @@ class JobQueue:
         if not job.output:
             return ""
         with contextlib.suppress(DkdbgError):
-            done = self._run(("tail", "-n", str(_LAST), "--", job.output))
+            done = self._run(("tail", "-n", str(_SHOWN_LINES), "--", job.output))
             return printable_lines(done.stdout).rstrip()
         return ""
 
@@ -106,11 +106,13 @@ class JobQueue:
         self._login.close()
 
     def _run(self, argv: Sequence[str]) -> process.Result:
-        return self._login.read(self._login.reach(asks=False).wrap(argv), limit=_LIMIT)
+        return self._login.read(self._login.reach(asks=False).wrap(argv), limit=_ANSWER_TIMEOUT_S)
 
     def _tags(self) -> dict[str, str]:
         """Return our waiting and running jobs by tag. Raises DkdbgError."""
-        done = self._login.read(self._login.reach().wrap(("sh", "-c", self._system.jobs())), limit=_LIMIT)
+        done = self._login.read(
+            self._login.reach().wrap(("sh", "-c", self._system.jobs())), limit=_ANSWER_TIMEOUT_S
+        )
         if done.code:
             raise self._system.explain(done.stderr, job="", node="") or DkdbgError(
                 f"{self._system.scheme} does not list your jobs: {printable(done.stderr.strip()[-300:])}",
@@ -122,7 +124,7 @@ class JobQueue:
         """Raise DkdbgError if the folder, absolute or below the home, cannot be entered; an empty one is the home."""
         if not folder:
             return
-        done = self._login.read(login.wrap(("sh", "-c", f"cd {quoted(folder)}")), limit=_LIMIT)
+        done = self._login.read(login.wrap(("sh", "-c", f"cd {quoted(folder)}")), limit=_ANSWER_TIMEOUT_S)
         if done.code > 0 and done.code != FAILED:
             below = folder if folder.startswith(("/", "~")) else f"~/{folder}"
             raise DkdbgError(
@@ -137,7 +139,7 @@ class JobQueue:
         """Create the folder for script and agent, which only its user may enter."""
         mark = f"dkdbg-{secrets.token_hex(8)}"
         done = self._login.read(
-            login.wrap(("sh", "-c", preparing(tag, mark, self._system.jobs()))), limit=_LIMIT
+            login.wrap(("sh", "-c", preparing(tag, mark, self._system.jobs()))), limit=_ANSWER_TIMEOUT_S
         )
         folder = prepared(mark, tag, done.stdout)
         if not folder:
@@ -152,7 +154,7 @@ class JobQueue:
         agent = single_file.build(self._python(login))
         running = process.converse(login.wrap(("sh", "-c", filling(folder, len(agent)))))
         try:
-            out, stderr = running.communicate(agent + script.encode(), timeout=_SEND_LIMIT)
+            out, stderr = running.communicate(agent + script.encode(), timeout=_SEND_TIMEOUT_S)
         except process.TimeoutExpired as error:
             raise DkdbgError(f"{login.label} did not receive the agent in time", hint="try again") from error
         finally:
@@ -167,7 +169,7 @@ class JobQueue:
     def _python(self, login: Reach) -> tuple[int, int]:
         """Return the Python version of the login node, which selects the debugpy to send; the nodes are not known yet."""
         words = ("sh", "-c", single_file.short_launcher(), "-c", _PYTHON)
-        lines = self._login.read(login.wrap(words), limit=_LIMIT).stdout.split()
+        lines = self._login.read(login.wrap(words), limit=_ANSWER_TIMEOUT_S).stdout.split()
         with contextlib.suppress(ValueError, IndexError):
             at = lines.index("dkdbg-python")
             return int(lines[at + 1]), int(lines[at + 2])
@@ -176,7 +178,7 @@ class JobQueue:
     def _hand_over(self, login: Reach, text: str, tag: str, folder: str, submitter: str) -> str:
         """Submit once: if the answer is lost, the system's list shows whether the job exists."""
         try:
-            done = self._login.read(login.wrap(("sh", "-c", text)), limit=_LIMIT)
+            done = self._login.read(login.wrap(("sh", "-c", text)), limit=_ANSWER_TIMEOUT_S)
             out, ended, _ = done.stdout.rpartition(_ENDED)
             out = out if ended else done.stdout
             job = self._system.submitted(out) if done.code == 0 else ""

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from dkdbg.targets.batch.job_line import Node
 
 #: Timeout for an answer of an agent.
-_AGENT_LIMIT = 30.0
+_AGENT_TIMEOUT_S = 30.0
 #: Nodes to query at the same time: each one takes a command on the login node, and sshd accepts ten on a connection.
-_AT_ONCE = 6
+_MAX_PARALLEL = 6
 #: PBS copies the file when the job ends.
 _NO_FILE = "dkdbg: {} is not there yet: the job has printed nothing, or its system brings the file at its end"
 
@@ -109,7 +109,7 @@ class JobTarget(Target):
         """Return the sessions on the node, or on all nodes if the address names none; send no agent for that."""
         asked = [self] if self._named.node else self._per_node(self._line.ask(asks=True).nodes)
         try:
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
+            with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
                 return [
                     session for found in pool.map(lambda each: each._sessions_there(), asked) for session in found  # noqa: SLF001 - of this class
                 ]  # fmt: skip
@@ -221,7 +221,7 @@ class JobTarget(Target):
         if not node.agents:
             return []
         try:
-            found = remote_sessions.records(node.reach, ("sh", node.agents[0]), limit=_AGENT_LIMIT)
+            found = remote_sessions.records(node.reach, ("sh", node.agents[0]), limit=_AGENT_TIMEOUT_S)
         except BadRecord as error:
             return [str(error)]
         asked = {each for job in (self._named.job, node.job.id) for each in (job, job.partition(".")[0])}

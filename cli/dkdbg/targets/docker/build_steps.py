@@ -14,7 +14,7 @@ _ENDED = re.compile(r"(?:DONE [\d.]+s|CACHED|CANCELED)$")
 _SECONDS = re.compile(r"\d+\.\d+ ")
 _PODMAN = re.compile(r"(?:\[\d+/\d+\] )?STEP (?P<at>\d+)/(?P<last>\d+): (?P<rest>.*)")
 #: Lines of a step to keep in case it fails.
-_KEPT = 200
+_MAX_KEPT_LINES = 200
 #: Maximum characters of a step's command, to leave space for its output.
 _NAME = 48
 
@@ -98,7 +98,7 @@ class BuildSteps:
     def _keep(self, number: str, line: str) -> None:
         log = self._logs.setdefault(number, [])
         log.append(line)
-        del log[:-_KEPT]
+        del log[:-_MAX_KEPT_LINES]
 
     def _text(self, number: str, printed: str) -> str:
         if number not in self._names:

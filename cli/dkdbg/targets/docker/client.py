@@ -40,7 +40,7 @@ class Endpoint:
         return self.host.startswith("unix://")
 
     @property
-    def is_a_persons(self) -> bool:
+    def has_own_networks(self) -> bool:
         """Return whether it is rootless or in a user's virtual machine, so that its networks are not this machine's."""
         try:
             return self.is_local and Path(self.host.removeprefix("unix://")).stat().st_uid != 0
@@ -110,7 +110,7 @@ def connect_to(where: Endpoint) -> APIClient:
             return SshClient()
         return APIClient(base_url=where.host, version="auto", tls=_tls(where))
     except (DockerException, OSError) as error:
-        raise explain(1, _in_the_words_of_the_command(where, error)) from error
+        raise explain(1, _as_command_error(where, error)) from error
 
 
 def _tls(where: Endpoint) -> TLSConfig | Literal[False]:
@@ -124,7 +124,7 @@ def _tls(where: Endpoint) -> TLSConfig | Literal[False]:
     return TLSConfig(client_cert=pair, ca_cert=there.get("ca"), verify=where.verify)
 
 
-def _in_the_words_of_the_command(where: Endpoint, error: Exception) -> str:
+def _as_command_error(where: Endpoint, error: Exception) -> str:
     """Reword an error of the SDK as the docker command would, so that `explain` recognizes it."""
     if "PermissionError" in str(error):
         return f"permission denied while trying to connect to the Docker daemon socket at {where.host}"

@@ -82,7 +82,7 @@ def _shown(host: str) -> str:
     return LOOPBACK if host in {"", "0.0.0.0", "::"} else f"[{host}]" if ":" in host else host  # noqa: S104
 
 
-def take_away_other_token(target: ComposeService, root: Path, token: str) -> bool:
+def remove_with_other_token(target: ComposeService, root: Path, token: str) -> bool:
     """Remove the service if it runs with another token than `token`: compose does not compare the values of secrets.
 
     Raises:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.docker.remote_copies import RemoteCopies
 
 #: Timeout for an engine to deliver a signal.
-_ANSWER_LIMIT = 10.0
+_ANSWER_TIMEOUT_S = 10.0
 #: Beginning of a debug service's entrypoint (compose/service.yaml.j2).
 _AGENT = ["sh", "/opt/dkdbg/agent.pyz", "launch"]
 
@@ -138,7 +138,7 @@ def _is_entered(container: str) -> bool:
 
 def _tell(name: str, number: int) -> bool:
     """Send a signal with docker: compose would only report "canceled", and leave the container and its port behind."""
-    return not process.run(["docker", "kill", "--signal", str(number), name], timeout=_ANSWER_LIMIT).code
+    return not process.run(["docker", "kill", "--signal", str(number), name], timeout=_ANSWER_TIMEOUT_S).code
 
 
 def _described(model: Mapping[str, object], name: str) -> Mapping[str, Any]:

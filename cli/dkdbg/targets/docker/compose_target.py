@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SCHEME = "compose"
 #: Maximum bytes of a file to compare with the mounted one.
-_MOST_COMPARED = 16 << 20
+_MAX_COMPARED_BYTES = 16 << 20
 
 
 class ComposeTarget(ContainerTarget):
@@ -119,7 +119,7 @@ class ComposeTarget(ContainerTarget):
         seen = process.run(self.wrap(["stat", "-c", "%i %s", there]), cwd=self._root).stdout.split()
         if len(seen) != 2 or seen[0] == str(info.st_ino):
             return False
-        if seen[1] != str(info.st_size) or info.st_size > _MOST_COMPARED:
+        if seen[1] != str(info.st_size) or info.st_size > _MAX_COMPARED_BYTES:
             return True
         # A virtual machine in between has its own inode numbers.
         digest = process.run(self.wrap(["sha256sum", there]), cwd=self._root).stdout.split()[:1]

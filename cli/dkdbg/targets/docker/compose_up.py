@@ -56,7 +56,7 @@ def start(
     check_published(model, service, token)
     check_name(str(model.get("name", "")), root)
     running = None if service.host_network else compose_cli.running(target, root, service.port)
-    if token and compose_cli.take_away_other_token(target, root, token):
+    if token and compose_cli.remove_with_other_token(target, root, token):
         report(f"{service.name} ran with another token; it is being restarted")
 
     image = ImageBuild(root, service, target)
@@ -131,9 +131,9 @@ def _before_start(
 ) -> None:
     """Prepare the start of a service whose image exists."""
     make_mount_points(model, service)
-    image.take_away_stale()
+    image.remove_stale()
     image.copy_files(str(model.get("name", "")), report)
-    take_place(model, service, root, report=report)
+    stop_replaced(model, service, root, report=report)
 
 
 def make_mount_points(model: Mapping[str, object], service: DebugService) -> None:
@@ -159,7 +159,7 @@ def _is_reached(running: compose_cli.Running | None) -> bool:
     return found is None or has_network(found)
 
 
-def take_place(
+def stop_replaced(
     model: Mapping[str, object], service: DebugService, root: Path, *, report: Callable[[str], None]
 ) -> None:
     """Stop the service that the debug service replaces, and report how to start its dependents without it.

@@ -197,7 +197,9 @@ class ContainerTarget(Target):
         """
         if self._engine is None:
             where = client.endpoint()
-            self._engine = "elsewhere" if not where.is_local else "rootless" if where.is_a_persons else "here"
+            self._engine = (
+                "elsewhere" if not where.is_local else "rootless" if where.has_own_networks else "here"
+            )
         if self._engine == "rootless":
             return found is not None and (found.host_network or found.port in found.published)
         return self._engine == "here" and (found is None or has_network(found))

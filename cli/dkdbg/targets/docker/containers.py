@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from dkdbg.core.sessions import SeenSession
 
 #: Timeout for a listing by the engine.
-_ANSWER_LIMIT = 60.0
+_ANSWER_TIMEOUT_S = 60.0
 #: Timeout for an agent.
-_AGENT_LIMIT = 20.0
+_AGENT_TIMEOUT_S = 20.0
 
 
 def of_debug_services() -> tuple[Container, ...]:
     """Return the containers of all debug services, including ended ones, and those that `dkdbg run` currently uses."""
     labelled = [id_ for id_, _ in _listed(LABEL)]
-    running = process.run(["docker", "ps", "--quiet", "--no-trunc"], timeout=_ANSWER_LIMIT).stdout.split()
+    running = process.run(["docker", "ps", "--quiet", "--no-trunc"], timeout=_ANSWER_TIMEOUT_S).stdout.split()
     others = [id_ for id_ in running if id_ not in labelled]
     return (*_inspected(labelled), *(each for each in _inspected(others) if each.label))
 
@@ -112,7 +112,7 @@ def of_name(name: str, *, runs: bool = True) -> Container | None:
 
 def _found(name: str) -> dict[str, Any] | None:
     """Return the engine's full description of the container with this name or id; None if there is no such container."""
-    asked = process.run(["docker", "container", "inspect", "--", name], timeout=_ANSWER_LIMIT)
+    asked = process.run(["docker", "container", "inspect", "--", name], timeout=_ANSWER_TIMEOUT_S)
     if asked.code and "no such container" in asked.stderr.lower():
         return None
     return dict(json.loads(check(asked).stdout)[0])
@@ -124,7 +124,7 @@ def inspected(id_: str) -> dict[str, Any]:
     Raises:
         DkdbgError: there is no such container, or no engine.
     """
-    asked = check(process.run(["docker", "container", "inspect", "--", id_], timeout=_ANSWER_LIMIT))
+    asked = check(process.run(["docker", "container", "inspect", "--", id_], timeout=_ANSWER_TIMEOUT_S))
     return dict(json.loads(asked.stdout)[0])
 
 
@@ -132,14 +132,14 @@ def image_of(inspected: dict[str, Any]) -> str:
     """Return the image of a container: the given name, or the id if another image has that name now."""
     name, id_ = str(inspected["Config"].get("Image") or ""), str(inspected["Image"])
     asked = process.run(
-        ["docker", "image", "inspect", "--format", "{{.Id}}", "--", name or id_], timeout=_ANSWER_LIMIT
+        ["docker", "image", "inspect", "--format", "{{.Id}}", "--", name or id_], timeout=_ANSWER_TIMEOUT_S
     )
     return name if name and asked.stdout.strip() == id_ else id_
 
 
 def names() -> list[str]:
     """Return the names of all running containers."""
-    listed = process.run(["docker", "ps", "--format", "{{.Names}}"], timeout=_ANSWER_LIMIT)
+    listed = process.run(["docker", "ps", "--format", "{{.Names}}"], timeout=_ANSWER_TIMEOUT_S)
     return sorted(check(listed).stdout.split())
 
 
@@ -147,7 +147,7 @@ def _listed(label: str) -> list[tuple[str, str]]:
     """Return the ids of the containers with a label, and the label's values."""
     shown = f'{{{{.ID}}}}\t{{{{.Label "{label}"}}}}'
     argv = ["docker", "ps", "--all", "--no-trunc", "--filter", f"label={label}", "--format", shown]
-    listed = check(process.run(argv, timeout=_ANSWER_LIMIT)).stdout
+    listed = check(process.run(argv, timeout=_ANSWER_TIMEOUT_S)).stdout
     lines = (line.partition("\t") for line in listed.splitlines())
     return [(id_, value) for id_, _, value in lines]
 
@@ -155,7 +155,7 @@ def _listed(label: str) -> list[tuple[str, str]]:
 def _inspected(ids: Sequence[str]) -> tuple[Container, ...]:
     if not ids:
         return ()
-    asked = process.run(["docker", "container", "inspect", *ids], timeout=_ANSWER_LIMIT)
+    asked = process.run(["docker", "container", "inspect", *ids], timeout=_ANSWER_TIMEOUT_S)
     try:  # a removed container makes inspect fail, but the others are still shown
         return tuple(_container(each) for each in json.loads(asked.stdout))
     except ValueError:
@@ -233,7 +233,7 @@ def sessions_in(container: Container) -> list[SeenSession]:
 def records_in(container: Container) -> list[SeenRecord | str]:
     """Return the records of a running container's agent, as `remote_sessions.records`."""
     reach = ContainerReach(name=container.id, label=container.name, user=container.user)
-    return remote_sessions.records(reach, container.agent, limit=_AGENT_LIMIT)
+    return remote_sessions.records(reach, container.agent, limit=_AGENT_TIMEOUT_S)
 
 
 class ContainerChanges(Changes):

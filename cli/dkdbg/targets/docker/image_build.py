@@ -70,7 +70,7 @@ class ImageBuild:
             words = (word for each in filters for word in ("--filter", each))
             process.run(("docker", "image", "prune", "--force", *words), cwd=self._root)
 
-    def take_away_stale(self) -> None:
+    def remove_stale(self) -> None:
         """Remove the container of a former image with the volumes that show its folders, which compose would keep."""
         found = inspected(self._root, self._target) if self._service.masks else None
         if found is not None and self._id_of(found["Config"]["Image"]) != found["Image"]:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from dkdbg.targets.docker.compose import ComposeService
 
 #: Timeout for one health check by the agent, which itself waits 20 s for an agent to start, and later 2 s.
-_LOOK_LIMIT = 40.0
+_HEALTH_TIMEOUT_S = 40.0
 #: Seconds between two checks of a container that cannot run a command yet.
-_PAUSE = 0.3
+_POLL_S = 0.3
 
 
 def build(
@@ -83,8 +83,9 @@ def up(
                 exit_code=EXIT_TIMEOUT,
             )
         look = process.run(
-            ("docker", "exec", seen.id, "sh", "/opt/dkdbg/agent.pyz", "health", "--wait"), timeout=_LOOK_LIMIT
+            ("docker", "exec", seen.id, "sh", "/opt/dkdbg/agent.pyz", "health", "--wait"),
+            timeout=_HEALTH_TIMEOUT_S,
         )
         if not look.code:
             return
-        time.sleep(_PAUSE)
+        time.sleep(_POLL_S)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Maximum number of starts that lose a race for their port; after that the cause is another one.
-_MOST_STARTS = 5
+_MAX_STARTS = 5
 
 
 def on_free_port(preferred: int, *, ours: int | None, start: Callable[[int], None]) -> int:
@@ -24,7 +24,7 @@ def on_free_port(preferred: int, *, ours: int | None, start: Callable[[int], Non
     Raises:
         DkdbgError: what `start` raises for another reason; no port is free.
     """
-    for _ in range(_MOST_STARTS):
+    for _ in range(_MAX_STARTS):
         port = free_port(preferred, ours=ours)
         try:
             start(port)

@@ -65,13 +65,13 @@ def start(
     check_ours(str(model.get("name", "")), root)
     remote = remote_project(model, service.name, service.port, root=str(root), owner=owner(root))
     target = ComposeService(service=service.name, model=json.dumps(remote.model), folder=str(root))
-    if token and compose_cli.take_away_other_token(plain, root, token):
+    if token and compose_cli.remove_with_other_token(plain, root, token):
         report(f"{service.name} ran with another token; it is being restarted")
     image = ImageBuild(root, service, plain)
     build = image.is_needed
     if build:
         compose_cli.build(target, root, env=env, report=report)
-        image.take_away_stale()
+        image.remove_stale()
     image.copy_files(str(model.get("name", "")), report)
     compose_cli.create(target, root, env=env, report=report)
     found = inspected(root, plain)

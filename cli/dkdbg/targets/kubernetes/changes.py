@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.kubernetes.pod_address import PodQuery
 
 #: Maximum characters of kubectl's standard error to read.
-_MAX_SAID = 4000
+_MAX_STDERR_CHARS = 4000
 #: Characters of an object's name with which the name of its copy begins (`targets/kubernetes/workload.py`).
 _BEGINNING = 30
 
@@ -50,7 +50,7 @@ class PodChanges(Changes):
             with child:
                 assert child.stdout is not None  # noqa: S101 - `stdout=PIPE` above
                 yield from (line for line in child.stdout if line.startswith(beginning))
-                text = child.stderr.read(_MAX_SAID) if child.stderr is not None else ""
+                text = child.stderr.read(_MAX_STDERR_CHARS) if child.stderr is not None else ""
             if (error := explain(text, query.namespace)) is not None:
                 raise error
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.kubernetes.pod_address import PodQuery
 
 #: Timeout for an answer from a pod, and seconds between two polls of starting pods.
-_ANSWER_LIMIT, _PAUSE = 20.0, 1.0
+_ANSWER_TIMEOUT_S, _POLL_S = 20.0, 1.0
 #: Script that prints the interpreter's version, then the command line of the first process, as the image or its
 #: entry point sets it.
 _ASK = (
@@ -189,7 +189,7 @@ def wait_for(
                 exit_code=EXIT_TIMEOUT,
             )
         if len(ready) < wanted:
-            time.sleep(_PAUSE)
+            time.sleep(_POLL_S)
     return [ready[name] for name in sorted(ready)]
 
 
@@ -240,7 +240,7 @@ def _look(
             text = f"{pod.name}: {trouble}"
             continue
         health = reach_of(pod).wrap(("sh", f"{AGENT_FOLDER}/{AGENT_FILE}", "health"))
-        done = process.read(health, most=1 << 20, timeout=_ANSWER_LIMIT)
+        done = process.read(health, most=1 << 20, timeout=_ANSWER_TIMEOUT_S)
         if done.code == 0:
             ready[pod.name] = pod
         elif (refused := denied(done.stderr, query.namespace)) is not None:
@@ -294,7 +294,7 @@ def _asked(
     for pod in kubectl.own_pods(query):
         if pod.container(query.container) in pod.trouble:
             continue
-        done = process.read(reach_of(pod).wrap(("sh", "-c", _ASK)), most=1 << 20, timeout=_ANSWER_LIMIT)
+        done = process.read(reach_of(pod).wrap(("sh", "-c", _ASK)), most=1 << 20, timeout=_ANSWER_TIMEOUT_S)
         version, _, words = done.stdout.partition("\n")
         parts = version.split()
         if done.code == 0 and len(parts) == 2 and all(each.isdigit() for each in parts):

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from dkdbg.targets.kubernetes.pod_address import PodQuery
 
 #: Timeouts for a cluster's answer, kubectl's own and ours; maximum bytes of an answer.
-_ANSWER_LIMIT, _HARD_LIMIT = 20, 30.0
+_ANSWER_TIMEOUT_S, _HARD_TIMEOUT_S = 20, 30.0
 #: Timeout for a change, which kubectl may wait for.
-_CHANGE_LIMIT = 120.0
+_CHANGE_TIMEOUT_S = 120.0
 _MAX_ANSWER = 64 << 20
 
 
@@ -83,7 +83,7 @@ def is_there(query: PodQuery, pod: str) -> bool:
     return bool(tell(query, "get", "pod", pod, "--ignore-not-found", "--output=name").strip())
 
 
-def tell(query: PodQuery, *words: str, limit: float = _CHANGE_LIMIT) -> str:
+def tell(query: PodQuery, *words: str, limit: float = _CHANGE_TIMEOUT_S) -> str:
     """Run a kubectl command in the query's namespace; return its output.
 
     Args:
@@ -100,8 +100,8 @@ def tell(query: PodQuery, *words: str, limit: float = _CHANGE_LIMIT) -> str:
 
 
 def _get(query: PodQuery, *what: str) -> object:
-    words = ("get", *what, "--output=json", f"--request-timeout={_ANSWER_LIMIT}s")
-    return decode(tell(query, *words, limit=_HARD_LIMIT))
+    words = ("get", *what, "--output=json", f"--request-timeout={_ANSWER_TIMEOUT_S}s")
+    return decode(tell(query, *words, limit=_HARD_TIMEOUT_S))
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from dkdbg.errors import EXIT_ENGINE, EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 
 #: Maximum characters of kubectl's message to show.
-_SHOWN = 400
+_MAX_SHOWN_CHARS = 400
 #: Last line of kubectl about a command that has exited; the cause stands before it.
 _ENDED = re.compile(r"^command terminated with exit code \d+$")
 _FORBIDDEN = (
@@ -111,14 +111,16 @@ def not_built(shown: str, text: str, *, is_file: bool) -> DkdbgError:
     if is_file:  # kustomize accepts only folders
         hint = f"correct {shown}, then dkdbg init --k8s again"
     return DkdbgError(
-        f"kustomize cannot build {shown}: {why[:_SHOWN]}", hint=hint if why else "", exit_code=EXIT_USAGE
+        f"kustomize cannot build {shown}: {why[:_MAX_SHOWN_CHARS]}",
+        hint=hint if why else "",
+        exit_code=EXIT_USAGE,
     )
 
 
 def unexplained(code: int, stderr: str, namespace: str) -> DkdbgError:
     """Return the error for an unknown message."""
     return DkdbgError(
-        f"kubectl failed with exit code {code}: {printable(last_line(stderr))[:_SHOWN] or 'it said nothing'}",
+        f"kubectl failed with exit code {code}: {printable(last_line(stderr))[:_MAX_SHOWN_CHARS] or 'it said nothing'}",
         hint=f"kubectl get pods --namespace={namespace} must work first",
         exit_code=EXIT_ENGINE,
     )

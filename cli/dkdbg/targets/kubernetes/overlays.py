@@ -21,9 +21,9 @@ from dkdbg.targets.kubernetes.pod_copy import AGENT_FILE
 from dkdbg.targets.kubernetes.workload import TITLE
 
 #: Timeout for one build, and maximum bytes of its result.
-_LIMIT, _MOST = 60.0, 64 << 20
+_BUILD_TIMEOUT_S, _MAX_RESULT_BYTES = 60.0, 64 << 20
 #: Maximum characters of one object's YAML: its parser needs a minute for them.
-_LARGEST = 500_000
+_MAX_YAML_CHARS = 500_000
 _BETWEEN = re.compile(r"^---$", re.MULTILINE)
 _KIND = re.compile(rf"^kind: (?:{'|'.join(TITLE.values())})$", re.MULTILINE)
 
@@ -38,13 +38,15 @@ def render(folder: Path, shown: str, *, is_file: bool = False) -> list[dict[str,
     Raises:
         DkdbgError: kubectl is not installed, or kustomize cannot build the folder.
     """
-    done = process.read((kubectl.program(), "kustomize", str(folder)), most=_MOST, timeout=_LIMIT)
+    done = process.read(
+        (kubectl.program(), "kustomize", str(folder)), most=_MAX_RESULT_BYTES, timeout=_BUILD_TIMEOUT_S
+    )
     if done.code:
         raise not_built(shown, done.stderr.replace(str(folder), shown), is_file=is_file)
     texts = [each for each in _BETWEEN.split(done.stdout) if _KIND.search(each)]
     try:
-        if any(len(each) > _LARGEST for each in texts):
-            raise BadPod(f"an object of more than {_LARGEST} characters")
+        if any(len(each) > _MAX_YAML_CHARS for each in texts):
+            raise BadPod(f"an object of more than {_MAX_YAML_CHARS} characters")
         return [object_of(YAML(typ="safe", pure=True).load(each)) for each in texts]
     except (YAMLError, BadPod, RecursionError, ValueError) as error:
         raise not_built(shown, str(error), is_file=is_file) from error
@@ -63,7 +65,7 @@ def render_file(content: bytes, shown: str) -> list[dict[str, Any]]:
 def namespace() -> str:
     """Return the namespace that kubectl uses by default."""
     words = ("config", "view", "--minify", "--output=jsonpath={..namespace}")
-    done = process.read((kubectl.program(), *words), most=1 << 16, timeout=_LIMIT)
+    done = process.read((kubectl.program(), *words), most=1 << 16, timeout=_BUILD_TIMEOUT_S)
     return (done.stdout.strip() if done.code == 0 else "") or "default"
 
 

@@ -28,7 +28,7 @@ _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _REPLICA, _ROLE = "training.kubeflow.org/replica-index", "training.kubeflow.org/replica-type"
 #: Maximum characters of a cluster's message to show, and of pods to name.
-_SHOWN, _NAMED = 300, 8
+_MAX_SHOWN_CHARS, _MAX_NAMED_PODS = 300, 8
 
 
 class BadPod(ValueError):  # noqa: N818 - a value that is no pod
@@ -164,7 +164,7 @@ class Pod:
         """
         if asked and asked not in self.containers:
             raise DkdbgError(
-                f"the pod {self.name} has no container {asked}; there are: {', '.join(self.containers[:_NAMED])}",
+                f"the pod {self.name} has no container {asked}; there are: {', '.join(self.containers[:_MAX_NAMED_PODS])}",
                 hint="name one of them at the end of the address",
                 exit_code=EXIT_USAGE,
             )
@@ -245,8 +245,10 @@ def _rank(pod: Pod, pods: Sequence[Pod], kind: str) -> int:
 
 def _names(pods: Sequence[Pod], all_pods: Sequence[Pod], kind: str) -> str:
     ranked = sorted((_rank(each, all_pods, kind), each.name) for each in pods)
-    shown = [name + (f" ({rank})" if kind and rank >= 0 else "") for rank, name in ranked[:_NAMED]]
-    return ", ".join(shown) + (f" and {len(ranked) - _NAMED} more" if ranked[_NAMED:] else "")
+    shown = [name + (f" ({rank})" if kind and rank >= 0 else "") for rank, name in ranked[:_MAX_NAMED_PODS]]
+    return ", ".join(shown) + (
+        f" and {len(ranked) - _MAX_NAMED_PODS} more" if ranked[_MAX_NAMED_PODS:] else ""
+    )
 
 
 def _trouble(names: Sequence[str], about: dict[str, Any], status: dict[str, Any]) -> dict[str, str]:
@@ -281,7 +283,7 @@ def _why_not(state: dict[str, Any], container: dict[str, Any]) -> str:
         before = object_of(object_of(container.get("lastState")).get("terminated"))
         code = before.get("exitCode")
         crashed = f"; it ended with exit code {code} before" if isinstance(code, int) else ""
-        return f"it waits: {printable(_text(waiting.get('reason')))[:_SHOWN]}{_reason(waiting, reason=False)}{crashed}"
+        return f"it waits: {printable(_text(waiting.get('reason')))[:_MAX_SHOWN_CHARS]}{_reason(waiting, reason=False)}{crashed}"
     if ended:
         code = ended.get("exitCode")
         return f"its container has ended with exit code {code if isinstance(code, int) else 'unknown'}{_reason(ended)}"
@@ -299,7 +301,7 @@ def _pending(status: dict[str, Any]) -> str:
 def _reason(value: dict[str, Any], *, reason: bool = True) -> str:
     """Return the nonempty ones of `: reason: message`, safe to print to a terminal."""
     words = [_text(value.get(key)) for key in (("reason", "message") if reason else ("message",))]
-    return "".join(f": {printable(each)[:_SHOWN]}" for each in words if each and each != "Evicted")
+    return "".join(f": {printable(each)[:_MAX_SHOWN_CHARS]}" for each in words if each and each != "Evicted")
 
 
 def _mappings(container: dict[str, Any]) -> str:

@@ -38,7 +38,7 @@ _VOLUME = "dkdbg-agent"
 #: Failures of a probe before the kubelet acts: a stopped program answers none.
 _NEVER = 1_000_000
 #: Maximum characters of a command line to show.
-_SHOWN = 200
+_MAX_SHOWN_CHARS = 200
 #: Labels that admit a pod to a queue: without them it never starts.
 _QUEUES = ("kueue.x-k8s.io/",)
 #: Annotations about the original object itself.
@@ -252,7 +252,7 @@ class _Template:
         chosen["volumeMounts"] = [*mounts, {"name": _VOLUME, "mountPath": AGENT_FOLDER, "readOnly": True}]
         role = f"{self._role}: " if self._role else ""
         decisions = [
-            (f"{role}the agent under: {printable(shlex.join(map(str, words)))[:_SHOWN]}", why),
+            (f"{role}the agent under: {printable(shlex.join(map(str, words)))[:_MAX_SHOWN_CHARS]}", why),
             ("labels of its own", f"no Service, controller or NetworkPolicy of {self._name} takes its pods"),
             (f"it waits {wait} s for an editor", "before its first line; without one it ends"),
         ]

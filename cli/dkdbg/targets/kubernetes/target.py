@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 SCHEME = "k8s"
 #: Timeout for an answer from a pod, and maximum bytes of it.
-_ANSWER_LIMIT = 20.0
+_ANSWER_TIMEOUT_S = 20.0
 _MAX_ANSWER = 8 << 20
 #: Seconds that no user holds a program for.
 _LONG_S = 86400.0
 #: Maximum number of pods to query at the same time.
-_AT_ONCE = 8
+_MAX_PARALLEL = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ class PodTarget(Target):
                 return Endpoint(address=None, why=f"{self.label}: {why}")
             try:
                 reach, agent = self._way = self._way_there()
-                found = remote_sessions.records(reach, ("sh", agent), limit=_ANSWER_LIMIT)
+                found = remote_sessions.records(reach, ("sh", agent), limit=_ANSWER_TIMEOUT_S)
             except (DkdbgError, BadRecord) as error:
                 return Endpoint(address=None, why=str(error).splitlines()[0])
             return self._endpoint.of(found, why_none=self._no_session(reach.pod), run=self.run)
@@ -136,7 +136,7 @@ class PodTarget(Target):
         if agent is None:
             return []
         try:
-            records = remote_sessions.records(found.reach, agent, limit=_ANSWER_LIMIT)
+            records = remote_sessions.records(found.reach, agent, limit=_ANSWER_TIMEOUT_S)
         except (DkdbgError, BadRecord) as error:
             records = [str(error)]
         target, name = f"pod {self._query.namespace}/{found.pod.name}", found.pod.name
@@ -334,12 +334,12 @@ class PodTarget(Target):
         return self._found
 
     def _read(self, argv: Sequence[str]) -> process.Result:
-        return process.read(self.wrap(argv), most=_MAX_ANSWER, timeout=_ANSWER_LIMIT)
+        return process.read(self.wrap(argv), most=_MAX_ANSWER, timeout=_ANSWER_TIMEOUT_S)
 
 
 def _asked(reach: PodReach) -> process.Result:
     """Query the agents in a container."""
-    return process.read(reach.wrap(brought.finding_words()), most=_MAX_ANSWER, timeout=_ANSWER_LIMIT)
+    return process.read(reach.wrap(brought.finding_words()), most=_MAX_ANSWER, timeout=_ANSWER_TIMEOUT_S)
 
 
 def _agent_in(reach: PodReach) -> str | None:
@@ -360,7 +360,7 @@ def _sessions() -> list[SeenSession]:
             pod = f"pod {target.address.parts[0]}/{label}"
             return [unreadable(target=pod, address=str(target.address), id=label, name=label, why=why)]
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
         return [session for found in pool.map(asked, targets) for session in found]
 
 

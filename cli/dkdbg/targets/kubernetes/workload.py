@@ -33,7 +33,7 @@ TITLE = {
     PYTORCHJOB: "PyTorchJob",
 }
 #: Maximum characters of a copy's name: a Job's name is a label of its pods, and begins their names.
-_LONGEST = 52
+_MAX_NAME_CHARS = 52
 
 
 def kind_of_copy(kind: str) -> str:
@@ -44,10 +44,10 @@ def kind_of_copy(kind: str) -> str:
 def copy_name(name: str) -> str:
     """Return the name of the copy of an object."""
     ending = "-dkdbg"
-    if len(name) + len(ending) <= _LONGEST:
+    if len(name) + len(ending) <= _MAX_NAME_CHARS:
         return name + ending
     mark = hashlib.sha256(name.encode()).hexdigest()[:6]
-    return name[: _LONGEST - len(ending) - 7].rstrip("-.") + f"-{mark}{ending}"
+    return name[: _MAX_NAME_CHARS - len(ending) - 7].rstrip("-.") + f"-{mark}{ending}"
 
 
 def copy_label(kind: str, name: str) -> str:

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from dkdbg.targets.openpai.rest import Task
 
 #: Timeout for an answer of the server, and its maximum bytes, enough for a job with thousands of tasks.
-_ANSWER_LIMIT = 20.0
+_ANSWER_TIMEOUT_S = 20.0
 _MAX_ANSWER = 32 << 20
 #: Seconds to wait for a greeting: pdb sends one first.
-_GREETING = 0.5
+_GREETING_TIMEOUT_S = 0.5
 _CONNECT = 3.0
 #: Maximum bytes of an agent's record.
-_MAX_RECORD = 1 << 20
+_MAX_RECORD_BYTES = 1 << 20
 #: Greetings of pdb, and of a debugpy without dkdbg.
 _OF_PDB, _OF_DEBUGPY = b"token: ", b"Content-Length: "
 
@@ -97,10 +97,10 @@ class PaiTarget(Target):
         token = _token()
         headers = {"Accept": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
         where = self.address.parts[0]
-        end = time.monotonic() + _ANSWER_LIMIT
+        end = time.monotonic() + _ANSWER_TIMEOUT_S
         try:
             with contextlib.closing(
-                kind(query.host, query.port or None, timeout=_ANSWER_LIMIT)
+                kind(query.host, query.port or None, timeout=_ANSWER_TIMEOUT_S)
             ) as connection:
                 connection.request("GET", query.path, headers=headers)
                 answer, body = connection.getresponse(), b""
@@ -167,7 +167,7 @@ def _greeting(task: Task) -> bytes | None:
     """
     try:
         with socket.create_connection((task.ip, task.port), timeout=_CONNECT) as sock:
-            sock.settimeout(_GREETING)
+            sock.settimeout(_GREETING_TIMEOUT_S)
             try:
                 data = sock.recv(4096)
             except TimeoutError:
@@ -190,7 +190,9 @@ def _record(task: Task) -> SeenRecord | None:
         ) as connection:
             connection.request("GET", "/status")
             answer, body = connection.getresponse(), b""
-            while (more := answer.read1(1 << 16)) and len(body) < _MAX_RECORD and time.monotonic() < end:
+            while (
+                (more := answer.read1(1 << 16)) and len(body) < _MAX_RECORD_BYTES and time.monotonic() < end
+            ):
                 body += more
     except (OSError, http.client.HTTPException, ValueError):
         return None

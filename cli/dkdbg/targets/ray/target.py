@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dkdbg.delivery.bring import Brought
 
 #: Timeout for the remote agent to query the cluster.
-_LIMIT = 60.0
+_QUERY_TIMEOUT_S = 60.0
 _MAX_ANSWER = 16 << 20
 #: Sources of Ray's own token (`ray/_private/authentication`).
 _TOKEN, _TOKEN_PATH, _TOKEN_FILE = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token"
@@ -149,7 +149,7 @@ class RayTarget(Target):
             words = (*agent, "ray", what, "--dashboard", self._cluster.dashboard)
             words += ("--name", cluster.session_name(self._cluster.dashboard))
             words += ("--token",) if token else ()
-            done = process.run(reach.wrap(words), timeout=_LIMIT, stdin_text=f"{token}\n")
+            done = process.run(reach.wrap(words), timeout=_QUERY_TIMEOUT_S, stdin_text=f"{token}\n")
         return cluster.parse(done.stdout or done.stderr, label=str(self.address))
 
     def _started(self) -> list[SeenRecord]:
@@ -160,7 +160,9 @@ class RayTarget(Target):
         """Return the proxies that run there for this cluster, oldest first."""
         reach, agent = self._there()
         name = cluster.session_name(self._cluster.dashboard)
-        done = process.read(reach.wrap((*agent, "ray", "proxies")), most=_MAX_ANSWER, timeout=_LIMIT)
+        done = process.read(
+            reach.wrap((*agent, "ray", "proxies")), most=_MAX_ANSWER, timeout=_QUERY_TIMEOUT_S
+        )
         try:
             found = [] if done.code else parse_all(done.stdout)
         except BadRecord as error:

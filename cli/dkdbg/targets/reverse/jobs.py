@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from dkdbg.targets.reverse.certificate import Certificate
 
 #: Maximum number of pending connections, and of known jobs; maximum bytes of a job's description.
-MAX_PENDING, JOBS, _ABOUT = 32, 256, 2000
+MAX_PENDING, JOBS, _MAX_ABOUT_BYTES = 32, 256, 2000
 #: Seconds between two log lines about refused connections.
-_QUIET = 10.0
+_LOG_INTERVAL_S = 10.0
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -112,7 +112,9 @@ class JobListener:
             line = secure_channel.answer(
                 sock, self._token, self._certificate.context, self._certificate.fingerprint
             )
-            about = _read(line.hear(_ABOUT, time.monotonic() + secure_channel.INTRODUCTION_TIMEOUT_S))
+            about = _read(
+                line.hear(_MAX_ABOUT_BYTES, time.monotonic() + secure_channel.INTRODUCTION_TIMEOUT_S)
+            )
         except (OSError, ValueError) as error:
             self._refuse(address, str(error))
             sock.close()
@@ -145,7 +147,7 @@ class JobListener:
         with self._lock:
             self._refused += 1
             now = time.monotonic()
-            if self._stopped.is_set() or (self._reported and now - self._reported < _QUIET):
+            if self._stopped.is_set() or (self._reported and now - self._reported < _LOG_INTERVAL_S):
                 return
             count, self._refused, self._reported = self._refused, 0, now
         more = f", and {count - 1} more" if count > 1 else ""

@@ -31,13 +31,13 @@ ANSWERED = frozenset(questions.VERBS)
 #: Names of the sockets contain the PID.
 _PREFIX, _SUFFIX = "calls-", ".sock"
 #: Maximum bytes of a socket's path: the system's limit is 107, on macOS 103.
-_LONGEST = 100
+_MAX_SOCKET_PATH_BYTES = 100
 #: Maximum number of clients at a time; timeout to receive a question and to send an answer.
 _MAX_CLIENTS, _TIMEOUT_S = 32, 60.0
 #: Timeout for the list of jobs: the waiting process may be stopped (Ctrl-Z), and `ps` continues without it.
-_LISTED = 10.0
+_LIST_TIMEOUT_S = 10.0
 #: Seconds between two polls for silent changes.
-_LOOK = 0.5
+_POLL_S = 0.5
 
 
 class QueryServer:
@@ -55,7 +55,7 @@ class QueryServer:
         self._jobs, self._editor = jobs, editor
         folder = Path(runtime_dir.open_runtime_dir())
         self._path = folder / f"{_PREFIX}{os.getpid()}{_SUFFIX}"
-        if len(os.fsencode(self._path)) > _LONGEST:
+        if len(os.fsencode(self._path)) > _MAX_SOCKET_PATH_BYTES:
             raise OSError(
                 0,
                 f"{self._path} is too long for a socket; {runtime_dir.ENV_RUNTIME_DIR} names another folder",
@@ -83,7 +83,7 @@ class QueryServer:
             try:
                 client, _ = self._listener.accept()
             except OSError:  # closed, or out of descriptors for a moment
-                self._stopped.wait(_LOOK)
+                self._stopped.wait(_POLL_S)
                 continue
             if not sockets.is_same_user(client) or not self._free.acquire(blocking=False):
                 client.close()
@@ -135,7 +135,7 @@ class QueryServer:
             for sock, kind in ((answer.stdio, query_client.OUT), (answer.stderr, query_client.ERR)):
                 news.register(sock, selectors.EVENT_READ, kind)
             while len(news.get_map()) > 1 or not answer.ended.is_set():
-                for key, _ in news.select(_LOOK):
+                for key, _ in news.select(_POLL_S):
                     if not key.data:  # a client sends nothing more, so it has left
                         return
                     if data := _received(key.fileobj):
@@ -157,7 +157,7 @@ def servers() -> Iterator[tuple[str, list[dict[str, Any]]]]:
             with contextlib.suppress(OSError, ValueError):  # it has just exited
                 answer = b"".join(
                     data
-                    for kind, data in query_client.ask(str(path), {}, timeout=_LISTED)
+                    for kind, data in query_client.ask(str(path), {}, timeout=_LIST_TIMEOUT_S)
                     if kind == query_client.OUT
                 )
                 yield str(path), json.loads(answer)

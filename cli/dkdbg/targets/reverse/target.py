@@ -28,9 +28,9 @@ _AGENT = "agent"
 #: Target of such a session, for messages.
 _TARGET = "job that has called"
 #: Timeout for an answer to `ps`; maximum number of jobs to query at a time.
-_LIMIT, _PARALLEL = 20.0, 32
+_ANSWER_TIMEOUT_S, _MAX_PARALLEL = 20.0, 32
 #: Seconds without a connection until a job counts as gone: its keeper gives up then too (`agent/relay/keeper.py`).
-_GONE = 120.0
+_GONE_AFTER_S = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,11 +180,11 @@ def _seen(job: _Job) -> SeenSession:
     lost = SeenSession(
         target=_TARGET, address=job.address, id=job.id, name=job.name, state="lost", detail=job.why
     )
-    if job.away > _GONE:
+    if job.away > _GONE_AFTER_S:
         return lost
     try:
         found = remote_sessions.records(
-            ReverseTarget(Address(scheme=CALL, rest=job.name)).find(), (_AGENT,), limit=_LIMIT
+            ReverseTarget(Address(scheme=CALL, rest=job.name)).find(), (_AGENT,), limit=_ANSWER_TIMEOUT_S
         )
     except DkdbgError as error:
         detail = error.message.splitlines()[0].removeprefix(f"{job.address} ")
@@ -210,7 +210,7 @@ def _sessions() -> list[SeenSession]:
     jobs = _jobs()
     if not jobs:
         return []
-    with concurrent.futures.ThreadPoolExecutor(max_workers=_PARALLEL) as pool:
+    with concurrent.futures.ThreadPoolExecutor(max_workers=_MAX_PARALLEL) as pool:
         return list(pool.map(_seen, jobs))
 
 

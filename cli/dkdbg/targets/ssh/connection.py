@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from dkdbg.targets.ssh.command import SshHosts
 
 #: Seconds that the control master stays without a command.
-_PERSIST = 15
+_PERSIST_S = 15
 #: Timeouts to connect without a prompt, and for a control command to a local ssh process.
-CONNECT_LIMIT, _CONTROL_LIMIT = 30.0, 5.0
+CONNECT_LIMIT, _CONTROL_TIMEOUT_S = 30.0, 5.0
 #: Seconds between two polls of a starting process.
-_LOOK = 0.02
+_POLL_S = 0.02
 #: Seconds after which to tell the user that connecting takes long.
-_QUIET = 20.0
+_REPORT_AFTER_S = 20.0
 #: Maximum bytes of ssh's output to read.
-_MOST_SAID = 1 << 16
+_MAX_OUTPUT_BYTES = 1 << 16
 #: Maximum bytes of the folder's path: the limit for a socket is 107, and ssh appends 17 while it creates one.
-_LONGEST_FOLDER = 60
+_MAX_FOLDER_BYTES = 60
 
 
 class SharedConnection:
@@ -124,7 +124,7 @@ class SharedConnection:
     def _start(self, *, asks: bool, limit: float) -> None:
         batch = () if asks or os.environ.get("SSH_ASKPASS") else ("-o", "BatchMode=yes")
         argv = (
-            "ssh", "-f", "-N", "-T", "-S", self._socket, "-o", "ControlMaster=yes", "-o", f"ControlPersist={_PERSIST}",
+            "ssh", "-f", "-N", "-T", "-S", self._socket, "-o", "ControlMaster=yes", "-o", f"ControlPersist={_PERSIST_S}",
             "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", *self._connect_timeout(), *batch,
             *PLAIN_SESSION, *self._hosts.destination(),
         )  # fmt: skip
@@ -144,12 +144,12 @@ class SharedConnection:
                             exit_code=EXIT_TIMEOUT,
                         )
                     shown += self._show(stderr, shown) if asks else 0
-                    if asks and not told and time.monotonic() > begun + _QUIET:
+                    if asks and not told and time.monotonic() > begun + _REPORT_AFTER_S:
                         told = True
                         sys.stderr.write(
                             f"\r\ndkdbg: ssh://{self._hosts.name}: still connecting; is the VPN up? Ctrl-C ends\r\n"
                         )
-                    time.sleep(_LOOK)
+                    time.sleep(_POLL_S)
             except BaseException:
                 _end(running.pid, whole_session=not asks)
                 running.wait()
@@ -165,7 +165,7 @@ class SharedConnection:
         the hop, including a passphrase or a one-time password.
         """
         with contextlib.suppress(DkdbgError):
-            answer = process.run(["ssh", "-G", *self._hosts.destination()], timeout=_CONTROL_LIMIT).stdout
+            answer = process.run(["ssh", "-G", *self._hosts.destination()], timeout=_CONTROL_TIMEOUT_S).stdout
             settings = dict(line.partition(" ")[::2] for line in answer.splitlines())
             if all(
                 settings.get(name, "none") == "none"
@@ -198,7 +198,7 @@ class SharedConnection:
         """Send a control command to the master; return whether it succeeds."""
         try:
             done = process.run(
-                ["ssh", *options, "-O", word, *self._hosts.destination()], timeout=_CONTROL_LIMIT
+                ["ssh", *options, "-O", word, *self._hosts.destination()], timeout=_CONTROL_TIMEOUT_S
             )
         except DkdbgError as error:
             if error.exit_code == EXIT_TIMEOUT:
@@ -222,7 +222,7 @@ def _locked_folder(is_over: Callable[[], bool]) -> tuple[str, int]:
                 "another dkdbg is still connecting to this host", hint="try again once it has connected or ended",
                 exit_code=EXIT_TIMEOUT,
             )  # fmt: skip
-        time.sleep(_LOOK)
+        time.sleep(_POLL_S)
     return folder, held
 
 
@@ -242,7 +242,7 @@ def _lock(folder: str) -> int | None:
 
 
 def _read(stderr: BinaryIO, start: int) -> str:
-    return os.pread(stderr.fileno(), _MOST_SAID, start).decode("utf-8", "replace")
+    return os.pread(stderr.fileno(), _MAX_OUTPUT_BYTES, start).decode("utf-8", "replace")
 
 
 def _end(pid: int, *, whole_session: bool) -> None:
@@ -267,7 +267,7 @@ def _private_folder() -> str:
     """Return a folder for the socket that other users cannot enter. Raises DkdbgError: none can be created."""
     session = os.environ.get("XDG_RUNTIME_DIR", "")
     try:
-        if session and Path(session).is_dir() and len(os.fsencode(session)) < _LONGEST_FOLDER:
+        if session and Path(session).is_dir() and len(os.fsencode(session)) < _MAX_FOLDER_BYTES:
             found = runtime_dir.open_runtime_dir(str(Path(session, "dkdbg")))
         else:
             found = runtime_dir.private_folder(f"dkdbg-ssh-{os.getuid()}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.ssh.command import SshHosts
 
 #: Maximum bytes of a batch system's answer.
-_MOST = 1 << 22
+_MAX_ANSWER_BYTES = 1 << 22
 
 
 class Login:
@@ -53,7 +53,7 @@ class Login:
         Raises:
             DkdbgError: ssh has lost the connection, or the command does not exit within `limit` seconds.
         """
-        done = process.read(argv, most=_MOST, timeout=limit)
+        done = process.read(argv, most=_MAX_ANSWER_BYTES, timeout=limit)
         if done.code == FAILED and self._hosts is not None and not self.is_there():
             raise explain(self._hosts, done.stderr)
         return done

@@ -34,7 +34,7 @@ SCHEME = "ssh"
 #: Folder below the user's home there for repositories whose target names no folder.
 OURS = "dkdbg"
 #: Timeouts for an answer of a shell there, and of an agent.
-_SHELL_LIMIT, _AGENT_LIMIT = 30.0, 30.0
+_SHELL_TIMEOUT_S, _AGENT_TIMEOUT_S = 30.0, 30.0
 #: Query for any login shell: a mark, because other output may precede it, then user, host, folder, and our agents.
 _LOOK = """\
 cd {folder} 2>/dev/null || {{ printf '\\n%s gone\\n' {mark}; exit 0; }}
@@ -102,7 +102,9 @@ class SshTarget(Target):
                 Address(scheme=SCHEME, rest=f"{self.address.rest}/~/{OURS}/{name}")
             ).with_workdir(name)
         outside = self._connection.reach()
-        done = process.run(outside.script(f"mkdir -p -- {quoted(self._hosts.folder)}"), timeout=_SHELL_LIMIT)
+        done = process.run(
+            outside.script(f"mkdir -p -- {quoted(self._hosts.folder)}"), timeout=_SHELL_TIMEOUT_S
+        )
         if done.code == FAILED:
             raise explain(self._hosts, done.stderr)
         if done.code:
@@ -214,7 +216,7 @@ class SshTarget(Target):
         at = self._hosts.folder if at is None else at
         mark = f"dkdbg-{secrets.token_hex(8)}"
         folder = quoted(at) if at else "."
-        done = process.run(reach.script(_LOOK.format(mark=mark, folder=folder)), timeout=_SHELL_LIMIT)
+        done = process.run(reach.script(_LOOK.format(mark=mark, folder=folder)), timeout=_SHELL_TIMEOUT_S)
         text = done.stdout.rpartition(f"\n{mark} ")[2].splitlines() if f"\n{mark} " in done.stdout else []
         if text[:1] == ["gone"]:
             raise DkdbgError(
@@ -236,7 +238,7 @@ class SshTarget(Target):
         if not self._agents:
             return []
         try:
-            return remote_sessions.records(self._found(), ("sh", self._agents[-1]), limit=_AGENT_LIMIT)
+            return remote_sessions.records(self._found(), ("sh", self._agents[-1]), limit=_AGENT_TIMEOUT_S)
         except BadRecord as error:
             return [str(error)]
 

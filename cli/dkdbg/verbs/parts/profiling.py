@@ -26,7 +26,7 @@ _MORE = {
     "--torch-profile": ("steps", settings.ENV_TORCH_PROFILE_STEPS),
 }
 #: Timeout in seconds and maximum bytes for the name of a folder.
-_LIMIT, _MOST = 30.0, 1 << 14
+_FOLDER_TIMEOUT_S, _MAX_FOLDER_BYTES = 30.0, 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ def _fetched(root: Path, name: str, target: Target, reach: Reach, python: str | 
     # Set before the first step: a Ctrl-C may come between any two steps.
     there, what = "/FOLDER", FOLDER
     try:
-        done = process.read(reach.wrap(("pwd",)), most=_MOST, timeout=_LIMIT)
+        done = process.read(reach.wrap(("pwd",)), most=_MAX_FOLDER_BYTES, timeout=_FOLDER_TIMEOUT_S)
         folder = done.stdout.removesuffix("\n") if done.code == 0 else ""
         if not folder.startswith("/"):
             raise DkdbgError(

@@ -48,18 +48,18 @@ def _follow(directory: str) -> None:
         restore()
 
 
-def stands(*, is_first: bool) -> None:
-    """Stop the timers: the debugger stops this thread, the first of its process or another one."""
-    State.stands.add(_thread.get_ident())
+def on_stop(*, is_first: bool) -> None:
+    """Stop the timers when the debugger stops this thread, if no other one of the process is stopped (`is_first`)."""
+    State.stopped.add(_thread.get_ident())
     if is_first:
         with Suppress(Exception):
             timers.stop()
 
 
-def runs_on(*, is_last: bool) -> None:
-    """Start the timers, and the clocks before the agent records it: the debugger resumes this thread."""
-    State.stands.discard(_thread.get_ident())
+def on_resume(*, is_last: bool) -> None:
+    """Start timers and clocks when the debugger resumes this thread, if no other one is stopped (`is_last`)."""
+    State.stopped.discard(_thread.get_ident())
     if is_last:
-        State.ran_on = true_monotonic()
+        State.resumed_at = true_monotonic()
         with Suppress(Exception):  # it would end the program's thread, in pydevd's resume
             timers.start()

@@ -48,8 +48,8 @@ class State:
             the clocks are behind. looks_at: time of the next check for the editor. lengthened: whether waits are
             lengthened.
         stopping: the replaced functions, each with its replacement.
-        stands: identifiers of the threads that the debugger stops.
-        ran_on: when this process last continued after a stop of its own; 0 once the agent is known to have
+        stopped: identifiers of the threads that the debugger stops.
+        resumed_at: when this process last continued after a stop of its own; 0 once the agent is known to have
             seen that.
         lead: stopped seconds that its clocks count: those before they were replaced, and those in which it ran before
             the agent noticed.
@@ -60,9 +60,9 @@ class State:
     reader: Optional[held_time.Reader] = None
     looks_at = 0.0
     stopping: Dict[Any, _Clock] = {}  # noqa: RUF012
-    stands: Set[int] = set()  # noqa: RUF012
+    stopped: Set[int] = set()  # noqa: RUF012
     lengthened = False
-    ran_on = 0.0
+    resumed_at = 0.0
     lead = 0.0
     right_until = 0.0
 
@@ -126,12 +126,12 @@ def behind(true: Callable[[], float] = time.monotonic) -> float:
     if reader is None or now < State.right_until:
         return 0.0
     amount, since, rate, until = reader.state()
-    if 0.0 < State.ran_on < since or rate == 0.0:  # the agent has noticed the resumption
-        if State.ran_on and since > State.ran_on:
-            State.lead += min(since - State.ran_on, held_time.LEASE_S) * (1.0 + held_time.CATCH_UP)
-        State.ran_on = 0.0
-    elif State.ran_on:
-        until = min(until, State.ran_on)
+    if 0.0 < State.resumed_at < since or rate == 0.0:  # the agent has noticed the resumption
+        if State.resumed_at and since > State.resumed_at:
+            State.lead += min(since - State.resumed_at, held_time.LEASE_S) * (1.0 + held_time.CATCH_UP)
+        State.resumed_at = 0.0
+    elif State.resumed_at:
+        until = min(until, State.resumed_at)
     found = held_time.seconds_behind((amount, since, rate, until), now)
     if found == 0.0:
         State.lead, State.right_until = 0.0, now + held_time.FRESH_S
@@ -197,7 +197,7 @@ def is_ours() -> bool:
     """
     ident = _thread.get_ident()
     active = getattr(sys.modules.get("threading"), "_active", {})
-    if ident in State.stands or hasattr(active.get(ident), BEATS):
+    if ident in State.stopped or hasattr(active.get(ident), BEATS):
         return True
     caller = sys._getframe(1).f_back  # C may be the caller: a callback of atexit, the start of a thread
     name = ""

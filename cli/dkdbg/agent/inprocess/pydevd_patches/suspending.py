@@ -73,7 +73,7 @@ def _tell_own_resuming(notification_class: Any) -> None:
     suspend = notification_class.on_thread_suspend
 
     def on_thread_suspend(self: Any, thread_id: str, thread: Any, stop_reason: int) -> None:
-        clocks.stands(is_first=not self._suspended_thread_id_to_thread)
+        clocks.on_stop(is_first=not self._suspended_thread_id_to_thread)
         suspend(self, thread_id, thread, stop_reason)
         with self._lock:
             thread.dkdbg_held_since = self._suspend_time_request
@@ -81,7 +81,7 @@ def _tell_own_resuming(notification_class: Any) -> None:
     def on_thread_resume(self: Any, thread_id: str, thread: Any) -> None:
         with self._lock:
             self._suspended_thread_id_to_thread.pop(thread_id, None)
-            clocks.runs_on(is_last=not self._suspended_thread_id_to_thread)
+            clocks.on_resume(is_last=not self._suspended_thread_id_to_thread)
             told = self._last_suspend_notification_time
             if thread.dkdbg_held_since >= told > self._last_resume_notification_time:
                 self._last_resume_notification_time = told

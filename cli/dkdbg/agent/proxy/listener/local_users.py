@@ -73,7 +73,7 @@ def refusal(sock: socket.socket, allowed: Set[int]) -> str:
     return "it comes from another user of this machine, uid %d" % uid
 
 
-def are_told() -> bool:
+def reports_owners() -> bool:
     """Tell whether the system reports the owners of connections."""
     return os.path.exists(_TABLES[0])
 

@@ -65,12 +65,12 @@ class Exchange:
         return hmac.new(token.encode("utf-8", "surrogatepass"), text.encode(), hashlib.sha256).hexdigest()
 
 
-def number() -> str:
+def nonce() -> str:
     """Return an unpredictable nonce."""
     return os.urandom(32).hex()
 
 
-def is_number(value: object) -> bool:
+def is_nonce(value: object) -> bool:
     """Tell whether a value has the form of a nonce; a proof has the same form."""
     return isinstance(value, str) and _NONCE.match(value) is not None
 
@@ -84,7 +84,7 @@ def is_same(shown: object, right: str) -> bool:
 
 def begin(purpose: str, shown: object) -> Optional[Exchange]:
     """Return the agent's side of an exchange that a client has begun with its nonce; None without a nonce."""
-    return Exchange(purpose, shown, number()) if isinstance(shown, str) and is_number(shown) else None
+    return Exchange(purpose, shown, nonce()) if isinstance(shown, str) and is_nonce(shown) else None
 
 
 def challenge(exchange: Exchange) -> bytes:
