@@ -96,11 +96,7 @@ def without_directives(text: str) -> str:
 
 
 def yaml_documents(text: str) -> list[Value]:
-    """Return the documents of a YAML file.
-
-    Raises:
-        UnreadableError: it is invalid or too large.
-    """
+    """Return the documents of a YAML file. Raises UnreadableError: it is invalid or too large."""
     try:
         values.check_text(text)
         yaml = YAML(typ="safe", pure=True)
@@ -156,11 +152,7 @@ class _Reader:
 
 
 def json_document(text: str) -> Value:
-    """Return the value of JSON with comments, as editors write it.
-
-    Raises:
-        UnreadableError: it is invalid.
-    """
+    """Return the value of JSON with comments, as editors write it. Raises UnreadableError: it is invalid."""
     try:
         root = jsonc_tree.parse(text, file="")
     except (DkdbgError, RecursionError) as error:

@@ -59,11 +59,7 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, _root: Path) -> int:
-    """Run the demo; return the exit code.
-
-    Raises:
-        DkdbgError: a step failed; everything has been removed.
-    """
+    """Run the demo; return the exit code. Raises DkdbgError: a step failed; everything has been removed."""
     began = time.monotonic()
     report = _Report()
     target, show = options.on, not options.json

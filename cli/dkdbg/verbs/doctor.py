@@ -123,11 +123,7 @@ def _here(root: Path) -> Situation:
 
 
 def _there(target: Target) -> Machine:
-    """Return the other side of a target.
-
-    Raises:
-        DkdbgError: it cannot be reached, or no command runs there.
-    """
+    """Return the other side of a target. Raises DkdbgError: it cannot be reached, or no command runs there."""
     from dkdbg.doctor import probe
 
     reach = target.find()

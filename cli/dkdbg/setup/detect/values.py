@@ -61,11 +61,7 @@ def load_yaml(text: str) -> Value:
 
 
 def load_yaml_documents(text: str) -> list[Value]:
-    """Return the values of all YAML documents.
-
-    Raises:
-        YAMLError, ValueError, RecursionError: as `load_yaml`.
-    """
+    """Return the values of all YAML documents. Raises YAMLError, ValueError, RecursionError: as `load_yaml`."""
     found = list(itertools.islice(_yaml_documents(text), MAX_DOCUMENTS + 1))
     if len(found) > MAX_DOCUMENTS:
         raise ValueError(f"it has more than {MAX_DOCUMENTS} documents")

@@ -70,11 +70,7 @@ def host_facts() -> HostFacts:
 
 
 def engine_info() -> dict[str, Any]:
-    """Return what `docker info` says.
-
-    Raises:
-        DkdbgError: no docker command, no engine, no permission.
-    """
+    """Return what `docker info` says. Raises DkdbgError: no docker command, no engine, no permission."""
     result = process.run(["docker", "info", "--format", "{{json .}}"])
     info = _json(result.stdout)
     info = info if isinstance(info, dict) else {}

@@ -139,11 +139,7 @@ def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
 
 
 def make(query: PodQuery, copy: PodCopy, agent: bytes) -> None:
-    """Create the copy in the cluster.
-
-    Raises:
-        DkdbgError: the cluster refuses it; nothing is left of it then.
-    """
+    """Create the copy in the cluster. Raises DkdbgError: the cluster refuses it; nothing is left of it then."""
     made = object_of(_created(query, copy.document))
     about = object_of(made.get("metadata"))
     carrier = {

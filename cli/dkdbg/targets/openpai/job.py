@@ -56,11 +56,7 @@ class Edited(NamedTuple):
 
 
 class PaiJob:
-    """A job protocol.
-
-    Raises:
-        BadJob: the text is not a job protocol.
-    """
+    """A job protocol. Raises BadJob: the text is not a job protocol."""
 
     def __init__(self, text: str) -> None:
         if len(text) > _MAX_CHARS:

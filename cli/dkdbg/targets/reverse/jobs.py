@@ -244,11 +244,7 @@ class ConnectedJob:
 
 
 class _Line:
-    """A job's connection, as a transport of a relay.
-
-    Raises:
-        OSError: it has ended.
-    """
+    """A job's connection, as a transport of a relay. Raises OSError: it has ended."""
 
     def __init__(self, line: SecureChannel, word: str) -> None:
         self.outer = line.sock

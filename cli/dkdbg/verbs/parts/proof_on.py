@@ -152,11 +152,7 @@ def _start(
 
 
 def _sessions(root: Path, name: str) -> list[SeenSession]:
-    """Return the sessions there.
-
-    Raises:
-        DkdbgError: they cannot be read.
-    """
+    """Return the sessions there. Raises DkdbgError: they cannot be read."""
     with contextlib.closing(registry.target_of(name, root)) as target:
         try:
             return target.sessions()
