@@ -52,7 +52,7 @@ def _interrupt(read: int) -> None:
 
 
 def interrupt_once(*_: object) -> NoReturn:
-    """Begin to end; a second signal does not disturb what is being closed, which takes two seconds at most."""
+    """Raise KeyboardInterrupt to end the verb, and ignore further signals while it closes, for two seconds at most."""
     ignore()
     raise KeyboardInterrupt
 

@@ -52,7 +52,7 @@ def status_of(
             connection.request("GET", "/status", headers=text)
             with connection.getresponse() as response:
                 body, shown = response.read(MAX_ANSWER_BYTES), response.headers.get(proof.HTTP_PROOF)
-                if response.length and len(body) < MAX_ANSWER_BYTES:  # it was killed while it answered
+                if response.length and len(body) < MAX_ANSWER_BYTES:  # the agent was killed during its answer
                     return None
         except http.client.BadStatusLine as error:
             if "Content-Length" in str(error):

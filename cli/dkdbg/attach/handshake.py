@@ -99,7 +99,7 @@ class Handshake:
             return [messages.request(self._proving, proof.PROVE, shown)]
         if self._must_prove:
             return self._refuse(_NO_PROOF)
-        self._is_unproven = True  # it requires no token, or is too old for proofs
+        self._is_unproven = True  # the agent requires no token, or is too old for proofs
         return self._go_on()
 
     def _answered(self, exchange: proof.Exchange, message: Message, content: dict[str, Any]) -> list[bytes]:

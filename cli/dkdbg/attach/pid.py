@@ -59,7 +59,7 @@ def enter(target: Target, pids: Sequence[int], root: Path, report: Callable[[str
         except DkdbgError:
             if pids:
                 raise
-            return None  # it may start later
+            return None  # a program may start later
         programs = [] if is_debugpy(found) else programs_of(found)
         if not pids:
             _tell_how(target, programs, report)

@@ -165,7 +165,7 @@ def _is_schema(text: str) -> bool:
 def _of_kind(
     path: str, text: str, debug: frozenset[int], parsed: Iterable[Value], images: dict[str, str]
 ) -> Iterator[Found]:
-    """Return what the rules for this kind of file find."""
+    """Return the findings of the rules for this kind of file."""
     for document in parsed:
         if compose.is_compose(document):
             yield from compose.audit(path, document, debug)

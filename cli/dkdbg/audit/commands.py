@@ -120,7 +120,7 @@ def waits(text: str) -> Iterator[Found]:
 
 
 def containers(text: str, debug: frozenset[int]) -> Iterator[Found]:
-    """Return what the options of `docker run` and `docker build` in a command line open."""
+    """Return the findings in options of `docker run` and `docker build` in a command line."""
     if (run := _CONTAINER.search(text)) is not None:
         yield from options(run[1], ports.of_program(run[1], debug))
     if (build := _BUILD.search(text)) is not None:
@@ -131,7 +131,7 @@ def containers(text: str, debug: frozenset[int]) -> Iterator[Found]:
 
 
 def options(text: str, debug: frozenset[int]) -> Iterator[Found]:
-    """Return what options of `docker run` open, also those in the `runArgs` of a dev container.
+    """Return the findings in options of `docker run`, also in the `runArgs` of a dev container.
 
     Args:
         debug: ports of debuggers.

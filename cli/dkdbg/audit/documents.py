@@ -30,7 +30,7 @@ class Value:
     """A value of a document.
 
     Attributes:
-        line: its first line, from 1; of a member of a mapping the line of its key.
+        line: its first line, from 1; the key's line for a member of a mapping.
         text: text of a scalar as written, empty for other values.
         items: elements of a sequence.
         members: values of a mapping by key. YAML's merge keys are resolved.
@@ -138,7 +138,7 @@ class _Reader:
                     anchored = value.start_mark.line < key.start_mark.line
                     members[key.value] = Value(key.start_mark.line + 1, below.text, below.items, below.members, block=below.block and not anchored) if below.text or anchored else below  # fmt: skip
         elif isinstance(node, SequenceNode):
-            self.seen[id(node)] = Value(line)  # of an alias to itself
+            self.seen[id(node)] = Value(line)  # placeholder for an alias to itself
             found = self.seen[id(node)] = Value(line, items=tuple(map(self.value, node.value)))
         else:
             found = self.seen[id(node)] = Value(line, text=str(node.value), block=node.style in {"|", ">"})

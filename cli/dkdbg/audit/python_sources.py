@@ -125,7 +125,7 @@ def _found(tree: ast.Module) -> list[_Call]:
 
 
 def _valued(node: ast.expr | None, values: Mapping[str, ast.expr | None]) -> ast.expr | None:
-    """Return what a name or attribute stands for, if the source assigns it once."""
+    """Return the value of a name or attribute that the source assigns once."""
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     return values.get(name) or node
 

@@ -67,7 +67,7 @@ def unknown(where: str) -> NoFolderError:
     """Return the error for a target that does not say where its code lies.
 
     Args:
-        where: the target, and what it lacks.
+        where: the target, and the missing information.
     """
     return NoFolderError(
         f"nothing says where the code lies in {where}",

@@ -211,7 +211,7 @@ class Target(ABC):
         return None
 
     def close(self) -> None:  # noqa: B027 - most open nothing
-        """Close what was opened for it, such as a tunnel."""
+        """Close its connections, such as a tunnel."""
 
     # -- commands there: all targets but ATTACH_ONLY -----------------------------------------------------------------
 

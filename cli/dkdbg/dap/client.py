@@ -211,7 +211,7 @@ class Session:
         match message["type"]:
             case "response":
                 number = message["request_seq"]
-                if number in self._responses:  # else nothing waits for it any more
+                if number in self._responses:  # otherwise no caller waits for this response any more
                     self._responses[number] = message
             case "event":
                 event = str(message["event"])

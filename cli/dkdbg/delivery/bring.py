@@ -205,7 +205,7 @@ class _Stream:
             except BlockingIOError:
                 self._wait(deadline, writing=True)
             except BrokenPipeError:
-                return  # its last line, or its end, gives the reason
+                return  # the process's last line, or its end, gives the reason
 
     def garbage(self, seen: object) -> DkdbgError:
         """Return the error for an unexpected answer."""

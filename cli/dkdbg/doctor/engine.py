@@ -21,7 +21,7 @@ _CDI_FOLDERS, _CDI_DRIVER = ("/etc/cdi", "/var/run/cdi"), re.compile(r"libcuda\.
 
 
 def engine() -> Engine:
-    """Return what docker says of itself and of its engine. Never raises."""
+    """Return docker's facts about itself and its engine. Never raises."""
     found = Engine(
         context=_context(),
         host=os.environ.get("DOCKER_HOST", ""),

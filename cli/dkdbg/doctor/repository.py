@@ -33,7 +33,7 @@ _WALK_S, _TIMEOUT_S = 5.0, 60.0
 
 
 def repository(root: Path, *, has_engine: bool, cuda: bool) -> Repository:
-    """Return what the files of a repository say. Runs nothing of it; compose reads its own files.
+    """Return the facts in the files of a repository. Runs nothing of it; compose reads its own files.
 
     Args:
         root: resolved.

@@ -32,7 +32,7 @@ class Finding:
     subject: str = ""
 
     def lines(self) -> list[str]:
-        """Return the cause as lines for a terminal; what a target says in it stays on its line."""
+        """Return the cause as lines for a terminal; a target's text in it stays on its line."""
         shown = [f"  | {line[:_WIDTH]}" for line in self.detail]
         lines = [f"{self.link}: {self.says}  [{self.cause}]", *shown, f"  remedy: {self.remedy}"]
         return [printable(each) for each in lines]

@@ -1,4 +1,4 @@
-"""Find what is wrong with a debugger that runs at a target without dkdbg."""
+"""Diagnose a debugger that runs at a target without dkdbg."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def of_debugpy(target: Target) -> Finding | None:
         return None
     with contextlib.suppress(DkdbgError):
         host, _ = target.listen_address()
-        if is_loopback(host):  # its loopback is this machine's
+        if is_loopback(host):  # the target's loopback is this machine's
             return None
         for each in target.pythons():
             at = each.listens or _of_adapter(each)

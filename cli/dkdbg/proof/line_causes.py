@@ -243,7 +243,7 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
     if not debugged or any(file.code is not True or file.compiled or file.beats for _, file in debugged):
         return
     if any(process.stopped and asked.line in file.at for process, file in debugged):
-        return  # it stops there now
+        return  # the program is stopped there now
     if all(process.stopped for process, _ in debugged):
         process, _ = debugged[0]
         yield Finding(

@@ -42,7 +42,7 @@ def finding_of(error: DkdbgError, output: Sequence[str], around: Around) -> Find
     text = error.message
     first, *more = text.splitlines()
     found = next((each for each in _CAUSES if re.search(each[0], text, re.IGNORECASE)), None)
-    if found is None and any("ERROR" in line for line in output):  # of a build
+    if found is None and any("ERROR" in line for line in output):  # a failed build's output has the cause
         said = "\n".join(output)
         ended = program_end.of_requirement(said) or program_end.cause_of(said, None, around)
         if ended.cause not in _VAGUE:

@@ -29,7 +29,7 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Print what the files of a repository leave open; return 1 if there is anything.
+    """Print the findings in the files of a repository; return 1 if there are any.
 
     Paths are relative to the folder of -C; a folder outside of the repository is audited as one of its own.
 
@@ -96,7 +96,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _audited(root: Path) -> tuple[list[Finding], list[str]]:
-    """Return the findings below a folder, and what could not be read. Of a git repository only what git knows counts."""
+    """Return the findings below a folder, and the unreadable files; in a git repository only of files that git knows."""
     from pathlib import PurePosixPath
 
     from dkdbg.audit.audit import agents_of, audit

@@ -38,7 +38,7 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Print what is wrong and the next command for each; return 1 if there is an error.
+    """Print each problem with the next command; return 1 if there is an error.
 
     Raises:
         DkdbgError: the target cannot be reached, or runs no commands.

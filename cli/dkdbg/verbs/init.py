@@ -262,7 +262,7 @@ def _say_attributes(root: Path) -> None:
 
 
 def _say_size(root: Path) -> None:
-    """Print what a pre-commit hook against large files needs; dkdbg does not edit its configuration."""
+    """Print the exception that a pre-commit hook against large files needs; dkdbg does not edit its configuration."""
     hooks = read(root, PurePosixPath(".pre-commit-config.yaml")) or b""
     if b"check-added-large-files" not in hooks or single_file.NAME.encode() in hooks:
         return

@@ -92,7 +92,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
             return 0
         try:
             if asked_to_end:
-                raise KeyboardInterrupt  # it was delayed until the job had a number
+                raise KeyboardInterrupt  # Ctrl-C was delayed until the job had a number
             _wait_for_nodes(queue, job, say)
             _wait_for_ranks(root, queue, job, say)
         except KeyboardInterrupt:

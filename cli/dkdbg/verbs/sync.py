@@ -128,7 +128,7 @@ def _sync_with(
         reporter.line(f"{target.label}:{workspace.remote}: {workspace.why}")
     contact = Contact(workspace.remote, local, pythons=(python,) if python else PYTHONS)
     if not verify and not pull:
-        contact.start(reach)  # it starts while the modules below are loaded
+        contact.start(reach)  # the receiver starts while the modules below are loaded
     from dkdbg.sync.roots import Roots
     from dkdbg.sync.rules.rules import ConfiguredRules
     from dkdbg.sync.session import Session

@@ -128,7 +128,7 @@ def _of_service(root: Path, service: DebugService, timeout: float) -> Subject:
     plan, _ = make_plan(root)
     token = choose_token(service, report=lambda _: None)
     entry = editor.of_repository(root, [(each.local, str(each.remote)) for each in plan.mappings])
-    os.environ.update(_SETTINGS)  # compose reads them from there
+    os.environ.update(_SETTINGS)  # compose reads settings from the environment
 
     def start(report: Callable[[str], None]) -> Trial:
         wanted = Once(

@@ -97,7 +97,7 @@ def _move(member: Member, directory: str, files: str) -> str:
         return "it is in another session of dkdbg already: " + os.path.basename(member.directory)
     former, member.directory = member.listener, directory
     if "pydevd" in sys.modules:
-        sys.modules["pydevd"].SetupHolder.setup = None  # it names the parent process for the adapter
+        sys.modules["pydevd"].SetupHolder.setup = None  # pydevd would name the parent process to the adapter
     _register(member, directory, files)
     if former is not None and former.fileno() >= 0 and former is not member.listener:
         try:  # noqa: SIM105 - contextlib may be the program's, see standard.py

@@ -41,7 +41,7 @@ def before(member: Member) -> None:
     path = os.path.realpath(member.directory + "/p") + "/%d.sock" % os.getpid()
     try:
         _put_to_sleep(path)
-    except OSError:  # it was closed before the thread waited
+    except OSError:  # the socket was closed before the thread waited
         member.register_again()
         _put_to_sleep(path)
     if member.starter == member._get_ident():

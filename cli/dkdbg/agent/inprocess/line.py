@@ -219,9 +219,10 @@ def _has_line(code: Optional[CodeType], line: int) -> bool:
 
 
 def _around(whole: CodeType, line: int) -> Tuple[str, CodeType]:
-    """Return the innermost function that has code on this line, or around it; else the module.
+    """Return the innermost function with code on or around this line; else the module.
 
-    Its decorators, `def` and defaults are code of what is around it, and so are a class's body and a comprehension.
+    A function's decorators, `def` and defaults count as code of the enclosing one, like a class's body and a
+    comprehension.
     """
     best = ("", whole)
     for name, code in _codes(whole):

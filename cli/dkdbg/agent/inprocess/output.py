@@ -284,7 +284,7 @@ def _queue_class() -> Any:
             """
             try:  # noqa: SIM105  contextlib is Python code
                 self._bell.release()
-            except RuntimeError:  # it is already released
+            except RuntimeError:  # the bell is released already
                 pass
 
     return Commands

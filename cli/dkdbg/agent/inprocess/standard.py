@@ -1,6 +1,6 @@
 """Gives the debugger the standard library in a program that has modules of the same names.
 
-A `queue.py` or `random.py` beside the script is what `import queue` finds. The debugger needs the standard one: it would
+`import queue` finds a `queue.py` beside the script. The debugger needs the standard one: it would
 run the program's, and fail; or it would load the standard one before the program asks for its own. In such a program our
 modules and debugpy's have another `__import__`, and so have modules of the standard library that it loads. It loads those
 that the program replaces for the debugger alone, as `_dkdbg_standard.NAME`.
@@ -96,7 +96,7 @@ def _is_standard(name: str) -> bool:
 
 
 def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
-    """`__import__` of the debugger's modules, and of those of the standard library that it has loaded."""
+    """`__import__` for the debugger's modules, and for the standard library's that it has loaded."""
     top = (globals["__package__"] if level else name).partition(".")[0]
     if top not in _names:
         return import_normally(name, globals, locals, fromlist, level)

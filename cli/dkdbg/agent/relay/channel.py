@@ -69,7 +69,7 @@ class Channel:
         return data
 
     def write(self) -> int:
-        """Write what the socket accepts; return the bytes to credit now. Raises OSError: the connection broke."""
+        """Write as much as the socket accepts; return the bytes to credit now. Raises OSError: the connection broke."""
         if self.waiting:
             try:
                 done = self.sock.send(self.waiting)

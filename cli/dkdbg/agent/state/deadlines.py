@@ -53,7 +53,7 @@ _LIFTS = {
 
 
 def of_job(system: str, job: str, ends: float) -> contract.Deadline:
-    """Return the time limit of a job, as both its agent and its target tell it."""
+    """Return the time limit of a job, in the words of both agent and target."""
     what = "%s ends job %s" % (system, job.partition(".")[0])  # 12 of PBS's 12.server
     return {"what": what, "ends": ends, "after": None, "lift": _LIFTS[system] % job}
 
@@ -108,7 +108,7 @@ def parse(said: object) -> List[contract.Deadline]:
 
 
 def merged(*lists: Iterable[contract.Deadline]) -> List[contract.Deadline]:
-    """Return all deadlines, of several with one text the first."""
+    """Return all deadlines, of those with the same text only the first."""
     found: Dict[str, contract.Deadline] = {}
     for each in [one for some in lists for one in some]:
         found.setdefault(each["what"], each)

@@ -21,7 +21,7 @@ class Share:
         self.ranks: FrozenSet[int] = frozenset(ranks)
 
     def belongs_to(self, other: Share) -> bool:
-        """Tell whether both shares are of one job: the same size, and no rank in both.
+        """Tell whether two shares belong to one job: they have the same size and no common rank.
 
         Two jobs of one size that run beside each other have overlapping ranks.
         """

@@ -353,7 +353,7 @@ class ProcessTable:
             process = self._known[pid]
             is_rank = (process["world_size"] or 1) > 1 or process["origin"].startswith("rank:")
             if self._attached() and is_rank:
-                self._on_raised(0.0)  # it raises the timeouts of its groups when it creates them
+                self._on_raised(0.0)  # the process will raise its groups' timeouts when it creates them
             if naming.is_generic(process):
                 self._unclear.setdefault(pid, MAX_SCANS)
             first = self._known.get(process["ppid"])
@@ -438,7 +438,7 @@ class ProcessTable:
                 answer, since = self._ask_once(path)
         if answer.startswith("joined"):
             self._joined[pid] = since
-        elif asking != self._asking:  # it tried to join an adapter that is gone: ask it again
+        elif asking != self._asking:  # the process tried to join an adapter that is gone: ask again
             with self._lock:
                 self._asked.discard(pid)
             return
@@ -540,7 +540,7 @@ def _asked(path: str, command: str) -> Optional[socket.socket]:
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.setblocking(False)  # a stopped process's queue takes only a few questions
         sock.connect(path)
-        connection = sockets.ask(sock, os.fsencode(command))  # it may hold a path
+        connection = sockets.ask(sock, os.fsencode(command))  # a command may contain a path
         connection.setblocking(False)
         return connection
     return None

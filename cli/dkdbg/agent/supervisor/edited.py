@@ -31,7 +31,7 @@ def should_restart(changed: List[str], restart: str, age: float, *, is_held: boo
 
     Args:
         restart: one of contract.RESTART. age: age of this run, in seconds.
-        is_held: a process waits for an editor, after a crash or at a `breakpoint()`: that is what the editor comes for.
+        is_held: a process waits for an editor, after a crash or at a `breakpoint()`: the editor attaches to see that.
     """
     return bool(changed) and restart == contract.RESTART_AUTO and age < MAX_RESTART_AGE_S and not is_held
 

@@ -1,4 +1,4 @@
-"""`dkdbg.agent line`: what the sessions here know of one line of a file, as one JSON object on standard output.
+"""`dkdbg.agent line`: print the sessions' facts about one line of a file, as one JSON object.
 
 Each process answers in its own thread (`inprocess/line.py`); the files are read here.
 """

@@ -32,7 +32,7 @@ _STATES = {
 
 
 def fill_in(told: List[Dict[str, Any]], *, native: bool) -> None:
-    """Add what is visible from outside of processes that did not answer; with `native`, of all processes."""
+    """Add the outside view of processes that did not answer; with `native`, of all processes."""
     silent = [each for each in told if each["threads"] is None]
     for each in silent:
         each["why"] = "it does not answer: %s" % _STATES.get(each["os"], "it has ended, or is about to")

@@ -34,7 +34,7 @@ def main(words: List[str]) -> int:
     session = records.newest(given.name)
     if session is None:
         return _fail("no session is running here")
-    end = time.monotonic() + 2  # it may have started a moment ago
+    end = time.monotonic() + 2  # the process may have started a moment ago
     process = _process(session, given.pid, given.rank)
     while process is None and time.monotonic() < end:
         time.sleep(0.1)

@@ -60,7 +60,7 @@ class StoppedClocks:
             self.note(pid, is_held=False)
 
     def _renew(self) -> None:
-        """Write again while a process is stopped, in one thread: if the agent is killed, the clocks continue."""
+        """Renew the record while a process is stopped, on one thread: if the agent is killed, the clocks continue."""
         while True:
             with self._changed:
                 while not self._held:

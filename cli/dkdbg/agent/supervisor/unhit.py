@@ -136,7 +136,7 @@ def _answers(there: Dict[int, str], path: str, line: int) -> Iterator[Dict[str, 
     for answer in processes.ask_all(there, "ran %d %s" % (line, path), ANSWER_S).values():
         try:
             data = json.loads(answer)
-        except (ValueError, RecursionError):  # it ended meanwhile
+        except (ValueError, RecursionError):  # the process ended during its answer
             continue
         for each in as_list(as_dict(data).get("files")):
             yield as_dict(each)

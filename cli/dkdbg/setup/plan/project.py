@@ -166,7 +166,7 @@ def _token_and_gpu(facts: RepoFacts, config: Config, service: ServicePlan) -> It
 
 
 def _of_our_image(facts: RepoFacts) -> Iterator[str]:
-    """Return notes on what our image does not install; of imports without a known package it makes no guess."""
+    """Return notes on packages that our image does not install, such as those of unknown imports."""
     for name in facts.declared or facts.requirements:
         if not literal.is_requirement(name):
             yield f"left out: {name!r} is not a requirement that pip accepts"

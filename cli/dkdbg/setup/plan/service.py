@@ -204,7 +204,7 @@ def _settings(
 
 
 def _of_command(facts: RepoFacts, dockerfile: DockerfileFact | None, argv: tuple[str, ...]) -> Iterator[str]:
-    """Return notes on what the command needs."""
+    """Return notes on requirements of the command."""
     # /bin/sh starts the agent and checks its health.
     if dockerfile is not None and _SHELL_LESS.search(dockerfile.base):
         yield f"{dockerfile.path} is FROM {dockerfile.base}, which has no /bin/sh, as the debug service needs: for debugging take a variant with a shell (distroless: the tag debug)"
@@ -224,7 +224,7 @@ def _is_run(file: PurePosixPath, argv: tuple[str, ...]) -> bool:
 
 
 def _of_service(facts: RepoFacts, base: ServiceFact | None, others: Brought, config: Config) -> Iterator[str]:
-    """Return notes on what the debug service takes from the user's service, and what not."""
+    """Return notes on parts of the user's service that the debug service has or lacks."""
     if base is None:
         return
     # Compose rejects a file that it reads whole without its env files. A service that only extends from the file reads

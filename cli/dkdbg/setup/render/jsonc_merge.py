@@ -63,7 +63,7 @@ def _in_object(
         if key in have:
             if step := _step(have[key], value, base.get(key, _UNKNOWN), (*at, key)):
                 return step
-        elif key not in base:  # else the user has removed it
+        elif key not in base:  # otherwise the user has removed the key
             return Step(kind="add", path=(*at, key), value=value)
     for key, value in base.items():
         if key not in want and key in have and equal(have[key], value):

@@ -33,7 +33,7 @@ class Outlet:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is waiting."""
+        """Write the collected frames."""
         if not self._waiting:
             return
         data = memoryview(b"".join(self._waiting))

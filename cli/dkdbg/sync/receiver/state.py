@@ -105,7 +105,8 @@ class State:
     def take_source(self, source: str) -> str:
         """Record the host's folder; return the former one if it was another.
 
-        Then the ledger is dropped: what the other folder put here is neither deleted nor overwritten without a copy.
+        Then the ledger is dropped, so that entries from the other folder are neither deleted nor overwritten without a
+        copy.
         """
         here = source.encode("utf-8", "surrogateescape")[
             :_MAX_SOURCE_BYTES

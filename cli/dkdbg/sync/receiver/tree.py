@@ -79,7 +79,7 @@ class Tree:
             os.close(folder)
 
     def own(self, descriptor: int) -> None:
-        """Give an open file or folder to the owner. Without CAP_CHOWN it stays ours, and so do all later ones."""
+        """Give an open file or folder to the owner. Without CAP_CHOWN this one and all later ones stay ours."""
         if self.owner is not None:
             try:
                 os.fchown(descriptor, self.owner[0], self.owner[1])

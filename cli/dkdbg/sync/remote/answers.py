@@ -47,7 +47,7 @@ class Amount:
         self._entries -= len(entries)
         texts = (
             (0, 4, 5) if entries and len(entries[0]) > 2 else (0, 1)
-        )  # of an entry; or of a folder in a summary
+        )  # the path of an entry, or of a folder in a summary
         self._characters -= sum(sum(map(len, map(itemgetter(text), entries))) for text in texts)
         if self._entries < 0 or self._characters < 0:
             raise DkdbgError(

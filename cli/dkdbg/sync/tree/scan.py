@@ -227,9 +227,7 @@ class Scanner:
                 mode, size = status.st_mode, status.st_size
                 if is_dir:
                     some |= self._folder(start + name, status, level, standing, found, above=at)
-                elif (
-                    mode & _FORMAT == stat.S_IFREG and status.st_nlink == 1 and size <= most
-                ):  # as nearly all
+                elif mode & _FORMAT == stat.S_IFREG and status.st_nlink == 1 and size <= most:
                     entries[start + name] = Entry(FILE, mode & 0o777, size, status.st_mtime_ns, stamp(status))
                     some = True
                 else:
@@ -280,7 +278,7 @@ class Scanner:
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             self._linked.add(status.st_ino)
             self._has_links(path)
-            status = os.stat(path.rpartition("/")[2], dir_fd=at, follow_symlinks=False)  # its present status
+            status = os.stat(path.rpartition("/")[2], dir_fd=at, follow_symlinks=False)  # as it is now
         if stat.S_ISREG(status.st_mode):
             size = status.st_size
             if size <= self.rules.max_size:
@@ -349,7 +347,7 @@ def too_large(size: int, limit: int) -> str:
 
 
 def _listed(folder: int) -> list[os.DirEntry[str]]:
-    """Return the entries of an open folder; they query it for their status, as long as it is open."""
+    """Return the entries of an open folder, whose `stat` works as long as the folder is open."""
     with os.scandir(folder) as listing:
         return list(listing)
 

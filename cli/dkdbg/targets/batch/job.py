@@ -114,7 +114,7 @@ class BatchSystem(Protocol):
         """Return the number of the new job from the answer; empty if it has none."""
 
     def jobs(self) -> str:
-        """Return the script that lists this user's waiting and running jobs: number, and a text with the tag."""
+        """Return the script that lists this user's waiting and running jobs, a line each: number, text with the tag."""
 
     def cancel(self, job: str) -> tuple[str, ...]:
         """Return the command that cancels a job."""

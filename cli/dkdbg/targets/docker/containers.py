@@ -259,7 +259,7 @@ class ContainerChanges(Changes):
             raise explain(1, f"Cannot connect to the Docker daemon at {where.host}: {error}") from error
 
         def end() -> None:
-            with contextlib.suppress(OSError, AttributeError):  # it may have just ended
+            with contextlib.suppress(OSError, AttributeError):  # the stream may have just ended
                 stream.close()
             engine.close()
 

@@ -218,7 +218,7 @@ def _check_ours(query: PodQuery, found: dict[str, Any]) -> None:
 def _look(
     query: PodQuery, pods: Sequence[Pod], reach_of: Callable[[Pod], PodReach], ready: dict[str, Pod]
 ) -> str:
-    """Add to `ready` the pods whose agent answers; return what the others wait for.
+    """Add to `ready` the pods whose agent answers; return the other pods' reasons for waiting.
 
     Raises:
         DkdbgError: one of the pods cannot start.

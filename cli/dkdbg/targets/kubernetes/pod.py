@@ -291,7 +291,7 @@ def _why_not(state: dict[str, Any], container: dict[str, Any]) -> str:
 
 
 def _pending(status: dict[str, Any]) -> str:
-    """Return what a pod without containers waits for."""
+    """Return the reason why a pod has no containers yet."""
     for each in objects_of(status.get("conditions")):
         if each.get("status") == "False" and each.get("message"):
             return _reason(each)

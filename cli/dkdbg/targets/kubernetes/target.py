@@ -152,14 +152,14 @@ class PodTarget(Target):
             if self._query.kind in OWNERS
             else f"k8s://{self._query.namespace}/deployment/NAME"
         )
-        copy = f"dkdbg up {address}"  # a debug copy, which has neither
+        copy = f"dkdbg up {address}"  # a debug copy has neither limit
         found: list[Deadline] = []
         for ends in (pod.ends, self._end_of_job):
             if ends is not None:
                 what = f"activeDeadlineSeconds ends the pod {pod.name}"
                 found.append({"what": what, "ends": ends, "after": None, "lift": copy})
         for name, seconds in pod.probes.get(container, ()):
-            if seconds < _LONG_S:  # that of a debug copy never does
+            if seconds < _LONG_S:  # a debug copy's probe never restarts it
                 what = f"the {name} restarts the container {container}"
                 found.append({"what": what, "ends": None, "after": seconds, "lift": copy})
         return found

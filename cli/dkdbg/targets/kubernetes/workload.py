@@ -102,7 +102,7 @@ def templates(kind: str, document: Mapping[str, Any]) -> dict[str, dict[str, Any
 
 
 def pods_wanted(kind: str, document: Mapping[str, Any]) -> int:
-    """Return how many pods it has at a time."""
+    """Return the number of pods that an object has at a time."""
     spec = object_of(document.get("spec"))
     if kind == PYTORCHJOB:
         return sum(

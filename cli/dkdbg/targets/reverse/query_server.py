@@ -154,7 +154,7 @@ def servers() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield the path of each server that answers here, and its jobs, as from `QueryServer._list`."""
     for folder in runtime_dir.folders():
         for path in _in(Path(folder)):
-            with contextlib.suppress(OSError, ValueError):  # it has just exited
+            with contextlib.suppress(OSError, ValueError):  # the server has just exited
                 answer = b"".join(
                     data
                     for kind, data in query_client.ask(str(path), {}, timeout=_LIST_TIMEOUT_S)

@@ -61,5 +61,5 @@ def on_resume(*, is_last: bool) -> None:
     State.stopped.discard(_thread.get_ident())
     if is_last:
         State.resumed_at = true_monotonic()
-        with Suppress(Exception):  # it would end the program's thread, in pydevd's resume
+        with Suppress(Exception):  # an error in pydevd's resume would end the program's thread
             timers.start()

@@ -203,9 +203,7 @@ def is_ours() -> bool:
     name = ""
     while caller is not None:
         name = str(caller.f_globals.get("__name__", ""))
-        if (
-            name not in _BETWEEN or caller.f_code.co_name == "_bootstrap"
-        ):  # a Timer; the debugger starts all threads
+        if name not in _BETWEEN or caller.f_code.co_name == "_bootstrap":  # the debugger starts each thread
             break
         caller = caller.f_back
     return name.startswith(_OURS) or name in _ABSOLUTE

@@ -352,7 +352,7 @@ class _Member(object):
                     handed_over = connection or self._unread()
                     break
         except Exception as error:
-            if self.owns_listener():  # else the program has taken its descriptor
+            if self.owns_listener():  # otherwise the program has taken the listener's descriptor
                 _say("socket closed: %r" % (error,))
         finally:
             self.running = False

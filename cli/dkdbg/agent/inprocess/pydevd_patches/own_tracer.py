@@ -125,7 +125,7 @@ def _check(frame: FrameType, function: Any) -> None:
             _foreign.pop(threading.get_ident(), None)
             if was_foreign and function is None:
                 _give_back(frame)
-    except Exception as error:  # it would be raised in the program
+    except Exception as error:  # an error would be raised in the program
         if os.environ.get("DKDBG_DEBUG"):
             session.say("own tracer: %r" % (error,))
 

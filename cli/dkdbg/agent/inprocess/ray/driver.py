@@ -227,7 +227,7 @@ def _read(name: str) -> str:
 
 
 def _files(session: str) -> bytes:
-    """Return what a worker needs as a zip: `inprocess`, and the agent's debugpy, if it has one."""
+    """Return a zip with the modules for a worker: `inprocess`, and the agent's debugpy, if any."""
     import importlib
     import io
     import zipfile

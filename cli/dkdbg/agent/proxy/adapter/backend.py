@@ -173,7 +173,7 @@ class Backend:
             time.sleep(0.1 * self._restarts)
             try:
                 self.start()
-            except (BackendError, OSError) as error:  # it died again before a client could connect
+            except (BackendError, OSError) as error:  # the adapter died again before a client could connect
                 why = " (%s)" % error
                 continue
             self._log("debugpy's adapter died; a new one is ready, and an attached editor stays attached")

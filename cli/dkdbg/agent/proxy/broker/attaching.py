@@ -151,7 +151,7 @@ class Attaching(SessionPhase):
     # -- waiting ----------------------------------------------------------------------------------------------------
 
     def ready(self) -> bool:
-        """Tell whether the event that a WAIT is for has occurred."""
+        """Tell whether the awaited event of a WAIT has occurred."""
         controller = self._sessions.controller(self.connection.key)
         if self._waits_for == _DELAY:
             return False

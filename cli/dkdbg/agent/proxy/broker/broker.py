@@ -87,7 +87,7 @@ class Broker:
         return self.connection.phase.client_gone()
 
     def ready(self) -> bool:
-        """Tell whether the event that a WAIT is for has occurred."""
+        """Tell whether the awaited event of a WAIT has occurred."""
         return self.connection.phase.ready()
 
     def resume(self) -> List[Action]:

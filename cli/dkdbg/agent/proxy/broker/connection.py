@@ -148,7 +148,7 @@ class Phase:
         return []
 
     def ready(self) -> bool:
-        """Tell whether the event that a WAIT is for has occurred."""
+        """Tell whether the awaited event of a WAIT has occurred."""
         return True
 
     def resume(self) -> List[Action]:

@@ -114,7 +114,7 @@ class Reattaching(SessionPhase):
         holding = connection.turn(CONTROLLING)
         connection.configured = True
         actions = handover.follow(connection, self._sessions)
-        if not connection.since:  # it was an observer until now
+        if not connection.since:  # this client was an observer until now
             connection.since = self._sessions.wall()
             if connection.key == ROOT:
                 text = "the other editor has left: you control this session now, with the breakpoints that you have set"

@@ -269,7 +269,7 @@ class Relay:
         try:
             for body in frames.received(lambda most: self._receive(backend, most), parser):
                 self._act(self._ask(lambda: self._broker.from_adapter(body)))  # noqa: B023
-        except OSError:  # it was killed
+        except OSError:  # the client was killed
             pass
         except frames.FrameError:
             self._break()

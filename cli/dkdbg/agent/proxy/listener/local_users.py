@@ -181,7 +181,7 @@ def _diagnosed(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[bytes
 
 
 def _listed(local: Tuple[Any, ...], remote: Optional[Tuple[Any, ...]]) -> Iterator[Tuple[str, Owner]]:
-    """Yield state and owner of sockets with these addresses; None is any. Raises OSError: there are no tables."""
+    """Yield state and owner of sockets with these addresses (None: any). Raises OSError: there are no tables."""
     own = _written(local)
     if remote is None:  # sockets of this exact address come first
         everywhere = "%04X" % local[1]

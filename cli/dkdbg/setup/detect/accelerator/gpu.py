@@ -169,7 +169,7 @@ def _of_services(
     *,
     can: bool,
 ) -> GpuNeed | None:
-    """Return what the services state, None if they state nothing; `can`: something here may compute on a GPU."""
+    """Return the need that services state, None without any; `can`: the repository has code for a GPU."""
     if service is None:
         return None
     name, asks = service

@@ -89,7 +89,7 @@ def _filled(line: str, values: Mapping[str, str]) -> str:
 
 
 def _text(tree: Tree, path: str) -> str:
-    """Return the text with possible `docker run` lines; of a Dockerfile its comments, which may document its use."""
+    """Return a file's text with possible `docker run` lines; of a Dockerfile the comments, which may document it."""
     text = tree.text(path)
     if not path.lower().endswith("dockerfile"):
         for name in sorted(set(_NAMED.findall(text)))[:_MAX_ITEMS]:

@@ -143,7 +143,7 @@ def to_local(remote: str, mappings: Mappings) -> str | None:
         if remote.startswith(root.rstrip("/") + "/"):
             return join(local, remote[len(root.rstrip("/")) + 1 :])
     for local, root in mappings:
-        # `backend/app` on `/app/backend/app` implies where `/app/backend` is.
+        # If `backend/app` is at `/app/backend/app`, then `backend` is at `/app/backend`.
         below = root[len(remote.rstrip("/")) + 1 :] if root.startswith(remote.rstrip("/") + "/") else ""
         if below and local.endswith(f"/{below}"):
             return local.removesuffix(f"/{below}")

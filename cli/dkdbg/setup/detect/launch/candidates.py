@@ -237,7 +237,11 @@ def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
             if "/" in path and role_of(path) != "train":
                 continue
             fact = read_source(text)
-            is_named = fact.error and role_of(path) in {"train", "main", "app"}  # it cannot be analysed
+            is_named = fact.error and role_of(path) in {
+                "train",
+                "main",
+                "app",
+            }  # not parsed: judge the name
             if not text or not (fact.runs or is_named):
                 continue
             place = "top-level"
