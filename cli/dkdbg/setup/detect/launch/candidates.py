@@ -237,11 +237,8 @@ def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
             if "/" in path and role_of(path) != "train":
                 continue
             fact = read_source(text)
-            is_named = fact.error and role_of(path) in {
-                "train",
-                "main",
-                "app",
-            }  # not parsed: judge the name
+            # A file that cannot be parsed is judged by its name.
+            is_named = fact.error and role_of(path) in {"train", "main", "app"}
             if not text or not (fact.runs or is_named):
                 continue
             place = "top-level"
