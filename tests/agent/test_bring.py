@@ -262,7 +262,7 @@ def test_a_place_that_never_answers_or_takes_no_more_bytes_is_given_up(here, lim
 @pytest.mark.parametrize(
     ("through", "said"),
     [
-        (r"printf '\033[2Jgone\n' >&2; exit 3", r"ended \(code 3\): \?\[2Jgone"),
+        (r"printf '\033[2Jgone\n' >&2; exit 3", r"ended \(code 3\): \\x1b\[2Jgone"),
         ("echo 'exec: sh: not found' >&2; exit 127", r"cannot start anything on here: exec: sh: not found"),
     ],
 )

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import secrets
 import selectors
 import time
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from dkdbg import process
 from dkdbg.agent.state import kept
 from dkdbg.core import pythons
+from dkdbg.core.known_errors import last_line
 from dkdbg.delivery import single_file
 from dkdbg.errors import DkdbgError
 
@@ -236,7 +236,7 @@ class _Stream:
             raise self.garbage(line) from None
         if word == "refused":
             raise DkdbgError(
-                f"{self._label} rejects the agent: {_plain(str(read))}",
+                f"{self._label} rejects the agent: {last_line(str(read))}",
                 hint="set DKDBG_RUNTIME_DIR there to another folder",
             )
         if word not in words:
@@ -282,7 +282,7 @@ class _Stream:
             while data := self._take(self._err):
                 self._stderr = (self._stderr + data)[-4000:]
         whole = self._stderr.decode("utf-8", "replace")
-        reason = _plain(whole)
+        reason = last_line(whole)
         explained = self._reach.explain(whole)
         if explained is not None:
             return explained
@@ -301,14 +301,6 @@ class _Stream:
         return DkdbgError(
             f"the connection to {self._label} ended (code {code}): {reason or 'it said nothing'}"
         )
-
-
-def _plain(text: str) -> str:
-    """Return the last line of untrusted text, safe for a terminal."""
-    lines = [
-        line for line in re.sub(r"[^\n\x20-\x7e\xa0-\U0010ffff]", "?", text).splitlines() if line.strip()
-    ]
-    return lines[-1][-400:] if lines else ""
 
 
 #: Timeout of the answer in seconds.

@@ -97,83 +97,71 @@ def sync(
     Raises:
         DkdbgError: the target cannot be reached, has no Python, or its files cannot be written, with the reason.
     """
-    with contextlib.closing(
-        registry.home(root) if name is None else registry.target_of(name, root)
-    ) as target:
-        return _sync_with(
-            root, target, to=to, once=once, verify=verify, pull=pull, into=into, python=python, as_json=as_json, limit=limit,
-            compares=compares, folder=folder,
-        )  # fmt: skip
+    with contextlib.closing(registry.home(root) if name is None else registry.target_of(name, root)) as named:
+        is_made = named.names_workdir and not (to or verify or pull)
+        target = named.with_workdir(folder_name(root)) if is_made else named
+        reach = target.find()
+        workspace = (
+            Workspace(local=folder, remote=to, why="--to")
+            if to
+            else _workspace(root, target, reach, python, writes=not (verify or pull))
+        )
+        if not workspace.remote.startswith("/"):
+            raise DkdbgError(f"--to {to}: it must be an absolute path on the target", exit_code=EXIT_USAGE)
+        local = local_root(root, workspace.local)
+        reporter = Reporter(as_json=as_json)
+        if not verify and not pull:
+            reporter.begins(local, f"{target.label}:{workspace.remote}", workspace.why)
+        elif not to:
+            reporter.line(f"{target.label}:{workspace.remote}: {workspace.why}")
+        contact = Contact(workspace.remote, local, pythons=(python,) if python else PYTHONS)
+        if not verify and not pull:
+            contact.start(reach)  # the receiver starts while the modules below are loaded
+        from dkdbg.sync.roots import Roots
+        from dkdbg.sync.rules.rules import ConfiguredRules
+        from dkdbg.sync.session import Session
 
+        gc.freeze()  # many small tuples follow, and no cycles: a search for some takes as long as listing the files
+        gc.set_threshold(50_000, 20, 100)
+        roots = Roots(
+            local=local,
+            remote=workspace.remote,
+            rules=ConfiguredRules(lambda reason: reporter.event(event("settings", reason=reason))),
+            pythons=contact.pythons,
+        )
+        if verify:
+            from dkdbg.sync.verify import verify as compare
 
-def _sync_with(
-    root: Path, target: Target, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
-    python: str | None, as_json: bool, limit: int | None, compares: bool, folder: str,
-) -> int:  # fmt: skip
-    if target.names_workdir and not (to or verify or pull):
-        target = target.with_workdir(folder_name(root))
-    reach = target.find()
-    workspace = (
-        Workspace(local=folder, remote=to, why="--to")
-        if to
-        else _workspace(root, target, reach, python, writes=not (verify or pull))
-    )
-    if not workspace.remote.startswith("/"):
-        raise DkdbgError(f"--to {to}: it must be an absolute path on the target", exit_code=EXIT_USAGE)
-    local = local_root(root, workspace.local)
-    reporter = Reporter(as_json=as_json)
-    if not verify and not pull:
-        reporter.begins(local, f"{target.label}:{workspace.remote}", workspace.why)
-    elif not to:
-        reporter.line(f"{target.label}:{workspace.remote}: {workspace.why}")
-    contact = Contact(workspace.remote, local, pythons=(python,) if python else PYTHONS)
-    if not verify and not pull:
-        contact.start(reach)  # the receiver starts while the modules below are loaded
-    from dkdbg.sync.roots import Roots
-    from dkdbg.sync.rules.rules import ConfiguredRules
-    from dkdbg.sync.session import Session
+            return reporter.verified(compare(roots, reach))
+        if pull:
+            from dkdbg.sync import pull as pulling
 
-    gc.freeze()  # many small tuples follow, and no cycles: a search for some takes as long as listing the files
-    gc.set_threshold(50_000, 20, 100)
-    roots = Roots(
-        local=local,
-        remote=workspace.remote,
-        rules=ConfiguredRules(lambda reason: reporter.event(event("settings", reason=reason))),
-        pythons=contact.pythons,
-    )
-    if verify:
-        from dkdbg.sync.verify import verify as compare
+            pull = [pulling.relative(each, workspace.remote) for each in pull]
+            goal = pulling.destination(str(root), into, target.label, roots)
+            most = pulling.MAX_BYTES if limit is None else limit
+            done = pulling.pull(roots, reach, pull, goal, limit=most, report=reporter.event)
+            return reporter.pulled(done, goal.path)
+        session = Session(roots, target.find, report=reporter.event, contact=contact)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            if once:
+                session.once()
+            else:
+                session.follow()
+        except SameFolderError as error:
+            if not compares:
+                raise
+            from dkdbg.sync.verify import of_one_folder
+            from dkdbg.sync.verify import verify as compare
 
-        return reporter.verified(compare(roots, reach))
-    if pull:
-        from dkdbg.sync import pull as pulling
-
-        pull = [pulling.relative(each, workspace.remote) for each in pull]
-        goal = pulling.destination(str(root), into, target.label, roots)
-        most = pulling.MAX_BYTES if limit is None else limit
-        done = pulling.pull(roots, reach, pull, goal, limit=most, report=reporter.event)
-        return reporter.pulled(done, goal.path)
-    session = Session(roots, target.find, report=reporter.event, contact=contact)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        if once:
-            session.once()
-        else:
-            session.follow()
-    except SameFolderError as error:
-        if not compares:
-            raise
-        from dkdbg.sync.verify import of_one_folder
-        from dkdbg.sync.verify import verify as compare
-
-        reporter.line(f"{error.message}: nothing is sent, and both are compared")
-        return reporter.verified(of_one_folder(compare(roots, reach)))
-    except KeyboardInterrupt:
-        reporter.stopped(session.files)
-        return EXIT_INTERRUPTED if once else 0
-    finally:
-        reporter.close()
-    return EXIT_ERROR if session.failed else 0
+            reporter.line(f"{error.message}: nothing is sent, and both are compared")
+            return reporter.verified(of_one_folder(compare(roots, reach)))
+        except KeyboardInterrupt:
+            reporter.stopped(session.files)
+            return EXIT_INTERRUPTED if once else 0
+        finally:
+            reporter.close()
+        return EXIT_ERROR if session.failed else 0
 
 
 def _workspace(root: Path, target: Target, reach: Reach, python: str | None, *, writes: bool) -> Workspace:

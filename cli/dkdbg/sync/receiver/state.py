@@ -108,9 +108,7 @@ class State:
         Then the ledger is dropped, so that entries from the other folder are neither deleted nor overwritten without a
         copy.
         """
-        here = source.encode("utf-8", "surrogateescape")[
-            :_MAX_SOURCE_BYTES
-        ]  # bytes, because a path need not be UTF-8
+        here = source.encode("utf-8", "surrogateescape")[:_MAX_SOURCE_BYTES]  # a path need not be UTF-8
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(_SOURCE, flags, 0o600, dir_fd=self.folder)
         try:

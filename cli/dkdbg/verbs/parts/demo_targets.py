@@ -130,10 +130,9 @@ class LocalRun:
         if child is None or child.poll() is not None:
             return
         child.terminate()
-        deadline = time.monotonic() + 5.0
-        while child.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        if child.poll() is None:
+        try:
+            child.wait(5.0)
+        except process.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
