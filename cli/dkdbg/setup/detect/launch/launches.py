@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -216,8 +217,15 @@ def _editor(tree: Tree) -> Iterator[Seen]:
         program = item.get("module") or item.get("program")
         if not isinstance(program, str) or "${file" in program:
             continue
-        program = re.sub(r"\$\{workspace(?:Folder|Root)\}/?", "", program)
-        words = ["python", "-m", program, *args] if item.get("module") else ["python", program, *args]
-        cwd = re.sub(r"\$\{workspace(?:Folder|Root)\}/?", "", str(item.get("cwd") or "")) or "."
-        for launch in parse_line(" ".join(words)):
-            yield Seen(launch=launch, cwd=cwd if tree.has_dir(cwd) else ".", place="editor", source=path)
+        cwd = _from(".", str(item.get("cwd") or ".")).rstrip("/") or "."
+        cwd = cwd if tree.has_dir(cwd) else "."
+        how = ["-m"] if item.get("module") else []
+        words = ["python", *how, *(_from(cwd, word) for word in (program, *args))]
+        for launch in parse_line(shlex.join(words)):
+            yield Seen(launch=launch, cwd=cwd, place="editor", source=path)
+
+
+def _from(cwd: str, text: str) -> str:
+    """Return a value of launch.json with its paths below `${workspaceFolder}` relative to `cwd`."""
+    up = "" if cwd == "." else "../" * len(cwd.split("/"))
+    return re.sub(r"\$\{workspace(?:Folder|Root)\}/?", up, text)

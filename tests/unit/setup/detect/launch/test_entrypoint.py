@@ -73,6 +73,20 @@ def test_a_makefile_the_editor_and_the_image_show_the_program(project):
     assert (entry.file, entry.command) == ("gui.py", "python3 gui.py --listen")
 
 
+def test_arguments_of_the_editor_stay_whole_words_and_its_paths_are_those_of_the_repository(project):
+    project.program("bot/ask.py").write("bot/cfg.yaml", "a: 1\n")
+    project.write(
+        ".vscode/launch.json",
+        """
+        {"configurations": [{"type": "debugpy", "request": "launch", "program": "${workspaceFolder}/bot/ask.py",
+          "cwd": "${workspaceFolder}/bot", "args": ["--question", "Is it safe?", "--config", "${workspaceFolder}/bot/cfg.yaml"]}]}
+    """,
+    )
+    entry = project.facts().entrypoint
+    assert (entry.cwd, entry.file) == ("bot", "bot/ask.py")
+    assert entry.command == "python ../bot/ask.py --question 'Is it safe?' --config ../bot/cfg.yaml"
+
+
 def test_a_program_is_started_by_its_console_script_or_as_a_module_of_its_package(project):
     project.write("pyproject.toml", '[project]\nname = "tool"\n[project.scripts]\ntool = "pkg.cli:main"\n')
     project.program("pkg/cli.py")
