@@ -284,9 +284,8 @@ def score(line: dict, tree: Path, dkdbg: list[str], *, facts_alone: bool) -> Sco
             result.first_three = {name: any(right[name] for right in each_right) for name in result.facts}
             asked = sum(each["close"] > 1 for each in answer.get("choices", ()))
             result.questions = min(asked, MAX_QUESTIONS)
-            service = answer["facts"].get("service") or {}
-            needs = {name: "8080" if "PORT" in name else "./x" for name in service.get("needs") or ()}
-            needs_files = [root / name for name in service.get("needs_files") or ()]
+            needs = {name: "8080" if "PORT" in name else "./x" for name in answer["facts"]["needs"]}
+            needs_files = [root / name for name in answer["facts"]["needs_files"]]
         except (ValueError, KeyError, TypeError):
             result.facts = {"facts": False}
             result.notes.append(f"no facts: {_end(shown)}")

@@ -408,3 +408,8 @@ class RepoFacts:
     projects: tuple[Project, ...] = ()
     rivals: tuple[Rival, ...] = ()
     problems: tuple[str, ...] = ()
+
+    @property
+    def strictest(self) -> ServiceFact | None:
+        """The service whose file's variables compose requires: the one to debug, else any that plain compose reads."""
+        return self.service or next((each for each in self.services if each.file in self.compose_read), None)

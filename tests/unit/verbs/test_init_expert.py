@@ -630,6 +630,10 @@ def test_a_compose_file_that_needs_variables_is_said(repository):
     repository.write("compose.yml", "services: {train: {build: ., volumes: ['${DATA}:/data']}}\n")
     said = "compose refuses compose.yml until these have a value in .env or your environment: DATA"
     assert said in repository.plan().notes
+    repository.write("compose.yml", "services: {train: {image: '${DATA}'}}\n")
+    plan = repository.plan()
+    assert plan.service.extends is None
+    assert said in plan.notes
 
 
 def test_a_compose_file_that_needs_an_environment_file_is_said_with_its_example(repository):

@@ -39,9 +39,9 @@ def facts_json(facts: RepoFacts) -> dict[str, object]:
         else {
             "name": facts.service.name,
             "file": facts.service.file,
-            "needs": list(facts.service.needs),
-            "needs_files": [name for name, _ in facts.service.needs_files],
         },
+        "needs": list(facts.strictest.needs) if facts.strictest else [],
+        "needs_files": [name for name, _ in facts.strictest.needs_files] if facts.strictest else [],
         "mappings": [{"local": local, "remote": remote} for local, remote in facts.mappings],
         "ports": list(facts.ports),
         "gpu": facts.gpu,

@@ -225,22 +225,26 @@ def _is_run(file: PurePosixPath, argv: tuple[str, ...]) -> bool:
 
 def _of_service(facts: RepoFacts, base: ServiceFact | None, others: Brought, config: Config) -> Iterator[str]:
     """Return notes on parts of the user's service that the debug service has or lacks."""
-    if base is None:
+    whole = base or facts.strictest
+    if whole is None:
         return
     # Compose rejects a file that it reads whole without its env files. A service that only extends from the file reads
     # those that exist.
-    if base.needs_files and base.file in {*facts.compose_read, *others.includes}:
-        shown = ", ".join(name for name, _ in base.needs_files)
+    is_refused = whole.needs_files and whole.file in {*facts.compose_read, *others.includes}
+    if is_refused:
+        shown = ", ".join(name for name, _ in whole.needs_files)
         copies = [
-            f"cp {shlex.quote(example)} {shlex.quote(name)}" for name, example in base.needs_files if example
+            f"cp {shlex.quote(example)} {shlex.quote(name)}" for name, example in whole.needs_files if example
         ]
-        how = f"; first: {' && '.join(copies)}" if len(copies) == len(base.needs_files) else ""
-        are = "is" if len(base.needs_files) == 1 else "are"
-        yield f"compose refuses {base.file} until {shown} {are} there{how}"
-    elif base.env_files:
+        how = f"; first: {' && '.join(copies)}" if len(copies) == len(whole.needs_files) else ""
+        are = "is" if len(whole.needs_files) == 1 else "are"
+        yield f"compose refuses {whole.file} until {shown} {are} there{how}"
+    if whole.needs:
+        yield f"compose refuses {whole.file} until these have a value in .env or your environment: {_first_ten(whole.needs)}"
+    if base is None:
+        return
+    if base.env_files and not is_refused:
         yield f"{base.file} makes {base.name} read {', '.join(base.env_files)}, some of which are missing: {base.name} cannot start; the debug service reads the others"
-    if base.needs:
-        yield f"compose refuses {base.file} until these have a value in .env or your environment: {_first_ten(base.needs)}"
     if others.without:
         yield f"the debug service runs without {', '.join(others.without)}, which {base.file} starts for {base.name}: it cannot be combined with {', '.join(facts.compose_read)}"
     if config.service == base.name and base.file not in facts.compose_read:

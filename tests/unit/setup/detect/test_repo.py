@@ -91,7 +91,7 @@ def test_the_report_is_plain_json(project):
     project.write("Dockerfile", "FROM python:3.11\nWORKDIR /w\nCMD python a.py\n")
     report = json.loads(json.dumps(facts_json(project.program("a.py").facts())))
     assert (report["service"], report["mappings"], report["launcher"]) == (
-        {"name": "a", "file": "compose.yaml", "needs": [], "needs_files": []}, [{"local": ".", "remote": "/w"}], "python",
+        {"name": "a", "file": "compose.yaml"}, [{"local": ".", "remote": "/w"}], "python",
     )  # fmt: skip
 
 
