@@ -105,7 +105,8 @@ def module_file(tree: Tree, module: str, cwd: str, *, package: bool = False) -> 
             path = join(base, ending)
             if path is not None and tree.has(path):
                 return path
-    for ending in endings[:2] if "/" in steps else ():
+    # The name of a package in another folder says enough (`pip install -e src/backend`), that of a file alone does not.
+    for ending in endings if "/" in steps else endings[1:]:
         deeper = [
             path
             for path in tree.named(ending.rsplit("/", 1)[-1])
