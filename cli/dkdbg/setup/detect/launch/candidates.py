@@ -218,8 +218,11 @@ def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> C
             command = command.replace(launch.target, typed, 1)
     # `python program.py --help` shows where the program is, not how it is started.
     command = re.sub(r"\s+(?:-h|--help)(?=\s|$)", "", command)
-    is_declared = launch.launcher == "console-script"  # whatever the name of its file
-    if file is None or (_NEVER.search(file) and not is_declared):
+    # Whatever the name of its file: a console script, and the package that has a server's app.
+    is_named = launch.launcher == "console-script" or (
+        launch.is_module and (file or "").endswith("/__init__.py")
+    )
+    if file is None or (_NEVER.search(file) and not is_named):
         return None
     return Candidate(
         launch=launch, file=file, cwd=cwd, command=command, place=item.place, source=item.source, order=order

@@ -98,6 +98,15 @@ def test_a_program_is_started_by_its_console_script_or_as_a_module_of_its_packag
     assert entry.command == "python -m book.part2.training"
 
 
+def test_an_app_in_the_init_file_of_a_package_is_served_from_whatever_folder_the_package_is_in(project):
+    project.program("src/backend/web/seed.py").write("src/backend/web/__init__.py", "def create_app(): ...\n")
+    project.readme(
+        "python src/backend/web/seed.py", "", "python -m uvicorn web:create_app --factory --reload"
+    )
+    entry = project.facts().entrypoint
+    assert (entry.file, entry.launcher) == ("src/backend/web/__init__.py", "uvicorn")
+
+
 def test_tests_setup_vendored_code_and_a_library_are_never_the_program(project):
     names = "setup.py tests/train.py test_train.py third_party/x/train.py docs/conf.py conftest.py"
     for path in names.split():
