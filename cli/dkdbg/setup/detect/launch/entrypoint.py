@@ -24,12 +24,12 @@ from dkdbg.setup.detect.launch.candidates import (
     only_checks,
     place_points,
     resolve,
-    role_of,
     script_file,
     verb_of,
 )
 from dkdbg.setup.detect.launch.launches import spreads
 from dkdbg.setup.detect.launch.needs import shows_windows
+from dkdbg.setup.detect.launch.roles import role_of
 from dkdbg.setup.detect.python.python_source import SourceFact, read_source
 
 if TYPE_CHECKING:

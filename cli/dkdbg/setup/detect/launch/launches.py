@@ -12,6 +12,7 @@ from dkdbg.launchers import registry
 from dkdbg.launchers.lines.command_lines import logical_lines, parse_line
 from dkdbg.setup.detect.files import is_vendored, join, parent
 from dkdbg.setup.detect.launch.code_blocks import code_blocks
+from dkdbg.setup.detect.launch.roles import role_of
 from dkdbg.setup.detect.launch.tasks import pipelines, read_tasks, with_tasks
 from dkdbg.setup.detect.substitution import substitute
 from dkdbg.setup.detect.values import elements, table
@@ -191,8 +192,22 @@ def _makefiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:
         }
         for name, value in values.items():
             text = text.replace(f"$({name})", value)
-        recipes = [line.strip().lstrip("@-") for line in logical_lines(text) if line[:1] in "\t "]
-        yield from _lines(tree, recipes, path, "makefile", scripts=scripts, home=parent(path))
+        for target, recipe in _recipes(text):
+            # `make clean` and `make lint` may run a program here too, but not the one to debug.
+            place = "ci" if role_of(target) == "tool" else "makefile"
+            yield from _lines(tree, recipe, path, place, scripts=scripts, home=parent(path))
+
+
+def _recipes(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the targets of a Makefile, a justfile or a Taskfile with their lines."""
+    target, lines = "", list[str]()
+    for line in logical_lines(text):
+        if named := re.match(r" {0,2}([\w.-]+)[^:=\n]*:(?!=)", line):
+            yield target, lines
+            target, lines = named[1], []
+        elif line[:1] in "\t ":
+            lines.append(line.strip().lstrip("@-"))
+    yield target, lines
 
 
 def _procfiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:
