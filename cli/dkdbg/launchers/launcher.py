@@ -114,6 +114,8 @@ class Launcher:
         value_options: options that take the next word.
         port: TCP port that it listens on by default; None if it does not listen, or requires a port.
         port_options: options that name the port, as `8000` or `host:8000`; any `--...port` is recognized anyway.
+        opened_by: environment variable that makes it listen beyond loopback where its command line names no address,
+            as `NAME=value`; empty if it does so anyway, or has none.
         side_ports: ports of pages that it opens beside a program; they do not make that program a server.
         spreads: whether it starts one program several times.
         count_options: options with the number of processes.
@@ -144,6 +146,7 @@ class Launcher:
     value_options: tuple[str, ...] = ()
     port: int | None = None
     port_options: tuple[str, ...] = ()
+    opened_by = ""
     side_ports: tuple[int, ...] = ()
     spreads = False
     count_options: tuple[str, ...] = ()

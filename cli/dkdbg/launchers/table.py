@@ -162,7 +162,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
     ),
     # uvicorn/main.py. With `--workers` or `--reload` the app runs in a spawned server process.
     AppServer(
-        "uvicorn", modules="uvicorn",
+        "uvicorn", modules="uvicorn", opened_by="UVICORN_HOST=0.0.0.0",
         value_options="""
             --host --port --uds --fd --reload-dir --reload-include --reload-exclude --reload-delay --workers
             --loop --http --ws --ws-max-size --ws-max-queue --ws-ping-interval --ws-ping-timeout --lifespan
@@ -176,6 +176,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
     # gunicorn/config.py. A module alone means `module:application`.
     AppServer(
         "gunicorn", modules="gunicorn gunicorn.app.wsgiapp", bare_module=True,
+        opened_by="GUNICORN_CMD_ARGS=--bind=0.0.0.0:8000",
         value_options="""
             -c --config -b --bind --backlog -w --workers -k --worker-class --threads --worker-connections
             --max-requests --max-requests-jitter -t --timeout --graceful-timeout --keep-alive --reload-engine
@@ -240,12 +241,13 @@ LAUNCHERS: tuple[Launcher, ...] = (
     # litestar/cli.
     Litestar(
         "litestar", modules="litestar", verbs="run", discovers="app.py application.py asgi.py", port=8000,
-        port_options="-p",
+        port_options="-p", opened_by="LITESTAR_HOST=0.0.0.0",
         value_options="--app --app-dir -p --port -H --host --wc --web-concurrency --fd --uds --reload-dir -R",
     ),
     # flask/cli.py. `--debug` runs the app in a second process with the same command line.
     Flask(
         "flask", modules="flask", role=SERVER, verbs="run", discovers="wsgi.py app.py", dotted_app=True,
+        opened_by="FLASK_RUN_HOST=0.0.0.0",
         port=5000, port_options="-p", value_options="--app -A -e --env-file -h --host -p --port --cert --key",
         child="flask server process", child_by="again",
     ),
@@ -262,10 +264,11 @@ LAUNCHERS: tuple[Launcher, ...] = (
         value_options="--server.port --server.address --server.headless --logger.level --theme.base",
     ),
     # gradio/cli: `gradio FILE` reloads.
-    Gradio("gradio", role=SERVER, port=7860),
+    Gradio("gradio", role=SERVER, port=7860, opened_by="GRADIO_SERVER_NAME=0.0.0.0"),
     # chainlit/cli.
     ScriptServer(
         "chainlit", modules="chainlit", verbs="run", port=8000, port_options="-p",
+        opened_by="CHAINLIT_HOST=0.0.0.0",
         value_options="--host --port -p --root-path --ssl-cert --ssl-key",
     ),
     # panel/command/serve.py.

@@ -625,6 +625,27 @@ def test_an_image_that_opens_a_shell_has_no_program_of_its_own(repository, shell
     assert repository.plan().service.argv == ("python", "train.py", "--epochs", "3")
 
 
+@pytest.mark.parametrize(
+    ("command", "opened"),
+    [
+        ("uvicorn main:app --reload", {"UVICORN_HOST": "0.0.0.0"}),
+        ("flask --app main run", {"FLASK_RUN_HOST": "0.0.0.0"}),
+        ("python main.py", {"GRADIO_SERVER_NAME": "0.0.0.0"}),
+        ("streamlit run main.py", {}),
+    ],
+)
+def test_a_server_of_the_readme_listens_where_its_published_port_is_reached(repository, command, opened):
+    source = "import gradio\ndemo.launch()\n" if command.startswith("python") else "app = 1\nprint(app)\n"
+    repository.write("main.py", source).readme(command)
+    plan = repository.plan()
+    assert plan.service.app_ports
+    assert dict(plan.service.env) == opened
+    repository.write("Dockerfile", f"{SLIM}CMD {command}\n").write(
+        "compose.yml", "services: {web: {build: ., ports: ['80:80']}}\n"
+    )
+    assert repository.plan().service.env == ()
+
+
 def test_a_compose_file_that_needs_variables_is_said(repository):
     repository.write("train.py", TRAIN).write("Dockerfile", f"{SLIM}CMD python train.py\n")
     repository.write("compose.yml", "services: {train: {build: ., volumes: ['${DATA}:/data']}}\n")

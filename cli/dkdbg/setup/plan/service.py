@@ -17,7 +17,7 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import NOTEBOOK
 from dkdbg.launchers.lines.blanks import as_words, without_blanks
-from dkdbg.launchers.lines.command_lines import one_process, runs_python_alone, serves
+from dkdbg.launchers.lines.command_lines import launchers_in, one_process, runs_python_alone, serves
 from dkdbg.launchers.lines.idling import idles
 from dkdbg.setup.plan import image_inputs
 from dkdbg.setup.plan.other_file import brought, left_out
@@ -85,6 +85,7 @@ def plan_service(
         else _wait(seen, chosen.argv, () if seen and seen.trains and runs_it else app_ports, idle=idle)
     )
     given = frozenset(variable for variable, _ in run.env)
+    opened = tuple(_opened(facts, chosen.argv, app_ports, given)) if base is None else ()
     plan = ServicePlan(
         name=name,
         extends=base,
@@ -104,7 +105,7 @@ def plan_service(
         working_dir=workdir,
         shm=run.shm,
         ipc=run.ipc,
-        env=run.env,
+        env=(*run.env, *opened),
         env_files=run.env_files,
         mounts=mounts,
         masks=masks,
@@ -137,11 +138,26 @@ def plan_service(
             Decision(what=f"service {name} in {included_by}", why=f"it runs {where} under debugpy; {_why_file(merge)}"),
             Decision(what=f"command {_shown(chosen)}", why=chosen.why),
             *_settings(plan, base, dockerfile, run),
+            *(Decision(what=f"environment {name}={value}", why="otherwise nothing outside the container reaches the server, which listens on loopback there") for name, value in opened),
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, run)) for m in mappings),
         ),
         (*chosen.notes, *_of_command(facts, dockerfile, chosen.argv), *_of_service(facts, base, others, config)),
     )  # fmt: skip
+
+
+def _opened(
+    facts: RepoFacts, argv: tuple[str, ...], ports: tuple[int, ...], given: frozenset[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the variables that make a server with published ports listen beyond the container's loopback."""
+    servers = [launcher for launcher, _ in launchers_in(argv)] if ports else []
+    gradio = registry.named("gradio") if ports and "gradio" in facts.frameworks else None
+    if gradio is not None:  # `python app.py`, which launches it
+        servers.append(gradio)
+    for variable in dict.fromkeys(each.opened_by for each in servers if each.opened_by):
+        name, _, value = variable.partition("=")
+        if name not in given:
+            yield name, value
 
 
 def _is_for_owner(
