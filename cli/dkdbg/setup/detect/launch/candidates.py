@@ -10,6 +10,7 @@ from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import SERVER, WORKER, Launch
 from dkdbg.launchers.lines.blanks import blanks
 from dkdbg.setup.detect.files import is_vendored, join, parent
+from dkdbg.setup.detect.launch.apps import as_module, served
 from dkdbg.setup.detect.launch.launches import PLACES, Seen
 from dkdbg.setup.detect.launch.roles import role_of
 from dkdbg.setup.detect.python.python_source import read_source
@@ -24,8 +25,6 @@ _NEVER = re.compile(
     r"(?:^|/)(?:setup|conftest|noxfile|fabfile|versioneer|_version|__init__|hubconf|tasks|conf|gunicorn[_.]conf|config|configurator)\.py$"
     r"|(?:^|/)test_[^/]*\.py$|_test\.py$|(?:^|/)tests?/|(?:^|/)\.(?:github|circleci|azuredevops|ci|devcontainer)/|(?:^|/)(?:docs?|ci)/"
 )
-#: A file that starts only as a module of its package: `python -m package.program`.
-_RELATIVE_IMPORT = re.compile(r"^(?:from\s+\.+[\w.]*\s+import\b)", re.MULTILINE)
 _MAX_READ = 2500
 _CHECKS = re.compile(
     r"-h|--(?:eval|evaluate|test|help|check|version|dry[-_]run|validate|resume-eval|throughput)(?:[-_]only)?"
@@ -204,6 +203,12 @@ def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
         if _NEVER.search(path) or is_vendored(path) or path.count("/") > 5:
             continue
         text = tree.text(path)
+        if (app := served(tree, path, text)) is not None:
+            found[path] = Candidate(
+                launch=app[0], file=path, cwd=app[1], command=app[0].command, place="guard", source="its own code",
+                order=600 + order,
+            )  # fmt: skip
+            continue
         place = "guard"
         if "__main__" not in text and not path.endswith("__main__.py"):
             if "/" in path and role_of(path) != "train":
@@ -219,25 +224,13 @@ def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
         if path.endswith("/__main__.py"):
             module = parent(path).removeprefix("src/").replace("/", ".")
             launch = Launch(command=f"python -m {module}", launcher="python", target=module, is_module=True)
-        elif _RELATIVE_IMPORT.search(text) and (inside := _as_module(tree, path)):
+        elif (inside := as_module(tree, path, text)) is not None:
             cwd, module = inside
             launch = Launch(command=f"python -m {module}", launcher="python", target=module, is_module=True)
         found[path] = Candidate(
             launch=launch, file=path, cwd=cwd, command=launch.command, place=place, source="its own code",
             order=600 + order,
         )  # fmt: skip
-
-
-def _as_module(tree: Tree, path: str) -> tuple[str, str] | None:
-    """Return working directory and dotted name of a file in a package, None for any other file."""
-    top = parent(path)
-    if not tree.has(f"{top}/__init__.py"):
-        return None
-    while tree.has(f"{parent(top)}/__init__.py"):
-        top = parent(top)
-    home = parent(top)
-    steps = path.removesuffix(".py").split("/")[0 if home == "." else home.count("/") + 1 :]
-    return (home, ".".join(steps)) if all(step.isidentifier() for step in steps) else None
 
 
 def place_points(place: str) -> float:
