@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -365,6 +366,29 @@ def test_the_watcher_sees_new_changed_renamed_and_removed_sources_alone_and_not_
     assert seen.change() == ["pkg/new.py"]
     (tmp_path / "pkg").rename(tmp_path / "lib")
     assert seen.change() == ["lib/sub/a.py", "pkg/sub/a.py"]
+
+
+def test_a_change_that_took_long_to_handle_does_not_postpone_the_next_look(tmp_path, monkeypatch):
+    """A branch switch of 3,000 files took 4 s to settle and compile, and the next change was seen after 36 s."""
+    clock, waits = [0.0], list[float]()
+
+    class Rounds(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            if len(waits) == 1:
+                (tmp_path / "train.py").write_text("x = 1\n")
+            elif len(waits) == 3:
+                self.set()
+            return self.is_set()
+
+    def handle(_changed: list[str]) -> None:
+        clock[0] += 100.0
+
+    monkeypatch.setattr(reload, "time", SimpleNamespace(monotonic=lambda: clock[0], time_ns=time.time_ns))
+    watcher = reload.Watcher([str(tmp_path)], (".py",), on_change=handle, log=print)
+    watcher._stop = Rounds()
+    watcher._watch()
+    assert (clock, waits) == ([100.0], [reload.INTERVAL_S, reload.QUIET_S, reload.INTERVAL_S])
 
 
 REAPER = """

@@ -104,6 +104,7 @@ class Watcher:
         while not self._stop.is_set():
             begin = time.monotonic()
             now = self.look()
+            took = time.monotonic() - begin
             if now != known:
                 now = self._settled(known, now)
                 changed = _difference(known, now)
@@ -113,7 +114,7 @@ class Watcher:
                         Exception
                     ):  # watching continues whatever the program's files hold
                         self._on_change(changed)
-            self._stop.wait(max(INTERVAL_S, 9 * (time.monotonic() - begin)))
+            self._stop.wait(max(INTERVAL_S, 9 * took))
 
     def _settled(self, before: Dict[str, Stamp], now: Dict[str, Stamp]) -> Dict[str, Stamp]:
         """Return the files once they have stopped changing, or after MAX_CHANGING_S."""
