@@ -15,7 +15,7 @@ from dkdbg.setup.plan.editor import ATTACH_NAME
 from dkdbg.setup.render import jsonc
 from tests.checkout import checkout
 from tests.commands import command, must
-from tests.leftovers import unique  # noqa: F401
+from tests.leftovers import unique
 from tests.pages import interrupted
 
 MARK = "# breakpoint"
@@ -166,3 +166,27 @@ def running(root: Path, base: str, *, env: dict[str, str] | None = None) -> Iter
         yield
     finally:
         take_away(root, settings)
+
+
+@contextmanager
+def distroless(base: str, folder: Path) -> Iterator[str]:
+    """An image with a Python and nothing else: no shell, no PATH, no coreutils."""
+    tag = unique("dkdbg-test/distroless/python3")
+    (folder / "Dockerfile").write_text(
+        textwrap.dedent(f"""\
+        FROM {base} AS full
+        RUN mkdir /only && cp -a --parents /usr/bin/python3* /usr/lib/python3* \\
+              /lib/*-linux-gnu/libgcc_s.so.1 /only && \\
+            for l in $(ldd /usr/bin/python3 /usr/lib/python3*/lib-dynload/*.so | grep -o '/[^ ]*' | grep '\\.so' | sort -u); do \\
+              [ -e "$l" ] && cp -L --parents "$l" /only; done; ls -l /only
+        FROM scratch
+        COPY --from=full /only /
+        ENV PATH=/nowhere
+        ENTRYPOINT ["/usr/bin/python3", "-c", "import time; time.sleep(100000)"]
+        """)
+    )
+    command(["docker", "build", "-q", "-t", tag, "."], folder)
+    try:
+        yield tag
+    finally:
+        command(["docker", "rmi", "-f", tag], folder, check=False)

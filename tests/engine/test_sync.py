@@ -2,7 +2,6 @@
 
 import json
 import os
-import textwrap
 
 import pytest
 
@@ -190,32 +189,12 @@ def test_a_workspace_of_another_user_stays_his_when_the_container_runs_as_root(r
     assert box.sh("stat -c %u:%g /ws/train.py /ws/pkg /ws/pkg/link").split() == ["1234:1234"] * 3
 
 
-@pytest.fixture
-def distroless(base_image, tmp_path):
-    """An image with a Python and nothing else: no shell, no PATH, no coreutils."""
-    tag = projects.unique("dkdbg-test/distroless")
-    (tmp_path / "Dockerfile").write_text(
-        textwrap.dedent(f"""\
-        FROM {base_image} AS full
-        RUN mkdir /only && cp -a --parents /usr/bin/python3* /usr/lib/python3* /only && \\
-            for l in $(ldd /usr/bin/python3 /usr/lib/python3*/lib-dynload/*.so | grep -o '/[^ ]*' | grep '\\.so' | sort -u); do \\
-              [ -e "$l" ] && cp -L --parents "$l" /only; done; ls -l /only
-        FROM scratch
-        COPY --from=full /only /
-        ENV PATH=/nowhere
-        ENTRYPOINT ["/usr/bin/python3", "-c", "import time; time.sleep(100000)"]
-        """)
-    )
-    docker("build", "-q", "-t", tag, str(tmp_path))
-    yield tag
-    docker("rmi", "-f", tag, check=False)
-
-
-def test_an_image_with_a_python_and_no_shell_is_enough(root, own, distroless):
-    docker("run", "-d", "--name", own, distroless)
-    done = sync(root, f"docker://{own}", *TO, "--once")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert sync(root, f"docker://{own}", *TO, "--verify").returncode == 0
+def test_an_image_with_a_python_and_no_shell_is_enough(root, own, base_image, tmp_path):
+    with projects.distroless(base_image, tmp_path) as image:
+        docker("run", "-d", "--name", own, image)
+        done = sync(root, f"docker://{own}", *TO, "--once")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert sync(root, f"docker://{own}", *TO, "--verify").returncode == 0
 
 
 def test_without_a_python_it_says_what_was_tried(root, box):

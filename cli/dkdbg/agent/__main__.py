@@ -85,7 +85,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
         return calling.main()
     if command == "health":
-        return _health()
+        return _health(wait="--wait" in words)
     if command == "sessions":
         return _sessions("--json" in words)
     if command == "mapping":
@@ -109,10 +109,19 @@ def _launch(words: List[str], *, supervised: bool) -> int:
     return supervise.run(asked) if asked.supervision is not None else launch.run(asked)
 
 
-def _health() -> int:
+def _health(*, wait: bool) -> int:
+    """Tell whether a debugger can attach. With `wait`, for images without a shell: as agent.sh does."""
+    import time
+
     from dkdbg.agent.state import records
 
-    reason = records.trouble()
+    end, reason = time.monotonic() + 20.0, records.trouble()
+    if wait and not reason:
+        time.sleep(2.0)
+        reason = records.trouble()
+    while wait and reason and time.monotonic() < end:
+        time.sleep(0.1)
+        reason = records.trouble()
     if reason:
         print(reason)
         return 1

@@ -46,6 +46,7 @@ if [ "${1:-}" = health ]; then
     done
   fi
   is_ready && exit 0
+  set -- health
 fi
 
 # A Python in the workspace is code of every user who may write there, and this may run as root, before we have become

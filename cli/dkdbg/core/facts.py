@@ -122,6 +122,7 @@ class DockerfileFact:
             as its files.
         entrypoint: ENTRYPOINT of the final stage as argv (shell form: `("/bin/sh", "-c", text)`), or None.
         cmd: CMD likewise.
+        has_shell: whether its base image may have a /bin/sh.
         python: Python minor version evident from base image or ENV/ARG, or None.
         venvs: absolute paths of virtual environments that the build makes below `workdir` or a copied root.
         exposed: ports of EXPOSE.
@@ -139,6 +140,7 @@ class DockerfileFact:
     code: tuple[tuple[str, str], ...] = ()
     entrypoint: tuple[str, ...] | None = None
     cmd: tuple[str, ...] | None = None
+    has_shell: bool = True
     python: str | None = None
     venvs: tuple[str, ...] = ()
     exposed: tuple[int, ...] = ()

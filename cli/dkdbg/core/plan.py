@@ -129,6 +129,7 @@ class ServicePlan:
         parts: entries that it needs at the top level of `compose_file`; see ServiceFact.parts.
         resets: keys of the extended service that name services which cannot exist there.
         entrypoint: words of the image's or the user's own entrypoint, which the agent runs unchanged.
+        agent_python: interpreter that runs the agent in an image without a shell; empty where the agent finds one by sh.
         command: words that follow them; `inherits_command` if the extended service has them already.
         pythonpath: PYTHONPATH that makes Python import the mounted sources instead of an installed copy; empty for
             none.
@@ -170,6 +171,7 @@ class ServicePlan:
     merge: Literal["compose.yaml", "override", "COMPOSE_FILE"]
     command: tuple[str, ...]
     entrypoint: tuple[str, ...] = ()
+    agent_python: str = ""
     inherits_command: bool = False
     from_env: tuple[tuple[int, str], ...] = ()
     pythonpath: str = ""
@@ -206,6 +208,11 @@ class ServicePlan:
     idle: bool = False
     inputs: tuple[str, ...] | None = None
     no_bytecode: bool = False
+
+    @property
+    def agent(self) -> tuple[str, str]:
+        """Command line of the agent there, without a verb."""
+        return self.agent_python or "sh", "/opt/dkdbg/agent.pyz"
 
     @property
     def argv(self) -> tuple[str, ...]:

@@ -213,7 +213,7 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
     compose = ["compose", "--progress", "plain", "--profile", debug_names.PROFILE]
     volumes = ["--volumes"] if plan.service.masks else []
     up = [*compose, "up", "--build", "--detach", "--wait", "--wait-timeout", "300", plan.service.name]
-    restart = [*compose, "exec", "-T", plan.service.name, "sh", "/opt/dkdbg/agent.pyz", "restart"]
+    restart = [*compose, "exec", "-T", plan.service.name, *plan.service.agent, "restart"]
     ours = {
         "type": "process",
         "command": "sh",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -19,6 +18,7 @@ from dkdbg.launchers.launcher import NOTEBOOK
 from dkdbg.launchers.lines.blanks import as_words, without_blanks
 from dkdbg.launchers.lines.command_lines import launchers_in, one_process, runs_python_alone, serves
 from dkdbg.launchers.lines.idling import idles
+from dkdbg.launchers.python import PYTHON
 from dkdbg.setup.plan import image_inputs
 from dkdbg.setup.plan.other_file import brought, left_out
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 #: Mount point of the repository in an image of our own.
 WORKSPACE = "/workspace"
 #: Base images without a shell.
-_SHELL_LESS = re.compile(r"(?:^|/)distroless/(?!.*debug)|^scratch$|^cgr\.dev/(?!.*-dev)")
 #: File of the debug service, which a compose file in the root includes.
 COMPOSE_FILE = ".dkdbg/service.compose"
 #: Seconds that a script waits for an editor before it releases its GPU.
@@ -85,6 +84,9 @@ def plan_service(
         else _wait(seen, chosen.argv, () if seen and seen.trains and runs_it else app_ports, idle=idle)
     )
     given = frozenset(variable for variable, _ in run.env)
+    agent_python = ""
+    if dockerfile is not None and not dockerfile.has_shell and PYTHON.starts(chosen.argv[0]):
+        agent_python = chosen.argv[0]
     opened = tuple(_opened(facts, chosen.argv, app_ports, given)) if base is None else ()
     plan = ServicePlan(
         name=name,
@@ -99,6 +101,7 @@ def plan_service(
         resets=others.resets,
         command=chosen.command,
         entrypoint=chosen.entrypoint,
+        agent_python=agent_python,
         inherits_command=chosen.inherited,
         from_env=chosen.from_env,
         from_entry=chosen.from_entry,
@@ -117,7 +120,7 @@ def plan_service(
         ranks=config.ranks,
         continues=config.continues,
         beats=config.beats,
-        image_files="" if bare else _hidden(mounts, dockerfile),
+        image_files="" if bare or agent_python else _hidden(mounts, dockerfile),
         as_owner=idle or _is_for_owner(facts, image, base, dockerfile, chosen.argv),
         home_of="" if base is None and image.ours else _user(base, dockerfile),
         gpu=facts.gpu != "none" or bool(base and base.gpu),
@@ -221,9 +224,12 @@ def _settings(
 
 def _of_command(facts: RepoFacts, dockerfile: DockerfileFact | None, argv: tuple[str, ...]) -> Iterator[str]:
     """Return notes on requirements of the command."""
-    # /bin/sh starts the agent and checks its health.
-    if dockerfile is not None and _SHELL_LESS.search(dockerfile.base):
-        yield f"{dockerfile.path} is FROM {dockerfile.base}, which has no /bin/sh, as the debug service needs: for debugging take a variant with a shell (distroless: the tag debug)"
+    if dockerfile is not None and not dockerfile.has_shell:
+        none = f"{dockerfile.path} is FROM {dockerfile.base}, which has no /bin/sh"
+        if PYTHON.starts(argv[0]):
+            yield f"{none}: {argv[0]} runs the agent. Files that only the image has below the mounted code are hidden, and Reopen in Container needs a variant with a shell (distroless: the tag debug)"
+        else:
+            yield f"{none} to find a Python for the agent: for debugging take a variant with a shell (distroless: the tag debug)"
     broken = [entry for entry in facts.candidates if entry.error and entry.file]
     if argv == IDLE:
         for entry in broken[:3]:

@@ -174,7 +174,8 @@ def _service(plan: ProjectPlan, project: str) -> str:
         "env": tuple(
             (name, value) for name, value in service.env if not (name == "PYTHONPATH" and service.pythonpath)
         ),
-        "entrypoint": quoted(["sh", "/opt/dkdbg/agent.pyz", "launch", "--", *_compose_argv(service)[:first]]),
+        "entrypoint": quoted([*service.agent, "launch", "--", *_compose_argv(service)[:first]]),
+        "health": quoted(["CMD", *service.agent, "health", "--wait"]),
         "command": "" if service.inherits_command else quoted(_compose_argv(service)[first:]),
         "app_ports": _app_ports(service),
         "settings": _settings(plan),
@@ -322,6 +323,7 @@ def _payload(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWan
         "token": plan.token,
         "stands_for": next(iter(_aliases(plan.service)), ""),
         "command_sh": _shell_command(plan.service),
+        "agent": shlex.join(plan.service.agent),
         "is_fetched": config.agent == FETCHED,
     }
     python = tuple(int(part) for part in plan.python.split(".")[:2])

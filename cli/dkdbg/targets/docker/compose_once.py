@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 #: Timeout for an engine to deliver a signal.
 _ANSWER_TIMEOUT_S = 10.0
-#: Beginning of a debug service's entrypoint (compose/service.yaml.j2).
-_AGENT = ["sh", "/opt/dkdbg/agent.pyz", "launch"]
 
 
 def prepare(
@@ -160,5 +158,5 @@ def _entrypoint(words: Sequence[str]) -> str:
 
     `["python", "train.py"]` is removed, a script that ends in `exec "$@"` is kept.
     """
-    own = list(words)[words.index("--") + 1 :] if "--" in words else []
-    return shlex.join([*_AGENT, "--"]) if launchers_in(own) else ""
+    end = words.index("--") + 1 if "--" in words else len(words)
+    return shlex.join(words[:end]) if launchers_in(words[end:]) else ""

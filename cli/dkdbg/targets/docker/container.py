@@ -131,8 +131,10 @@ class Container:
         labels = config.get("Labels") or {}
         environment = dict(entry.partition("=")[::2] for entry in config.get("Env") or ())
         port = environment.get(ENV_PORT, "")
+        entrypoint = config.get("Entrypoint") or []
         return cls(
             id=inspected["Id"], name=inspected["Name"].lstrip("/"), label=labels.get(LABEL, ""),
+            agent=(entrypoint[0], AGENT[1]) if entrypoint[1:2] == [AGENT[1]] else AGENT,  # no sh in some images
             running=bool(inspected["State"]["Running"]),
             host_network=inspected["HostConfig"].get("NetworkMode") == "host", published=published,
             port=_port(port) or DEFAULT_PORT,

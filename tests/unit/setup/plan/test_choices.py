@@ -127,8 +127,34 @@ def test_the_need_for_a_gpu_can_be_stated(project):
         ("python:3.11-slim", False),
     ],
 )
-def test_an_image_without_a_shell_is_said(project, base, is_said):
+def test_an_image_without_a_shell_is_said_and_its_python_runs_the_agent(project, base, is_said):
     project.write(
         "Dockerfile", f'FROM {base}\nWORKDIR /app\nCOPY . .\nENTRYPOINT ["python3", "app.py"]\n'
     ).program("app.py")
-    assert any("no /bin/sh" in note for note in make_plan(project.root)[0].notes) == is_said
+    plan = make_plan(project.root)[0]
+    assert any("no /bin/sh" in note for note in plan.notes) == is_said
+    assert plan.service.agent[0] == ("python3" if is_said else "sh")
+
+
+@pytest.mark.parametrize(
+    ("base", "python"),
+    [
+        ("gcr.io/distroless/python3-debian12:nonroot", "/usr/bin/python3"),
+        ("cgr.dev/chainguard/python:latest", "/usr/bin/python"),
+    ],
+)
+def test_the_arguments_of_an_image_for_python_without_a_shell_follow_its_own_python(project, base, python):
+    project.write("Dockerfile", f'FROM {base}\nWORKDIR /app\nCOPY . .\nCMD ["app.py", "-v"]\n').program(
+        "app.py"
+    )
+    service = make_plan(project.root)[0].service
+    assert (service.argv, service.agent[0]) == ((python, "app.py", "-v"), python)
+
+
+def test_a_program_that_is_not_a_python_cannot_start_the_agent_without_a_shell(project):
+    project.write("Dockerfile", 'FROM scratch\nWORKDIR /app\nCOPY . .\nCMD ["/bin/serve"]\n').program(
+        "app.py"
+    )
+    plan = make_plan(project.root)[0]
+    assert plan.service.agent[0] == "sh"
+    assert any("take a variant with a shell" in note for note in plan.notes)

@@ -48,6 +48,12 @@ _OTHER_PYTHON = re.compile(
 _REMOVE = re.compile(
     r"(?:^|[;&|\n(]|\bsudo|\bthen)[ \t]{0,200}(?:/bin/)?rm[ \t]{1,200}(-\w{0,20}[rR][^;&|\n)]*)"
 )
+#: Base images without a shell; those for Python, with their ENTRYPOINT.
+_SHELL_LESS = re.compile(r"(?:^|/)distroless/(?!.*debug)|^scratch$|^cgr\.dev/(?!.*-dev)")
+_SHELL_LESS_PYTHONS = (
+    (r"(?:^|/)distroless/python3", "/usr/bin/python3"),
+    (r"^cgr\.dev/[^/]+/python\b", "/usr/bin/python"),
+)
 _PIP_INSTALL = re.compile(r"\bpip3?\s+install\b")
 _PYTHON_VARIABLE = re.compile(r"(?:PYTHON|PY)_?(?:VERSION|VER)?", re.IGNORECASE)
 _VENV = re.compile(r"(?:-m\s+venv|virtualenv|uv\s+venv)\s+(?:--?[\w-]+(?:[= ]3\.[\d.]+)?\s+)*([^\s;&|]+)")
@@ -92,13 +98,17 @@ def read_dockerfile(
         return DockerfileFact(path=path, base="")
     final = next((stage for stage in stages if target and stage.name == target.lower()), stages[-1])
     venvs = _venvs(stages, final)
+    base_runs = next(
+        (python for pattern, python in _SHELL_LESS_PYTHONS if re.search(pattern, final.base)), None
+    )
     return DockerfileFact(
         path=path,
         base=final.base,
         workdir=final.workdir,
         user=final.user if final.user not in {"root", "0", "0:0", ""} else None,
         copies=tuple(dict.fromkeys(final.copies)),
-        entrypoint=final.entrypoint,
+        entrypoint=(base_runs,) if final.entrypoint is None and base_runs else final.entrypoint,
+        has_shell=_SHELL_LESS.search(final.base) is None,
         cmd=final.cmd,
         python=_python(final, stages),
         venvs=venvs,
