@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,30 @@ def test_what_was_edited_since_the_last_stop_runs_at_the_next_attach_a_module_to
         (stop,) = editor.wait_stops(1)
         assert stop.value("step(0)") == "10"
     wait_for(lambda: running.record()["runs"], (3).__eq__)
+
+
+@pytest.mark.parametrize("ahead", [-7200.0, 7200.0])
+def test_what_comes_with_the_clock_of_another_machine_counts_from_when_it_came(program, tmp_path, ahead):
+    """A laptop's clock, from which sync and rsync copy the time of a file; so does `mv` of an earlier version."""
+
+    def replace(path: Path, text: str) -> None:
+        (tmp_path / "new").write_text(text)
+        os.utime(tmp_path / "new", (time.time() + ahead,) * 2)
+        (tmp_path / "new").rename(path)
+
+    script = tmp_path / "train.py"
+    replace(tmp_path / "model.py", MODEL)
+    running = program(LOOP, env={"DKDBG_RESTART": "auto"})
+    port = running.wait_state("running")["port"]
+    before = stop_and_leave(port, script)
+    is_free(running)
+    assert stop_and_leave(port, script) == before
+    is_free(running)
+    replace(tmp_path / "model.py", "def step(n):\n    return n + 10\n")
+    with Editor(port, {str(tmp_path / "model.py"): [2]}, hold=True) as editor:
+        (stop,) = editor.wait_stops(1)
+        assert stop.value("step(0)") == "10"
+    (tmp_path / "stop").touch()
 
 
 @pytest.mark.parametrize("setting", ["", "ask", "never"])

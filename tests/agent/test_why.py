@@ -2,6 +2,7 @@
 
 import dis
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -194,6 +195,7 @@ def test_a_file_that_was_edited_since(program, why, tmp_path, runtime):
     why(running, 4, "ran-before")
     time.sleep(1.2)  # what is newer by less may be the start itself
     (tmp_path / "train.py").write_text("# new\n" + LOOP)
+    os.utime(tmp_path / "train.py", (1e9, 1e9))  # by the clock of the machine that it was copied from
     remedy = why(running, 14, "edited")["findings"][0]["remedy"]
     restarted = dkdbg(tmp_path, *remedy.split()[1:], env={"DKDBG_RUNTIME_DIR": str(runtime)})
     assert restarted.returncode == 0, restarted.stderr

@@ -127,9 +127,9 @@ def installed_copy(loaded: str, local: str) -> Finding:
 def of_edit(asked: Asked, mapped: Sequence[tuple[Process, LoadedFile]]) -> Finding | None:
     """Return the finding for a line that was changed after a process had loaded it; None if it was not."""
     for process, file in mapped:
-        if not file.same and process.started and file.file.changed > process.started + 1.0:
+        if not file.same and process.started and file.file.placed > process.started + 1.0:
             return Finding(
-                link="file", cause="edited", says=f"{asked.path.name} was changed at {_when(file.file.changed)}, after {process.name or process.pid} had started: the previous code runs",
+                link="file", cause="edited", says=f"{asked.path.name} was changed at {_when(file.file.placed)}, after {process.name or process.pid} had started: the previous code runs",
                 remedy=asked.restart,
             )  # fmt: skip
     return None

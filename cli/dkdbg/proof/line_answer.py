@@ -42,7 +42,7 @@ class RemoteFile:
     Attributes:
         path, real: as named, and without links.
         kind: in a container `mount`, `image` or `unknown`, see agent/state/mapping.py; elsewhere DISK.
-        digest, lines, changed, line_ends: see agent/dap/sources.py; empty and 0 for a file that cannot be read.
+        digest, lines, changed, placed, line_ends: see agent/dap/sources.py; empty and 0 for a file that cannot be read.
     """
 
     path: str
@@ -52,6 +52,7 @@ class RemoteFile:
     digest: str
     lines: int
     changed: float
+    placed: float
     line_ends: str
 
 
@@ -260,7 +261,7 @@ def _file(data: dict[str, Any]) -> RemoteFile:
     return RemoteFile(
         path=_text(data, "path"), real=_text(data, "real"), exists=data.get("exists") is True, kind=_text(data, "kind"),
         digest=_text(data, "digest"), lines=_number(data, "lines"), changed=_seconds(data, "changed"),
-        line_ends=_text(data, "line_ends"),
+        placed=_seconds(data, "placed"), line_ends=_text(data, "line_ends"),
     )  # fmt: skip
 
 

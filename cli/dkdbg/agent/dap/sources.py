@@ -15,9 +15,10 @@ MAX_BYTES = 4 << 20
 
 
 def look(path: str) -> Dict[str, Any]:
-    """Return digest, number of lines, line ends and modification time (epoch seconds) of a regular file.
+    """Return digest, number of lines, line ends and times (epoch seconds) of a regular file.
 
-    The line ends are `CRLF`, `LF`, `mixed`, or empty without any.
+    The line ends are `CRLF`, `LF`, `mixed`, or empty without any. `changed` is the mtime, which comes along from where
+    the file was written; `placed`, the ctime, is when it came here, by the clock here.
     Empty for a path that is not absolute, and for a file that is missing, not readable or larger than MAX_BYTES.
     """
     if not os.path.isabs(path):
@@ -36,4 +37,5 @@ def look(path: str) -> Dict[str, Any]:
         "lines": ends + (not content.endswith(b"\n") and bool(content)),
         "line_ends": "" if not ends else "LF" if not windows else "CRLF" if windows == ends else "mixed",
         "changed": found.st_mtime,
+        "placed": found.st_ctime,
     }

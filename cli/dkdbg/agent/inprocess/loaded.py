@@ -20,8 +20,8 @@ _INSTALLED = ("/site-packages/", "/dist-packages/")
 def changed(announced: str) -> str:
     """Return the paths as a JSON list.
 
-    It compares modification times: a loaded module does not record its source's version. A file that changed
-    before this process loaded it counts too.
+    It compares times: a loaded module does not record its source's version. A file that changed before this
+    process loaded it counts too.
 
     Args:
         announced: the file in which this process announced itself at its start.
@@ -51,8 +51,11 @@ def _sources() -> List[str]:
 
 
 def _changed_at(path: str) -> float:
-    """Return the modification time in epoch seconds; 0 for a missing file."""
+    """Return the time of the last change in epoch seconds; 0 for a missing file.
+
+    The ctime: sync, rsync, `cp -p` and `mv` bring the mtime from another clock, or from before.
+    """
     try:
-        return os.stat(path).st_mtime
+        return os.stat(path).st_ctime
     except OSError:
         return 0.0
