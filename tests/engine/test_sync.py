@@ -200,7 +200,7 @@ def test_an_image_with_a_python_and_no_shell_is_enough(root, own, base_image, tm
 def test_without_a_python_it_says_what_was_tried(root, box):
     done = sync(root, f"docker://{box.name}", *TO, "--once", "--python", "/opt/none/python3")
     assert done.returncode == 1
-    assert f"there is no Python on docker://{box.name}: tried /opt/none/python3" in done.stderr
+    assert f"there is no Python 3.8 or newer on docker://{box.name}: tried /opt/none/python3" in done.stderr
     assert "--python PATH" in done.stderr
 
 

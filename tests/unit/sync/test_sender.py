@@ -1,6 +1,7 @@
 """The sender and the session against a real receiver on a local folder."""
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import Session
 from dkdbg.sync.tree import reading
 from dkdbg.sync.verify import verify
+from tests.pythons import need
 from tests.unit.sync.followed import learnt
 
 
@@ -139,6 +141,16 @@ def test_another_python_is_tried_when_the_first_is_missing(roots, here, there):
     session = Session(several, Shell, report=lambda _: None)
     session.once()
     assert (there / "a").read_text() == "a"
+
+
+def test_another_python_is_tried_when_the_first_is_too_old(roots, here, there):
+    """RHEL 8 and SLES 15: `python3` is 3.6, and a newer one is beside it."""
+    (here / "a").write_text("a")
+    old = need(6)
+    once(replace(roots, pythons=(old, sys.executable)))
+    assert (there / "a").read_text() == "a"
+    with pytest.raises(DkdbgError, match=re.escape(f"tried {old} (Python 3.6), /nowhere/python3")):
+        Session(replace(roots, pythons=(old, "/nowhere/python3")), Shell, report=lambda _: None).once()
 
 
 @pytest.mark.parametrize("program", ["/bin/false", "/bin/true", "/bin/cat"])

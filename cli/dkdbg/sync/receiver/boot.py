@@ -33,17 +33,9 @@ BOOT = "import io,zlib;f=io.BufferedReader(io.FileIO(0,closefd=False),1);exec(zl
 _LOADER = r"""
 import sys
 
-def give_up(reason, hint):
-    import json, os, struct
-    head = json.dumps({"reason": reason, "hint": hint}).encode("ascii")
-    os.write(1, struct.pack("!BII", 0xCB, len(head), 0) + head)
-    sys.exit(1)
-
 if sys.version_info < (3, 8):
-    give_up(
-        "Python %d.%d on the target is too old for sync: it needs 3.8" % sys.version_info[:2],
-        "name a newer interpreter of the target, or use an image with Python 3.8 or newer",
-    )
+    sys.stderr.write("Python %d.%d\n" % sys.version_info[:2])
+    sys.exit(127)  # as a program that is missing: the host tries another one
 
 class Loader:
     def find_spec(self, name, path=None, target=None):
@@ -69,7 +61,7 @@ finally:
 
 
 def command(python: str) -> List[str]:
-    """Return the command line of the receiver; an older `python` than 3.8 answers with an ERROR frame."""
+    """Return the command line of the receiver; a `python` older than 3.8 prints its version and exits with 127."""
     return [python, *_FLAGS, "-c", BOOT]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,16 @@ if TYPE_CHECKING:
 
     from dkdbg.core.target import Reach
 
-#: Interpreters to try, in this order; the full paths are for a target whose PATH is empty or wrong.
-PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
+#: Interpreters to try, in this order; the full paths are for a target whose PATH is empty or wrong, the others for one
+#: whose `python3` is older than 3.8 (RHEL 8, SLES 15).
+PYTHONS = (
+    "python3", "python", "/usr/local/bin/python3", "/usr/bin/python3", *(f"python3.{minor}" for minor in range(14, 7, -1)),
+)  # fmt: skip
 
-#: Exit codes of a command line whose program is missing, or not executable (OCI runtimes, ssh, shells).
+#: Exit codes of a command line whose program is missing, or not executable (OCI runtimes, ssh, shells), or an old Python.
 _NOT_FOUND = (126, 127)
+#: Standard error of an old Python; see `boot`.
+_OLD = re.compile(r"^Python \d\.\d+$", re.MULTILINE)
 _READY_TIMEOUT_S = 30.0
 #: The hint for a target that has just disappeared: trying again reports the reason for any kind of target.
 IS_IT_THERE = "is it still running? try again: an error then names the reason"
@@ -118,6 +124,7 @@ class Contact:
         """
         if self._stream is None:
             raise AssertionError("start() comes first")
+        tried = []
         try:
             for python in tuple(self._pythons):
                 if self._stream is None:
@@ -131,6 +138,8 @@ class Contact:
                         if not (error.answered or self._has_answered) and len(self._pythons) == 1:
                             raise _no_python(python, self.label, error) from None
                         raise
+                    old = _OLD.search(error.stderr)
+                    tried.append(f"{python} ({old[0]})" if old else python)
                     self.stop()
                     continue
                 self._has_answered = True
@@ -142,8 +151,8 @@ class Contact:
         finally:
             self.stop()
         raise DkdbgError(
-            f"there is no Python on {self.label}: tried {', '.join(self._pythons)}",
-            hint="name one with --python PATH; the receiver needs Python 3.8 or newer and nothing else",
+            f"there is no Python 3.8 or newer on {self.label}: tried {', '.join(tried)}",
+            hint="name one with --python PATH; the receiver needs nothing else",
         )
 
     def stop(self) -> None:
