@@ -164,6 +164,11 @@ def test_a_program_that_was_named_as_python_and_is_none_is_said_with_the_way_on(
     once(Roots(local=roots.local, remote=roots.remote))  # what the hint says
 
 
+def test_the_reason_is_what_the_program_said_and_not_the_greeting_of_the_login_shell(roots):
+    with pytest.raises(DkdbgError, match=r"receiver: ls: "):
+        Session(replace(roots, pythons=("ls",)), Shell, report=lambda _: None).once()
+
+
 class Shell(Reach):
     """A stand-in for a transport that says 127 for what is not there, and greets before."""
 

@@ -71,7 +71,7 @@ class Stream:
         )
         self._waiting, self._closing, self._room = 0, False, threading.Condition()
         self._ended: StreamEndedError | DkdbgError | None = None
-        self._stderr = b""
+        self._stderr = self._banner = b""
         self._out: list[bytes] = [first()]
         self._out_size = len(self._out[0])
         self._torn = False  # whether half a frame may have been written
@@ -186,19 +186,18 @@ class Stream:
     def _read(self) -> None:
         parser = wire.Parser()
         answered = False
-        banner = b""
         reason = ""
         assert self._child.stdout is not None  # noqa: S101
         try:
             while data := self._child.stdout.read(_PIPE_SIZE):
                 if not answered:
-                    banner += data
+                    banner = self._banner + data
                     found = _FIRST_FRAME.search(banner)
                     answered = found is not None
                     if found is None:
-                        banner = banner[-_MAX_STDERR_BYTES:]
+                        self._banner = banner[-_MAX_STDERR_BYTES:]
                         continue
-                    data = banner[found.start() :]
+                    self._banner, data = b"", banner[found.start() :]
                 parser.feed(data)
                 while (frame := parser.take()) is not None:
                     answers.check(*frame)
@@ -210,8 +209,6 @@ class Stream:
         except DkdbgError as error:
             self._ended = error
             self._child.kill()
-        if not answered:
-            self._stderr += b"\n" + banner
         self._ended = self._ended or self._why(reason, answered)
         self._frames.put(self._ended)
         self._bell()
@@ -239,15 +236,13 @@ class Stream:
         except process.TimeoutExpired:
             code = None
         self._listener.join(1)
-        lines = [
-            line.strip() for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()
-        ]
+        lines, banner = _lines(self._stderr), _lines(self._banner)
         ending = (
             "the stream was cut" if code is None else f"exit code {code}" if code >= 0 else f"signal {-code}"
         )
-        told = printable(reason or (lines[-1] if lines else ending))
+        told = printable(reason or (lines or banner or [ending])[-1])
         return StreamEndedError(
-            told[:_MAX_REASON_CHARS], code=code, answered=answered, stderr="\n".join(lines)
+            told[:_MAX_REASON_CHARS], code=code, answered=answered, stderr="\n".join(lines + banner)
         )
 
     def _end(self) -> StreamEndedError | DkdbgError:
@@ -256,6 +251,10 @@ class Stream:
         while self._ended is None and time.monotonic() < deadline:
             self._reader.join(0.05)
         return self._ended or StreamEndedError("the stream was cut", code=None, answered=True)
+
+
+def _lines(output: bytes) -> list[str]:
+    return [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
 
 
 def expect(stream: Stream, kinds: frozenset[int], timeout: float) -> Frame:
