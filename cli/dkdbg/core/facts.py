@@ -74,6 +74,7 @@ class EntryPoint:
             lives only in an image.
         launcher: a name of `launchers.registry`: `python`, `torchrun`, `uvicorn`, `console-script`, `notebook`, ...
         cwd: directory to start it in, relative to the repository root, `.` for the root itself.
+        home: directory that its module is imported from, likewise; `cwd` for a script.
         needs_args: whether it stops with a usage message when started with this command.
         source: description of where it was found.
         line: its line in that file, 0 if unknown.
@@ -89,6 +90,7 @@ class EntryPoint:
     file: str | None
     launcher: Launcher
     cwd: str = "."
+    home: str = "."
     needs_args: bool = False
     source: str = ""
     line: int = 0
@@ -195,6 +197,8 @@ class ServiceFact:
         called: other names by which its neighbours may reach it: `container_name`, `hostname`.
         says: the keys of its section, including those of the services it extends.
         is_python: whether its image evidently runs a Python program of this repository or of its own.
+        is_bare: whether it is a dev container's, into whose container `postCreateCommand` installs the packages that
+            its image lacks.
     """
 
     name: str
@@ -233,6 +237,7 @@ class ServiceFact:
     called: tuple[str, ...] = ()
     says: frozenset[str] = frozenset()
     is_python: bool = False
+    is_bare: bool = False
 
     def is_called(self, wanted: str) -> bool:
         """Return whether a user who types NAME or FILE:NAME means this service."""
@@ -256,6 +261,7 @@ class DevcontainerFact:
         service: `service` as written, None when absent.
         workspace_folder: `workspaceFolder` as written, variables included, None when absent.
         gpu: whether it asks for a GPU (`runArgs`, or `hostRequirements.gpu` that is not merely "optional").
+        installs: whether a command of it installs packages after the container is created (`postCreateCommand`).
     """
 
     path: str
@@ -266,6 +272,7 @@ class DevcontainerFact:
     service: str | None = None
     workspace_folder: str | None = None
     gpu: bool = False
+    installs: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

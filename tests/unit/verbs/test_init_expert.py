@@ -625,6 +625,42 @@ def test_an_image_that_opens_a_shell_has_no_program_of_its_own(repository, shell
     assert repository.plan().service.argv == ("python", "train.py", "--epochs", "3")
 
 
+DEV = """services:
+  app:
+    build: {context: .., dockerfile: .devcontainer/Dockerfile}
+    volumes: ['..:/workspace:cached']
+    command: sleep infinity
+    network_mode: service:db
+  db: {image: 'postgres:16'}
+"""
+
+
+@pytest.mark.parametrize("key", ["postCreateCommand", "updateContentCommand"])
+def test_a_dev_container_that_gets_its_packages_after_its_creation_is_built_with_them(repository, key):
+    settings = f'{{"dockerComposeFile": "compose.yml", "service": "app", "{key}": "pip install -r requirements.txt"}}'
+    repository.write(".devcontainer/devcontainer.json", settings).write(".devcontainer/compose.yml", DEV)
+    repository.write(".devcontainer/Dockerfile", "FROM mcr.microsoft.com/devcontainers/python:3.12\n")
+    repository.write("requirements.txt", "flask\n").write(
+        "code/web/__init__.py", "import flask\ndef create_app(): ...\n"
+    )
+    plan = repository.readme("flask --app web run").plan()
+    assert (plan.image.ours, plan.image.base) == (True, "python:3.12-slim")
+    assert (plan.service.extends.name, plan.service.extends.dockerfile) == ("app", "Dockerfile")
+    assert plan.service.argv == ("flask", "--app", "web", "run")
+    assert plan.facts.entrypoint.home == "code"
+    assert run_dkdbg(repository.root, "init", "--yes").returncode == 0
+    text = (repository.root / "Dockerfile").read_text()
+    assert "pip install -r requirements.txt" in text
+    assert "/workspace/code >" in text
+    services = load_yaml((repository.root / ".dkdbg/service.compose").read_text())["services"]
+    assert services["app-debug"]["build"]["dockerfile"] == "Dockerfile"
+    assert run_dkdbg(repository.root, "init", "--check").returncode == 0
+    assert run_dkdbg(repository.root, "init", "--undo").returncode == 0
+    repository.write(".devcontainer/Dockerfile", "FROM python:3.12\nRUN pip install -r requirements.txt\n")
+    plan = repository.plan()
+    assert (plan.image.ours, plan.service.extends.dockerfile) == (False, ".devcontainer/Dockerfile")
+
+
 @pytest.mark.parametrize(
     ("command", "opened"),
     [

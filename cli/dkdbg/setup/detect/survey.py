@@ -184,12 +184,28 @@ class Survey:
             for path in self._dockerfiles_by_place()
             if self.dockerfiles[path].copies
         }
-        return service.with_only_build(
+        found = service.with_only_build(
             self.tree,
             tuple(
                 service.read_service(self.tree, fact, build, self.scripts, projects=names, images=images)
                 for fact, build in self.composed.services
             ),
+        )
+        return tuple(
+            replace(each, fact=replace(each.fact, is_bare=True)) if self._is_bare(each) else each
+            for each in found
+        )
+
+    def _is_bare(self, item: RunningService) -> bool:
+        """Return whether a dev container installs into the container of this service what its image lacks."""
+        text = self.tree.text(item.fact.dockerfile) if item.fact.dockerfile else ""
+        return (
+            item.seen is None
+            and not service.installs_python(text)
+            and any(
+                each.installs and item.fact.file in each.compose_files and each.service == item.fact.name
+                for each in self.devcontainers
+            )
         )
 
     def _startable(self, wanted: str | None) -> tuple[RunningService, ...]:

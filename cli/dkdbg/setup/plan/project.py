@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dkdbg.core.config import Config
-    from dkdbg.core.facts import DockerfileFact, RepoFacts
+    from dkdbg.core.facts import DockerfileFact, RepoFacts, ServiceFact
     from dkdbg.core.plan import ServicePlan
 
 DEVCONTAINER = ".devcontainer/devcontainer.json"
@@ -38,8 +38,11 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
     facts, newer = with_a_python(facts, config)
     facts, ours = _without_released(facts)
     image, image_why = ImagePlan(), tuple[Decision, ...]()
-    if not choose_service(facts, config):
+    base = choose_service(facts, config)
+    if base is None or base.is_bare:
         image, image_why = plan_image(facts, frozenset(each.path for each in seen.dockerfiles))
+    if base is not None and base.is_bare:
+        facts = _with_image(facts, base, image)
     service, mappings, service_why, notes = plan_service(facts, image, config)
     if not mappings:
         notes = (
@@ -76,6 +79,14 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
         choices=choices(facts, config, service, dockerfile, ours=image.ours and service.extends is None),
         notes=(*newer, *ours, *notes, *copied, *(_of_our_image(facts) if image.ours else ()), *_of_files(facts, value)),
     )  # fmt: skip
+
+
+def _with_image(facts: RepoFacts, base: ServiceFact, image: ImagePlan) -> RepoFacts:
+    """Return facts in which a service is built from another Dockerfile, in place of its own image without packages."""
+    context = next((each.context for each in facts.dockerfiles if each.path == image.dockerfile), ".")
+    built = replace(base, dockerfile=image.dockerfile, context=context, release=base.image or base.dockerfile)
+    services = tuple(built if each == base else each for each in facts.services)
+    return replace(facts, services=services, service=built if facts.service == base else facts.service)
 
 
 def _with_workspace(

@@ -210,7 +210,11 @@ def _settings(
         why = f"other services depend on {it}, and compose refuses to start anything without"
         yield Decision(what=f"profile debug for {_first_ten(plan.profiled)} too", why=why)
     if base is not None and base.release is not None:
-        why = f"{base.file} runs {base.release}, a release; breakpoints need the sources here to run"
+        why = (
+            f"{base.release} lacks what the dev container installs when it is created (postCreateCommand)"
+            if base.is_bare
+            else f"{base.file} runs {base.release}, a release; breakpoints need the sources here to run"
+        )
         yield Decision(what=f"image from {base.dockerfile}", why=why)
     if run.env or run.env_files:
         names = [name for name, value in run.env if value is not None]
@@ -293,7 +297,7 @@ def _inputs(
     dockerfile: DockerfileFact | None,
     mounted: tuple[tuple[str, str], ...],
 ) -> tuple[str, ...] | None:
-    if base is None and image.ours:
+    if image.ours:
         return image_inputs.of_our_image(image)
     return image_inputs.of_your_image(dockerfile, base, mounted) if dockerfile else None
 

@@ -126,12 +126,16 @@ def _copies(names: tuple[str, ...]) -> list[str]:
 def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
     """Return the directories that an editable install would add to sys.path, container side."""
     packaged = {"pyproject.toml", "setup.py", "setup.cfg"} & set(plan.facts.dependency_files)
-    if not packaged and plan.facts.package_manager not in {"setuptools", "poetry", "uv"}:
-        return ()
-    roots = [plan.workspace]
-    if (plan.facts.root / "src").is_dir():
-        roots.append(f"{plan.workspace}/src")
-    return tuple(shlex.quote(root) for root in roots)
+    roots = []
+    if packaged or plan.facts.package_manager in {"setuptools", "poetry", "uv"}:
+        roots = [".", *(["src"] if (plan.facts.root / "src").is_dir() else [])]
+    entry = plan.facts.entrypoint
+    if entry is not None and entry.home not in {
+        entry.cwd,
+        *roots,
+    }:  # the package is installed with `pip install -e`
+        roots.append(entry.home)
+    return tuple(shlex.quote(posixpath.normpath(f"{plan.workspace}/{root}")) for root in roots)
 
 
 def _including(plan: ProjectPlan) -> str:
@@ -299,10 +303,11 @@ def _owner_feature(folder: str) -> dict[str, FileWanted | None]:
 def _reads(root: Path, plan: ProjectPlan) -> dict[str, str]:
     """Return the user's files that define the image, each with its digest, to detect changes."""
     service, image = plan.service, plan.image
-    if service.inputs is None or (service.extends is None and image.ours):
+    if service.inputs is None:
         return {}
     base = service.extends
-    names = (image.dockerfile, *((base.dockerfile, *(base.layers or (base.file,))) if base else ()))
+    built = () if image.ours else (image.dockerfile, base.dockerfile if base else None)
+    names = (*built, *((base.layers or (base.file,)) if base else ()))
     texts = {name: read(root, PurePosixPath(name)) for name in names if name}
     return {name: hashlib.sha256(text).hexdigest() for name, text in texts.items() if text is not None}
 

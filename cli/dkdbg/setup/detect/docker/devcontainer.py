@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 _NAME = re.compile(r"\.?devcontainer\.json")
+#: Commands that run once in a new container, before the user comes.
+_CREATE = ("onCreateCommand", "updateContentCommand", "postCreateCommand")
+_INSTALLS = re.compile(r"\b(?:pip3?|uv|poetry|pdm|pipenv|pixi|conda|mamba|make|requirements)\b|\.sh\b")
 
 
 def read_devcontainers(tree: Tree) -> tuple[DevcontainerFact, ...]:
@@ -52,4 +55,5 @@ def _read(tree: Tree, path: str, document: dict[str, Any]) -> DevcontainerFact:
         service=str(document["service"]) if document.get("service") else None,
         workspace_folder=str(document["workspaceFolder"]) if document.get("workspaceFolder") else None,
         gpu=wants or asked is True or isinstance(asked, dict),
+        installs=any(_INSTALLS.search(str(document.get(key))) for key in _CREATE),
     )

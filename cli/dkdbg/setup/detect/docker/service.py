@@ -121,7 +121,7 @@ def read_service(
     # A pulled image is a release. With a Dockerfile here, it contains this repository's code.
     released = "/" in (fact.image or "") and not has_code and any(tree.matching(_DOCKERFILE))
     is_own_image = fact.context is None and bool(image_name) and image_name in projects and not released
-    installs = fact.dockerfile is not None and _installs_python(tree.text(fact.dockerfile))
+    installs = fact.dockerfile is not None and installs_python(tree.text(fact.dockerfile))
     is_python = (
         seen is not None
         or is_own_image
@@ -187,7 +187,7 @@ def _named_for(dockerfile: str) -> set[str]:
     return {*folders[-1:], *_DOCKERFILE.split(name)[0].split("."), *name.split(".")[1:]} - {""}
 
 
-def _installs_python(dockerfile: str) -> bool:
+def installs_python(dockerfile: str) -> bool:
     """Return whether the build installs a Python; node images contain one for their own build tools."""
     if re.search(r"^[ \t]*FROM\s+\S*node", dockerfile, re.IGNORECASE | re.MULTILINE):
         return False

@@ -224,6 +224,7 @@ def _entry_point(tree: Tree, candidate: Candidate) -> EntryPoint:
         file=candidate.file,
         launcher=candidate.launch.launcher,
         cwd=candidate.cwd,
+        home=_home(candidate),
         needs_args=bool(missing) or has_blank(candidate.command),
         source=candidate.source,
         line=_line(tree.text(candidate.source), candidate),
@@ -234,6 +235,14 @@ def _entry_point(tree: Tree, candidate: Candidate) -> EntryPoint:
         shows_windows=bool(fact and shows_windows(fact.imports)),
         assigned=candidate.launch.assigned,
     )
+
+
+def _home(candidate: Candidate) -> str:
+    """Return the folder from which the module of a command is imported: `code` for `pkg.train` in code/pkg/train.py."""
+    if not candidate.launch.is_module or not candidate.file:
+        return candidate.cwd
+    at = f"/{candidate.file}".rfind(f"/{(candidate.launch.target or '').replace('.', '/')}")
+    return candidate.file[: at - 1] if at > 0 else "." if at == 0 else candidate.cwd
 
 
 def _line(text: str, candidate: Candidate) -> int:
