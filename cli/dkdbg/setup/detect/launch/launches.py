@@ -202,9 +202,9 @@ def _recipes(text: str) -> Iterator[tuple[str, list[str]]]:
     """Yield the targets of a Makefile, a justfile or a Taskfile with their lines."""
     target, lines = "", list[str]()
     for line in logical_lines(text):
-        if named := re.match(r" {0,2}([\w.-]+)[^:=\n]*:(?!=)", line):
+        if named := re.match(r"([\w.-]+)[^:=\n]*:(?!=)|  ([\w.-]+):\s*$", line):
             yield target, lines
-            target, lines = named[1], []
+            target, lines = named[1] or named[2], []
         elif line[:1] in "\t ":
             lines.append(line.strip().lstrip("@-"))
     yield target, lines

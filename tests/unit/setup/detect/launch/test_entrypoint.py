@@ -91,13 +91,14 @@ def test_arguments_of_the_editor_stay_whole_words_and_its_paths_are_those_of_the
     ("path", "text"),
     [
         ("Makefile", "serve:\n\tpython app.py\n\nclean: style\n\tpython nb/clear_cells.py\n\trm -rf build\n"),
+        ("justfile", "serve *args:\n  poetry run python app.py {{args}}\n\nclean:\n  python nb/clear_cells.py\n"),
         ("Taskfile.yml", "tasks:\n  clean:\n    cmds:\n      - python nb/clear_cells.py\n  serve:\n    cmds:\n      - python app.py\n"),
     ],
 )  # fmt: skip
 def test_a_program_that_a_makefile_runs_to_clean_up_is_not_the_one_to_debug(project, path, text):
     project.write(path, text).program("nb/clear_cells.py").write("lesson.ipynb", '{"cells": []}')
     assert project.facts().entrypoint is None
-    assert project.program("app.py").facts().entrypoint.file == "app.py"
+    assert project.program("app.py").facts().entrypoint.source == path
 
 
 def test_a_program_is_started_by_its_console_script_or_as_a_module_of_its_package(project):
