@@ -118,7 +118,7 @@ class ServicePlan:
     Attributes:
         name: the compose service that runs under debugpy.
         extends: the user's service that it extends; None for a service of its own.
-        compose_file: file that dkdbg writes it into, relative to the root. Its name is no YAML file's, because linters
+        compose_file: file that dkdbg writes it into, relative to the root; without a YAML suffix, because linters
             reject the tags `!override` and `!reset`.
         included_by: compose file that dkdbg writes to include `compose_file`, relative to the root.
         merge: how plain `docker compose` gets to read that file.
@@ -136,8 +136,8 @@ class ServicePlan:
         shm, ipc: values that users give to `docker run`; None if they give none.
         env, env_files: as users give them to `docker run`; see DockerRun.
         from_entry: whether the command was found in documents or sources, not given by a user, an image or a service.
-        from_env: (index in `argv`, that word as compose has it) of the words that take a value from a .env file:
-            compose expands them, and no file of dkdbg holds the value.
+        from_env: (index in `argv`, the word as written for compose) of each word with a value from a .env file: compose
+            expands it, so that no file of dkdbg holds the value.
         working_dir: in the container; None leaves the image's own.
         mounts: (local, remote) bind mounts that dkdbg adds; local relative to the root.
         masks: remote paths that must keep the image's content although a mount covers their parent.

@@ -9,6 +9,6 @@ NESTED = "[" * 100_000
 
 
 def test_it_is_refused_from_a_job_that_calls_and_no_goodbye_of_an_editor():
-    with pytest.raises(ValueError, match="it says nothing of itself"):
+    with pytest.raises(ValueError, match="it does not describe itself"):
         jobs._read(NESTED)
     assert not plain_debugpy._is_leave(NESTED.encode())

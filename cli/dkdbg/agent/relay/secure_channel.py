@@ -222,12 +222,12 @@ class SecureChannel:
     def _receive(self, end: float) -> bytes:
         left = end - time.monotonic()
         if left <= 0:
-            raise ChannelError("it says nothing")
+            raise ChannelError("it sends nothing")
         self.sock.settimeout(left)
         try:
             data = self.sock.recv(_MAX_READ_BYTES)
         except socket.timeout:
-            raise ChannelError("it says nothing") from None
+            raise ChannelError("it sends nothing") from None
         except ConnectionResetError:
             data = b""
         if not data:

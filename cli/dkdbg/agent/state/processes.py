@@ -218,7 +218,7 @@ class ProcessTable:
         return name
 
     def is_chosen(self, pid: int) -> bool:
-        """Tell whether a process is to be debugged; a rank that has failed is, with `failing` in the set."""
+        """Tell whether a process is to be debugged; with `failing` in the set, also if its rank has failed."""
         choice = self._choice()
         if choice.everyone:
             return True

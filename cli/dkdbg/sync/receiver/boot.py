@@ -66,7 +66,7 @@ def command(python: str) -> List[str]:
 
 
 def payload() -> bytes:
-    """Return the bytes that its standard input must begin with: they can be made while the command starts."""
+    """Return the first bytes for the receiver's standard input; they can be made while the command starts."""
     sources = _sources()
     packages = [name for name in sources if sources[name] == "" or name == _PACKAGE]
     # JSON in ASCII is a Python literal too, if it holds only strings, lists and objects.

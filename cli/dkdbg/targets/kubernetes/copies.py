@@ -114,7 +114,7 @@ def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
     try:
         documents = overlays.render(folder, shown)
     except DkdbgError:
-        overlays.agent_of(folder, hint=written)  # without it kustomize fails too, with a worse message
+        overlays.agent_of(folder, hint=written)  # kustomize's message for a lacking file is worse
         raise
     for document in documents:
         about = object_of(document.get("metadata"))

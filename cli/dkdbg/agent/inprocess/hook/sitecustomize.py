@@ -544,7 +544,7 @@ def _enter():  # type: () -> None
     if not os.access(directory + "/p", os.W_OK):
         directory = _admitted(directory)
     _pass_on(directory)
-    # A worker or driver of Ray that has started this program sets it: in another process Ray's function fails.
+    # Set by a worker or driver of Ray that has started this program, in which Ray's function would fail.
     if os.environ.get("PYTHONBREAKPOINT", "").startswith("ray.util.rpdb."):
         os.environ["PYTHONBREAKPOINT"] = "dkdbg.breakpoint"
     if "DKDBG_PROFILE" in os.environ:

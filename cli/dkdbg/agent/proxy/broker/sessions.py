@@ -162,7 +162,7 @@ class StderrTail:
         The name is empty for the program's first process, both are empty without any output.
 
         Args:
-            pid: the program's. A launcher explains less than the first of its processes that ended with a traceback.
+            pid: pid of the program. If it is a launcher, its first process that ended with a traceback explains more.
         """
         failed = [each for each, text in self._texts.items() if _TRACEBACK in text and each != pid]
         others = [each for each, text in self._texts.items() if text.strip() and each != pid]
