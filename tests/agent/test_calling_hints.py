@@ -159,7 +159,7 @@ def test_a_job_that_nobody_waits_for_is_connected_once_somebody_does_and_asked_a
         assert "train.py" in where(root, f"dkdbg where call://{name}")
         assert "step" in must(dkdbg(root, "ranks", "stack", "--on", f"call://{name}")).stdout
         with typed(root, f"dkdbg attach call://{name} --port {free_port()}", root / "attach") as attach:
-            said = attach.wait("it is connected to")
+            said = attach.wait("that the job is connected to")
         told = int(said.partition(", the dkdbg attach")[0].rpartition(":")[2])
         with Debugger(AttachOptions(host="127.0.0.1", port=told)) as debugger:
             debugger.set_breakpoints(str(root / "train.py"), [5])
