@@ -54,12 +54,12 @@ def folded(name: str) -> str:
     return shown.casefold().partition(":")[0].rstrip(" .")
 
 
-def ask(folder: Path, verb: Literal["ls-files", "check-attr"], *words: str) -> str | None:
+def ask(folder: Path, verb: Literal["ls-files", "check-attr", "config"], *words: str) -> str | None:
     """Return git's output in `folder`, with names as in `os.fsdecode`; None if it fails.
 
     Args:
         folder: absolute, local side.
-        verb: a command that only reads the index or attribute files.
+        verb: a command that only reads the index, attribute files or settings.
     """
     if in_bare_repository(folder):
         return None

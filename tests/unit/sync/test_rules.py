@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.tree.scan import Scanner
-from tests.unit.sync.trees import fresh, git, put
+from tests.unit.sync.trees import fresh, git, put, scanned
 
 NAMES = ("a", "b", "c", "ab", "foo", "bar.py", "x.pyc", "data", "A", " ", "a b")
 PARTS = (
@@ -96,6 +97,35 @@ def test_rules_above_a_root_and_the_exclude_file_of_a_worktrees_repository_count
     git(root / "main", "worktree", "add", "-q", "../other")
     put(root, {"main/.git/info/exclude": "*.tmp\n", "other/x.tmp": ""})
     assert set(Scanner(str(root / "other")).scan().entries) == {"a.py"}
+
+
+@pytest.mark.parametrize("setting", ["", "ignored", "~/ignored"])
+def test_the_users_own_excludes_file_counts_as_the_weakest_of_gits(root, tmp_path, monkeypatch, setting):
+    """core.excludesFile, by default ~/.config/git/ignore."""
+    home, config = tmp_path / "home", tmp_path / "config"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    file = (
+        home / ".config/git/ignore" if not setting else home / "ignored" if "~" in setting else root / setting
+    )
+    put(file.parent, {"dotfile": "*.scratch\nnotes/\n/ignored\n/dotfile\n"})
+    file.symlink_to("dotfile")
+    config.write_text(f"[core]\n\texcludesFile = {setting}\n" if setting else "")
+    put(root, {"a.py": "", "b.scratch": "", "notes/n": "", "d/c.scratch": "", "d/.gitignore": "!c.scratch\n"})
+    assert "b.scratch" in Scanner(str(root)).scan().entries  # no repository
+    git(root, "init", "-q")
+    ignored = subprocess.run(
+        ["git", "check-ignore", "b.scratch", "notes/n", "d/c.scratch"],
+        cwd=root,
+        capture_output=True,
+        check=False,
+    )
+    assert ignored.stdout == b"b.scratch\nnotes/n\n"
+    scanner, index = scanned(root)
+    assert set(index.entries) == {"a.py", "d", "d/c.scratch", "d/.gitignore"}
+    assert str(file) in scanner.rules.files
+    assert f"{file}:1" in scanner.rules.why("b.scratch").reason
 
 
 DOCKER_CASES = [

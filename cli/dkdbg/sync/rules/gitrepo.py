@@ -26,18 +26,20 @@ class Repository(NamedTuple):
         above: (folder, path from it to the root ending in `/`) of the folders from the top down to the root's
             parent.
         exclude: absolute path of info/exclude.
-        files: absolute paths whose change changes the rules: the index, info/exclude, and .gitignore of the
-            folders above.
+        users: absolute path of the user's own list, core.excludesFile.
+        files: absolute paths whose change changes the rules: the index, info/exclude, the user's own list, and
+            .gitignore of the folders above.
     """
 
     prefix: str
     above: tuple[tuple[str, str], ...]
     exclude: str
+    users: str
     files: tuple[str, ...]
 
 
 def find(root: str) -> Repository | None:
-    """Return the repository around `root`, an absolute path; reads files only."""
+    """Return the repository around `root`, an absolute path."""
     above: list[tuple[str, str]] = []
     folder = root
     while True:
@@ -53,13 +55,16 @@ def find(root: str) -> Repository | None:
     common = _line(os.path.join(git_dir, "commondir"))
     common_dir = os.path.normpath(os.path.join(git_dir, common)) if common else git_dir
     exclude = os.path.join(common_dir, "info", "exclude")
+    users = _users(folder)
     return Repository(
         prefix=above[0][1] if above else "",
         above=tuple(above),
         exclude=exclude,
+        users=users,
         files=(
             os.path.join(git_dir, "index"),
             exclude,
+            users,
             *(os.path.join(folder, ".gitignore") for folder, _ in above),
         ),
     )
@@ -88,6 +93,14 @@ class Tracked:
     def _ask(self, words: list[str], root: str) -> None:
         output = git.ask(Path(root), "ls-files", *words)
         self._paths = frozenset(output.split("\0")[:-1] if output else ())
+
+
+def _users(top: str) -> str:
+    """Return the path of core.excludesFile, which is the user's default where the setting is missing."""
+    named = git.ask(Path(top), "config", "--null", "--path", "--get", "core.excludesFile")
+    if named is not None:
+        return os.path.join(top, named.removesuffix("\0"))
+    return os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "git", "ignore")
 
 
 def _pointed_to(dot_git: str, folder: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
@@ -50,6 +50,8 @@ class Sources:
             Patterns("defaults", ((0, text) for text in OUT)),
         ]
         if repository:
+            users = _content(repository.users, partial(read_file, follow=True))  # dotfiles are often symlinks
+            git.append(Patterns(repository.users, gitignore_lines(users), prefix=repository.prefix))
             exclude = gitignore_lines(_content(repository.exclude, read_file))
             git.append(Patterns(".git/info/exclude", exclude, prefix=repository.prefix))
             for folder, prefix in repository.above:
