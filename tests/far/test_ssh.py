@@ -188,3 +188,15 @@ def test_a_host_without_a_python_that_is_new_enough_is_named(laptop, tmp_path):
         assert "has no Python 3.8 or newer" in dkdbg(tmp_path, *words).stderr
     finally:
         laptop.sh("login", "rm -f /usr/bin/python3; mv /root/python3* /usr/bin/")
+
+
+def test_an_account_that_runs_no_command_is_named_and_not_the_folder(laptop, tmp_path):
+    """Making the folder is the first command of a sync; that it failed is not the folder's fault."""
+    write(tmp_path, **{"a.py": "x = 1\n"})
+    laptop.sh("login", "usermod -s /usr/sbin/nologin csh")
+    try:
+        done = dkdbg(tmp_path, "run", "--sync", "--on", "ssh://csh@login/~/code", "--", "true")
+    finally:
+        laptop.sh("login", "usermod -s /bin/tcsh csh")
+    assert done.returncode == 1
+    assert "no command can be run on csh@login: This account is currently not available" in done.stderr

@@ -108,6 +108,7 @@ class SshTarget(Target):
         if done.code == FAILED:
             raise explain(self._hosts, done.stderr)
         if done.code:
+            self._look(outside, at="")  # raises if no command can be run at all
             why = last_line(done.stderr) or f"exit code {done.code}"
             raise DkdbgError(
                 f"the folder {self._hosts.folder} cannot be made on {self.label}: {why}",
