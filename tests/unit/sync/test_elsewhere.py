@@ -1,13 +1,16 @@
 """What changes somewhere else than where a watch would tell: another name, the target's root, rules further up."""
 
+import json
 import os
 import shutil
+import signal
 import sys
 
 import pytest
 
+from dkdbg.sync import session
 from dkdbg.sync.tree.scan import Scanner
-from tests.unit.sync.followed import following
+from tests.unit.sync.followed import LIMIT, following
 from tests.unit.sync.trees import fresh, git, put, scanned
 
 
@@ -69,6 +72,14 @@ def test_a_root_that_is_replaced_on_the_target_gets_everything(roots, here, ther
         followed.until(lambda: len(followed.named("in_sync")) == 2)
         assert "was replaced by another folder" in followed.named("lost")[0].facts["reason"]
         assert ((there / "a").read_text(), (there / "d/b").read_text()) == ("3", "2")
+
+
+def test_the_end_of_the_first_connection_is_seen_at_once_and_not_at_the_next_ping(roots, there, monkeypatch):
+    monkeypatch.setattr(session, "_PING_S", 10 * LIMIT)
+    with following(roots) as followed:
+        os.kill(json.loads((there / ".dkdbg-sync/lock").read_text())["pid"], signal.SIGKILL)
+        followed.until(lambda: len(followed.named("in_sync")) == 2)
+        assert "signal 9" in followed.named("lost")[0].facts["reason"]
 
 
 def test_a_folder_for_new_files_that_is_removed_on_the_target_is_made_again(roots, here, there):

@@ -163,7 +163,7 @@ class Contact:
 
     def _launch(self, python: str) -> None:
         argv = self._reach.wrap(boot.command(python))
-        self._stream = Stream(argv, boot.payload, bell=self._bell)
+        self._stream = Stream(argv, boot.payload, bell=lambda: self._bell())  # noqa: PLW0108 - `ring` may come later
         try:
             self._stream.send(wire.HELLO, self._hello)
             self._stream.flush()
