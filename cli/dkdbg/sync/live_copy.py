@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Events to report for a sync beside a program, with a maximum of each kind; the program's restart names changed files.
 _EVENTS, _MAX_EACH = (
-    frozenset({"failed", "kept", "skipped", "grows", "polled", "settings", "lost", "progress"}),
+    frozenset({"failed", "kept", "skipped", "grows", "polled", "settings", "quiet", "lost", "progress"}),
     20,
 )
 #: Seconds between two lines of progress.

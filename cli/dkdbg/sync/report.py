@@ -15,7 +15,7 @@ class Event:
 
     Attributes:
         name: `connected`, `progress`, `in_sync`, `changed`, `failed`, `kept`, `skipped`, `grows`, `polled`,
-            `settings`, `rescan`, `lost`.
+            `settings`, `rescan`, `quiet`, `lost`.
         facts: JSON values; paths relative to the local root, sizes in bytes, times in seconds.
     """
 
@@ -127,6 +127,7 @@ _LINES = {
     "polled": lambda facts: f"slower than it could be: {facts['reason']}",
     "settings": lambda facts: facts["reason"],
     "rescan": lambda facts: f"looking at everything again: {facts['reason']}",
+    "quiet": lambda facts: f"no answer for {facts['seconds']:g} s: what you save waits",
     "lost": lambda facts: f"connection lost: {facts['reason']}; trying again",
     "in_sync": _in_sync,
     "progress": progress,

@@ -14,7 +14,7 @@ from dkdbg.sync.remote import summaries
 from dkdbg.sync.remote.contact import IS_IT_THERE, Contact, refuse_same_folder
 from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.replica import Replica
-from dkdbg.sync.remote.stream import StreamEndedError
+from dkdbg.sync.remote.stream import QUIET_S, StreamEndedError
 from dkdbg.sync.report import event
 from dkdbg.sync.retries import CHANGED_S, OFTEN, Retries
 from dkdbg.sync.tree.scan import Scanner
@@ -57,6 +57,7 @@ class Session:
         self._resolve = resolve
         self._report = report
         self._contact = contact or Contact(roots.remote, roots.local, pythons=roots.pythons)
+        self._contact.quiet = lambda: report(event("quiet", seconds=QUIET_S))
         self._told: dict[str, Skip] = {}
         self._retries = Retries()
         self._index: Index | None = None

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from dkdbg.sync import session
+from dkdbg.sync.remote import sender, stream
 from dkdbg.sync.tree.scan import Scanner
 from tests.unit.sync.followed import LIMIT, following
 from tests.unit.sync.trees import fresh, git, put, scanned
@@ -80,6 +81,29 @@ def test_the_end_of_the_first_connection_is_seen_at_once_and_not_at_the_next_pin
         os.kill(json.loads((there / ".dkdbg-sync/lock").read_text())["pid"], signal.SIGKILL)
         followed.until(lambda: len(followed.named("in_sync")) == 2)
         assert "signal 9" in followed.named("lost")[0].facts["reason"]
+
+
+@pytest.mark.parametrize("size", [10, 20_000_000])
+def test_a_target_that_answers_nothing_is_said_while_a_save_waits_and_given_up_later(
+    roots, here, there, monkeypatch, size
+):
+    """A frozen container, or a network that drops all packets: an answer does not come, or a pipe stays full."""
+    monkeypatch.setattr(stream, "QUIET_S", 0.2)
+    with following(roots) as followed:
+        pid = json.loads((there / ".dkdbg-sync/lock").read_text())["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        (here / "a").write_bytes(b"x" * size)
+        followed.until(lambda: followed.named("quiet"))
+        os.kill(pid, signal.SIGCONT)
+        followed.until((there / "a").exists)
+        assert followed.named("lost") == []
+        for each in (stream, sender):
+            monkeypatch.setattr(each, "SILENCE_S", 1.0)
+        os.kill(pid, signal.SIGSTOP)
+        (here / "b").write_bytes(b"x" * size)
+        followed.until(lambda: followed.named("lost"))
+        assert followed.named("lost")[0].facts["reason"] == "no answer for 1 s"
+        followed.until((there / "b").exists)
 
 
 def test_a_folder_for_new_files_that_is_removed_on_the_target_is_made_again(roots, here, there):

@@ -71,6 +71,9 @@ class Contact:
             user.
         look_only: whether nothing is made or written on the target.
         makes: whether to make a missing root.
+
+    Attributes:
+        quiet: called when something has waited for the target for some seconds.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Contact:
         self._stream: Stream | None = None
         self._has_answered = False
         self._bell: Callable[[], None] = lambda: None
+        self.quiet: Callable[[], None] = lambda: None
         self.label = root
 
     @property
@@ -163,7 +167,8 @@ class Contact:
 
     def _launch(self, python: str) -> None:
         argv = self._reach.wrap(boot.command(python))
-        self._stream = Stream(argv, boot.payload, bell=lambda: self._bell())  # noqa: PLW0108 - `ring` may come later
+        # `ring` may come later, and so may `quiet`.
+        self._stream = Stream(argv, boot.payload, bell=lambda: self._bell(), quiet=lambda: self.quiet())  # noqa: PLW0108
         try:
             self._stream.send(wire.HELLO, self._hello)
             self._stream.flush()

@@ -11,7 +11,7 @@ from dkdbg.sync.plan import LARGE_BYTES, There, link_digest
 from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote.flight import Counts, Flight
 from dkdbg.sync.remote.pack import Pack, is_small
-from dkdbg.sync.remote.stream import StreamEndedError, refused
+from dkdbg.sync.remote.stream import SILENCE_S, no_answer, refused
 from dkdbg.sync.report import event
 from dkdbg.sync.tree import reading
 from dkdbg.sync.tree.reading import FileChangedError
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
     from dkdbg.sync.tree.reading import Content
 
-#: Seconds without an answer after which the other side counts as gone.
-_SILENCE_S = 120.0
 #: Times that a large file has grown in a row, each within this many seconds, before it counts as a log.
 _MAX_GROWN, _GROWN_WITHIN_S = 3, 30.0
 
@@ -323,9 +321,9 @@ class Sender:
                 self._take()
 
     def _take(self) -> None:
-        frame = self._stream.take(_SILENCE_S)
+        frame = self._stream.take(SILENCE_S)
         if frame is None:
-            raise StreamEndedError(f"no answer for {_SILENCE_S:g} s", code=None, answered=True)
+            raise no_answer()
         self.handle(frame)
 
     def hear(self) -> None:

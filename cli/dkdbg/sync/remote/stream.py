@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import queue
 import re
+import select
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -18,12 +20,16 @@ from dkdbg.sync.remote import answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import IO
 
     from dkdbg.sync.receiver.wire import Frame
 
 #: Bytes to collect before a write: a write to `docker exec` costs more than a copy.
 _FLUSH_BYTES = 256 * 1024
 _PIPE_SIZE = 1 << 20
+#: Seconds without an answer, or without room for what is written, after which the other side counts as gone; and those
+#: after which the user hears of it.
+SILENCE_S, QUIET_S = 120.0, 5.0
 _MAX_REASON_CHARS = 1000  # maximum characters of the reason
 _MAX_STDERR_BYTES = 4096
 #: Maximum bytes that wait here before reading pauses; a head counts with its values' size in memory.
@@ -56,16 +62,18 @@ class Stream:
         argv: local command line.
         first: returns the bytes before the first frame; called when it has been started.
         bell: called, on the reading thread, after each arrival and at the end.
+        quiet: called when something has waited for the other side for QUIET_S seconds.
 
     Raises:
         DkdbgError: the program does not exist.
     """
 
     def __init__(
-        self, argv: Sequence[str], first: Callable[[], bytes], *, bell: Callable[[], None] = lambda: None
-    ) -> None:
+        self, argv: Sequence[str], first: Callable[[], bytes], *, bell: Callable[[], None] = lambda: None,
+        quiet: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         self._child = process.converse(argv)
-        self._bell = bell
+        self._bell, self._quiet = bell, quiet
         self._frames: queue.SimpleQueue[tuple[Frame, int] | StreamEndedError | DkdbgError] = (
             queue.SimpleQueue()
         )
@@ -108,10 +116,27 @@ class Stream:
         self._torn = True
         try:
             while data:
-                data = data[self._child.stdin.write(data) :]
+                written = self._child.stdin.write(data)
+                if written is None:
+                    self._wait_for_room(self._child.stdin)
+                else:
+                    data = data[written:]
         except (OSError, ValueError):
             raise self._end() from None
         self._torn = False
+
+    def _wait_for_room(self, pipe: IO[bytes]) -> None:
+        """Return when the other side has read something of what fills the pipe.
+
+        Raises:
+            StreamEndedError: it does not.
+        """
+        if select.select((), (pipe,), (), QUIET_S)[1]:
+            return
+        if not self._closing:
+            self._quiet()
+        if not select.select((), (pipe,), (), SILENCE_S - QUIET_S)[1]:
+            raise no_answer()
 
     def take(self, timeout: float | None = 0) -> Frame | None:
         """Return the next frame; None when none came within `timeout` seconds (None waits for ever).
@@ -123,7 +148,7 @@ class Stream:
         if timeout == 0 and self._frames.empty():
             return None
         try:
-            found = self._frames.get(timeout=timeout)
+            found = self._get(timeout)
         except queue.Empty:
             return None
         if isinstance(found, Exception):
@@ -135,6 +160,14 @@ class Stream:
             if self._waiting <= _MAX_WAITING_BYTES:
                 self._room.notify()
         return frame
+
+    def _get(self, timeout: float | None) -> tuple[Frame, int] | StreamEndedError | DkdbgError:
+        if timeout is not None and timeout <= QUIET_S:
+            return self._frames.get(timeout=timeout)
+        with contextlib.suppress(queue.Empty):
+            return self._frames.get(timeout=QUIET_S)
+        self._quiet()
+        return self._frames.get(timeout=None if timeout is None else timeout - QUIET_S)
 
     def close(self, grace: float = 2.0) -> None:
         """Send BYE, let the receiver finish for `grace` seconds, then end it."""
@@ -178,9 +211,11 @@ class Stream:
                 self._child.wait()
 
     def _widen(self) -> None:
-        """Enlarge the pipes for fewer wake-ups; only Linux supports it."""
+        """Enlarge the pipes for fewer wake-ups (only Linux supports it), and never block in a write."""
+        assert self._child.stdin is not None  # noqa: S101
+        os.set_blocking(self._child.stdin.fileno(), False)
         with contextlib.suppress(OSError, AttributeError):
-            fcntl.fcntl(self._child.stdin, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)  # type: ignore[arg-type]
+            fcntl.fcntl(self._child.stdin, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
             fcntl.fcntl(self._child.stdout, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)  # type: ignore[arg-type]
 
     def _read(self) -> None:
@@ -251,6 +286,11 @@ class Stream:
         while self._ended is None and time.monotonic() < deadline:
             self._reader.join(0.05)
         return self._ended or StreamEndedError("the stream was cut", code=None, answered=True)
+
+
+def no_answer() -> StreamEndedError:
+    """Return the error for another side that counts as gone."""
+    return StreamEndedError(f"no answer for {SILENCE_S:g} s", code=None, answered=True)
 
 
 def _lines(output: bytes) -> list[str]:
