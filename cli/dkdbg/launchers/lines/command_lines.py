@@ -79,7 +79,10 @@ class Lines(Reader):
                 return None
             command = join(rest) if is_path else f"python {join(rest)}"
             return Launch(command=command, launcher=PYTHON.name, target=rest[0], args=rest[1:])
-        return None
+        # A wrapper that is unknown here, such as a profiler or a cluster's own launcher.
+        pairs = zip(range(1, len(rest)), rest[1:], rest[2:], strict=False)
+        at = next((at for at, word, file in pairs if PYTHON.starts(word) and file.endswith(".py")), None)
+        return self.words(rest[at:]) if at else None
 
     def find(self, words: Sequence[str]) -> tuple[Launcher, Line] | None:
         """Return the launcher at the start of a command line without wrappers, and the line as that launcher reads it."""

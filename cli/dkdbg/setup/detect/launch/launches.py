@@ -34,6 +34,8 @@ _README = re.compile(r"readme(?:[-_.]\w+)*", re.IGNORECASE)
 _DOCUMENT = re.compile(r".*\.(?:md|rst|mdx)", re.IGNORECASE)
 _INLINE = re.compile(r"(?<!`)`([^`\n]{6,200})`(?!`)")
 _MAKEFILES = ("Makefile", "makefile", "justfile", "Taskfile.yml")
+#: Further arguments of the caller of a recipe, in a justfile and a Taskfile.
+_CALLERS = re.compile(r"[ \t]*\{\{\s*(?:args|ARGS|\.CLI_ARGS)\s*\}\}")
 _MAX_DOCUMENTS = 120
 _MAX_SCRIPTS = 120
 
@@ -192,6 +194,7 @@ def _makefiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:
         }
         for name, value in values.items():
             text = text.replace(f"$({name})", value)
+        text = _CALLERS.sub("", text)
         for target, recipe in _recipes(text):
             # `make clean` and `make lint` may run a program here too, but not the one to debug.
             place = "ci" if role_of(target) == "tool" else "makefile"

@@ -23,6 +23,13 @@ def test_what_stands_before_a_command_is_known(project):
     assert (entry.launcher, entry.assigned) == ("torchrun", ("A=1", "B=x y"))
 
 
+@pytest.mark.parametrize("wrapper", ["torchpack dist-run -np 8", "nsys profile -o out", "runai submit j --"])
+def test_a_program_behind_a_wrapper_that_is_unknown_keeps_its_arguments(project, wrapper):
+    project.write("tools/train.py", TRAIN).readme(f"{wrapper} python tools/train.py configs/base.yaml --lr 1")
+    entry = project.facts().entrypoint
+    assert (entry.command, entry.launcher) == ("python tools/train.py configs/base.yaml --lr 1", "python")
+
+
 def test_training_beats_sampling_and_preparing_data_is_not_the_program(project):
     project.write("train.py", TRAIN).write("sample.py", TRAIN).readme("python sample.py", "python train.py")
     assert project.facts().entrypoint.file == "train.py"
@@ -98,7 +105,8 @@ def test_arguments_of_the_editor_stay_whole_words_and_its_paths_are_those_of_the
 def test_a_program_that_a_makefile_runs_to_clean_up_is_not_the_one_to_debug(project, path, text):
     project.write(path, text).program("nb/clear_cells.py").write("lesson.ipynb", '{"cells": []}')
     assert project.facts().entrypoint is None
-    assert project.program("app.py").facts().entrypoint.source == path
+    entry = project.program("app.py").facts().entrypoint
+    assert (entry.source, entry.command) == (path, "python app.py")
 
 
 def test_a_program_is_started_by_its_console_script_or_as_a_module_of_its_package(project):
