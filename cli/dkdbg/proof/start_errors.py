@@ -50,6 +50,7 @@ def finding_of(error: DkdbgError, output: Sequence[str], around: Around) -> Find
         found = ("", "image", "build-fails")
     _, link, cause = found or ("", "start", "not-started")
     lines = tuple(line for line in output[-8:] if line.strip())
+    remedy = "docker compose --profile debug build shows all of it" if cause == "build-fails" else error.hint
     return Finding(
-        link=link, cause=cause, says=first, remedy=error.hint or "dkdbg up shows more", detail=(*more, *lines)
+        link=link, cause=cause, says=first, remedy=remedy or "dkdbg up shows more", detail=(*more, *lines)
     )

@@ -66,3 +66,12 @@ def test_a_requirement_that_the_image_cannot_install_is_named(said, subject, rem
     assert (found.link, found.cause, found.subject) == ("image", "requirement-fails", subject)
     assert subject in found.says
     assert remedy in found.remedy
+
+
+def test_a_build_that_fails_for_another_reason_is_not_sent_back_to_verify():
+    error = DkdbgError(
+        "docker failed with exit code 17:", hint="dkdbg verify names what the image cannot install"
+    )
+    found = finding_of(error, ["#8 1.0 cc1plus: out of memory", FAILED], AROUND)
+    assert (found.link, found.cause) == ("image", "build-fails")
+    assert found.remedy.startswith("docker compose ")

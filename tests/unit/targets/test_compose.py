@@ -141,6 +141,8 @@ def test_a_renamed_service_is_a_case_for_init_and_another_failure_or_an_unknown_
     error = explain(17, "line one\nsomething nobody has seen")
     assert "something nobody has seen" in error.message
     assert "17" in error.message
+    build = 'ERROR: exit 1\nfailed to solve: process "/bin/sh -c pip install ." did not complete successfully'
+    assert explain(17, build).hint.startswith("dkdbg verify ")
 
 
 def test_who_has_written_the_dockerfile_decides_where_another_base_image_is_named():

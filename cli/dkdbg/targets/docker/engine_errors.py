@@ -191,10 +191,13 @@ def explain(code: int, output: str) -> DkdbgError:
         known, match = found
         cause = f"{known.cause}\n  engine: {line_at(shown, match.start())}"
         return DkdbgError(cause, hint=known.hint, exit_code=known.exit_code)
+    is_build = "failed to solve: process" in output
     last = [line for line in output.strip().splitlines() if line.strip()][-6:]
     return DkdbgError(
         f"docker failed with exit code {code}:\n  " + "\n  ".join(last or ["(it said nothing)"]),
-        hint="without dkdbg: docker compose --profile debug up --build --wait SERVICE (plain dkdbg names it)",
+        hint="dkdbg verify names what the image cannot install"
+        if is_build
+        else "without dkdbg: docker compose --profile debug up --build --wait SERVICE (plain dkdbg names it)",
         exit_code=EXIT_ENGINE,
     )
 
