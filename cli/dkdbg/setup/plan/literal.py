@@ -25,7 +25,7 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 _APT = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 #: Characters with a special meaning in a Dockerfile, .dockerignore or pip's files.
 _SPECIAL = re.compile(r"[\\\"'$`*?!#<>\[\]{}|&;]")
-_REQUIREMENT = re.compile(r"[A-Za-z0-9][^\s\\]*( @ [^\s\\]+)?")
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][^\s\\]*( @ [^\s\\]+)?( ;( [^\s\\]+)+)?")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 #: A value in a .env file that needs no quotes.
 _ENV_VALUE = re.compile(r"[^\s\"'$`#\\]+")
@@ -87,7 +87,7 @@ def is_file_name(path: str) -> bool:
 
 
 def is_requirement(text: str) -> bool:
-    """Return whether pip accepts the text as a requirement: one word of text, not an option."""
+    """Return whether pip accepts the text as a requirement: one word of text, not an option, and perhaps a marker."""
     return _REQUIREMENT.fullmatch(text) is not None and all(map(is_text, text))
 
 

@@ -15,7 +15,7 @@ from dkdbg.setup.detect.python.requirements import DependencyFile, Wanted, items
 from dkdbg.setup.detect.values import Value, elements, load_toml, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from dkdbg.setup.detect.files import Tree
 
@@ -137,7 +137,11 @@ def _pixi_items(pixi: dict[str, Value], path: str) -> tuple[list[Wanted], list[s
         if name == "python":
             python.append(conda_spec(spec))
         elif not _CONDA_ALONE.fullmatch(name):
-            wanted.append(Wanted(name=conda_name(name), spec=conda_spec(spec), source=path))
+            extras = table(value).get("extras")
+            wanted.append(Wanted(
+                name=conda_name(name), spec=conda_spec(spec), source=path, url=_url(table(value)),
+                extras=tuple(map(str, elements(extras))),
+            ))  # fmt: skip
     return wanted, python
 
 
@@ -163,9 +167,15 @@ def _poetry_spec(value: Value) -> tuple[str, str | None]:
         specs = [_poetry_spec(item) for item in value]
         return next((item for item in specs if item[0]), ("", None))
     if isinstance(value, dict):
-        url = value.get("git") or value.get("url")
-        return (_poetry_spec(value.get("version", ""))[0], f"git+{url}" if value.get("git") else url)
+        return (_poetry_spec(value.get("version", ""))[0], _url(value))
     return caret(str(value)), None
+
+
+def _url(value: Mapping[str, Value]) -> str | None:
+    """Return the source of a dependency in a table, as pip writes it: `git+https://...@v1`; None for an index."""
+    reference = value.get("rev") or value.get("tag") or value.get("branch")
+    git = f"git+{value.get('git')}{f'@{reference}' if reference else ''}" if value.get("git") else None
+    return git or (str(value["url"]) if value.get("url") else None)
 
 
 def caret(text: str) -> str:

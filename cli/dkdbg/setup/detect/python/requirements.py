@@ -30,6 +30,8 @@ class Wanted:
         name: canonical distribution name.
         spec: version specifiers, such as `>=2.0,<3`, empty when unpinned.
         url: text after `@`, or a whole VCS line; None without.
+        extras: its own extras, as in `ray[default]`.
+        marker: environment marker, empty without.
         source: file (and line).
         extra: its extra or group, None for the base.
     """
@@ -38,12 +40,16 @@ class Wanted:
     spec: str
     source: str
     url: str | None = None
+    extras: tuple[str, ...] = ()
+    marker: str = ""
     extra: str | None = None
 
     @property
     def requirement(self) -> str:
         """Return the requirement as an argument of pip."""
-        return f"{self.name} @ {self.url}" if self.url else f"{self.name}{self.spec}"
+        name = f"{self.name}[{','.join(self.extras)}]" if self.extras else self.name
+        whole = f"{name} @ {self.url}" if self.url else f"{name}{self.spec}"
+        return f"{whole} ; {self.marker}" if self.marker else whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,12 +124,15 @@ def parse_requirement(text: str, source: str, extra: str | None = None) -> Wante
     try:
         parsed = Requirement(text)
     except InvalidRequirement:
-        match = re.match(r"([A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*((?:[=<>!~]=?=?\s*[\w.*+]+\s*,?\s*)*)", text)
+        match = re.match(
+            r"([A-Za-z][\w.-]*)(?:\[([\w., -]*)\])?\s*((?:[=<>!~]=?=?\s*[\w.*+]+\s*,?\s*)*)", text
+        )
         if not match:
             return None
         return Wanted(
-            name=canonicalize_name(match[1]), spec=match[2].replace(" ", ""), source=source, extra=extra
-        )
+            name=canonicalize_name(match[1]), spec=match[3].replace(" ", ""), source=source,
+            extras=tuple(re.findall(r"[\w.-]+", match[2] or "")), extra=extra,
+        )  # fmt: skip
     marker = str(parsed.marker or "")
     if (
         re.search(r"(?:sys_platform|platform_system)\s*==\s*['\"](?:win32|darwin|Windows|Darwin)", marker)
@@ -134,6 +143,8 @@ def parse_requirement(text: str, source: str, extra: str | None = None) -> Wante
         name=canonicalize_name(parsed.name),
         spec=str(parsed.specifier),
         url=parsed.url,
+        extras=tuple(sorted(parsed.extras)),
+        marker=marker,
         source=source,
         extra=extra,
     )

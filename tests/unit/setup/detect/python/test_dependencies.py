@@ -1,11 +1,14 @@
 """Who installs the dependencies, from which files, and what those hold."""
 
+import shlex
+
 import pytest
 
 from dkdbg.setup.detect.files import Tree
 from dkdbg.setup.detect.python.dependencies import read_dependency_files
 from dkdbg.setup.detect.python.pyproject import caret
 from dkdbg.setup.detect.python.requirements import parse_requirement
+from dkdbg.setup.plan.image import plan_installs
 
 PROJECT = '[project]\nname = "p"\ndependencies = ["torch==2.5.1"]\n'
 CONDA = "name: env\ndependencies:\n  - python=3.9\n  - pytorch=2.1\n"
@@ -214,6 +217,24 @@ def test_a_pixi_lock_says_python_torch_and_cuda_and_a_pixi_toml_that_a_driver_is
     assert (facts.package_manager, facts.python.version, facts.gpu) == ("pixi", "3.12", "required")
     assert (facts.torch.version, facts.torch.cuda) == ("2.7.1", "12.6")
     assert names(read(project, "pixi.toml")) == ["torch", "einops"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "declared"),
+    [
+        ("pyproject.toml", '[project]\nname = "p"\ndependencies = ["ray[tune,default]>=2", "jax[cuda12]", "tomli>=1; python_version < \'3.11\'"]\n',
+         ("ray[default,tune]>=2", "jax[cuda12]", 'tomli>=1 ; python_version < "3.11"')),
+        ("setup.py", "from setuptools import setup\nsetup(name='p', install_requires=['psycopg[binary]', 'x[a] @ git+https://h/x@v1'])\n",
+         ("psycopg[binary]", "x[a] @ git+https://h/x@v1")),
+        ("pixi.toml", '[pypi-dependencies]\nimageio = { version = "*", extras = ["ffmpeg"] }\nsam = { git = "https://h/sam.git", rev = "a1" }\n',
+         ("imageio[ffmpeg]", "sam @ git+https://h/sam.git@a1")),
+    ],
+)  # fmt: skip
+def test_extras_markers_and_sources_of_requirements_are_installed(project, path, text, declared):
+    facts = project.write(path, text).program("train.py").facts()
+    assert facts.declared == declared
+    (line,) = (each.run for each in plan_installs(facts))
+    assert shlex.split(line)[2 : 2 + len(declared)] == [*declared]
 
 
 def test_a_project_that_writes_out_that_it_needs_nothing_gets_nothing(project):
