@@ -21,7 +21,7 @@ from dkdbg.setup.detect.files import Tree, parent
 from dkdbg.setup.detect.launch.candidates import module_file
 from dkdbg.setup.detect.launch.needs import terminal_asked
 from dkdbg.setup.detect.launch.projects import projects
-from dkdbg.setup.detect.launch.readme import installed_names
+from dkdbg.setup.detect.launch.readme import installed_extras, installed_names
 from dkdbg.setup.detect.python import imports
 from dkdbg.setup.detect.python.dependencies import is_side_file
 from dkdbg.setup.detect.python.includes import included_files, installs_itself
@@ -83,7 +83,8 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         torch = None  # only its tests, or one of many scripts, import it
     gpu, gpu_source, gpus = (asked_gpu, BY_USER, ()) if asked_gpu else _gpu(survey)
     files = tuple(file for file in survey.manager.read if file.kind != "lock")
-    wanted = [item for file in files for item in file.wanted if item.extra is None]
+    extras = {None, *installed_extras(text for _, text in survey.own_documents())}
+    wanted = [item for file in files for item in file.wanted if item.extra in extras]
     needs_nothing = any(NEEDS_NOTHING in file.tables for file in files)
     requirements = () if wanted or needs_nothing else _requirements(survey)
     always = {"mpi4py", "opencv-python", "soundfile"} if wanted or needs_nothing else None

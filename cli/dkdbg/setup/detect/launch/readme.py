@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dkdbg.launchers.lines.command_lines import logical_lines
 from dkdbg.setup.detect.launch.code_blocks import code_blocks
 from dkdbg.setup.detect.python.requirements import parse_requirement
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _INSTALL = re.compile(r"(?:^|[\s;&!%$>(])(?:python3?\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+([^;&|#`]+)")
+#: `pip install -e ".[train]"`: the repository itself, with its extras.
+_ITSELF = re.compile(r"\bpip3?\s+install\s(?:[^;&|#\n]*\s)?[\"']?\.(?:\[([\w., -]*)\])?[\"']?(?=\s|$)")
 _CONDA = re.compile(r"(?:^|[\s;&!%$>(])(?:conda|mamba|micromamba)\s+(?:install|create)\s+([^;&|#`]+)")
 _CONDA_VALUES = {"-n", "--name", "-p", "--prefix", "-c", "--channel", "-f", "--file", "--clone"}
 _VALUES = {
@@ -55,6 +60,13 @@ def _names_package(words: list[str]) -> bool:
             return True
         previous = word
     return False
+
+
+def installed_extras(documents: Iterable[str]) -> frozenset[str]:
+    """Return the extras in the first documented line that installs the repository itself, empty if it names none."""
+    lines = (line for text in documents for block in code_blocks(text) for line in logical_lines(block))
+    first = next(filter(None, map(_ITSELF.search, lines)), None)
+    return frozenset(re.findall(r"[\w.-]+", first[1] or "")) if first else frozenset()
 
 
 def installed_names(text: str) -> tuple[str, ...]:

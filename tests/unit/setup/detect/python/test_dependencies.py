@@ -237,6 +237,26 @@ def test_extras_markers_and_sources_of_requirements_are_installed(project, path,
     assert shlex.split(line)[2 : 2 + len(declared)] == [*declared]
 
 
+@pytest.mark.parametrize(
+    ("lines", "declared"),
+    [
+        (["pip install -e '.[train, log]'", "pip install -e .[gpu]"], ("torch", "datasets[audio]", "wandb")),
+        (["cd p && python -m pip install --no-cache-dir .[train]"], ("torch", "datasets[audio]")),
+        (["pip install -e .", "pip install -e .[train]  # optional"], ("torch",)),
+        (["pip install other[train]", "pip install ./train[log]"], ("torch",)),
+    ],
+)
+def test_the_extras_of_the_first_documented_installation_of_the_repository_are_installed(
+    project, lines, declared
+):
+    extras = "{'train': ['datasets[audio]'], 'log': ['wandb'], 'gpu': ['flash-attn']}"
+    project.write(
+        "setup.py",
+        f"from setuptools import setup\nsetup(name='p', install_requires=['torch'], extras_require={extras})\n",
+    )
+    assert project.program("train.py").readme(*lines).facts().declared == declared
+
+
 def test_a_project_that_writes_out_that_it_needs_nothing_gets_nothing(project):
     text = '[project]\nname = "p"\ndependencies = []\n[project.optional-dependencies]\n'
     project.program("train.py", "import p").program("extra/compare.py", "import torch\nimport pyaudio")
