@@ -104,6 +104,8 @@ _NOT_INDEXED = re.compile(
     r"No matching distribution found for ([^\s(]{1,200})|Because ([\w.\[\]-]{1,200}) was not found in the package registry"
     r"|Because there (?:is no version|are no versions) of ([^\s,]{1,200})"
 )
+#: Message of the empty distribution `sklearn`, which refuses to be installed.
+_RENAMED = re.compile(r"The '([\w.-]{1,100})' PyPI package is deprecated, use '([\w.-]{1,100})'")
 _NO_COMPILER = re.compile(
     r"Unknown compiler|(?:command|execute) '[^'\n]*(?:gcc|g\+\+|cc|clang)'? failed: No such file|Python\.h: No such file"
     r"|No such file or directory: '(?:gcc|g\+\+|cc|clang)'|(?:gcc|g\+\+|cc): not found"
@@ -113,7 +115,10 @@ _NO_COMPILER = re.compile(
 def of_requirement(text: str) -> Finding | None:
     """Return the finding for a requirement that an image cannot install, from the output of its build."""
     remedy = "another version of it, or another Python: dkdbg init --python 3.9 for the Dockerfile that init writes, FROM in yours"
-    if found := _NOT_BUILT.search(text):
+    if found := _RENAMED.search(text):
+        says = "{} is an empty package of the index by now"
+        remedy = f"write {found[2]} in place of {found[1]} in your requirements, then dkdbg verify"
+    elif found := _NOT_BUILT.search(text):
         says = "{} has no wheel for this Python, and its sources do not build"
         if _NO_COMPILER.search(text):
             remedy = "a compiler in the image: RUN apt-get update && apt-get install -y --no-install-recommends build-essential python3-dev"

@@ -52,6 +52,7 @@ FAILED = '#8 ERROR: process "/bin/sh -c pip install -r requirements.txt" did not
     ("said", "subject", "remedy"),
     [
         ("#8 31.42 error: Failed to build `scikit-learn==0.21.3`\n#8 31.42   cause: The build backend returned an error", "scikit-learn==0.21.3", "dkdbg init --python"),
+        ("#8 1.1 error: Failed to build `sklearn==0.0.post12`\n#8 1.2 The 'sklearn' PyPI package is deprecated, use 'scikit-learn'\n#8 1.2 rather than", "sklearn", "scikit-learn in place of sklearn"),
         ("#8 9.1 ERROR: Failed building wheel for mpi4py\n#8 9.1 error: command 'gcc' failed: No such file or directory", "mpi4py", "build-essential"),
         ("#8 9.1 ERROR: Failed to build 'numpy' when getting requirements to build wheel", "numpy", "another version"),
         ("#8 2.2 ERROR: No matching distribution found for torch==1.7.1", "torch==1.7.1", "dkdbg init --python"),

@@ -732,3 +732,16 @@ def test_python_files_copied_by_a_pattern_are_mapped_singly_a_stages_environment
         """,
     )
     assert mounts_of(repository.plan()) == {".": "/workspace"}
+
+
+def test_requirements_that_name_sklearn_get_the_package_of_that_name_of_today(repository):
+    repository.write("requirements.txt", "numpy\nsklearn\n").write(
+        "train.py", "import sklearn\nsklearn.fit()\n"
+    )
+    assert run_dkdbg(repository.root, "init", "--yes").returncode == 0
+    text = (repository.root / "Dockerfile").read_text()
+    assert "pip install -r requirements.txt scikit-learn" in text
+    assert "\nENV SKLEARN_ALLOW_DEPRECATED_SKLEARN_PACKAGE_INSTALL=True\n" in text
+    repository.write("requirements.txt", "numpy\nscikit-learn\n")
+    assert run_dkdbg(repository.root, "init", "--yes").returncode == 0
+    assert "SKLEARN" not in (repository.root / "Dockerfile").read_text()

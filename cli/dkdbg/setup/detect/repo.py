@@ -317,10 +317,15 @@ def _requirements(survey: Survey) -> tuple[str, ...]:
 
 def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:
     imported = imports.distributions(survey.imported)
-    return tuple(
-        name
-        for name in ("numpy", "tensorboard")
-        if "torch" in named and name in imported and name not in named
+    # The distribution `sklearn` is empty by now.
+    renamed = ("scikit-learn",) if "sklearn" in named and "scikit-learn" not in named else ()
+    return (
+        *renamed,
+        *(
+            name
+            for name in ("numpy", "tensorboard")
+            if "torch" in named and name in imported and name not in named
+        ),
     )
 
 

@@ -103,6 +103,7 @@ def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
         uv=not image.base.startswith("pytorch/")
         and any(each.run.startswith("pip ") for each in image.installs),
         installs=[(_copies(install.copy), install.run) for install in image.installs],
+        sklearn="scikit-learn" in plan.facts.undeclared,
         pth=_source_roots(plan),
         installs_project=image.installs_project,
         workspace=plan.workspace,
