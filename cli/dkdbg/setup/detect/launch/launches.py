@@ -166,7 +166,9 @@ def _shell_script(
     lines: list[str] = []
     for line in logical_lines(tree.text(path)):
         stripped = line.strip()
-        if assigned := re.fullmatch(r"(?:export\s+|local\s+)?([A-Za-z_]\w*)=([\"']?)([^\"'$`]*)\2", stripped):
+        if assigned := re.fullmatch(
+            r"(?:export\s+|local\s+)?([A-Za-z_]\w*)=([\"']?)([^\"'$`]*?)\2(?:\s+#.*)?", stripped
+        ):
             values[assigned[1]] = assigned[3]
         if not stripped.startswith("#"):
             lines.append(substitute(stripped, values, keep_unknown=True))
