@@ -114,6 +114,19 @@ def test_the_sync_is_over_before_the_program_starts_and_says_why_it_cannot_be(la
     assert (refused.returncode, refused.stdout) == (1, ""), refused.stderr
 
 
+def test_a_connection_that_is_lost_and_made_again_is_said_to_be_both(laptop, tmp_path):
+    """Whoever reads that saves do not arrive has to read that they do again."""
+    write(tmp_path, **{"stays.py": STAYS})
+    words = ("--reload", "--on", f"{NODE}/~/code", "--", "python3", "stays.py")
+    with running(laptop, tmp_path, *words) as run:
+        run.wait_for("up one")
+        laptop.kill_sessions("node1")
+        run.wait_for("trying again")
+        run.wait_for("in sync: ", 2)
+        (tmp_path / "stays.py").write_text(STAYS.replace("one", "two"))
+        run.wait_for("up two")
+
+
 def test_on_this_machine_nothing_is_synced_and_a_save_starts_it_again(tmp_path):
     write(tmp_path, **{"stays.py": STAYS})
     run = Running(tmp_path, "--reload", "--port", str(free_port()), "--", sys.executable, "stays.py")

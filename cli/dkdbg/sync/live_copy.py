@@ -74,6 +74,7 @@ class LiveCopy:
         self._why: DkdbgError | None = None
         self._ended = False
         self._reported: Counter[str] = Counter()
+        self._is_lost = False
         self._next = time.monotonic() + _PROGRESS_INTERVAL_S
         local = local_root(root, workspace.local)
         contact = Contact(workspace.remote, local, pythons=(python,) if python else PYTHONS)
@@ -139,11 +140,15 @@ class LiveCopy:
         if happened.name == "in_sync" and not self._arrived.is_set():
             _say(f"{as_line(happened)}; what you save goes to {self._label}:{self.folder}")
             self._arrived.set()
+        elif happened.name == "in_sync" and self._is_lost:
+            self._is_lost = False
+            _say(as_line(happened))
         elif happened.name == "progress":
             if time.monotonic() >= self._next:
                 self._next = time.monotonic() + _PROGRESS_INTERVAL_S
                 _say(as_line(happened))
         elif happened.name in _EVENTS:
+            self._is_lost |= happened.name == "lost"
             self._reported[happened.name] += 1
             if self._reported[happened.name] <= _MAX_EACH:
                 _say(as_line(happened))
