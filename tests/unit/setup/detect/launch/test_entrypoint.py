@@ -52,9 +52,15 @@ def test_a_module_or_script_without_its_folder_is_found_from_the_root_and_cd_cou
 
 def test_a_shell_script_of_the_readme_is_read_through_also_where_two_source_each_other(project):
     project.write("pretrain.py", TRAIN)
-    project.write("run.sh", "CFG=big  # or small\ntorchrun \\\n  --nproc_per_node=8 \\\n  pretrain.py --cfg $CFG --lr 1\n")
+    project.write(
+        "run.sh",
+        "CFG=big  # or small\ntorchrun \\\n  --nproc_per_node=8 \\\n  pretrain.py --cfg $CFG --lr 1\n",
+    )
     entry = project.readme("bash run.sh").facts().entrypoint
-    assert (entry.file, entry.command) == ("pretrain.py", "torchrun --nproc_per_node=8 pretrain.py --cfg big --lr 1")
+    assert (entry.file, entry.command) == (
+        "pretrain.py",
+        "torchrun --nproc_per_node=8 pretrain.py --cfg big --lr 1",
+    )
     project.empty().write("a.sh", "source b.sh\npython train.py\n").write("b.sh", ". a.sh\n")
     project.write("train.py", TRAIN)
     assert project.facts().entrypoint.file == "train.py"
