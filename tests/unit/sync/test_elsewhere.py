@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from dkdbg.core.local_commands import Local
+from dkdbg.errors import DkdbgError
 from dkdbg.sync import session
 from dkdbg.sync.remote import sender, stream
 from dkdbg.sync.tree.scan import Scanner
@@ -81,6 +83,13 @@ def test_the_end_of_the_first_connection_is_seen_at_once_and_not_at_the_next_pin
         os.kill(json.loads((there / ".dkdbg-sync/lock").read_text())["pid"], signal.SIGKILL)
         followed.until(lambda: len(followed.named("in_sync")) == 2)
         assert "signal 9" in followed.named("lost")[0].facts["reason"]
+
+
+def test_a_second_sync_is_told_which_process_of_which_machine_has_the_folder(roots):
+    """The receiver's own pid says nothing to the user: it comes back when it is killed."""
+    with following(roots), pytest.raises(DkdbgError) as caught:
+        session.Session(roots, lambda: Local(python=sys.executable), report=lambda _: None).once()
+    assert f"dkdbg with pid {os.getpid()} on {os.uname().nodename}; " in caught.value.message
 
 
 @pytest.mark.parametrize("size", [10, 20_000_000])

@@ -34,6 +34,7 @@ _OPTIONAL: Dict[str, type] = {
     "probe": bool,
     "create": bool,
     "write": bool,
+    "by": str,
     "summary": bool,
     "silence_s": int,
     "source": str,

@@ -44,7 +44,7 @@ class Session:
         create = hello.get("create", False) and self._write
         self._tree, name = open_root(hello["root"], create=create)
         self._names = (hello["root"], name)
-        self._state = State(self._tree, name, write=self._write)
+        self._state = State(self._tree, name, write=self._write, by=hello.get("by", ""))
         source = hello.get("source", "") if self._write else ""
         self._former = self._state.take_source(source) if source else ""
         self._ledger = Ledger(self._state.folder, write=self._write)

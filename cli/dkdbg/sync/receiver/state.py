@@ -34,13 +34,14 @@ class State:
         case_sensitive: whether `a` and `A` are two files in the root.
     """
 
-    def __init__(self, root: tree.Tree, name: str, *, write: bool) -> None:
+    def __init__(self, root: tree.Tree, name: str, *, write: bool, by: str = "") -> None:
         """Open or make it.
 
         Args:
             root: the tree.
             name: the root as the user named it, for messages.
             write: False for read-only use: nothing is made or locked.
+            by: the host's process, for whom the lock keeps out.
 
         Raises:
             Fatal: it cannot be made, is not ours, or another receiver has it.
@@ -53,7 +54,7 @@ class State:
         try:
             self._open_own(name, write)
             if write:
-                self._take_lock()
+                self._take_lock(by)
                 self.temporary = self._subfolder(TEMPORARY)
                 self._write_once(b".gitignore", b"*\n")
                 self._clean()
@@ -124,7 +125,7 @@ class State:
             os.close(descriptor)
         return former.decode("utf-8", "replace")
 
-    def _take_lock(self) -> None:
+    def _take_lock(self, by: str) -> None:
         """Lock the folder until this process ends. A file system without locks has to do without."""
         import fcntl
 
@@ -151,7 +152,7 @@ class State:
             raise Fatal("another sync has just removed its folder there", "start sync again")
         self.tree.own(self._lock)
         os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, json.dumps(_myself()).encode("ascii"), 0)
+        os.pwrite(self._lock, json.dumps(dict(_myself(), by=by)).encode("ascii"), 0)
 
     def _clean(self) -> None:
         """Remove an earlier receiver's files from tmp/, except for parts of large files that may be continued."""
@@ -214,8 +215,14 @@ def _holder(data: bytes) -> str:
     """Describe the writer of the lock, as far as possible."""
     try:
         who = json.loads(data)
-        return "pid %d of %.60s on %.60s, since %.40s" % (who["pid"], who["user"], who["host"], who["since"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        by = "dkdbg with %.100s; its receiver is " % who["by"] if who.get("by") else ""
+        return by + "pid %d of %.60s on %.60s, since %.40s" % (
+            who["pid"],
+            who["user"],
+            who["host"],
+            who["since"],
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return "it has left no name"
 
 

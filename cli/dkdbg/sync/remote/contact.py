@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -88,7 +89,7 @@ class Contact:
         self._hello = {
             "version": wire.VERSION, "root": root, "probe": not look_only, "create": makes and not look_only,
             "write": not look_only, "summary": not look_only,
-            "silence_s": SILENCE_S, "source": local,
+            "silence_s": SILENCE_S, "source": local, "by": f"pid {os.getpid()} on {os.uname().nodename}",
         }  # fmt: skip
         self._pythons = list(pythons)
         self._stream: Stream | None = None
