@@ -745,3 +745,23 @@ def test_requirements_that_name_sklearn_get_the_package_of_that_name_of_today(re
     repository.write("requirements.txt", "numpy\nscikit-learn\n")
     assert run_dkdbg(repository.root, "init", "--yes").returncode == 0
     assert "SKLEARN" not in (repository.root / "Dockerfile").read_text()
+
+
+@pytest.mark.parametrize("start", ["ARG BASE\nFROM $BASE\n", "ARG V\nFROM python:${V}\n"])
+def test_a_dockerfile_that_cannot_be_built_without_an_argument_is_not_used(repository, start):
+    repository.write("Dockerfile", f"{start}COPY . /app\nCMD python /app/train.py\n").write("train.py", TRAIN)
+    plan = repository.plan()
+    assert (plan.image.ours, plan.image.dockerfile) == (True, "dkdbg.Dockerfile")
+    (note,) = (each for each in plan.notes if "argument" in each)
+    assert note.startswith("Dockerfile takes its base image from")
+    repository.write("docker/Dockerfile", f"{SLIM}CMD python train.py\n")
+    plan = repository.plan()
+    assert (plan.image.dockerfile, [each for each in plan.notes if "argument" in each]) == (
+        "docker/Dockerfile",
+        [],
+    )
+    assert repository.plan(dockerfile="Dockerfile").image.dockerfile == "Dockerfile"
+    repository.write(
+        "compose.yml", "services: {train: {build: {context: ., args: {BASE: 'python:3.11', V: '3.11'}}}}\n"
+    )
+    assert repository.plan().service.extends.dockerfile == "Dockerfile"

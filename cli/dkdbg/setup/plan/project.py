@@ -36,7 +36,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
     """
     seen = facts
     facts, newer = with_a_python(facts, config)
-    facts, ours = _without_released(facts)
+    facts, ours = _without_useless(facts)
     image, image_why = ImagePlan(), tuple[Decision, ...]()
     base = choose_service(facts, config)
     if base is None or base.is_bare:
@@ -77,7 +77,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
             Decision(what=devcontainer, why=why),
         ),
         choices=choices(facts, config, service, dockerfile, ours=image.ours and service.extends is None),
-        notes=(*newer, *ours, *notes, *copied, *(_of_our_image(facts) if image.ours else ()), *_of_files(facts, value)),
+        notes=(*newer, *(ours if image.ours else ()), *notes, *copied, *(_of_our_image(facts) if image.ours else ()), *_of_files(facts, value)),
     )  # fmt: skip
 
 
@@ -194,15 +194,27 @@ def _of_files(facts: RepoFacts, compose_file_value: str | None) -> Iterator[str]
         yield f"left out: {problem}"
 
 
-def _without_released(facts: RepoFacts) -> tuple[RepoFacts, tuple[str, ...]]:
-    """Drop the Dockerfiles that install a release of the project, in which these sources do not run."""
-    released = {path for path, how in facts.installed if how == "released"}
-    left = [each for each in facts.dockerfiles if each.path in released and not each.copies]
-    if not left or facts.service is not None:
+def _without_useless(facts: RepoFacts) -> tuple[RepoFacts, tuple[str, ...]]:
+    """Drop the Dockerfiles in which these sources do not run: of a release, or FROM an argument without a default."""
+    if facts.service is not None:  # it may give the arguments
         return facts, ()
-    kept = tuple(fact for fact in facts.dockerfiles if fact not in left)
-    note = f"{left[0].path} installs a release of {facts.name} and none of these sources, so the debug service gets an image of its own"
-    return replace(facts, dockerfiles=kept), (note,)
+    released = {path for path, how in facts.installed if how == "released"}
+    left = {
+        each.path: f"installs a release of {facts.name} and none of these sources"
+        for each in facts.dockerfiles
+        if each.path in released and not each.copies
+    }
+    nameless = [each.path for each in facts.dockerfiles if not each.base or each.base.endswith((":", "/"))]
+    left.update(
+        (path, "takes its base image from a build argument that has no default")
+        for path in nameless
+        if not (facts.asked_dockerfile and path == facts.dockerfile)
+    )
+    if not left:
+        return facts, ()
+    kept = tuple(fact for fact in facts.dockerfiles if fact.path not in left)
+    path, why = next(iter(left.items()))
+    return replace(facts, dockerfiles=kept), (f"{path} {why}, so the debug service gets an image of its own",)
 
 
 def _with_sources(
