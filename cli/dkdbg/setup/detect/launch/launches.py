@@ -13,7 +13,7 @@ from dkdbg.launchers.lines.command_lines import logical_lines, parse_line
 from dkdbg.setup.detect.files import is_vendored, join, parent
 from dkdbg.setup.detect.launch.code_blocks import code_blocks
 from dkdbg.setup.detect.launch.roles import role_of
-from dkdbg.setup.detect.launch.tasks import pipelines, read_tasks, with_tasks
+from dkdbg.setup.detect.launch.tasks import pipelines, read_tasks, recipes, targets, with_tasks
 from dkdbg.setup.detect.substitution import substitute
 from dkdbg.setup.detect.values import elements, table
 from dkdbg.setup.render import jsonc
@@ -33,9 +33,6 @@ PLACES = {
 _README = re.compile(r"readme(?:[-_.]\w+)*", re.IGNORECASE)
 _DOCUMENT = re.compile(r".*\.(?:md|rst|mdx)", re.IGNORECASE)
 _INLINE = re.compile(r"(?<!`)`([^`\n]{6,200})`(?!`)")
-_MAKEFILES = ("Makefile", "makefile", "justfile", "Taskfile.yml")
-#: Further arguments of the caller of a recipe, in a justfile and a Taskfile.
-_CALLERS = re.compile(r"[ \t]*\{\{\s*(?:args|ARGS|\.CLI_ARGS)\s*\}\}")
 _MAX_DOCUMENTS = 120
 _MAX_SCRIPTS = 120
 
@@ -65,8 +62,9 @@ def gather(tree: Tree, scripts: Collection[str]) -> tuple[Seen, ...]:
     readmes = {path for path in documents if _README.fullmatch(path.rsplit("/", 1)[-1])}
     documents.sort(key=lambda path: (path not in readmes, path.count("/"), path.lower() != "readme.md", path))
     tasks = read_tasks(tree)
+    typed = {**targets(tree), **tasks}
     for path in documents[:_MAX_DOCUMENTS]:
-        found.extend(_document(tree, path, scripts, tasks))
+        found.extend(_document(tree, path, scripts, typed))
     found.extend(_makefiles(tree, scripts))
     for (runner, name), task in tasks.items():
         found.extend(_lines(tree, list(task), f"{runner} task {name}", "script", scripts=scripts, home="."))
@@ -186,33 +184,10 @@ def spreads(launch: Launch) -> bool:
 
 
 def _makefiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:
-    for path in (path for name in _MAKEFILES for path in tree.named(name)):
-        if path.count("/") > 1 or is_vendored(path):
-            continue
-        text = tree.text(path)
-        values = {
-            match[1]: match[2].strip()
-            for match in re.finditer(r"^(\w+)\s*[:?]?=\s*(.*)$", text, re.MULTILINE)
-        }
-        for name, value in values.items():
-            text = text.replace(f"$({name})", value)
-        text = _CALLERS.sub("", text)
-        for target, recipe in _recipes(text):
-            # `make clean` and `make lint` may run a program here too, but not the one to debug.
-            place = "ci" if role_of(target) == "tool" else "makefile"
-            yield from _lines(tree, recipe, path, place, scripts=scripts, home=parent(path))
-
-
-def _recipes(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the targets of a Makefile, a justfile or a Taskfile with their lines."""
-    target, lines = "", list[str]()
-    for line in logical_lines(text):
-        if named := re.match(r"([\w.-]+)[^:=\n]*:(?!=)|  ([\w.-]+):\s*$", line):
-            yield target, lines
-            target, lines = named[1] or named[2], []
-        elif line[:1] in "\t ":
-            lines.append(line.strip().lstrip("@-"))
-    yield target, lines
+    for path, target, recipe in recipes(tree):
+        # `make clean` and `make lint` may run a program here too, but not the one to debug.
+        place = "ci" if role_of(target) == "tool" else "makefile"
+        yield from _lines(tree, recipe, path, place, scripts=scripts, home=parent(path))
 
 
 def _procfiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:

@@ -9,6 +9,7 @@ from ruamel.yaml.error import YAMLError
 
 from dkdbg.launchers.lines.command_lines import logical_lines
 from dkdbg.setup.detect.files import is_vendored, join, parent
+from dkdbg.setup.detect.launch.roles import role_of
 from dkdbg.setup.detect.python.pyproject import read_toml
 from dkdbg.setup.detect.values import elements, load_yaml, table
 
@@ -22,8 +23,14 @@ if TYPE_CHECKING:
 Tasks = dict[tuple[str, str], tuple[str, ...]]
 #: Runner, task and arguments: `pixi run -e dev app`, `hatch run test:cov`, `uv run poe train --epochs 1`.
 _RUN = re.compile(
-    r"(?:^|(?<=[\s;&|$>]))(?:(pixi|pdm|hatch|rye) run (?:-[\w-]+ \S+ )*?|(poe|taskipy|task) )(\w[\w.:-]*)([^\n;&|]*)"
+    r"(?:^|(?<=[\s;&|$>]))(?:(pixi|pdm|hatch|rye) run (?:-[\w-]+ \S+ )*?|(poe|taskipy|task|make|just) )(\w[\w.:-]*)([^\n;&|]*)"
 )
+
+
+#: Files of recipes, and the command that runs one.
+_MAKEFILES = {"Makefile": "make", "makefile": "make", "justfile": "just", "Taskfile.yml": "task"}
+#: Further arguments of the caller of a recipe, in a justfile and a Taskfile.
+_CALLERS = re.compile(r"[ \t]*\{\{\s*(?:args|ARGS|\.CLI_ARGS)\s*\}\}")
 
 
 def read_tasks(tree: Tree) -> Tasks:
@@ -41,6 +48,33 @@ def read_tasks(tree: Tree) -> Tasks:
         _add(found, runner, table(table(tool.get(runner)).get(key)))
     found.update({("task", name): lines for (by, name), lines in found.items() if by == "taskipy"})
     return found
+
+
+def targets(tree: Tree) -> Tasks:
+    """Return the recipes of the root's Makefile, justfile and Taskfile by the command that runs them."""
+    found: Tasks = {}
+    for path, target, lines in recipes(tree):
+        if "/" not in path and lines and role_of(target) != "tool":
+            found.setdefault((_MAKEFILES[path], target), tuple(lines))
+    return found
+
+
+def recipes(tree: Tree) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield (file, target, lines) of Makefiles, justfiles and Taskfiles, with the variables of the file replaced."""
+    for path in (path for name in _MAKEFILES for path in tree.named(name)):
+        if path.count("/") > 1 or is_vendored(path):
+            continue
+        text = tree.text(path)
+        for match in re.finditer(r"^(\w+)\s*[:?]?=\s*(.*)$", text, re.MULTILINE):
+            text = text.replace(f"$({match[1]})", match[2].strip())
+        target, lines = "", list[str]()
+        for line in logical_lines(_CALLERS.sub("", text)):
+            if named := re.match(r"([\w.-]+)[^:=\n]*:(?!=)|  ([\w.-]+):\s*$", line):
+                yield path, target, lines
+                target, lines = named[1] or named[2], []
+            elif line[:1] in "\t " and line.strip():
+                lines.append(line.strip().lstrip("@-"))
+        yield path, target, lines
 
 
 def with_tasks(lines: list[str], tasks: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[str]:

@@ -36,3 +36,18 @@ def test_a_broken_pipeline_is_left_out_and_a_parameter_without_default_is_a_blan
         "entry_points:\n  main:\n    parameters: {data: path}\n    command: python src/fit.py {data}\n",
     )
     assert project.facts().entrypoint.needs_args
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "typed"),
+    [
+        ("Makefile", "PY := python\nfit:\n\t$(PY) src/fit.py --lr 0.1\nsweep:\n\tpython src/train_all.py\n", "make fit"),
+        ("justfile", "fit *args:\n  python src/fit.py --lr 0.1 {{args}}\nsweep:\n  python src/train_all.py\n", "just fit"),
+        ("Taskfile.yml", "tasks:\n  fit:\n    cmds:\n      - python src/fit.py --lr 0.1\n  sweep:\n    cmds:\n      - python src/train_all.py\n", "task fit"),
+    ],
+)  # fmt: skip
+def test_a_recipe_that_the_readme_names_is_the_documented_command(project, path, text, typed):
+    project.write("src/fit.py", "import torch\nrun()\n").write("src/train_all.py", TRAIN).write(path, text)
+    assert project.facts().entrypoint.file == "src/train_all.py"
+    entry = project.readme(typed).facts().entrypoint
+    assert (entry.command, entry.source) == ("python src/fit.py --lr 0.1", "README.md")
