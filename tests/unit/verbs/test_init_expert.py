@@ -765,3 +765,16 @@ def test_a_dockerfile_that_cannot_be_built_without_an_argument_is_not_used(repos
         "compose.yml", "services: {train: {build: {context: ., args: {BASE: 'python:3.11', V: '3.11'}}}}\n"
     )
     assert repository.plan().service.extends.dockerfile == "Dockerfile"
+
+
+@pytest.mark.parametrize(
+    ("source", "ports"),
+    [
+        ("import waitress\nwaitress.serve(app, port=9000)\n", (9000,)),
+        ("import runpod\nrunpod.serverless.start({'handler': f})\n", ()),
+        ("import grpc\nserver.start()\nserver.wait_for_termination()\n", ()),
+    ],
+)
+def test_a_script_that_serves_does_not_wait_for_an_editor(repository, source, ports):
+    plan = repository.write("go.py", f"import argparse\n{source}").readme("python go.py").plan()
+    assert (plan.service.wait, plan.service.app_ports) == (0, ports)

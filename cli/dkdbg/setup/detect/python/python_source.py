@@ -13,9 +13,11 @@ _TRAIN = re.compile(
 )
 #: A statement at the first column with an effect, in a text that cannot be parsed.
 _ACTS = re.compile(r"^(?:(?:for|while|with)\b|[A-Za-z_][\w.]*\()", re.MULTILINE)
-#: Calls that serve until the program ends: Flask, Gradio, uvicorn, aiohttp, the standard library's servers.
+#: Calls that serve until the program ends: Flask, Gradio, uvicorn, aiohttp, waitress, the standard library's servers;
+#: without a port of their own, gRPC and RunPod.
 _SERVES = re.compile(
-    r"(app|application)\.run|(?:demo|app|iface|interface|ui|blocks)\.(launch)|(?:uvicorn\.run|web\.run_app|\w+\.serve_forever)"
+    r"(app|application)\.run|(?:demo|app|iface|interface|ui|blocks)\.(launch)|(?:uvicorn\.run|web\.run_app|waitress\.serve|\w+\.serve_forever)"
+    r"|(\w+\.wait_for_termination|runpod\.serverless\.start)"
 )
 _PARSERS = {"ArgumentParser", "HfArgumentParser", "CLI", "Typer", "OptionParser"}
 
@@ -104,7 +106,7 @@ def _port(node: ast.Call) -> int | None:
     given = next((word.value for word in node.keywords if word.arg in {"port", "server_port"}), None)
     if isinstance(given, ast.Constant) and isinstance(given.value, int):
         return given.value
-    return 0 if given else 5000 if match[1] else 7860 if match[2] else 8000
+    return 0 if given or match[3] else 5000 if match[1] else 7860 if match[2] else 8000
 
 
 def _is_guard(test: ast.expr) -> bool:
