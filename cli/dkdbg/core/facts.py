@@ -82,6 +82,7 @@ class EntryPoint:
         points: its score by setup/detect/launch/entrypoint.py; similar candidates are few points apart.
         trains: whether it is a training run, which ends, whatever ports are published beside it.
         listens: port on which its own code serves, 0 if unknown; None if it serves nothing.
+        on_loopback: whether its own code serves on the loopback address alone.
         shows_windows: whether it exits at once without a screen.
         assigned: environment assignments that its source has before the command.
     """
@@ -98,6 +99,7 @@ class EntryPoint:
     points: float = 0.0
     trains: bool = False
     listens: int | None = None
+    on_loopback: bool = False
     shows_windows: bool = False
     assigned: tuple[str, ...] = ()
 

@@ -778,3 +778,21 @@ def test_a_dockerfile_that_cannot_be_built_without_an_argument_is_not_used(repos
 def test_a_script_that_serves_does_not_wait_for_an_editor(repository, source, ports):
     plan = repository.write("go.py", f"import argparse\n{source}").readme("python go.py").plan()
     assert (plan.service.wait, plan.service.app_ports) == (0, ports)
+
+
+@pytest.mark.parametrize(
+    ("call", "is_said"),
+    [
+        ("app.run(debug=True)", True),
+        ("app.run('127.0.0.1', port=9000)", True),
+        ("uvicorn.run(app, host='localhost')", True),
+        ("uvicorn.run(app, port=9000)", True),
+        ("app.run('0.0.0.0')", False),
+        ("uvicorn.run(app, host=args.host)", False),
+        ("web.run_app(app)", False),
+        ("demo.launch()", False),
+    ],
+)
+def test_a_script_that_serves_on_loopback_is_said(repository, call, is_said):
+    notes = repository.write("go.py", f"import flask\n{call}\n").readme("python go.py").plan().notes
+    assert any(note.startswith("go.py serves on 127.0.0.1 alone") for note in notes) == is_said

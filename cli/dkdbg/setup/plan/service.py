@@ -145,7 +145,7 @@ def plan_service(
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, run)) for m in mappings),
         ),
-        (*chosen.notes, *_of_command(facts, dockerfile, chosen.argv), *_of_service(facts, base, others, config)),
+        (*chosen.notes, *_of_address(seen if runs_it else None, app_ports, plan), *_of_command(facts, dockerfile, chosen.argv), *_of_service(facts, base, others, config)),
     )  # fmt: skip
 
 
@@ -161,6 +161,12 @@ def _opened(
         name, _, value = variable.partition("=")
         if name not in given:
             yield name, value
+
+
+def _of_address(entry: EntryPoint | None, ports: tuple[int, ...], plan: ServicePlan) -> Iterator[str]:
+    """Say that nothing outside the container reaches a program that serves on loopback."""
+    if entry is not None and entry.on_loopback and ports and not plan.host_network:
+        yield f'{entry.file} serves on 127.0.0.1 alone, which is the container itself: with host="0.0.0.0" there port {ports[0]} answers outside of it'
 
 
 def _is_for_owner(

@@ -232,6 +232,7 @@ def _entry_point(tree: Tree, candidate: Candidate) -> EntryPoint:
         points=candidate.points,
         trains=_trains(candidate),
         listens=fact.listens if fact else None,
+        on_loopback=bool(fact and fact.on_loopback and candidate.launch.launcher == "python"),
         shows_windows=bool(fact and shows_windows(fact.imports)),
         assigned=candidate.launch.assigned,
     )

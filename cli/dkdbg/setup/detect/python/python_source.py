@@ -33,6 +33,7 @@ class SourceFact:
         parses_args: it reads a command line.
         trains: it contains calls of a training loop.
         listens: port of a server that it starts itself, 0 if unknown; None without such a call.
+        on_loopback: whether that server accepts connections from its own machine alone.
         framework_words: imports at any level, top names only.
         error: `LINE: why` if it cannot be parsed, else empty.
     """
@@ -43,6 +44,7 @@ class SourceFact:
     parses_args: bool = False
     trains: bool = False
     listens: int | None = None
+    on_loopback: bool = False
     imports: frozenset[str] = frozenset()
     error: str = ""
 
@@ -75,6 +77,7 @@ def read_source(text: str) -> SourceFact:
     imports: set[str] = set()
     parses = False
     listens: int | None = None
+    on_loopback = False
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
             imports.update(alias.name.split(".")[0] for alias in node.names)
@@ -83,7 +86,8 @@ def read_source(text: str) -> SourceFact:
         elif isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             parses = parses or called in _PARSERS or called in {"command", "parse_args"}
-            listens = _port(node) if listens is None else listens
+            if listens is None and (listens := _port(node)) is not None:
+                on_loopback = _is_on_loopback(node)
             if called in {"add_argument", "option", "argument"}:
                 required.extend(_required(node, called))
     return SourceFact(
@@ -93,6 +97,7 @@ def read_source(text: str) -> SourceFact:
         parses_args=parses,
         trains=bool(_TRAIN.search(text)),
         listens=listens,
+        on_loopback=on_loopback,
         imports=frozenset(imports),
     )
 
@@ -107,6 +112,16 @@ def _port(node: ast.Call) -> int | None:
     if isinstance(given, ast.Constant) and isinstance(given.value, int):
         return given.value
     return 0 if given or match[3] else 5000 if match[1] else 7860 if match[2] else 8000
+
+
+def _is_on_loopback(node: ast.Call) -> bool:
+    """Return whether a call that serves names a loopback address, or none where that is the default."""
+    named = next((word.value for word in node.keywords if word.arg in {"host", "server_name"}), None)
+    if named is None and node.args and isinstance(node.args[0], ast.Constant):  # `app.run("0.0.0.0")`
+        named = node.args[0]
+    if named is None:
+        return re.fullmatch(r"(?:app|application)\.run|uvicorn\.run", ast.unparse(node.func)) is not None
+    return isinstance(named, ast.Constant) and named.value in {"127.0.0.1", "localhost"}
 
 
 def _is_guard(test: ast.expr) -> bool:
