@@ -115,6 +115,12 @@ _NO_COMPILER = re.compile(
 def of_requirement(text: str) -> Finding | None:
     """Return the finding for a requirement that an image cannot install, from the output of its build."""
     remedy = "another version of it, or another Python: dkdbg init --python 3.9 for the Dockerfile that init writes, FROM in yours"
+    if "error: externally-managed-environment" in text:
+        return _finding(
+            "requirement-fails", "pip installs nothing into the Python of the image's distribution (PEP 668)",
+            "an environment in the Dockerfile, before pip: RUN python3 -m venv /opt/venv and ENV PATH=/opt/venv/bin:$PATH",
+            text, link="image",
+        )  # fmt: skip
     if found := _RENAMED.search(text):
         says = "{} is an empty package of the index by now"
         remedy = f"write {found[2]} in place of {found[1]} in your requirements, then dkdbg verify"

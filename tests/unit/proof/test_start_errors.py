@@ -76,3 +76,10 @@ def test_a_build_that_fails_for_another_reason_is_not_sent_back_to_verify():
     found = finding_of(error, ["#8 1.0 cc1plus: out of memory", FAILED], AROUND)
     assert (found.link, found.cause) == ("image", "build-fails")
     assert found.remedy.startswith("docker compose ")
+
+
+def test_a_python_of_the_distribution_is_named_where_pip_refuses_it():
+    said = "#8 0.49 error: externally-managed-environment\n#8 0.49 hint: See PEP 668 for the detailed specification."
+    found = finding_of(DkdbgError("docker failed with exit code 17:"), [*said.splitlines(), FAILED], AROUND)
+    assert (found.link, found.cause) == ("image", "requirement-fails")
+    assert "venv /opt/venv" in found.remedy

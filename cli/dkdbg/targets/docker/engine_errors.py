@@ -124,7 +124,8 @@ _KNOWN = (
     # A failed pip also looks for a newer pip, whose index it may fail to reach without harm ("- skipping").
     Known(r"(?m:^(?![^\n]*Could not fetch URL [^\s:]+:[^\s:]+/pip/: )[^\n]*(?:CERTIFICATE_VERIFY_FAILED|certificate signed by unknown authority|unable to get local issuer certificate|invalid peer certificate))",
           "the build does not trust the certificate of your network's proxy or index",
-          "DKDBG_CA=/etc/ssl/certs/ca-certificates.crt passes your CA bundle to it as a build secret"),
+          "DKDBG_CA=/etc/ssl/certs/ca-certificates.crt passes your CA bundle to a Dockerfile that dkdbg init wrote; in one of yours, "
+          "before pip: COPY company.pem /etc/ssl/company.pem and ENV PIP_CERT=/etc/ssl/company.pem"),
     Known(r"no space left on device",
           "the disk of the Docker engine is full",
           "docker system df shows what fills it; docker builder prune frees the build cache"),
