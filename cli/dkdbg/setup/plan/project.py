@@ -195,7 +195,7 @@ def _of_files(facts: RepoFacts, compose_file_value: str | None) -> Iterator[str]
 
 
 def _without_useless(facts: RepoFacts) -> tuple[RepoFacts, tuple[str, ...]]:
-    """Drop the Dockerfiles in which these sources do not run: of a release, or FROM an argument without a default."""
+    """Drop the Dockerfiles that do not run these sources: they install a release, or FROM is an argument without a default."""
     if facts.service is not None:  # it may give the arguments
         return facts, ()
     released = {path for path, how in facts.installed if how == "released"}
