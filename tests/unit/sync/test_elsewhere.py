@@ -155,6 +155,23 @@ def test_git_init_while_sync_runs_makes_what_git_tracks_take_part(roots, here, t
         assert not (there / "secret").exists()
 
 
+def test_a_clone_below_the_root_while_sync_runs_is_judged_by_its_own_rules(roots, here, there, root):
+    put(root, {"lib/core.py": "1", ".gitignore": "*.tmp\n"})
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "x")
+    git(here, "init", "-q")
+    put(here, {".gitignore": "lib/\n"})
+    with following(roots) as followed:
+        git(here, "clone", "-q", str(root), "third/sm")
+        followed.until((there / "third/sm/lib/core.py").exists)
+        put(here / "third/sm", {"late.tmp": "1", "lib/next.py": "1"})
+        followed.until((there / "third/sm/lib/next.py").exists)
+        assert not (there / "third/sm/late.tmp").exists()
+        git(here / "third/sm", "add", "-f", "late.tmp")
+        followed.until((there / "third/sm/late.tmp").exists)
+
+
 def test_a_repository_that_is_one_no_more_has_nothing_tracked(roots, here, there):
     git(here, "init", "-q")
     put(here, {"model.pt": "1"})

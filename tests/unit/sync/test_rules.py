@@ -128,6 +128,41 @@ def test_the_users_own_excludes_file_counts_as_the_weakest_of_gits(root, tmp_pat
     assert f"{file}:1" in scanner.rules.why("b.scratch").reason
 
 
+def test_a_repository_within_has_rules_of_its_own_and_not_those_around_it(root):
+    """A submodule, or a clone below the root: the `lib/` of a Python .gitignore kept its sources out."""
+    git(root, "init", "-q")
+    put(
+        root,
+        {
+            ".gitignore": "lib/\n*.json\n/third/no/\n",
+            ".git/info/exclude": "*.top\n",
+            "lib/a": "",
+            "third/no/a": "",
+        },
+    )
+    inside = {
+        "lib/core.py": "",
+        "a.json": "",
+        "b.top": "",
+        "outputs/base.yaml": "",
+        "net.pth": "",
+        "kept.tmp": "",
+        ".gitignore": "*.tmp\n",
+    }
+    put(root / "third/sm", inside)
+    git(root / "third/sm", "init", "-q")
+    git(root / "third/sm", "add", "-f", ".")
+    put(root / "third/sm", {"x.tmp": "", "y.mine": "", "other.pth": "", ".git/info/exclude": "*.mine\n"})
+    put(root, {"none/.git": "not a repository", "none/b.json": ""})
+    scanner, index = scanned(root)
+    files = {path for path, entry in index.entries.items() if entry.kind == "f"}
+    assert files == {".gitignore", *(f"third/sm/{name}" for name in inside)}
+    for path in index.entries:
+        assert scanner.rules.why(path).takes_part, path
+    assert "third/sm/.git/info/exclude:1" in scanner.rules.why("third/sm/y.mine").reason
+    assert str(root / "third/sm/.git/index") in scanner.rules.files
+
+
 DOCKER_CASES = [
     # pattern lines, then what of the tree is in
     ("*\n!src", {"src", "src/a.py", "src/deep", "src/deep/b.py"}),

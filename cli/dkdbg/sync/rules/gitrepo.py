@@ -22,24 +22,24 @@ class Repository(NamedTuple):
     """The repository around a root.
 
     Attributes:
+        exists: git would take it for a repository, as far as a look at its HEAD tells.
         prefix: the root relative to the top of the repository, ending in `/`; empty when it is the top.
         above: (folder, path from it to the root ending in `/`) of the folders from the top down to the root's
             parent.
         exclude: absolute path of info/exclude.
-        users: absolute path of the user's own list, core.excludesFile.
-        files: absolute paths whose change changes the rules: the index, info/exclude, the user's own list, and
-            .gitignore of the folders above.
+        files: absolute paths whose change changes the rules: the index, info/exclude, and .gitignore of the
+            folders above.
     """
 
+    exists: bool
     prefix: str
     above: tuple[tuple[str, str], ...]
     exclude: str
-    users: str
     files: tuple[str, ...]
 
 
 def find(root: str) -> Repository | None:
-    """Return the repository around `root`, an absolute path."""
+    """Return the repository around `root`, an absolute path; reads files only."""
     above: list[tuple[str, str]] = []
     folder = root
     while True:
@@ -55,16 +55,14 @@ def find(root: str) -> Repository | None:
     common = _line(os.path.join(git_dir, "commondir"))
     common_dir = os.path.normpath(os.path.join(git_dir, common)) if common else git_dir
     exclude = os.path.join(common_dir, "info", "exclude")
-    users = _users(folder)
     return Repository(
+        exists=os.path.lexists(os.path.join(git_dir, "HEAD")),
         prefix=above[0][1] if above else "",
         above=tuple(above),
         exclude=exclude,
-        users=users,
         files=(
             os.path.join(git_dir, "index"),
             exclude,
-            users,
             *(os.path.join(folder, ".gitignore") for folder, _ in above),
         ),
     )
@@ -95,11 +93,11 @@ class Tracked:
         self._paths = frozenset(output.split("\0")[:-1] if output else ())
 
 
-def _users(top: str) -> str:
-    """Return the path of core.excludesFile, which is the user's default where the setting is missing."""
-    named = git.ask(Path(top), "config", "--null", "--path", "--get", "core.excludesFile")
+def users_list(root: str) -> str:
+    """Return the path of core.excludesFile, or of the user's default where the setting is missing."""
+    named = git.ask(Path(root), "config", "--null", "--path", "--get", "core.excludesFile")
     if named is not None:
-        return os.path.join(top, named.removesuffix("\0"))
+        return os.path.join(root, named.removesuffix("\0"))
     return os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "git", "ignore")
 
 

@@ -105,16 +105,17 @@ class Level:
     def enter(self, name: str, standing: Standing, names: Collection[str]) -> Level | None:
         """Return the rules inside the folder `name`, with entries `names`; None when it stays out.
 
-        Reads the .gitignore of the folder when it has one.
+        Reads the .gitignore of the folder when it has one, and the lists of a repository that begins there.
         """
         path = f"{self.path}{name}/"
         if ("pyvenv.cfg" in names or "conda-meta" in names) and not standing.kept:
             return None
         lists = self._lists
-        if ".gitignore" in names:
-            own = self._sources.gitignore(path)
-            if own:
-                lists = Lists(lists.sync, lists.docker, (own, *lists.git))
+        git = (".git" in names and self._sources.nested(path)) or lists.git
+        if ".gitignore" in names and (own := self._sources.gitignore(path)):
+            git = (own, *git)
+        if git is not lists.git:
+            lists = Lists(lists.sync, lists.docker, git)
         plain = standing.out is None and standing.docker is None
         return Level(self._sources, path, IN if plain else standing, lists)
 

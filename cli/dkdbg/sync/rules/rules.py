@@ -41,15 +41,18 @@ class Rules:
 
     Attributes:
         max_size: bytes.
-        files: absolute paths outside the tree's own folders whose change changes the rules.
         top: the rules inside the root folder.
     """
 
     def __init__(self, root: str, *, ignore: Sequence[str] = (), max_size: int = SyncConfig.max_size) -> None:
         self._root, self.max_size = root, max_size
         self._sources = sources = Sources(root, ignore)
-        self.files = sources.files
         self.top = Level(sources, "", IN, Lists(sources.sync, sources.docker, sources.git))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Return absolute paths outside the tree's own folders whose change changes the rules."""
+        return self._sources.files
 
     def same_as(self, other: Rules) -> bool:
         """Tell whether both decide the same, as far as rules outside the folders of the tree go."""

@@ -33,10 +33,11 @@ class Sources:
         git: the defaults and git's, for the root folder, from strong to weak.
         reaching, docker_reaching: negated patterns, in parts, that may bring back content of an excluded
             folder.
-        files: absolute paths outside the tree's own folders whose change changes the rules.
+        files: absolute paths outside the tree's own folders whose change changes the rules; `nested` adds some.
     """
 
     def __init__(self, root: str, ignore: Sequence[str]) -> None:
+        self._root = root
         self._own = Beneath(root)
         self.sync = Patterns("[sync] ignore of dkdbg.toml", ((0, text) for text in ignore))
         self.docker = Patterns(".dockerignore", dockerignore_lines(_content(".dockerignore", self._own.read)))
@@ -45,13 +46,16 @@ class Sources:
         repository = gitrepo.find(root)
         self._tracked = gitrepo.Tracked(root, (*OUT, *RUNS)) if repository else None
         self.files: tuple[str, ...] = repository.files if repository else ()
-        git = [
+        self._nested: dict[str, gitrepo.Tracked] = {}
+        self._known: frozenset[str] | None = None
+        self._defaults = (
             Patterns(RUN_FOLDERS, ((0, text) for text in RUNS)),
             Patterns("defaults", ((0, text) for text in OUT)),
-        ]
+        )
+        git = [*self._defaults]
         if repository:
-            users = _content(repository.users, partial(read_file, follow=True))  # dotfiles are often symlinks
-            git.append(Patterns(repository.users, gitignore_lines(users), prefix=repository.prefix))
+            self.files += (self._users,)
+            git.append(Patterns(self._users, self._users_lines(), prefix=repository.prefix))
             exclude = gitignore_lines(_content(repository.exclude, read_file))
             git.append(Patterns(".git/info/exclude", exclude, prefix=repository.prefix))
             for folder, prefix in repository.above:
@@ -64,12 +68,44 @@ class Sources:
     @property
     def tracked(self) -> frozenset[str]:
         """Return paths that git tracks though a rule of git or a default matches them; waits for git."""
-        return self._tracked.paths if self._tracked else frozenset()
+        if self._known is None:
+            nested = (path + each for path, one in self._nested.items() for each in one.paths)
+            self._known = (self._tracked.paths if self._tracked else frozenset()).union(nested)
+        return self._known
 
     @cached_property
     def tracked_folders(self) -> frozenset[str]:
         """Return the folders above `tracked`."""
         return frozenset(folder for path in self.tracked for folder in folders_above(path))
+
+    def nested(self, path: str) -> tuple[Patterns, ...] | None:
+        """Return git's lists in `path` if it is the top of a repository of its own, such as a submodule.
+
+        The lists of the repository around it do not count there, as for git.
+        """
+        folder = os.path.join(self._root, path.rstrip("/"))
+        repository = gitrepo.find(folder)
+        if repository is None or repository.prefix or not repository.exists:
+            return None
+        self._nested[path] = gitrepo.Tracked(folder, (*OUT, *RUNS))
+        self._known = None
+        vars(self).pop("tracked_folders", None)
+        self.files += repository.files
+        cut, depth = len(path), path.count("/")
+        exclude = gitignore_lines(_content(repository.exclude, read_file))
+        return (
+            Patterns(f"{path}.git/info/exclude", exclude, cut=cut, depth=depth),
+            Patterns(self._users, self._users_lines(), cut=cut, depth=depth),
+            *reversed(self._defaults),
+        )
+
+    @cached_property
+    def _users(self) -> str:
+        return gitrepo.users_list(self._root)
+
+    def _users_lines(self) -> list[tuple[int, str]]:
+        """Return the user's own patterns; dotfiles are often symlinks."""
+        return gitignore_lines(_content(self._users, partial(read_file, follow=True)))
 
     def gitignore(self, path: str) -> Patterns | None:
         """Return the patterns of the .gitignore in the folder `path` (empty or ending in `/`), None without one."""
