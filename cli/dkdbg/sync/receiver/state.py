@@ -215,7 +215,7 @@ def _holder(data: bytes) -> str:
     """Describe the writer of the lock, as far as possible."""
     try:
         who = json.loads(data)
-        by = "dkdbg with %.100s; its receiver is " % who["by"] if who.get("by") else ""
+        by = "%.100s, through " % who["by"] if who.get("by") else ""
         return by + "pid %d of %.60s on %.60s, since %.40s" % (
             who["pid"],
             who["user"],
