@@ -1088,3 +1088,33 @@ def test_a_name_in_a_dkdbg_toml_brings_no_file_into_a_home(tmp_path, canary, uri
     done = dkdbg_in(tmp_path, "sync", "gpu", "--once", PATH=path)
     assert (done.returncode, canary.songs) == (EXIT_USAGE, "")
     assert "type it instead of gpu" in done.stderr
+
+
+@pytest.mark.attack(0)
+def test_variables_that_double_with_each_line_do_not_fill_the_memory(tmp_path):
+    """Doubles a variable with each line of a Makefile, a Dockerfile and a .env: init bounds what variables may add."""
+    double = [f"v{n + 1}={{v{n}}}{{v{n}}}" for n in range(60)]
+    files = {
+        "train.py": "print(1)\n",
+        "Makefile": "\n".join(
+            [
+                "v0=python train.py",
+                *(line.replace("{", "$(").replace("}", ")") for line in double),
+                "train:",
+                "\t$(v60)",
+            ]
+        ),
+        "Dockerfile": "\n".join(
+            ["FROM python:3.11-slim", "ENV v0=aa", *(f"ENV {line}".replace("{", "${") for line in double)]
+        ),
+        ".env": "\n".join(["v0=aa", *(line.replace("{", "${") for line in double)]),
+        "compose.yaml": "services: {app: {build: ., command: 'python train.py ${v60}', volumes: ['.:/app']}}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    limited = 'ulimit -v 4000000; exec "$@"'
+    done = command(
+        ["sh", "-c", limited, "sh", sys.executable, "-m", "dkdbg", "init", "--diff"], tmp_path, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "train.py" in done.stdout

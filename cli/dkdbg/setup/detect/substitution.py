@@ -10,6 +10,8 @@ from dkdbg.repository import dotenv
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: Characters that variables may add to a text: each line of a hostile file may double the one before it.
+_MAX_ADDED = 8192
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _PLAIN = re.compile(
     rf"\$(?:(?P<escaped>\$)|(?P<name>{_NAME})|\{{(?P<braced>{_NAME})(?:(?P<op>:?[-+?=])(?P<word>[^{{}}]*))?\}})"
@@ -20,8 +22,15 @@ def substitute(text: str, values: Mapping[str, str], *, keep_unknown: bool = Fal
     """Return `text` with variables and defaults replaced; an unknown variable becomes empty.
 
     `$$` becomes `$` (compose). With `keep_unknown` a variable without value and default is kept, for a shell to
-    replace at run time.
+    replace at run time. Variables that would add more than _MAX_ADDED characters are kept too.
     """
+    left = _MAX_ADDED
+
+    def bounded(match: re.Match[str]) -> str:
+        nonlocal left
+        found = value(match)
+        left -= len(found)
+        return found if left >= 0 else match[0]
 
     def value(match: re.Match[str]) -> str:
         if match["escaped"]:
@@ -38,7 +47,7 @@ def substitute(text: str, values: Mapping[str, str], *, keep_unknown: bool = Fal
 
     # Nested defaults, `${A:-${B:-c}}`, resolve from the inside: the pattern matches innermost braces only.
     for _ in range(4):
-        replaced = _PLAIN.sub(value, text)
+        replaced = _PLAIN.sub(bounded, text)
         if replaced == text or "${" not in replaced:
             return replaced
         text = replaced

@@ -11,6 +11,7 @@ from dkdbg.launchers.lines.command_lines import logical_lines
 from dkdbg.setup.detect.files import is_vendored, join, parent
 from dkdbg.setup.detect.launch.roles import role_of
 from dkdbg.setup.detect.python.pyproject import read_toml
+from dkdbg.setup.detect.substitution import substitute
 from dkdbg.setup.detect.values import elements, load_yaml, table
 
 if TYPE_CHECKING:
@@ -65,15 +66,14 @@ def recipes(tree: Tree) -> Iterator[tuple[str, str, list[str]]]:
         if path.count("/") > 1 or is_vendored(path):
             continue
         text = tree.text(path)
-        for match in re.finditer(r"^(\w+)\s*[:?]?=\s*(.*)$", text, re.MULTILINE):
-            text = text.replace(f"$({match[1]})", match[2].strip())
+        text, values = _variables(text)
         target, lines = "", list[str]()
         for line in logical_lines(_CALLERS.sub("", text)):
             if named := re.match(r"([\w.-]+)[^:=\n]*:(?!=)|  ([\w.-]+):\s*$", line):
                 yield path, target, lines
                 target, lines = named[1] or named[2], []
             elif line[:1] in "\t " and line.strip():
-                lines.append(line.strip().lstrip("@-"))
+                lines.append(substitute(line, values, keep_unknown=True).strip().lstrip("@-"))
         yield path, target, lines
 
 
@@ -106,6 +106,13 @@ def pipelines(tree: Tree) -> Iterator[tuple[str, str, list[str]]]:
             yield path, join(here, str(stage.get("wdir") or ".")) or here, lines
         for entry in map(table, table(document.get("entry_points")).values()):
             yield path, here, [_filled(str(entry.get("command") or ""), table(entry.get("parameters")))]
+
+
+def _variables(text: str) -> tuple[str, dict[str, str]]:
+    """Return the text of a Makefile with its own variables as `${NAME}`, and their values."""
+    names = set(re.findall(r"^([A-Za-z_]\w*)[ \t]*[:?]?=", text, re.MULTILINE))
+    text = re.sub(r"\$\((\w+)\)", lambda found: f"${{{found[1]}}}" if found[1] in names else found[0], text)
+    return text, dict(re.findall(r"^([A-Za-z_]\w*)[ \t]*[:?]?=[ \t]*(.*)$", text, re.MULTILINE))
 
 
 def _filled(command: str, parameters: Mapping[str, Value]) -> str:
