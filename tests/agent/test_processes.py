@@ -3,11 +3,13 @@
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
 
-from dkdbg.agent.state import announced, processes
+from dkdbg.agent.state import announced, processes, procfs
 from dkdbg.agent.state.processes import ProcessTable
 from tests.agent.dap_probe import Editor, wait_for
 
@@ -119,3 +121,27 @@ def test_an_answer_about_timeouts_that_is_cut_off_raises_nothing(tmp_path, monke
     assert ended.wait(300)
     wait_for(lambda: [each.name for each in threading.enumerate()], lambda names: "dkdbg ask" not in names)
     assert raised == []
+
+
+def test_a_debugger_that_leaves_a_process_in_its_exit_has_not_resumed_it(tmp_path):
+    """The kernel frees the memory, closes the debugger's socket, and only then makes it a zombie."""
+    table = ProcessTable(announced.Folders(str(tmp_path), {}), attached=bool, on_change=list, on_refusal=list)
+    hold = "x = b'x' * (1 << 28); print(flush=True); input()"
+
+    def is_kept() -> bool | None:
+        """Whether a killed process stays stopped; None when it is a zombie too early."""
+        with subprocess.Popen(
+            [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            table.set_stopped(child.pid, "train.py:6")
+            child.kill()
+            while not procfs.is_ending(child.pid):
+                pass
+            table.set_stopped(child.pid, "")
+            return (
+                None if procfs.state(child.pid) == "Z" else table.deaths._held_at(child.pid) == "train.py:6"
+            )
+
+    assert next(filter(lambda found: found is not None, (is_kept() for _ in range(100))))

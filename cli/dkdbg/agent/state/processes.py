@@ -298,7 +298,7 @@ class ProcessTable:
         """Record where a debugger has stopped a process; empty when it runs."""
         with self._lock:
             # A debugger that left because the process has died while it was held has not resumed it.
-            if self._stops.get(pid, "") == where or not (where or procfs.alive(pid)):
+            if self._stops.get(pid, "") == where or (not where and procfs.is_ending(pid)):
                 return
             self._stops[pid] = where
         self._report()

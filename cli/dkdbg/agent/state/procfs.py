@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 _LISTEN = "0A"
+#: PF_EXITING in the flags of /proc/PID/stat (linux/sched.h).
+_EXITING = 0x4
 
 
 def alive(pid: int) -> bool:
@@ -24,6 +26,12 @@ def alive(pid: int) -> bool:
         return False
     fields = _stat_fields(pid)
     return fields is None or fields[0] not in ("Z", "X")
+
+
+def is_ending(pid: int) -> bool:
+    """Tell whether a process has ended or is about to: the kernel closes its sockets before it becomes a zombie."""
+    fields = _stat_fields(pid)
+    return not alive(pid) or (fields is not None and bool(int(fields[6]) & _EXITING))
 
 
 def state(pid: int) -> str:
