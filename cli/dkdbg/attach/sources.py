@@ -116,7 +116,7 @@ class Sources:
             return "", None
         if not isinstance(lines, int) or not 0 <= lines <= sources.MAX_BYTES:
             return "", None
-        if asked.request is not None and abs(time.time() - here["placed"]) < SYNC_TIMEOUT_S:
+        if asked.request is not None and abs(time.time() - here["changed"]) < SYNC_TIMEOUT_S:
             return "", replace(asked, request=None)
         text = self._described(asked, here["lines"] - lines)
         if asked.request is not None:
