@@ -1,10 +1,13 @@
 """What changes somewhere else than where a watch would tell: another name, the target's root, rules further up."""
 
+import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -113,6 +116,26 @@ def test_a_target_that_answers_nothing_is_said_while_a_save_waits_and_given_up_l
         followed.until(lambda: followed.named("lost"))
         assert followed.named("lost")[0].facts["reason"] == "no answer for 1 s"
         followed.until((there / "b").exists)
+
+
+def test_a_save_waits_for_a_target_also_where_more_than_1024_files_are_open(roots, here, there, monkeypatch):
+    monkeypatch.setattr(stream, "QUIET_S", 0.2)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    try:
+        with contextlib.ExitStack() as opened:
+            for _ in range(1024):
+                opened.enter_context(Path(os.devnull).open())
+            followed = opened.enter_context(following(roots))
+            pid = json.loads((there / ".dkdbg-sync/lock").read_text())["pid"]
+            os.kill(pid, signal.SIGSTOP)
+            (here / "a").write_bytes(b"x" * 20_000_000)
+            followed.until(lambda: followed.named("quiet"))
+            os.kill(pid, signal.SIGCONT)
+            followed.until((there / "a").exists)
+            assert followed.named("lost") == []
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_folder_for_new_files_that_is_removed_on_the_target_is_made_again(roots, here, there):

@@ -131,11 +131,13 @@ class Stream:
         Raises:
             StreamEndedError: it does not.
         """
-        if select.select((), (pipe,), (), QUIET_S)[1]:
+        room = select.poll()  # select() takes no descriptor above 1023
+        room.register(pipe, select.POLLOUT)
+        if room.poll(QUIET_S * 1000):
             return
         if not self._closing:
             self._quiet()
-        if not select.select((), (pipe,), (), SILENCE_S - QUIET_S)[1]:
+        if not room.poll((SILENCE_S - QUIET_S) * 1000):
             raise no_answer()
 
     def take(self, timeout: float | None = 0) -> Frame | None:
