@@ -114,7 +114,7 @@ class Launcher:
         value_options: options that take the next word.
         port: TCP port that it listens on by default; None if it does not listen, or requires a port.
         port_options: options that name the port, as `8000` or `host:8000`; any `--...port` is recognized anyway.
-        opened_by: environment variable that makes it listen beyond loopback where its command line names no address,
+        opened_by: environment variable that makes it listen beyond loopback where nothing else names an address,
             as `NAME=value`; empty if it does so anyway, or has none.
         side_ports: ports of pages that it opens beside a program; they do not make that program a server.
         spreads: whether it starts one program several times.

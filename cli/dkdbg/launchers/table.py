@@ -173,10 +173,10 @@ LAUNCHERS: tuple[Launcher, ...] = (
         """,
         child="uvicorn server process", child_by="spawn", child_options="--workers --reload",
     ),
-    # gunicorn/config.py. A module alone means `module:application`.
+    # gunicorn/config.py. A module alone means `module:application`. No `opened_by`: its variable would override the
+    # address in gunicorn.conf.py.
     AppServer(
         "gunicorn", modules="gunicorn gunicorn.app.wsgiapp", bare_module=True,
-        opened_by="GUNICORN_CMD_ARGS=--bind=0.0.0.0:8000",
         value_options="""
             -c --config -b --bind --backlog -w --workers -k --worker-class --threads --worker-connections
             --max-requests --max-requests-jitter -t --timeout --graceful-timeout --keep-alive --reload-engine

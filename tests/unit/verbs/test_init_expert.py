@@ -682,6 +682,14 @@ def test_a_server_of_the_readme_listens_where_its_published_port_is_reached(repo
     assert repository.plan().service.env == ()
 
 
+def test_the_address_that_an_image_or_a_configuration_file_names_is_not_replaced(repository):
+    repository.write("web.py", "app = 1\nprint(app)\n").readme("gunicorn web:app")
+    repository.write("gunicorn.conf.py", 'bind = "0.0.0.0:9000"\n')
+    assert repository.plan().service.env == ()
+    repository.write("Dockerfile", f"{SLIM}ENV UVICORN_HOST=::\nEXPOSE 80\nCMD uvicorn web:app\n")
+    assert repository.plan().service.env == ()
+
+
 def test_a_compose_file_that_needs_variables_is_said(repository):
     repository.write("train.py", TRAIN).write("Dockerfile", f"{SLIM}CMD python train.py\n")
     repository.write("compose.yml", "services: {train: {build: ., volumes: ['${DATA}:/data']}}\n")

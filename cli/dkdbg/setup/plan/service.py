@@ -87,7 +87,8 @@ def plan_service(
     agent_python = ""
     if dockerfile is not None and not dockerfile.has_shell and PYTHON.starts(chosen.argv[0]):
         agent_python = chosen.argv[0]
-    opened = tuple(_opened(facts, chosen.argv, app_ports, given)) if base is None else ()
+    own = given.union(variable for variable, _ in dockerfile.env) if dockerfile is not None else given
+    opened = tuple(_opened(facts, chosen.argv, app_ports, own)) if base is None else ()
     plan = ServicePlan(
         name=name,
         extends=base,
