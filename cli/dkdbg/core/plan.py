@@ -26,6 +26,8 @@ FROM_PERSON: TokenKind = "prompt"
 TOKEN_KINDS = (FROM_NOWHERE, FROM_ENVIRONMENT, FROM_PERSON)
 #: Contents of git: the agent, or its digest.
 CHECKED_IN, FETCHED = AGENTS = ("checked-in", "fetched")
+#: The agent in the container of a debug service.
+AGENT_FILE = "/opt/dkdbg/agent.pyz"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +214,7 @@ class ServicePlan:
     @property
     def agent(self) -> tuple[str, str]:
         """Command line of the agent there, without a verb."""
-        return self.agent_python or "sh", "/opt/dkdbg/agent.pyz"
+        return self.agent_python or "sh", AGENT_FILE
 
     @property
     def argv(self) -> tuple[str, ...]:

@@ -110,6 +110,21 @@ def test_an_image_that_names_no_port_hides_no_other_container(port):
 
 
 @pytest.mark.parametrize(
+    ("entrypoint", "starts"),
+    [
+        (["/usr/bin/python3", "/opt/dkdbg/agent.pyz", "launch", "--"], "/usr/bin/python3"),
+        (["sh", "/opt/dkdbg/agent.pyz", "launch", "--"], "sh"),
+        (["/entry.sh", "/opt/other.pyz"], "sh"),
+        (["/entry.sh"], "sh"),
+        (None, "sh"),
+    ],
+)
+def test_the_agent_of_a_container_is_started_as_its_entrypoint_starts_it(entrypoint, starts):
+    config = {"Labels": {}, "Env": [], "Entrypoint": entrypoint}
+    assert Container.of(inspected(Config=config)).agent == (starts, "/opt/dkdbg/agent.pyz")
+
+
+@pytest.mark.parametrize(
     ("state", "live", "shown"), [("running", False, "lost"), ("exited", False, "exited")]
 )
 def test_an_agent_that_is_gone_is_lost_or_has_ended(state, live, shown):

@@ -10,6 +10,7 @@ from dkdbg.agent.contract import DEFAULT_PORT, LOOPBACK
 from dkdbg.agent.settings import ENV_MAPPINGS, ENV_PORT
 from dkdbg.core import debug_names, mapping, sessions
 from dkdbg.core.brought import is_brought
+from dkdbg.core.plan import AGENT_FILE
 from dkdbg.core.sessions import SeenSession
 from dkdbg.core.target import Endpoint, Reach, Workspace
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -37,7 +38,7 @@ _RESTARTING = (
 #: Defaults of a healthcheck (Dockerfile reference, HEALTHCHECK), in nanoseconds.
 _INTERVAL_NS, _TIMEOUT_NS, _RETRIES = 30_000_000_000, 30_000_000_000, 3
 #: Command of the agent that a debug service mounts (compose/service.yaml.j2).
-AGENT = ("sh", "/opt/dkdbg/agent.pyz")
+AGENT = ("sh", AGENT_FILE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +135,7 @@ class Container:
         entrypoint = config.get("Entrypoint") or []
         return cls(
             id=inspected["Id"], name=inspected["Name"].lstrip("/"), label=labels.get(LABEL, ""),
-            agent=(entrypoint[0], AGENT[1]) if entrypoint[1:2] == [AGENT[1]] else AGENT,  # no sh in some images
+            agent=(entrypoint[0], AGENT_FILE) if entrypoint[1:2] == [AGENT_FILE] else AGENT,  # no sh in some images
             running=bool(inspected["State"]["Running"]),
             host_network=inspected["HostConfig"].get("NetworkMode") == "host", published=published,
             port=_port(port) or DEFAULT_PORT,

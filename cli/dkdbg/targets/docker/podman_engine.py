@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from dkdbg import process
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
-from dkdbg.targets.docker import client, compose_cli, podman
+from dkdbg.targets.docker import client, compose_cli, containers, podman
+from dkdbg.targets.docker.container import AGENT
 from dkdbg.targets.docker.engine_errors import check, explain
 
 if TYPE_CHECKING:
@@ -82,10 +83,9 @@ def up(
                 hint="the program's last lines are above; DKDBG_DEBUG=1 makes the agent log more",
                 exit_code=EXIT_TIMEOUT,
             )
-        look = process.run(
-            ("docker", "exec", seen.id, "sh", "/opt/dkdbg/agent.pyz", "health", "--wait"),
-            timeout=_HEALTH_TIMEOUT_S,
-        )
+        found = containers.of_name(seen.id, runs=False)
+        agent = found.agent if found is not None else AGENT
+        look = process.run(("docker", "exec", seen.id, *agent, "health", "--wait"), timeout=_HEALTH_TIMEOUT_S)
         if not look.code:
             return
         time.sleep(_POLL_S)
