@@ -131,7 +131,7 @@ class Stream:
         Raises:
             StreamEndedError: it does not.
         """
-        room = select.poll()  # select() takes no descriptor above 1023
+        room = select.poll()  # select() rejects descriptors above 1023
         room.register(pipe, select.POLLOUT)
         if room.poll(QUIET_S * 1000):
             return

@@ -62,10 +62,14 @@ def gather(tree: Tree, scripts: Collection[str]) -> tuple[Seen, ...]:
     readmes = {path for path in documents if _README.fullmatch(path.rsplit("/", 1)[-1])}
     documents.sort(key=lambda path: (path not in readmes, path.count("/"), path.lower() != "readme.md", path))
     tasks = read_tasks(tree)
-    typed = {**targets(tree), **tasks}
+    made = list(recipes(tree))
+    typed = {**targets(made), **tasks}
     for path in documents[:_MAX_DOCUMENTS]:
         found.extend(_document(tree, path, scripts, typed))
-    found.extend(_makefiles(tree, scripts))
+    for path, target, recipe in made:
+        # `make clean` and `make lint` may run a program here too, but not the one to debug.
+        place = "ci" if role_of(target) == "tool" else "makefile"
+        found.extend(_lines(tree, recipe, path, place, scripts=scripts, home=parent(path)))
     for (runner, name), task in tasks.items():
         found.extend(_lines(tree, list(task), f"{runner} task {name}", "script", scripts=scripts, home="."))
     for path, home, lines in pipelines(tree):
@@ -181,13 +185,6 @@ def spreads(launch: Launch) -> bool:
     """Return whether a launch line starts several processes of its program."""
     by = registry.named(launch.launcher)
     return by is not None and by.spreads
-
-
-def _makefiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:
-    for path, target, recipe in recipes(tree):
-        # `make clean` and `make lint` may run a program here too, but not the one to debug.
-        place = "ci" if role_of(target) == "tool" else "makefile"
-        yield from _lines(tree, recipe, path, place, scripts=scripts, home=parent(path))
 
 
 def _procfiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:

@@ -15,13 +15,15 @@ from dkdbg.setup.detect.substitution import substitute
 from dkdbg.setup.detect.values import elements, load_yaml, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.values import Value
 
 #: (runner, name of a task) -> its lines.
 Tasks = dict[tuple[str, str], tuple[str, ...]]
+#: File, target and lines.
+Recipe = tuple[str, str, list[str]]
 #: Runner, task and arguments: `pixi run -e dev app`, `hatch run test:cov`, `uv run poe train --epochs 1`.
 _RUN = re.compile(
     r"(?:^|(?<=[\s;&|$>]))(?:(pixi|pdm|hatch|rye) run (?:-[\w-]+ \S+ )*?|(poe|taskipy|task|make|just) )(\w[\w.:-]*)([^\n;&|]*)"
@@ -51,17 +53,17 @@ def read_tasks(tree: Tree) -> Tasks:
     return found
 
 
-def targets(tree: Tree) -> Tasks:
-    """Return the recipes of the root's Makefile, justfile and Taskfile by the command that runs them."""
+def targets(read: Iterable[Recipe]) -> Tasks:
+    """Return those of `recipes` in the root's Makefile, justfile and Taskfile by the command that runs them."""
     found: Tasks = {}
-    for path, target, lines in recipes(tree):
+    for path, target, lines in read:
         if "/" not in path and lines and role_of(target) != "tool":
             found.setdefault((_MAKEFILES[path], target), tuple(lines))
     return found
 
 
-def recipes(tree: Tree) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield (file, target, lines) of Makefiles, justfiles and Taskfiles, with the variables of the file replaced."""
+def recipes(tree: Tree) -> Iterator[Recipe]:
+    """Yield the recipes of Makefiles, justfiles and Taskfiles, with the variables of the file replaced."""
     for path in (path for name in _MAKEFILES for path in tree.named(name)):
         if path.count("/") > 1 or is_vendored(path):
             continue
