@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dkdbg.core.target import Reach, Target
+    from dkdbg.sync.session import Session
     from dkdbg.verbs.parser import Parser
 
 
@@ -142,26 +143,31 @@ def sync(
             done = pulling.pull(roots, reach, pull, goal, limit=most, report=reporter.event)
             return reporter.pulled(done, goal.path)
         session = Session(roots, target.find, report=reporter.event, contact=contact)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            if once:
-                session.once()
-            else:
-                session.follow()
-        except SameFolderError as error:
-            if not compares:
-                raise
-            from dkdbg.sync.verify import of_one_folder
-            from dkdbg.sync.verify import verify as compare
+        with contextlib.closing(reporter):
+            try:
+                return _follow(session, reporter, once=once)
+            except SameFolderError as error:
+                if not compares:
+                    raise
+                from dkdbg.sync.verify import of_one_folder
+                from dkdbg.sync.verify import verify as compare
 
-            reporter.line(f"{error.message}: nothing is sent, and both are compared")
-            return reporter.verified(of_one_folder(compare(roots, reach)))
-        except KeyboardInterrupt:
-            reporter.stopped(session.files)
-            return EXIT_INTERRUPTED if once else 0
-        finally:
-            reporter.close()
-        return EXIT_ERROR if session.failed else 0
+                reporter.line(f"{error.message}: nothing is sent, and both are compared")
+                return reporter.verified(of_one_folder(compare(roots, reach)))
+
+
+def _follow(session: Session, reporter: Reporter, *, once: bool) -> int:
+    """Keep both sides equal until Ctrl-C, or make them so with `once`; return the exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if once:
+            session.once()
+        else:
+            session.follow()
+    except KeyboardInterrupt:
+        reporter.stopped(session.files)
+        return EXIT_INTERRUPTED if once else 0
+    return EXIT_ERROR if session.failed else 0
 
 
 def _workspace(root: Path, target: Target, reach: Reach, python: str | None, *, writes: bool) -> Workspace:
