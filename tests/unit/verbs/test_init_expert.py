@@ -690,6 +690,14 @@ def test_the_address_that_an_image_or_a_configuration_file_names_is_not_replaced
     assert repository.plan().service.env == ()
 
 
+def test_a_folder_without_a_program_names_the_command_for_the_repository_around_it(repository):
+    repository.write("train.py", TRAIN).write(".git/HEAD", "ref: refs/heads/main\n")
+    repository.write("data/raw/notes.txt", "x\n")
+    inside = Repository(repository.root / "data/raw")
+    assert any("dkdbg -C ../.. init" in note for note in inside.plan().notes)
+    assert not any("dkdbg -C" in note for note in repository.plan().notes)
+
+
 def test_a_compose_file_that_needs_variables_is_said(repository):
     repository.write("train.py", TRAIN).write("Dockerfile", f"{SLIM}CMD python train.py\n")
     repository.write("compose.yml", "services: {train: {build: ., volumes: ['${DATA}:/data']}}\n")

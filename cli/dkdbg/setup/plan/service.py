@@ -416,7 +416,10 @@ def choose_command(
         note = (
             f"{what}: the container idles; open it with Reopen in Container, or name a command with --command"
         )
-        return Command(command=IDLE, why=f"the repository has {what}", notes=(note,))
+        above = "/".join(".." for _ in PurePosixPath(facts.below).parts)
+        around = f"this folder is {facts.below} of a git repository, in which dkdbg -C {above} init looks"
+        notes = (note, around) if above else (note,)
+        return Command(command=IDLE, why=f"the repository has {what}", notes=notes)
     whole, left = without_blanks(as_words(entry.command))
     if not left:
         whole = _typed(entry.command)
