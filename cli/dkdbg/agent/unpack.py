@@ -29,7 +29,8 @@ _FOLDER = "agent-"
 #: Set where the file was brought with a batch job: the last program on the node removes what was unpacked.
 #: The folder has a suffix, because a brought file of the same digest has a lock of its own.
 _ENV_TRANSIENT, _TRANSIENT = "DKDBG_TRANSIENT", "-job"
-
+#: Option of `launch` and `supervise`: the program starts with SIGTERM unblocked.
+_UNBLOCK = "--unblock-sigterm"
 
 #: The same as in contract.py and supervisor/site_folders.py, which most starts do not import.
 _ENV_OWN_CONTAINER, _ENV_SITES = "DKDBG_OWN_CONTAINER", "DKDBG_SITES"
@@ -90,9 +91,13 @@ def _run_and_remove(archive: str, words: List[str]) -> int:
             return False
         return True
 
-    # Until the supervisor takes the signals, SIGTERM at the job's end unwinds this process, which by default would just
-    # die.
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    if words[:1] in (["launch"], ["supervise"]):
+        # SIGTERM at the job's end waits until the supervisor takes the signals. By default it would end this process
+        # before the folder is removed, and the SystemExit of a handler is lost in a weakref callback of an import.
+        if signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]):
+            words.insert(1, _UNBLOCK)
+    else:
+        signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         return _run(archive, words, _TRANSIENT, hold)
     finally:
@@ -123,8 +128,12 @@ def _run(
 
 def _give_up(words: List[str], reason: str) -> int:
     if words[:1] == ["launch"] and "--" in words:
+        import signal
+
         from dkdbg.agent.supervisor import child
 
+        if _UNBLOCK in words[:2]:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         return child.run_undebugged(words[words.index("--") + 1 :], reason)
     sys.stderr.write("dkdbg: %s\n" % reason)
     return 125

@@ -51,6 +51,7 @@ class Options(types.SimpleNamespace):
         supervision: None when the program runs once.
         linger: seconds after its start for which a program that did not wait keeps its end for an editor.
         run: mark of the `dkdbg run` that has started it.
+        unblock_sigterm: the program starts with SIGTERM unblocked, which only the agent itself has blocked.
         limit: seconds after which the port closes, 0 for none.
     """
 
@@ -65,6 +66,7 @@ class Options(types.SimpleNamespace):
     supervision: Optional[Supervision]
     linger: float
     run: str
+    unblock_sigterm: bool
     limit: float
 
 
@@ -105,6 +107,7 @@ def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
         supervision=_supervision(given, reload=reload) if supervised else None,
         linger=0.0 if supervised else _seconds(os.environ.get(settings.ENV_LINGER) or "0"),
         run=given.run,
+        unblock_sigterm=given.unblock_sigterm,
         limit=_limit(os.environ.get(settings.ENV_FOR, "")),
     )
 
@@ -123,6 +126,7 @@ def _parser(usage: str, *, supervised: bool) -> argparse.ArgumentParser:
     parser.add_argument("--name", default=name)
     parser.add_argument("--runtime", default=None)
     parser.add_argument("--run", default="")
+    parser.add_argument("--unblock-sigterm", action="store_true")
     if supervised:
         parser.add_argument("--reload", nargs="*", metavar="DIR", default=None)
         parser.add_argument("--reload-config", action="store_true")

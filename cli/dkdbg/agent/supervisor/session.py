@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 import os
+import signal
 import threading
 import time
 
@@ -66,6 +67,8 @@ def run(options: Options, program: Program, *, is_running: bool = False) -> int:
         is_running: the command runs already, and must not be started where no session can be opened.
     """
     inbox = child.SignalInbox()  # before any thread is started: threads inherit the blocked signals
+    if options.unblock_sigterm:
+        inbox.former_mask.discard(signal.SIGTERM)
     try:
         allow = peers.AllowList(os.environ.get(settings.ENV_ALLOW, ""))
         runtime = runtime_dir.open_runtime_dir(options.runtime)
