@@ -75,13 +75,28 @@ def test_a_running_program_is_attached_to_stops_and_ends(start, tmp_path):
     assert "Traceback" not in err
 
 
-ENDS_MEANWHILE = """import os, sys, threading, time  # gevent
-real = copy = threading
-sys.setswitchinterval(1e-6)  # the copy is in sys.modules for a moment only
+ENDS_MEANWHILE = """import _thread, sys, threading, time  # gevent
+real, copies = threading, []
+made, ending = _thread.allocate_lock(), _thread.allocate_lock()
+made.acquire(), ending.acquire()
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        copy = sys.modules.get("threading", real)
+        if copy is not real and not copies and not copy.__spec__._initializing:
+            copies.append(copy)
+            copy._register_atexit(end)
+            made.release()
+            ending.acquire()  # the copy is in sys.modules for a moment only
+
+def end():
+    ending.release()
+    while not any(thread.name.startswith("pydevd.") for thread in list(copies[0]._active.values())):
+        time.sleep(0.01)
+
+sys.meta_path.insert(0, Finder())
 open("runs", "w").close()
-while copy is real or not hasattr(copy, "_register_atexit"):
-    copy = sys.modules.get("threading")
-copy._register_atexit(time.sleep, 2)  # until pydevd's threads run
+made.acquire()
 print("end")
 """
 
