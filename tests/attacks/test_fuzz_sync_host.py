@@ -16,9 +16,8 @@ from dkdbg.core.target import Reach
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.pull import destination, pull
 from dkdbg.sync.receiver import wire
-from dkdbg.sync.remote import summaries
 from dkdbg.sync.remote.contact import Contact, refuse_same_folder
-from dkdbg.sync.remote.replica import Replica
+from dkdbg.sync.remote.replica import Replica, local_folders
 from dkdbg.sync.remote.stream import StreamEndedError
 from dkdbg.sync.report import Event, as_line
 from dkdbg.sync.roots import Roots
@@ -142,7 +141,7 @@ def _sync(roots: Roots, reach: Recorded, events: list[Event]) -> None:
     try:
         refuse_same_folder(scanner.root, ready)
         replica = Replica(stream, ready, scanner.root, report=events.append)
-        replica.learn(index.entries, summaries.folders(index.entries))
+        replica.learn(index.entries, local_folders(index.entries))
         replica.converge(index)
     finally:
         stream.close()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
-from dkdbg.sync import unwanted
+from dkdbg.repository import git
 from dkdbg.sync.beneath import open_absolute
 from dkdbg.sync.receiver import content, paths, tree, wire
 from dkdbg.sync.receiver.problems import Refused
@@ -41,6 +41,16 @@ _MAX_GROWTH_BYTES = 1 << 20
 _MAX_AHEAD = 16
 _TIMEOUT_S = 300.0
 _SYMLINK = "a symlink, which is not followed"
+#: git, hg, svn and bzr run commands in their settings; editors run tasks and extensions; direnv runs a file
+#: that was allowed once; .dkdbg/ is dkdbg's own.
+_NEVER = frozenset(
+    {
+        *git.FOLDERS, ".hg", ".svn", ".bzr", ".dkdbg", ".vscode", ".idea", ".devcontainer", ".devcontainer.json",
+        ".envrc",
+    }
+)  # fmt: skip
+#: Names that make any folder a bare repository for git, whose settings it then reads (safe.bareRepository).
+_BARE = frozenset({"head", "objects", "refs"})
 
 
 @dataclass
@@ -255,7 +265,7 @@ class _Puller:
                 if not parts:
                     continue
                 for depth, part in enumerate(parts):
-                    if (name := unwanted.folded(part)) in unwanted.BARE:
+                    if (name := _folded(part)) in _BARE:
                         bare.setdefault(b"/".join(parts[:depth]), set()).add(name)
                 if entry[1] == "d":
                     folders.append(parts)
@@ -288,7 +298,7 @@ class _Puller:
             parts = paths.components(path)
             if folder and not path.startswith(folder + "/"):
                 raise Refused("it does not lie in the folder that was asked for")
-            if never := unwanted.why(parts):
+            if never := _why_never(parts):
                 self.pulled.never.add(path)
                 raise Refused(never)
             if entry[1] == "l":
@@ -349,18 +359,18 @@ class _Puller:
 
     def _is_last_of_bare(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> bool:
         """Tell whether all other parts of a bare repository are beside it, here or in the listing."""
-        name = unwanted.folded(parts[-1])
-        if name not in unwanted.BARE:
+        name = _folded(parts[-1])
+        if name not in _BARE:
             return False
         try:
             above = self._tree.open_folder(parts[:-1])
             try:
-                beside = {unwanted.folded(each) for each in tree.names(above)}
+                beside = {_folded(each) for each in tree.names(above)}
             finally:
                 os.close(above)
         except OSError:
             beside = set()
-        return unwanted.BARE - {name} <= beside | bare.get(b"/".join(parts[:-1]), set())
+        return _BARE - {name} <= beside | bare.get(b"/".join(parts[:-1]), set())
 
     def _receive(self, wanted: _Wanted) -> None:
         path = wanted.path
@@ -481,3 +491,16 @@ def _why(error: OSError) -> str:
     if error.errno in {errno.ELOOP, errno.ENOTDIR}:
         return "a symlink or file stands in its way here"
     return f"cannot be written here: {error.strerror}"
+
+
+def _folded(name: bytes) -> str:
+    """Return the name as a file system may read it, see `git.folded`."""
+    return git.folded(name.decode("utf-8", "surrogateescape"))
+
+
+def _why_never(parts: list[bytes]) -> str:
+    """Return why a path is never pulled, as a sentence; empty when it may be."""
+    for part in parts:
+        if _folded(part) in _NEVER:
+            return f"{part.decode('utf-8', 'replace')} is never pulled from a target: programs here execute its content"
+    return ""

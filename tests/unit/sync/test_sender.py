@@ -19,9 +19,8 @@ from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote import flight
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import stat
-from dkdbg.sync.retries import CHANGED_S, Retries
 from dkdbg.sync.roots import Roots
-from dkdbg.sync.session import Session
+from dkdbg.sync.session import CHANGED_S, Retries, Session
 from dkdbg.sync.tree import reading
 from dkdbg.sync.verify import verify
 from tests.pythons import need

@@ -11,9 +11,8 @@ import pytest
 from dkdbg.core.local_commands import Local
 from dkdbg.core.target import Reach
 from dkdbg.sync.report import as_line
-from dkdbg.sync.retries import MIN_REST_S, OFTEN, Retries
 from dkdbg.sync.rules.rules import Rules
-from dkdbg.sync.session import Session
+from dkdbg.sync.session import MIN_REST_S, OFTEN, Retries, Session
 from dkdbg.sync.tree import reading
 from dkdbg.sync.tree.reading import FileChangedError
 from dkdbg.sync.verify import verify

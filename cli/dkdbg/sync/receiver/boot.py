@@ -19,8 +19,8 @@ _PACKAGE = "dkdbg.sync.receiver"
 
 #: The receiver's modules. `boot` stays on the host.
 MODULES = (
-    "problems", "wire", "heads", "paths", "tree", "content", "root", "ledger", "state", "obstacles", "placing",
-    "transfers", "staging", "packs", "operations", "summary", "listing", "outlet", "session", "receiver",
+    "problems", "wire", "paths", "tree", "content", "ledger", "state", "obstacles", "placing", "transfers", "packs",
+    "operations", "summary", "listing", "session", "receiver",
 )  # fmt: skip
 
 #: No user site, no PYTHON* variables, no site-packages, no .pyc: only the standard library, and the quickest

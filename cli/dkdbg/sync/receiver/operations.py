@@ -7,10 +7,9 @@ import os
 
 from dkdbg.sync.receiver import content, ledger, paths, tree
 from dkdbg.sync.receiver.obstacles import Obstacles, set_folder_mode
-from dkdbg.sync.receiver.packs import Packs
+from dkdbg.sync.receiver.packs import Packs, Staging
 from dkdbg.sync.receiver.placing import Placer, Temporary
 from dkdbg.sync.receiver.problems import Refused
-from dkdbg.sync.receiver.staging import Staging
 from dkdbg.sync.receiver.transfers import Transfers
 
 TYPE_CHECKING = False

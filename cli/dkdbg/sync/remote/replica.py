@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dkdbg.sync import plan
 from dkdbg.sync.beneath import Beneath, folders_above, is_within
-from dkdbg.sync.plan import There
-from dkdbg.sync.receiver import wire
+from dkdbg.sync.plan import There, link_digest
+from dkdbg.sync.receiver import summary, wire
 from dkdbg.sync.receiver.tree import is_absent
-from dkdbg.sync.remote import summaries
 from dkdbg.sync.remote.answers import MAX_ENTRIES, Amount, entries, not_our_receiver
 from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.sender import Sender
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from dkdbg.sync.receiver.wire import Frame
     from dkdbg.sync.remote.contact import Ready
     from dkdbg.sync.remote.stream import Stream
-    from dkdbg.sync.remote.summaries import Folder
     from dkdbg.sync.report import Event
     from dkdbg.sync.tree.entries import Entry, Index
 
@@ -75,7 +73,7 @@ class Replica:
         there = dict(entries(summary, Amount(known=len(local), hint=_ENDLESS)))
         alike = {path for path, digest in there.items() if path in here and here[path].digest == digest}
         for folder in alike:
-            self.view.update((path, summaries.equal(local[path])) for path in here[folder].paths)
+            self.view.update((path, _equal(local[path])) for path in here[folder].paths)
         differs = [path for folder, one in here.items() if folder not in alike for path in one.paths]
         shown = self._shown([folder for folder in there if folder not in alike], known=len(local))
         self.view.update(shown)
@@ -331,3 +329,37 @@ def _listed(beneath: Beneath, folder: str) -> frozenset[str] | None:
         return None
     finally:
         os.close(at)
+
+
+class Folder(NamedTuple):
+    """A local folder.
+
+    Attributes:
+        digest: as `receiver.summary` computes it.
+        paths: paths of the entries directly in it.
+    """
+
+    digest: str
+    paths: list[str]
+
+
+def local_folders(local: Mapping[str, Entry]) -> dict[str, Folder]:
+    """Return the folders of an index's entries by path; empty for the root."""
+    paths: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
+    line = summary.line
+    for path, entry in local.items():
+        folder, _, name = path.rpartition("/")
+        if folder not in paths:
+            paths[folder], lines[folder] = [], []
+        paths[folder].append(path)
+        target = link_digest(entry.target) if entry.kind == "l" else ""
+        lines[folder].append(line(name, (path, entry.kind, entry.mode, entry.size, target, entry.stamp)))
+    return {folder: Folder(summary.digest(lines[folder]), inside) for folder, inside in paths.items()}
+
+
+def _equal(entry: Entry) -> There:
+    """Return the remote entry for a local one in a folder with equal summaries. A file's digest stays unknown."""
+    if entry.kind == "l":
+        return There("l", 0, 0, link_digest(entry.target), entry.stamp)
+    return There(entry.kind, entry.mode, entry.size, "", entry.stamp)

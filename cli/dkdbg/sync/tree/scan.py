@@ -13,9 +13,7 @@ from dkdbg.sync.beneath import Beneath, folders_above, is_within
 from dkdbg.sync.receiver.tree import is_absent, open_below
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.rules.standing import IN
-from dkdbg.sync.tree.compare import compare
-from dkdbg.sync.tree.entries import FILE, FOLDER, LINK, Changes, Entry, Index, Skip
-from dkdbg.sync.tree.links import travelling_target
+from dkdbg.sync.tree.entries import FILE, FOLDER, LINK, Changes, Entry, Index, Skip, compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -289,7 +287,7 @@ class Scanner:
             found.skipped[path] = Skip(too_large(size, self.rules.max_size))
         elif stat.S_ISLNK(status.st_mode):
             text = os.readlink(path.rpartition("/")[2], dir_fd=at)
-            target = travelling_target(self.root, path, text)
+            target = _travelling_target(self.root, path, text)
             if target is not None:
                 found.entries[path] = Entry(LINK, 0, 0, 0, stamp(status), target)
                 return True
@@ -374,3 +372,46 @@ def _ignores_case(root: str) -> bool:
         ) and (os.path.basename(root) != os.path.basename(root).swapcase())
     except OSError:
         return False
+
+
+def _travelling_target(root: str, path: str, text: str) -> str | None:
+    """Return the target to send for the link at `path`, None when it leads out of `root`.
+
+    Relative, leading `..` and names, never out of the root (ADR 10).
+
+    Args:
+        root: the local root, absolute, without symlinks.
+        path: the link's path relative to the root, with `/`.
+        text: the link's target, as `os.readlink` returns it.
+    """
+    depth = path.count("/")
+    folder = path[: path.rfind("/")] if depth else ""
+    if os.path.isabs(text):
+        inside = _inside_root(root, os.path.normpath(text))
+        if inside is None:
+            inside = _inside_root(root, os.path.realpath(text))
+        return None if inside is None else _relative_target(folder, inside)
+    parts = [part for part in text.split("/") if part not in ("", ".")]
+    up = 0
+    while up < len(parts) and parts[up] == "..":
+        up += 1
+    if up > depth:
+        return None
+    if parts[up:] and ".." not in parts[up:]:
+        return "/".join(parts)
+    # `a/../b`, or a folder above: resolved by the file system, as `a` may be a link itself
+    inside = _inside_root(root, os.path.realpath(os.path.join(root, folder, text)))
+    return None if inside is None else _relative_target(folder, inside)
+
+
+def _inside_root(root: str, target: str) -> str | None:
+    """Return `target` relative to the root; None outside, and for the root itself, which has no name there."""
+    start = root.rstrip("/") + "/"
+    return target[len(start) :] if target.startswith(start) else None
+
+
+def _relative_target(folder: str, inside: str) -> str | None:
+    here, there = folder.split("/") if folder else [], inside.split("/")
+    while here and len(there) > 1 and here[0] == there[0]:
+        del here[0], there[0]
+    return "/".join([".."] * len(here) + there)
