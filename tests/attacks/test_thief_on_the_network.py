@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dkdbg.agent.proxy.listener import proof, tokens
-from dkdbg.attach.asking import status_of
+from dkdbg.attach.upstream import status_of
 from tests.agent.dap_probe import Session, wait_for
 
 TOKEN = "right-token"

@@ -14,7 +14,7 @@ from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import as_dict
 from dkdbg.agent.proxy.listener import tokens
-from dkdbg.attach import from_targets, root_answers
+from dkdbg.attach import from_targets
 from dkdbg.attach.actions import (
     Branch,
     Close,
@@ -51,6 +51,18 @@ if TYPE_CHECKING:
 ARRIVAL_TIMEOUT_S = 25.0
 #: Maximum remembered processes of one target; a run may start a worker for every epoch.
 MAX_PROCESSES = 4096
+#: Sent on every mouse move or key press: refused silently.
+_QUIET = frozenset((
+    "evaluate", "completions", "setExpression", "setVariable", "gotoTargets", "stepInTargets", "exceptionInfo",
+))  # fmt: skip
+_EMPTY_ANSWERS: dict[str, Message] = {
+    "threads": {"threads": []},
+    "stackTrace": {"stackFrames": [], "totalFrames": 0},
+    "scopes": {"scopes": []},
+    "variables": {"variables": []},
+    "modules": {"modules": [], "totalModules": 0},
+    "loadedSources": {"sources": []},
+}
 
 
 class Router:
@@ -119,7 +131,7 @@ class Router:
         if command == "restart":
             told = [send(name, session.restart()) for name, session in self.sessions.items()]
             return [ToClient(messages.answer(message)), *chain(*told)]
-        return [ToClient(root_answers.answer(message))]
+        return [ToClient(_root_answer(message))]
 
     def client_gone(self) -> list[Action]:
         """Handle the end of the editor's connection."""
@@ -419,3 +431,15 @@ class Router:
             return []
         self.phase = "closed"
         return [Close()]
+
+
+def _root_answer(request: Message) -> bytes:
+    """Return the response of a root session, which has no process behind it, to a request that concerns processes."""
+    command = str(request.get("command"))
+    if command in _QUIET:
+        return messages.refuse(
+            request, "this is the root session; choose the session of a process", show=False
+        )
+    if command.startswith("set"):
+        return messages.answer(request, breakpoints=messages.unset(as_dict(request.get("arguments"))))
+    return messages.answer(request, **_EMPTY_ANSWERS.get(command, {}))

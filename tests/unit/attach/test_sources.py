@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dkdbg.agent.dap import messages
-from dkdbg.attach.sources import Sources
+from dkdbg.attach.child_proxy import Sources
 
 
 def of(folder):

@@ -11,8 +11,7 @@ import pytest
 from dkdbg.agent.proxy.listener import listener as listener_module
 from dkdbg.agent.proxy.listener import peers
 from dkdbg.attach import upstream
-from dkdbg.attach.asking import status_of
-from dkdbg.attach.upstream import Upstream
+from dkdbg.attach.upstream import Upstream, status_of
 from dkdbg.core.record import SeenProcess
 from dkdbg.targets.registry import target_of
 from tests.agent.dap_probe import wait_for
