@@ -1,11 +1,11 @@
-"""Name the cause from the end of what a program printed. Pure."""
+"""Name the cause from the end of what a program printed, or from the error of a start that failed. Pure."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dkdbg.core.known_errors import bounded, line_at
@@ -16,9 +16,33 @@ from dkdbg.setup.detect.python.system_packages import package_of_library
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from dkdbg.errors import DkdbgError
+
 #: Lines of the output to show.
 _SHOWN_LINES = 8
 _OUT_OF_MEMORY, _USAGE, _NOT_EXECUTABLE, _NOT_FOUND = 137, 2, 126, 127
+#: Usual places of interpreters, as shell patterns, relative ones in the working directory.
+_INTERPRETERS = (
+    "/usr/bin/python3*", "/usr/local/bin/python3*", "/opt/*/bin/python", "/opt/conda/envs/*/bin/python", "/venv/bin/python",
+    "/*/.venv/bin/python", "/root/*/bin/python", "/home/*/*/bin/python", "/usr/src/*/bin/python", ".venv/bin/python", "venv/bin/python",
+)  # fmt: skip
+#: Pattern in an error -> link and cause; the first match wins.
+_START_CAUSES = (
+    (r"no Docker engine|daemon socket|there is no program 'docker'|no compose plugin", "engine", "engine-absent"),
+    (r"publishes its debug port on", "listen", "published-openly"),
+    (r"device driver|runtime name: nvidia|\bCDI\b|custom device|GPU request", "gpu", "gpu-absent"),
+    (r"already in use|already allocated|ports are not available|no free port", "port", "port-taken"),
+    (r"idles: no program", "setup", "no-program"),
+    (r"source metadata|pull access denied|manifest unknown|failed to do request|/v2/|short-name", "image", "base-image-absent"),
+    (r"no such service|undefined service", "setup", "service-absent"),
+    (r"that yours depends on", "start", "dependency-fails"),
+    (r"your compose file calls external", "setup", "external-absent"),
+    (r"does not trust the certificate", "image", "index-untrusted"),
+    (r"no space left", "image", "disk-full"),
+    (r"variables? that (?:is|are) not set|missing a value", "setup", "variable-missing"),
+)  # fmt: skip
+#: Causes that a build's output may name without being its own.
+_VAGUE_CAUSES = frozenset({"program-ends", "data-missing", "permission", "command-missing"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -505,3 +529,50 @@ def _last_line(text: str) -> str:
 
 def _called(code: int | None) -> str:
     return "an unknown code" if code is None else f"exit code {code}"
+
+
+def interpreters_with(module: str) -> str:
+    """Return a shell script that prints the interpreters which find a module.
+
+    Args:
+        module: top name, an identifier.
+    """
+    if not re.fullmatch(r"\w+", module):
+        return "true"
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
+    return (
+        f"for each in {' '.join(_INTERPRETERS)}; do case $each in *-config|*-dbg) continue ;; esac; "
+        f'[ -x "$each" ] && "$each" -c "{code}" 2>/dev/null && echo "$each"; done; true'
+    )
+
+
+def in_other_interpreter(finding: Finding, module: str, found: Sequence[str]) -> Finding:
+    """Return the finding about a missing module as one about the wrong interpreter."""
+    return replace(
+        finding, link="process", cause="other-interpreter",
+        says=f"the program runs under an interpreter without {module}, which {found[0]} has",
+        remedy=f"start it with that one: dkdbg init --command {shlex.quote(f'{found[0]} ...')}, or put {found[0].rpartition('/')[0]} first on PATH in the image",
+    )  # fmt: skip
+
+
+def of_start(error: DkdbgError, output: Sequence[str], around: Around) -> Finding:
+    """Return the finding for a start that failed.
+
+    Args:
+        output: lines of its progress.
+    """
+    text = error.message
+    first, *more = text.splitlines()
+    found = next((each for each in _START_CAUSES if re.search(each[0], text, re.IGNORECASE)), None)
+    if found is None and any("ERROR" in line for line in output):  # a failed build's output has the cause
+        said = "\n".join(output)
+        ended = of_requirement(said) or cause_of(said, None, around)
+        if ended.cause not in _VAGUE_CAUSES:
+            return ended
+        found = ("", "image", "build-fails")
+    _, link, cause = found or ("", "start", "not-started")
+    lines = tuple(line for line in output[-8:] if line.strip())
+    remedy = "docker compose --profile debug build shows all of it" if cause == "build-fails" else error.hint
+    return Finding(
+        link=link, cause=cause, says=first, remedy=remedy or "dkdbg up shows more", detail=(*more, *lines)
+    )

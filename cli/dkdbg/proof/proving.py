@@ -9,21 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dkdbg import process
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core.address import is_loopback
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
-from dkdbg.proof import (
-    file_causes,
-    first_lines,
-    gpu,
-    interpreters,
-    line_answer,
-    line_causes,
-    program_end,
-    start_errors,
-    stopping,
-)
+from dkdbg.proof import file_causes, first_lines, line_answer, line_causes, program_end, stopping
 from dkdbg.proof.asked import Asked, below_packages
 from dkdbg.proof.finding import BrokenError, Finding, silent
 from dkdbg.setup.detect.files import Tree
@@ -57,6 +48,9 @@ _DECISIVE = frozenset(
 _IDLE_CPU_S = 0.3
 #: Characters of a value to show.
 _WIDTH = 60
+#: Seconds for torch to look for a GPU.
+_GPU_TIMEOUT_S = 180.0
+_GPU_CODE = "import torch; print(torch.cuda.is_available(), torch.cuda.device_count(), torch.version.cuda or torch.version.hip)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +117,7 @@ def prove(subject: Subject, *, report: Callable[[str], None], held: Callable[[st
     except BrokenError as error:
         proof.finding = error.finding
     except DkdbgError as error:
-        proof.finding = start_errors.finding_of(error, (), subject.around)
+        proof.finding = program_end.of_start(error, (), subject.around)
     proof.seconds = round(time.monotonic() - began, 1)
     return proof
 
@@ -142,7 +136,7 @@ class _Run:
         subject = self._subject
         with contextlib.ExitStack() as opened:
             trial = self._start(opened)
-            gpu.check_given(trial.gpu, subject.gpu)
+            _check_gpu(trial.gpu, subject.gpu)
             self._look_for_files(trial)
             self._ready(trial)
             self._session = trial.session()
@@ -161,7 +155,7 @@ class _Run:
                     "interpreter",
                     f"{stopped.executable} (Python {stopped.python}), uid {stopped.uid}, {stopped.process}",
                 )
-            if seen := gpu.seen(trial.gpu, target, stopped.executable):
+            if seen := _gpu_seen(trial.gpu, target, stopped.executable):
                 self._hold("gpu", seen)
 
     def _end(self, trial: Trial) -> None:
@@ -181,7 +175,7 @@ class _Run:
         try:
             trial = self._subject.start(report)
         except DkdbgError as error:
-            raise BrokenError(start_errors.finding_of(error, lines, self._subject.around)) from error
+            raise BrokenError(program_end.of_start(error, lines, self._subject.around)) from error
         opened.callback(self._end, trial)
         self._hold("start", f"{trial.address}: {' '.join(trial.program)}"[:200])
         return trial
@@ -366,8 +360,8 @@ class _Run:
         """Return why the program has ended; a module may be installed for another interpreter of the image."""
         finding = program_end.cause_of(text, code, self._subject.around)
         module = program_end.missing_module(text) if finding.cause == "module-missing" else ""
-        found = trial.probe(interpreters.script(module)).split() if module else []
-        return interpreters.other(finding, module, found) if found else finding
+        found = trial.probe(program_end.interpreters_with(module)).split() if module else []
+        return program_end.in_other_interpreter(finding, module, found) if found else finding
 
     def _end_of(self, trial: Trial, attempt: Attempt) -> int | None:
         """Return the program's exit code, once the debugger has seen it end; None while it runs."""
@@ -437,3 +431,53 @@ class _Run:
 
 def _short(value: str) -> str:
     return value if len(value) <= _WIDTH else value[: _WIDTH - 3] + "..."
+
+
+def _check_gpu(given: tuple[str, str], wish: str) -> None:
+    """Raise BrokenError if a GPU was asked for, and the container got none.
+
+    Args:
+        given: how the container gets a GPU, and why.
+        wish: what asks for one; empty without a wish.
+    """
+    kind, why = given
+    if kind == "none" and wish:
+        raise BrokenError(
+            Finding(
+                link="gpu", cause="gpu-absent", says=f"{wish} asks for a GPU, and the container got none: {why}",
+                remedy="nvidia-smi on this machine must list it; install the NVIDIA Container Toolkit, restart the engine, and run "
+                "dkdbg verify again; DKDBG_GPU=nvidia forces it",
+            )
+        )  # fmt: skip
+
+
+def _gpu_seen(given: tuple[str, str], target: Target, executable: str) -> str:
+    """Return what torch sees of a given GPU, as text; empty if none was given.
+
+    Args:
+        given: how the container gets a GPU, and why.
+        executable: the program's interpreter there.
+
+    Raises:
+        BrokenError: torch does not see it.
+    """
+    kind, why = given
+    if kind == "none":
+        return ""
+    try:
+        done = process.read(
+            target.wrap([executable or "python3", "-c", _GPU_CODE]), most=1 << 16, timeout=_GPU_TIMEOUT_S
+        )
+    except DkdbgError as error:
+        return f"{kind}; torch could not be asked: {error.message}"
+    words = done.stdout.split()
+    if done.code or len(words) != 3:
+        return f"{kind} ({why}); torch is not installed for {executable}"
+    if words[0] != "True":
+        raise BrokenError(
+            Finding(
+                link="gpu", cause="gpu-unseen", says=f"the container got a GPU ({kind}: {why}), and torch sees none (built for CUDA {words[2]})",
+                remedy="a torch build for this driver: nvidia-smi names its CUDA; pip install torch from the index of that version",
+            )
+        )  # fmt: skip
+    return f"{words[1]} seen by torch (CUDA {words[2]})"

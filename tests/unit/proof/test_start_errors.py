@@ -3,8 +3,7 @@
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.proof.program_end import Around
-from dkdbg.proof.start_errors import finding_of
+from dkdbg.proof.program_end import Around, of_start
 from dkdbg.targets.docker.engine_errors import explain
 
 AROUND = Around(installs_from=lambda name: ("requirements.txt", name))
@@ -29,19 +28,19 @@ AROUND = Around(installs_from=lambda name: ("requirements.txt", name))
     ],
 )  # fmt: skip
 def test_errors_of_the_engine(output, cause):
-    found = finding_of(explain(1, output), [output], AROUND)
+    found = of_start(explain(1, output), [output], AROUND)
     assert found.cause == cause
     assert found.remedy
 
 
 def test_an_error_of_another_kind_keeps_its_message_and_its_hint():
-    found = finding_of(DkdbgError("the moon is in the way", hint="wait"), [], AROUND)
+    found = of_start(DkdbgError("the moon is in the way", hint="wait"), [], AROUND)
     assert (found.cause, found.says, found.remedy) == ("not-started", "the moon is in the way", "wait")
 
 
 def test_a_build_that_fails_shows_its_last_lines():
     said = ['#8 ERROR: process "/bin/sh -c pip install nonesuch" did not complete successfully: exit code: 1']
-    found = finding_of(DkdbgError("docker failed with exit code 1:"), said, AROUND)
+    found = of_start(DkdbgError("docker failed with exit code 1:"), said, AROUND)
     assert (found.link, found.cause, found.detail) == ("image", "build-fails", tuple(said))
 
 
@@ -63,7 +62,7 @@ FAILED = '#8 ERROR: process "/bin/sh -c pip install -r requirements.txt" did not
 )  # fmt: skip
 def test_a_requirement_that_the_image_cannot_install_is_named(said, subject, remedy):
     lines = [*said.splitlines(), "#8 31.5 ModuleNotFoundError: No module named 'pkg_resources'", FAILED]
-    found = finding_of(DkdbgError("docker failed with exit code 17:"), lines, AROUND)
+    found = of_start(DkdbgError("docker failed with exit code 17:"), lines, AROUND)
     assert (found.link, found.cause, found.subject) == ("image", "requirement-fails", subject)
     assert subject in found.says
     assert remedy in found.remedy
@@ -73,13 +72,13 @@ def test_a_build_that_fails_for_another_reason_is_not_sent_back_to_verify():
     error = DkdbgError(
         "docker failed with exit code 17:", hint="dkdbg verify names what the image cannot install"
     )
-    found = finding_of(error, ["#8 1.0 cc1plus: out of memory", FAILED], AROUND)
+    found = of_start(error, ["#8 1.0 cc1plus: out of memory", FAILED], AROUND)
     assert (found.link, found.cause) == ("image", "build-fails")
     assert found.remedy.startswith("docker compose ")
 
 
 def test_a_python_of_the_distribution_is_named_where_pip_refuses_it():
     said = "#8 0.49 error: externally-managed-environment\n#8 0.49 hint: See PEP 668 for the detailed specification."
-    found = finding_of(DkdbgError("docker failed with exit code 17:"), [*said.splitlines(), FAILED], AROUND)
+    found = of_start(DkdbgError("docker failed with exit code 17:"), [*said.splitlines(), FAILED], AROUND)
     assert (found.link, found.cause) == ("image", "requirement-fails")
     assert "venv /opt/venv" in found.remedy
