@@ -18,7 +18,6 @@ from dkdbg.audit import (
     manifests,
     ports,
     python_sources,
-    requirements,
     scripts,
     secrets,
 )
@@ -177,8 +176,8 @@ def _of_kind(
             yield from manifests.audit(path, document, debug)
         if not is_test(path) and not any(True for _ in manifests.pods(document)):
             yield from scripts.audit_document(path, document, debug)
-    if requirements.is_requirements(path):
-        yield from requirements.audit(path, text, images)
+    if dockerfiles.is_requirements(path):
+        yield from dockerfiles.audit_requirements(path, text, images)
     if dockerfiles.is_dockerfile(path):
         yield from dockerfiles.audit(text, debug, ships=not is_for_debugging(path))
     elif editor_files.is_devcontainer(path) or editor_files.is_launch(path):

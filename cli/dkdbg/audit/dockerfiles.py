@@ -1,4 +1,4 @@
-"""Audit Dockerfiles."""
+"""Audit Dockerfiles, and the lists of packages that the image of one installs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tomlkit.exceptions import TOMLKitError
+
 from dkdbg.audit import commands, ports, secrets
 from dkdbg.audit.rules import BUILD_SECRET, OPEN_PORT, SHIPS, Found, is_for_debugging
 from dkdbg.setup.detect.docker.dockerfile_syntax import NAME, json_words, parse_instructions, split
+from dkdbg.setup.detect.values import elements, load_toml, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from dkdbg.setup.detect.docker.dockerfile_syntax import Instruction
 
@@ -26,6 +29,11 @@ _INSTALLS_PROJECT = re.compile(
     r"\bpip3?\s+install\b[^;&|\n]{0,400}?[\s\"'](?:\.|/[\w/]+)(?:\[[\w,-]*\])?(?=[\s\"']|$)|\buv\s+(?:sync|pip\s+install)\b"
     r"|\b(?:poetry|pdm)\s+(?:install|sync)\b"
 )
+_REQUIREMENTS = re.compile(
+    r"[\w.-]*requirements[\w.-]*\.(?:txt|in)|environment[\w.-]*\.ya?ml|Pipfile|pyproject\.toml"
+)
+_DEBUGGERS = ("debugpy", "ptvsd", "pydevd", "pydevd-pycharm")
+_DEBUGGER = re.compile(r"^[ \t]*(?:-[ \t]+)?[\"']?(debugpy|ptvsd|pydevd(?:-pycharm)?)(?![\w-])", re.MULTILINE)
 
 
 def is_dockerfile(path: str) -> bool:
@@ -150,3 +158,50 @@ def _secrets(step: Instruction) -> Iterator[str]:
             value
         ):
             yield name
+
+
+def is_requirements(path: str) -> bool:
+    """Return whether a file lists packages to install, by its name."""
+    return _REQUIREMENTS.fullmatch(path.rsplit("/", 1)[-1]) is not None
+
+
+def audit_requirements(path: str, text: str, images: Mapping[str, str]) -> Iterator[Found]:
+    """Return the debuggers of a list that a production image installs.
+
+    Args:
+        images: RUN lines of the production image by Dockerfile, as `dockerfiles.installed` returns them.
+    """
+    name = path.rsplit("/", 1)[-1]
+    by = next((each for each, lines in images.items() if _installs_list(lines, name)), None)
+    if by is None or is_for_debugging(path):
+        return
+    found = (
+        _required(text)
+        if name == "pyproject.toml"
+        else [(each.start(1), each[1]) for each in _DEBUGGER.finditer(text)]
+    )
+    for at, package in found:
+        yield text.count("\n", 0, at) + 1, SHIPS, f"{package} is installed in the image of {by}"
+
+
+def _installs_list(lines: str, name: str) -> bool:
+    if name == "pyproject.toml":
+        return installs_project(lines)
+    return re.search(rf"(?<![\w-]){re.escape(name)}", lines) is not None
+
+
+def _required(text: str) -> list[tuple[int, str]]:
+    """Return the offset and name of each debugger that a pyproject.toml requires for all uses."""
+    try:
+        document = table(load_toml(text))
+    except (TOMLKitError, ValueError, RecursionError):
+        return []
+    poetry = table(table(table(document.get("tool")).get("poetry")).get("dependencies"))
+    listed = elements(table(document.get("project")).get("dependencies"))
+    names = {*poetry, *(re.split(r"[^\w-]", str(each), maxsplit=1)[0] for each in listed)}
+    named = (
+        re.search(rf"(?:^[ \t]*|[\"'])({each})(?![\w-])", text, re.MULTILINE)
+        for each in _DEBUGGERS
+        if each in names
+    )
+    return [(each.start(1), each[1]) for each in named if each is not None]

@@ -1,4 +1,4 @@
-"""Debug without an editor: attach as VS Code does, and follow every process that joins."""
+"""Debug without an editor: attach as VS Code does, follow every process that joins, inspect and resume stopped threads."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from dkdbg.dap.arrivals import Arrivals
 from dkdbg.dap.client import TIMEOUT, Session, dial
-from dkdbg.dap.inspection import Inspection
-from dkdbg.dap.values import AttachOptions, Breakpoint, BreakpointSet, Output, Stop
-from dkdbg.errors import DkdbgError
+from dkdbg.dap.values import AttachOptions, Breakpoint, BreakpointSet, Frame, Output, Scope, Stop, Variable
+from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from typing_extensions import Self
@@ -32,6 +30,177 @@ _CLIENT: Body = {
     "supportsVariableType": True,
     "supportsRunInTerminalRequest": False,
 }
+
+
+class Arrivals:
+    """Base of a debugger that stores and waits; each wait ends as soon as its condition holds."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self._sessions: list[Session] = []
+        self._stops: list[Stop] = []
+        self._output: list[Output] = []
+        self._failures: list[DkdbgError] = []
+        #: Configured sessions; each has a lock, so that an older set of breakpoints never follows a newer one.
+        self._ready: dict[Session, threading.Lock] = {}
+        #: Threads that open a session now; each removes itself.
+        self._openers: list[threading.Thread] = []
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        """Return all sessions so far, the root first, including ended ones."""
+        with self.changed:
+            return tuple(self._sessions)
+
+    @property
+    def output(self) -> tuple[Output, ...]:
+        """Return the output of the processes so far."""
+        with self.changed:
+            return tuple(self._output)
+
+    def wait_stopped(self, timeout: float = TIMEOUT, *, session: Session | None = None) -> Stop:
+        """Return the oldest stop not yet taken, of any session or of the given one.
+
+        Raises:
+            DkdbgError: no stop in time (EXIT_TIMEOUT), or all programs ended first.
+        """
+
+        def oldest() -> Stop | None:
+            return next((stop for stop in self._stops if session in (None, stop.session)), None)
+
+        with self.changed:
+            self.wait(lambda: oldest() is not None, "a stop", timeout=timeout)
+            stop = oldest()
+            if stop is None:  # pragma: no cover  wait() would have raised
+                raise DkdbgError("no stop")
+            self._stops.remove(stop)
+            return stop
+
+    def wait_session(
+        self, is_wanted: Callable[[Session], bool], awaited: str, *, timeout: float = TIMEOUT
+    ) -> Session:
+        """Return the first configured session, present or future, that `is_wanted`; `awaited` describes it in messages.
+
+        Raises:
+            DkdbgError: as `wait_stopped`.
+        """
+
+        def found() -> list[Session]:
+            return [session for session in self._ready if is_wanted(session)]
+
+        with self.changed:
+            self.wait(lambda: bool(found()), awaited, timeout=timeout)
+            return found()[0]
+
+    def wait_output(self, text: str, *, timeout: float = TIMEOUT) -> None:
+        """Wait until `text` is in the joined output of one session. Raises DkdbgError: as `wait_stopped`."""
+
+        def printed() -> bool:
+            joined: dict[Session, str] = {}
+            for each in self._output:
+                joined[each.session] = joined.get(each.session, "") + each.text
+            return any(text in each for each in joined.values())
+
+        self.wait(printed, f"{text!r} in the output", timeout=timeout)
+
+    def wait_ended(self, timeout: float = TIMEOUT, *, session: Session | None = None) -> None:
+        """Wait until the given session, or every session, has ended. Raises DkdbgError: not in time (EXIT_TIMEOUT)."""
+        awaited = f"the end of {session.name if session else 'all programs'}"
+        self.wait(lambda: session.is_ended if session else self._all_ended(), awaited, timeout=timeout)
+
+    def wait(self, is_done: Callable[[], bool], awaited: str, *, timeout: float = TIMEOUT) -> None:
+        """Wait until `is_done()`, which is called with `changed` held, after each arrival.
+
+        Raises:
+            DkdbgError: not in time (EXIT_TIMEOUT), or no longer possible; the message names `awaited`.
+        """
+        with self.changed:
+            self.changed.wait_for(lambda: is_done() or self._all_ended(), timeout)
+            if is_done():
+                return
+            live = [session.name for session in self._sessions if not session.is_ended]
+            gone = [f"{session.name}: {session.why_ended}" for session in self._sessions if session.is_ended]
+            notes = "; ".join(gone + [str(failure) for failure in self._failures]) or "nothing was attached"
+        if not live:
+            raise DkdbgError(f"all programs ended while waiting for {awaited} ({notes})")
+        message = f"waited {timeout:g} s for {awaited}; attached: {', '.join(live)}"
+        raise DkdbgError(
+            f"{message} ({notes})" if gone or self._failures else message, exit_code=EXIT_TIMEOUT
+        )
+
+    def _all_ended(self) -> bool:
+        return all(session.is_ended for session in self._sessions) and not self._openers
+
+
+class Inspection:
+    """Base of a debugger for one stop; stateless, because the values know their session.
+
+    Each method raises DkdbgError if the session has ended; those that inspect, also if the thread is running again.
+    """
+
+    def stack(self, stop: Stop, *, levels: int = 0, timeout: float = TIMEOUT) -> tuple[Frame, ...]:
+        """Return the frames of a stopped thread, innermost first; `levels` 0 means all."""
+        arguments = {"threadId": stop.thread_id, "startFrame": 0, "levels": levels}
+        body = stop.session.request("stackTrace", arguments, timeout=timeout)
+        return tuple(
+            Frame(
+                session=stop.session,
+                id=frame["id"],
+                name=frame["name"],
+                path=(frame.get("source") or {}).get("path"),
+                line=frame["line"],
+            )
+            for frame in body["stackFrames"]
+        )
+
+    def scopes(self, frame: Frame, *, timeout: float = TIMEOUT) -> tuple[Scope, ...]:
+        """Return the groups of variables of a frame, `Locals` first."""
+        body = frame.session.request("scopes", {"frameId": frame.id}, timeout=timeout)
+        return tuple(
+            Scope(session=frame.session, name=scope["name"], reference=scope["variablesReference"])
+            for scope in body["scopes"]
+        )
+
+    def variables(self, parent: Scope | Variable, *, timeout: float = TIMEOUT) -> tuple[Variable, ...]:
+        """Return the variables of a scope, or the children of a variable."""
+        body = parent.session.request("variables", {"variablesReference": parent.reference}, timeout=timeout)
+        return tuple(
+            Variable(
+                session=parent.session,
+                name=each["name"],
+                value=each["value"],
+                type=each.get("type") or "",
+                reference=each.get("variablesReference") or 0,
+            )
+            for each in body["variables"]
+        )
+
+    def local_values(self, frame: Frame, *, timeout: float = TIMEOUT) -> dict[str, str]:
+        """Return the local variables of a frame as text, by name."""
+        scope = self.scopes(frame, timeout=timeout)[0]
+        return {variable.name: variable.value for variable in self.variables(scope, timeout=timeout)}
+
+    def evaluate(
+        self, expression: str, frame: Frame, *, context: str = "repl", timeout: float = TIMEOUT
+    ) -> str:
+        """Return the repr of an expression in a frame (in the context `repl` also of a statement).
+
+        Raises:
+            DkdbgError: the expression raised, the thread is running again, or the session has ended.
+        """
+        arguments = {"expression": expression, "frameId": frame.id, "context": context}
+        return str(frame.session.request("evaluate", arguments, timeout=timeout)["result"])
+
+    def continue_(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
+        """Resume all threads of the process."""
+        self._resume("continue", stop, timeout)
+
+    def next(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
+        """Step over the line; `wait_stopped` returns the stop after it."""
+        self._resume("next", stop, timeout)
+
+    def _resume(self, command: str, stop: Stop, timeout: float) -> None:
+        stop.session.request(command, {"threadId": stop.thread_id}, timeout=timeout)
 
 
 class Debugger(Arrivals, Inspection):
