@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from dkdbg.agent.inprocess.arrays import array_figures
-from dkdbg.delivery import debugpy
+from dkdbg.delivery import single_file
 from tests.agent.conftest import lay_out
 from tests.agent.dap_probe import Editor, Stop
 from tests.agent.test_privates import VERSIONS, released
@@ -249,7 +249,7 @@ def test_nothing_is_imported_for_a_program_without_a_framework(stopped):
 
 def test_the_oldest_debugpy_stops_and_shows_them(released, stopped, monkeypatch, tmp_path):
     version = VERSIONS[0][2:], released(VERSIONS[0]) / "debugpy"
-    monkeypatch.setattr(debugpy, "for_python", lambda python: version)  # noqa: ARG005
+    monkeypatch.setattr(single_file, "debugpy_for", lambda python: version)  # noqa: ARG005
     code = NUMPY.format(numpy="import numpy; array = numpy.arange(20.0)")
     running, attaching = stopped(code, python_with("torch"), lay_out(tmp_path / "layout"))
     with attaching as editor:

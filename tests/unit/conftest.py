@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dkdbg.delivery import debugpy, single_file
+from dkdbg.delivery import single_file
 from dkdbg.main import main
 from tests.checkout import TRAIN, checkout
 from tests.unit.project import Project
@@ -20,7 +20,7 @@ def _one_single_file():
     build = single_file.build
     cached = functools.cache(lambda python, _debugpy: build(python))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(single_file, "build", lambda python: cached(python, debugpy.for_python(python)))
+        patch.setattr(single_file, "build", lambda python: cached(python, single_file.debugpy_for(python)))
         yield
 
 

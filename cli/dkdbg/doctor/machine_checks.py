@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dkdbg.delivery.debugpy import OLDEST_PYTHON
+from dkdbg.delivery.single_file import OLDEST_PYTHON
 from dkdbg.doctor.check import error, warning
 from dkdbg.sync.watch import limits
 

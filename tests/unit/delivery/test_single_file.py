@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from dkdbg.delivery import debugpy, single_file
+from dkdbg.delivery import single_file
 from dkdbg.errors import DkdbgError
 
 
@@ -47,7 +47,7 @@ def test_a_python_and_a_shell_start_it(built, tmp_path):
 
 def test_a_python_that_is_too_old_is_refused_with_what_to_do():
     with pytest.raises(DkdbgError, match=r"Python 3\.7 is older") as caught:
-        debugpy.for_python((3, 7))
+        single_file.debugpy_for((3, 7))
     assert "requires-python" in caught.value.hint
 
 
@@ -56,5 +56,5 @@ def test_a_dkdbg_without_debugpy_says_what_installs_it(monkeypatch):
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.setattr(sys, "executable", "/opt/my tools/bin/python")
     with pytest.raises(DkdbgError, match="debugpy is not installed for the Python that runs dkdbg") as caught:
-        debugpy.for_python((3, 11))
+        single_file.debugpy_for((3, 11))
     assert caught.value.hint == "'/opt/my tools/bin/python' -m pip install debugpy"
