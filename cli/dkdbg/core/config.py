@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 from dkdbg.agent.contract import CONTINUE_ALL, DEFAULT_PORT, RESTART_AUTO
 from dkdbg.agent.inprocess import ranks
 from dkdbg.agent.settings import FLAG, PATTERNS, RANKS, SIZE, TEXTS
+from dkdbg.core.address import ENDPOINT, LOCAL
 from dkdbg.core.plan import CHECKED_IN, FROM_NOWHERE
 from dkdbg.core.settings import KEYS
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dkdbg.core.address import Address
     from dkdbg.core.facts import Gpu
     from dkdbg.core.plan import TokenKind
 
@@ -27,6 +31,12 @@ MAX_CHARS = 100_000
 #: Name of a target: no shell expands it, and no program reads it as an option.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
+#: Home folders themselves, without the folders in them; macOS ignores case.
+_HOME = re.compile(r"/?(~|root|var/root|(home|Users)(/[^/]+)?|)", re.IGNORECASE)
+#: Folders on a user's PATH, and Library in a home of macOS, which starts programs from there.
+_RUN = re.compile(r"(.*/)?s?bin|(~|Users/[^/]+)/Library(/.*)?", re.IGNORECASE)
+#: Schemes whose targets send the user's token to the server of the address, and the name of that server's system.
+_TOKENS = {"pai": "OpenPAI", "ray": "Ray"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,3 +259,52 @@ def shell_argv(command: str) -> tuple[str, ...]:
         )
     needs_shell = any(mark in command for mark in "|&;<>()$`*?[~\n") or "=" in words[0]
     return ("sh", "-c", command) if needs_shell else words
+
+
+def configured_address(
+    name: str, uri: str, *, parse: Callable[[str], Address], inner: Callable[[Address], Address | None]
+) -> Address:
+    """Return the address that a name in dkdbg.toml stands for: `[targets.cluster] uri = "ssh://login,node1/~/code"`.
+
+    A clone may bring any dkdbg.toml. An address of any kind carries no options and no command. An address from this
+    file must also name no folder of this machine, no remote home folder, where a shell would read files of a
+    stranger, and no server that receives a token of the user. The inner target of an address such as `ray+ssh://...`
+    follows the same rules.
+
+    Args:
+        parse: parses an address; raises DkdbgError.
+        inner: returns the address inside another one (`ssh://x` of `ray+ssh://x`) or None; raises DkdbgError.
+
+    Raises:
+        DkdbgError: the text is not an address, or only a user may type it.
+    """
+    where = f"{FILE_NAME}: uri of [targets.{name}]"
+    layer: Address | None
+    try:
+        found = layer = parse(uri)
+        while layer is not None:
+            if why := _why_not(layer):
+                raise DkdbgError(
+                    f"{uri!r} is {why}", hint=f"type it instead of {name}, if that is what you want"
+                )
+            layer = inner(layer)
+    except DkdbgError as error:
+        raise DkdbgError(f"{where}: {error.message}", hint=error.hint, exit_code=EXIT_USAGE) from error
+    return found
+
+
+def _why_not(found: Address) -> str:
+    """Return why only a user may type this address; empty if a repository may name it."""
+    if found.scheme in {LOCAL, ENDPOINT}:
+        return "on this machine, where a repository names none"
+    token = _TOKENS.get(found.scheme.partition("+")[0])
+    if token:
+        return f"on a server that would be shown your token for {token}, so it is typed and not named"
+    _, *folder = found.parts
+    if any(part.startswith(".") for part in found.parts):
+        return "in a hidden folder, where programs read their settings"
+    if _RUN.fullmatch("/".join(folder)):
+        return "in a folder whose files are run by their names"
+    if folder and _HOME.fullmatch("/".join(folder)):
+        return "a home itself, where shells read their settings; name a folder in it"
+    return ""

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.core import address as addresses
-from dkdbg.core import config, configured
+from dkdbg.core import config
 from dkdbg.core.address import Address
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
@@ -121,7 +121,7 @@ def target_of(name: str, root: Path) -> Target:
             known += "".join(f", {each}" for each in names(root))
         return target_at(_parse(name, known), root)
     if (uri := names(root).get(name)) is not None:
-        return target_at(configured.address_of(name, uri, parse=_parse, inner=_inner), root)
+        return target_at(config.configured_address(name, uri, parse=_parse, inner=_inner), root)
     silent: DkdbgError | None = None
     for entry in ENTRIES:
         try:
