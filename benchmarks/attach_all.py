@@ -99,8 +99,22 @@ class Job:
         self.count, self.folder, self.port = count, folder, free_port()
         (folder / "rank.py").write_text(RANK)
         (folder / "start.py").write_text(START)
-        agent = [sys.executable, "-m", "dkdbg.agent", "launch", "--port", str(self.port), "--name", "bench", "--"]
-        self.env = {**os.environ, "PYTHONPATH": str(HERE.parent / "cli"), "DKDBG_RUNTIME_DIR": str(folder / "run")}
+        agent = [
+            sys.executable,
+            "-m",
+            "dkdbg.agent",
+            "launch",
+            "--port",
+            str(self.port),
+            "--name",
+            "bench",
+            "--",
+        ]
+        self.env = {
+            **os.environ,
+            "PYTHONPATH": str(HERE.parent / "cli"),
+            "DKDBG_RUNTIME_DIR": str(folder / "run"),
+        }
         self.running = subprocess.Popen(
             [*agent, sys.executable, "start.py", str(count)], cwd=folder, env=self.env, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -218,7 +232,9 @@ def floor(folder: str, tries: int) -> float:
             before = os.times()
             subprocess.run([sys.executable, "-Xfrozen_modules=off", "-c", code], check=True, env=env)
             after = os.times()
-            best.append(after.children_user + after.children_system - before.children_user - before.children_system)
+            best.append(
+                after.children_user + after.children_system - before.children_user - before.children_system
+            )
         found.append(min(best))
     return found[0] - found[1]
 
@@ -245,7 +261,9 @@ def where(count: int, rounds: int, py_spy: str) -> list[str]:
             lines = []
 
             def ask() -> None:
-                said = subprocess.run(asked, check=True, env=job.env, stdout=subprocess.PIPE, text=True).stdout
+                said = subprocess.run(
+                    asked, check=True, env=job.env, stdout=subprocess.PIPE, text=True
+                ).stdout
                 if said.count('"pid"') < count:
                     raise SystemExit(f"dkdbg where names fewer than {count} processes: {said[:2000]}")
 
@@ -259,7 +277,12 @@ def where(count: int, rounds: int, py_spy: str) -> list[str]:
                     before, there, began = os.times(), cpu(job.pids()), time.monotonic()
                     do()
                     seconds, after = time.monotonic() - began, os.times()
-                    spent = after.children_user + after.children_system - before.children_user - before.children_system
+                    spent = (
+                        after.children_user
+                        + after.children_system
+                        - before.children_user
+                        - before.children_system
+                    )
                     took.append((seconds, spent + cpu(job.pids()) - there))
                 least = min(took)
                 lines.append(f"  {what:26} {count:4} {least[0]:7.2f} s  {least[1]:7.2f} CPU s")
@@ -278,7 +301,9 @@ def main() -> None:
     options = parse(command, ranks="2", rounds=1, processes=2)
     folder = bundle.ensure_debugpy([str(HERE.parent / "cli"), *sys.path], tempfile.mkdtemp())
     one = floor(folder, 1 if options.smallest else 5)
-    print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; floor: {one:.3f} CPU s a rank")
+    print(
+        f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; floor: {one:.3f} CPU s a rank"
+    )
     for count in map(int, options.ranks.split(",")):
         if "late" in options.only:
             runs = [late(count) for _ in range(options.rounds)]

@@ -42,7 +42,12 @@ class Bench:
     def __init__(self, python: str, folder: Path) -> None:
         self.python = python
         self.folder = folder
-        found = subprocess.run([python, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True, check=True)
+        found = subprocess.run(
+            [python, "-c", "import sys; print(*sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         version = tuple(int(part) for part in found.stdout.split())
         try:
             self.debugpy = bundle.ensure_debugpy([str(folder)], str(folder), version)
@@ -68,7 +73,17 @@ class Bench:
     def agent(self, *argv: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
         """`agent.pyz launch` without waiting, and the listener's port. As in a container, one Python executes both."""
         runtime = self.folder / f"run-{time.monotonic_ns()}"
-        launch = [self.python, str(self.agent_file), "launch", "--port", "0", "--wait", "0", "--runtime", str(runtime)]
+        launch = [
+            self.python,
+            str(self.agent_file),
+            "launch",
+            "--port",
+            "0",
+            "--wait",
+            "0",
+            "--runtime",
+            str(runtime),
+        ]
         with _process([*launch, "--", *argv], self.environment()) as process:
 
             def port() -> int:
@@ -107,7 +122,13 @@ def overhead(bench: Bench, mode: str, scale: float) -> dict[str, float]:
     go = bench.folder / f"go-{time.monotonic_ns()}"
     if mode == "bare":
         env = bench.environment()
-        done = subprocess.run([bench.python, str(WORKLOAD), "-", str(scale)], env=env, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [bench.python, str(WORKLOAD), "-", str(scale)],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return json.loads(done.stdout)
     start = bench.stock if mode.startswith("stock") else bench.agent
     words = [str(WORKLOAD), str(go), str(scale), *(["traced"] if mode.endswith(" attached") else [])]
@@ -119,7 +140,9 @@ def overhead(bench: Bench, mode: str, scale: float) -> dict[str, float]:
                 debugger = stack.enter_context(Debugger(AttachOptions(port=port)))
                 debugger.attach()
                 if mode.startswith("dkdbg"):
-                    debugger.wait_session(lambda session: session.pid not in (None, process.pid), "the program's session")
+                    debugger.wait_session(
+                        lambda session: session.pid not in (None, process.pid), "the program's session"
+                    )
             go.touch()
             return json.loads(process.stdout.readline())
 
@@ -133,7 +156,9 @@ def latency(bench: Bench, side: str, count: int) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {FIRST: [], LATER: [], "next": [], "evaluate": []}
     with start(*argv) as (_, port):
         for editor in (FIRST, LATER, LATER):
-            time.sleep(1)  # the program's start is over; stock debugpy refuses an editor just after another has left
+            time.sleep(
+                1
+            )  # the program's start is over; stock debugpy refuses an editor just after another has left
             began = time.perf_counter()
             with Debugger(AttachOptions(port=port)) as debugger:
                 debugger.set_breakpoints(str(script), [5])
@@ -177,19 +202,36 @@ def main() -> None:
     for python in options.pythons:
         with tempfile.TemporaryDirectory(prefix="dkdbg-bench-") as folder:
             bench = Bench(python, Path(folder))
-            version = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
+            version = subprocess.run(
+                [python, "-V"], capture_output=True, text=True, check=True
+            ).stdout.strip()
             print(f"\n{version}: CPU seconds as a ratio to the bare run beside it, median of {options.runs}")
-            rounds = [{mode: overhead(bench, mode, options.scale) for mode in options.modes} for _ in range(options.runs)]
+            rounds = [
+                {mode: overhead(bench, mode, options.scale) for mode in options.modes}
+                for _ in range(options.runs)
+            ]
             kinds = list(rounds[0]["bare"])
             print(f"  {'':18}" + "".join(f"{kind:>14}" for kind in kinds))
             for mode in options.modes[1:]:
-                ratios = [statistics.median(each[mode][kind] / each["bare"][kind] for each in rounds) for kind in kinds]
+                ratios = [
+                    statistics.median(each[mode][kind] / each["bare"][kind] for each in rounds)
+                    for kind in kinds
+                ]
                 print(f"  {mode:18}" + "".join(f"{ratio:14.2f}" for ratio in ratios))
             print(f"  milliseconds, median of {options.runs} programs ({options.latency * 3} requests each)")
-            sides = {side: [runs(bench, side, options.latency) for _ in range(options.runs)] for side in ("stock", "dkdbg")}
+            sides = {
+                side: [runs(bench, side, options.latency) for _ in range(options.runs)]
+                for side in ("stock", "dkdbg")
+            }
             for what in (FIRST, LATER, "next", "evaluate"):
-                stock, ours = (statistics.median(ms for run in sides[side] for ms in run[what]) for side in ("stock", "dkdbg"))
-                print(f"  {what:24} stock {stock:8.1f}   dkdbg {ours:8.1f}   stock/dkdbg {stock / ours:6.1f}", flush=True)
+                stock, ours = (
+                    statistics.median(ms for run in sides[side] for ms in run[what])
+                    for side in ("stock", "dkdbg")
+                )
+                print(
+                    f"  {what:24} stock {stock:8.1f}   dkdbg {ours:8.1f}   stock/dkdbg {stock / ours:6.1f}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -113,7 +113,17 @@ def measure(mode: str, steps: int) -> tuple[float, float]:
     """Seconds of the bare rank 1's loop, and of the other one's."""
     with tempfile.TemporaryDirectory(prefix="dkdbg-bench-") as name:
         bare, debugged, port = Path(name, "bare"), Path(name, "debugged"), free_port()
-        launch = (sys.executable, "-m", "dkdbg.agent", "launch", "--port", str(port), "--ranks", MODES[mode], "--")
+        launch = (
+            sys.executable,
+            "-m",
+            "dkdbg.agent",
+            "launch",
+            "--port",
+            str(port),
+            "--ranks",
+            MODES[mode],
+            "--",
+        )
         with job(bare, steps), job(debugged, steps, *launch), Debugger(AttachOptions(port=port)) as debugger:
             debugger.set_breakpoints(str(debugged / "rank.py"), [NEVER])
             debugger.attach()
@@ -133,7 +143,9 @@ def main() -> None:
     command.add_argument("--steps", type=int, default=50_000)
     command.add_argument("--only", default=",".join(MODES), help="which")
     options = parse(command, rounds=1, steps=200)
-    print(f"Python {sys.version.split()[0]}, {options.rounds} rounds of {options.steps} steps; medians, and of each round's ratio")
+    print(
+        f"Python {sys.version.split()[0]}, {options.rounds} rounds of {options.steps} steps; medians, and of each round's ratio"
+    )
     for mode in options.only.split(","):
         found = [measure(mode, options.steps) for _ in range(options.rounds)]
         bare, seconds = (statistics.median(each) for each in zip(*found, strict=True))

@@ -115,7 +115,9 @@ def trips(port: int, count: int, size: int) -> list[float]:
 def steps(port: int, script: Path, count: int) -> list[float]:
     """Milliseconds of a debugger's `next`, from the request to the next stop."""
     found = []
-    with Debugger(AttachOptions(port=port, path_mappings=((str(script.parent), "/home/me/code"),))) as debugger:
+    with Debugger(
+        AttachOptions(port=port, path_mappings=((str(script.parent), "/home/me/code"),))
+    ) as debugger:
         debugger.set_breakpoints(str(script), [5])
         debugger.attach()
         stop = debugger.wait_stopped(60)
@@ -132,7 +134,11 @@ def steps(port: int, script: Path, count: int) -> list[float]:
 def forward(hosts: Hosts, *ports: int) -> Iterator[list[int]]:
     """`ssh -L` over the same way; the ports here."""
     here = [free_port() for _ in ports]
-    words = [word for local, there in zip(here, ports, strict=True) for word in ("-L", f"127.0.0.1:{local}:127.0.0.1:{there}")]
+    words = [
+        word
+        for local, there in zip(here, ports, strict=True)
+        for word in ("-L", f"127.0.0.1:{local}:127.0.0.1:{there}")
+    ]
     running = subprocess.Popen(
         [str(hosts.bin / "ssh"), "-N", "-o", "ExitOnForwardFailure=yes", *words, "-J", "login", "node1"], stdin=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -151,7 +157,12 @@ def relayed(root: Path, *ports: int) -> Iterator[list[int]]:
     """`dkdbg forward` over the same way: the relay, in a process of its own as ssh is; the ports here."""
     here = [free_port() for _ in ports]
     words = [f"{local}:{there}" for local, there in zip(here, ports, strict=True)]
-    running = subprocess.Popen([sys.executable, "-m", "dkdbg", "forward", NODE, *words, "--json"], cwd=root, stdout=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "forward", NODE, *words, "--json"],
+        cwd=root,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         for line in running.stdout or ():
             if '"connected": true' in line:
@@ -167,7 +178,18 @@ def program(root: Path) -> Iterator[int]:
     """A loop under the agent there; the agent's port."""
     there = free_port()
     (root / "loop.py").write_text(LOOP)
-    words = ["run", "--on", f"{NODE}/~/code", "--port", str(there), "--wait", "600", "--", "python3", "loop.py"]
+    words = [
+        "run",
+        "--on",
+        f"{NODE}/~/code",
+        "--port",
+        str(there),
+        "--wait",
+        "600",
+        "--",
+        "python3",
+        "loop.py",
+    ]
     running = subprocess.Popen(
         [sys.executable, "-m", "dkdbg", *words], cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -181,7 +203,9 @@ def program(root: Path) -> Iterator[int]:
 
 
 def _ps(root: Path) -> str:
-    done = subprocess.run([sys.executable, "-m", "dkdbg", "ps", NODE], cwd=root, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "dkdbg", "ps", NODE], cwd=root, capture_output=True, text=True, check=False
+    )
     return done.stdout
 
 
@@ -240,12 +264,18 @@ def compare(options: argparse.Namespace, root: Path, hosts: Hosts) -> None:
     hosts.put("node1", "/home/me/serve.py", SERVER)
     hosts.put("node1", "/home/me/code/loop.py", LOOP)
     hosts.sh("node1", f"python3 /home/me/serve.py {serves} >/dev/null 2>&1 &", user="me")
-    with program(root) as debugs, forward(hosts, serves, debugs) as (by_ssh, next_ssh), relayed(root, serves, debugs) as (ours, next_ours):
+    with (
+        program(root) as debugs,
+        forward(hosts, serves, debugs) as (by_ssh, next_ssh),
+        relayed(root, serves, debugs) as (ours, next_ours),
+    ):
         down(ours, 1 << 20)
         if options.hold:
             end = time.monotonic() + options.hold
             while time.monotonic() < end:
-                {"down": down, "up": up}[options.flood](ours, 32 << 20) if options.flood else trips(ours, 1000, 300)
+                {"down": down, "up": up}[options.flood](ours, 32 << 20) if options.flood else trips(
+                    ours, 1000, 300
+                )
             return
         size = options.megabytes << 20
         for name, measure in (("down", down), ("up", up)):
@@ -257,15 +287,32 @@ def compare(options: argparse.Namespace, root: Path, hosts: Hosts) -> None:
                 ssh_ms += trips(by_ssh, options.trips, size)
                 our_ms += trips(ours, options.trips, size)
             shown(f"{name}, median", statistics.median(ssh_ms), statistics.median(our_ms), "ms", more=False)
-            shown(f"{name}, 99 %", *(statistics.quantiles(each, n=100)[98] for each in (ssh_ms, our_ms)), "ms", more=False)
+            shown(
+                f"{name}, 99 %",
+                *(statistics.quantiles(each, n=100)[98] for each in (ssh_ms, our_ms)),
+                "ms",
+                more=False,
+            )
         ssh_ms, our_ms = [], []
         for _ in range(options.rounds):
             ssh_ms += steps(next_ssh, root / "loop.py", options.steps)
             our_ms += steps(next_ours, root / "loop.py", options.steps)
-        shown("a debugger's next, median", statistics.median(ssh_ms), statistics.median(our_ms), "ms", more=False)
+        shown(
+            "a debugger's next, median",
+            statistics.median(ssh_ms),
+            statistics.median(our_ms),
+            "ms",
+            more=False,
+        )
     if not options.hold and options.files:
         rsync, sync = first_copies(hosts, root, options.files, options.rounds)
-        shown(f"first copy, {options.files} files and 20 MB", statistics.median(rsync) if rsync else None, statistics.median(sync), "s", more=False)
+        shown(
+            f"first copy, {options.files} files and 20 MB",
+            statistics.median(rsync) if rsync else None,
+            statistics.median(sync),
+            "s",
+            more=False,
+        )
 
 
 def main() -> None:

@@ -92,8 +92,26 @@ class Way:
 
     @contextlib.contextmanager
     def program(self, target: str) -> Iterator[None]:
-        words = [sys.executable, "-m", "dkdbg", "run", "--on", target, "--wait", "600", "--", "python3", "train.py"]
-        running = subprocess.Popen(words, cwd=self.root, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        words = [
+            sys.executable,
+            "-m",
+            "dkdbg",
+            "run",
+            "--on",
+            target,
+            "--wait",
+            "600",
+            "--",
+            "python3",
+            "train.py",
+        ]
+        running = subprocess.Popen(
+            words,
+            cwd=self.root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         try:
             yield
         finally:
@@ -216,10 +234,30 @@ class DockerExec(InContainer):
         try:
             with self.program(f"docker://{self.start()}"):
                 found = "/tmp/dkdbg-0/agent-*.pyz"
-                _wait(lambda: "session.json" in self.inside("cat /tmp/dkdbg-0/*/session.json >/dev/null && echo session.json"))
-                port = int(self.inside("python3 -c 'import glob, json; print(json.load(open(glob.glob(\"/tmp/dkdbg-0/*/session.json\")[0]))[\"port\"])'"))
+                _wait(
+                    lambda: (
+                        "session.json"
+                        in self.inside("cat /tmp/dkdbg-0/*/session.json >/dev/null && echo session.json")
+                    )
+                )
+                port = int(
+                    self.inside(
+                        'python3 -c \'import glob, json; print(json.load(open(glob.glob("/tmp/dkdbg-0/*/session.json")[0]))["port"])\''
+                    )
+                )
                 agent = self.inside(f"ls {found}")
-                self.relay = Relay(lambda word, _silent, _limit: ["docker", "exec", "-i", self.name, "sh", agent, "relay", word])
+                self.relay = Relay(
+                    lambda word, _silent, _limit: [
+                        "docker",
+                        "exec",
+                        "-i",
+                        self.name,
+                        "sh",
+                        agent,
+                        "relay",
+                        word,
+                    ]
+                )
                 yield f"127.0.0.1:{self.relay.listen(port)}"
                 self.inside("pkill -INT -f train.py")
         finally:
@@ -281,7 +319,9 @@ class Stepping:
         """The longest time without a step that has ended since a moment."""
         ends = [end for _, end in self.steps if end >= moment]
         before = max((end for _, end in self.steps if end < moment), default=moment)
-        return max((later - earlier for earlier, later in zip([before, *ends], ends, strict=False)), default=0.0)
+        return max(
+            (later - earlier for earlier, later in zip([before, *ends], ends, strict=False)), default=0.0
+        )
 
     def finish(self) -> None:
         self.done.set()
@@ -314,7 +354,9 @@ def weather(way: Way, target: str, kind: str, options: argparse.Namespace) -> bo
             time.sleep(max(0.0, options.every - (cut - began)))
             _wait(lambda cut=cut: stepping.steps[-1][0] > cut or stepping.trouble, HANGS * 2)
             if not stepping.trouble:
-                times.append(max(0.0, stepping.pause_after(began) - (options.silence if kind == "silent" else 0)))
+                times.append(
+                    max(0.0, stepping.pause_after(began) - (options.silence if kind == "silent" else 0))
+                )
         stepping.finish()
         lost = [each["text"] for each in proxy.events if each["event"] == "over"]
         lived = "the session lived" if not stepping.trouble else f"DROPPED: {stepping.trouble}"
@@ -344,7 +386,10 @@ def main() -> int:
                     all_lived &= weather(way, target, kind, options)
                 way.leave()
                 way_left = _left_after(way, 2 if options.smallest else 30)
-                print(f"{type(way).__name__:11} left while the program runs on, after attach has ended: {way_left or 'nothing but the program'}", flush=True)
+                print(
+                    f"{type(way).__name__:11} left while the program runs on, after attach has ended: {way_left or 'nothing but the program'}",
+                    flush=True,
+                )
     return 0 if all_lived else 1
 
 
@@ -352,7 +397,11 @@ def _left_after(way: Way, limit: float) -> list[str]:
     """What stays when the debugger has gone: the program and its agent may."""
     own = ("train.py", "agent-", "hook-", "debugpy", "run/dkdbg", "sshd", "ssh here", "<defunct>")
     end = time.monotonic() + limit
-    while (found := [each for each in way.left() if not any(mark in each and "relay" not in each for mark in own)]) and time.monotonic() < end:
+    while (
+        found := [
+            each for each in way.left() if not any(mark in each and "relay" not in each for mark in own)
+        ]
+    ) and time.monotonic() < end:
         time.sleep(0.5)
     return found
 

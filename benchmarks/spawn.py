@@ -84,7 +84,10 @@ def measure(bench: Bench, mode: str, count: int) -> dict[str, dict[str, float]]:
     words = [str(script), str(go), str(count), *(["traced"] if mode.endswith(" attached") else [])]
     is_stock = mode.startswith("stock")
     start = bench.stock if is_stock else bench.agent
-    with start(*(words if is_stock else [bench.python, *words])) as (process, port), contextlib.ExitStack() as stack:
+    with (
+        start(*(words if is_stock else [bench.python, *words])) as (process, port),
+        contextlib.ExitStack() as stack,
+    ):
         assert process.stdout is not None
         if mode.endswith(" attached"):
             debugger = stack.enter_context(Debugger(AttachOptions(port=port)))
@@ -105,16 +108,22 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="dkdbg-bench-") as folder:
             bench = Bench(python, Path(folder))
             rounds = [
-                {mode: measure(bench, mode, options.children) for mode in options.modes} for _ in range(options.runs)
+                {mode: measure(bench, mode, options.children) for mode in options.modes}
+                for _ in range(options.runs)
             ]
         print(f"\n{python}: milliseconds a child and the ratio to bare, median of {options.runs}")
-        print(f"  {'':18}" + "".join(f"{kind + ': ' + what:>26}" for kind in rounds[0]["bare"] for what in ("cpu", "wall")))
+        print(
+            f"  {'':18}"
+            + "".join(f"{kind + ': ' + what:>26}" for kind in rounds[0]["bare"] for what in ("cpu", "wall"))
+        )
         for mode in options.modes:
             cells = []
             for kind, found in rounds[0]["bare"].items():
                 for what in ("cpu", "wall"):
                     value = statistics.median(each[mode][kind][what] for each in rounds)
-                    bare = statistics.median(each[mode][kind][what] / max(each["bare"][kind][what], 1e-9) for each in rounds)
+                    bare = statistics.median(
+                        each[mode][kind][what] / max(each["bare"][kind][what], 1e-9) for each in rounds
+                    )
                     cells.append(f"{value:18.1f} ({bare:5.1f})")
                 del found
             print(f"  {mode:18}" + "".join(cells), flush=True)

@@ -39,7 +39,11 @@ NEEDS = ("docker", "git")
 BASE = os.environ.get("DKDBG_TEST_BASE", "dkdbg-test/python:3.11")
 CLI = str(Path(__file__).resolve().parent.parent / "cli")
 #: As installed: with compiled files, which are not written beside the sources.
-COMPILED = {"PYTHONPATH": CLI, "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir(), "dkdbg-bench-compiled")), "PYTHONDONTWRITEBYTECODE": ""}
+COMPILED = {
+    "PYTHONPATH": CLI,
+    "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir(), "dkdbg-bench-compiled")),
+    "PYTHONDONTWRITEBYTECODE": "",
+}
 ENV = {**os.environ, **COMPILED}
 DKDBG = [sys.executable, "-m", "dkdbg"]
 
@@ -73,7 +77,9 @@ class Cost(NamedTuple):
 def run(*words: str, cwd: Path | None = None, quiet: bool = True, env: dict[str, str] = ENV) -> float:
     """Seconds that a command took; it has to succeed."""
     began = time.perf_counter()
-    done = subprocess.run(words, cwd=cwd, env=env, capture_output=quiet, text=True, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        words, cwd=cwd, env=env, capture_output=quiet, text=True, check=False, stdin=subprocess.DEVNULL
+    )
     took = time.perf_counter() - began
     if done.returncode:
         raise SystemExit(f"{' '.join(words)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
@@ -102,7 +108,9 @@ class Box:
         (self.root / "code").mkdir()
         git(self.root, "init", "-q", "-b", "one")
         run("docker", "compose", "up", "-d", "--build", cwd=self.root)
-        listed = subprocess.run(["docker", "compose", "ps", "-q"], cwd=self.root, capture_output=True, text=True, check=True)
+        listed = subprocess.run(
+            ["docker", "compose", "ps", "-q"], cwd=self.root, capture_output=True, text=True, check=True
+        )
         self.name = listed.stdout.strip()
         self._eye: subprocess.Popen[str] | None = None
         self._seen: dict[str, float] = {}
@@ -111,7 +119,10 @@ class Box:
     def open_eye(self) -> None:
         """Start what sees files change. Not before it is needed: to dkdbg it is a process that may be a session's."""
         self._eye = subprocess.Popen(
-            ["docker", "exec", "-i", self.name, "python3", "-c", WATCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            ["docker", "exec", "-i", self.name, "python3", "-c", WATCHER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -147,19 +158,29 @@ class Box:
     def _spent(self) -> float:
         """CPU seconds that were used in the container."""
         pid = subprocess.run(
-            ["docker", "inspect", "-f", "{{.State.Pid}}", self.name], capture_output=True, text=True, check=True
+            ["docker", "inspect", "-f", "{{.State.Pid}}", self.name],
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.strip()
         group = Path("/proc", pid, "cgroup").read_text().strip().rpartition(":")[2].lstrip("/")
         old = Path("/sys/fs/cgroup/cpuacct", group, "cpuacct.usage")  # cgroup v1; ns
         if old.exists():
             return int(old.read_text()) / 1e9
-        counted = dict(line.split() for line in Path("/sys/fs/cgroup", group, "cpu.stat").read_text().splitlines())
+        counted = dict(
+            line.split() for line in Path("/sys/fs/cgroup", group, "cpu.stat").read_text().splitlines()
+        )
         return int(counted["usage_usec"]) / 1e6
 
     def close(self) -> None:
         if self._eye is not None:
             self._eye.kill()
-        subprocess.run(["docker", "compose", "down", "-t", "0", "--rmi", "local"], cwd=self.root, capture_output=True, check=False)
+        subprocess.run(
+            ["docker", "compose", "down", "-t", "0", "--rmi", "local"],
+            cwd=self.root,
+            capture_output=True,
+            check=False,
+        )
 
 
 def spent(who: int) -> float:
@@ -198,12 +219,18 @@ def background(command: list[str], cwd: Path, ready: str) -> Iterator[subprocess
         process.kill()
 
 
-def followers(box: Box, rsync: str) -> dict[str, Callable[[], contextlib.AbstractContextManager[subprocess.Popen[str]]]]:
+def followers(
+    box: Box, rsync: str
+) -> dict[str, Callable[[], contextlib.AbstractContextManager[subprocess.Popen[str]]]]:
     """What follows changes, by name; each has its own folder in the container."""
     loop = f"while :; do {' '.join(rsync_words(box, box.root / 'code', '/rsync/code'))} && echo round; sleep 0.1; done"
     found = {
-        "dkdbg": lambda: background([*DKDBG, "sync", f"docker://{box.name}", "--to", "/dkdbg", "--json"], box.root, "in_sync"),
-        "compose watch": lambda: background(["docker", "compose", "watch", "--no-up"], box.root, "Watch enabled"),
+        "dkdbg": lambda: background(
+            [*DKDBG, "sync", f"docker://{box.name}", "--to", "/dkdbg", "--json"], box.root, "in_sync"
+        ),
+        "compose watch": lambda: background(
+            ["docker", "compose", "watch", "--no-up"], box.root, "Watch enabled"
+        ),
     }
     if rsync:
         found["rsync loop"] = lambda: background(["sh", "-c", loop], box.root, "round")
@@ -223,7 +250,12 @@ def saves(box: Box, count: int) -> dict[str, list[float]]:
             for number in range(count + 1):
                 token = f"{name.replace(' ', '-')}-{number}"
                 path = box.root / "code" / "train.py"
-                took = box.visible(token, [f"{PLACES[name]}/train.py"], lambda path=path, token=token: path.write_text(f"{token}\n"), 10)
+                took = box.visible(
+                    token,
+                    [f"{PLACES[name]}/train.py"],
+                    lambda path=path, token=token: path.write_text(f"{token}\n"),
+                    10,
+                )
                 taken.append(took * 1000)
                 time.sleep(random.uniform(0.02, 0.2))
             found[name] = taken[1:]  # the first one opens what the others find open
@@ -235,7 +267,18 @@ def first_copies(box: Box, rounds: int) -> dict[str, list[Cost]]:
     many = box.root / "many"
     found: dict[str, list[Cost]] = {"dkdbg": [], "docker cp": [], "tar": []}
     for number in range(rounds):
-        found["dkdbg"].append(box.cost(*DKDBG, "-C", str(many), "sync", f"docker://{box.name}", "--to", f"/many/dkdbg{number}", "--once"))
+        found["dkdbg"].append(
+            box.cost(
+                *DKDBG,
+                "-C",
+                str(many),
+                "sync",
+                f"docker://{box.name}",
+                "--to",
+                f"/many/dkdbg{number}",
+                "--once",
+            )
+        )
         run("docker", "exec", box.name, "mkdir", "-p", f"/many/cp{number}", f"/many/tar{number}")
         found["docker cp"].append(box.cost("docker", "cp", f"{many}/.", f"{box.name}:/many/cp{number}"))
         pipe = f"tar -C '{many}' -c . | docker exec -i {box.name} tar -C /many/tar{number} -x"
@@ -246,7 +289,17 @@ def first_copies(box: Box, rounds: int) -> dict[str, list[Cost]]:
 def rsync_words(box: Box, source: Path, target: str) -> list[str]:
     """rsync into the container through `docker exec -i`, with the copy of rsync that `bring_rsync` made."""
     there = f"{box.name}:{target}/"
-    return ["rsync", "-a", "--delete", "--blocking-io", "-e", "'docker exec -i'", "--rsync-path=/opt/rsync/run", f"{source}/", there]
+    return [
+        "rsync",
+        "-a",
+        "--delete",
+        "--blocking-io",
+        "-e",
+        "'docker exec -i'",
+        "--rsync-path=/opt/rsync/run",
+        f"{source}/",
+        there,
+    ]
 
 
 def bring_rsync(box: Box, folder: Path, rsync: str) -> None:
@@ -254,13 +307,17 @@ def bring_rsync(box: Box, folder: Path, rsync: str) -> None:
     place = folder / "rsync"
     (place / "lib").mkdir(parents=True)
     shutil.copy(rsync, place / "rsync")
-    for line in subprocess.run(["ldd", rsync], capture_output=True, text=True, check=True).stdout.splitlines():
+    for line in subprocess.run(
+        ["ldd", rsync], capture_output=True, text=True, check=True
+    ).stdout.splitlines():
         for word in line.split():
             if word.startswith("/"):
                 shutil.copy(word, place / "lib")
                 if "ld-" in word:
                     shutil.copy(word, place / "loader")
-    (place / "run").write_text('#!/bin/sh\nexec /opt/rsync/loader --library-path /opt/rsync/lib /opt/rsync/rsync "$@"\n')
+    (place / "run").write_text(
+        '#!/bin/sh\nexec /opt/rsync/loader --library-path /opt/rsync/lib /opt/rsync/rsync "$@"\n'
+    )
     (place / "run").chmod(0o755)
     run("docker", "cp", str(place), f"{box.name}:/opt/rsync")
     run("docker", "exec", box.name, "mkdir", "-p", "/rsync/code", "/many/rsync")
@@ -300,7 +357,10 @@ def saves_beside(box: Box, megabytes: int) -> dict[str, list[float]]:
             token = f"beside-{len(taken)}"
             path = root / "train.py"
             taken.append(
-                1000 * box.visible(token, ["/mixed/train.py"], lambda path=path, token=token: path.write_text(f"{token}\n"))
+                1000
+                * box.visible(
+                    token, ["/mixed/train.py"], lambda path=path, token=token: path.write_text(f"{token}\n")
+                )
             )
             time.sleep(random.uniform(0.02, 0.2))
         print(f"{megabytes} MB took {time.perf_counter() - began:.1f} s", flush=True)
@@ -341,12 +401,16 @@ def server(folder: Path) -> Iterator[dict[str, str] | None]:
     (folder / "bin" / "ssh").write_text(f'#!/bin/sh\nexec {real} -F {folder}/config "$@"\n')
     (folder / "bin" / "ssh").chmod(0o755)
     if not os.getuid():
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where the server of root goes before it knows who asks
+        Path("/run/sshd").mkdir(
+            mode=0o755, exist_ok=True
+        )  # where the server of root goes before it knows who asks
     process = subprocess.Popen([program, "-D", "-f", str(folder / "sshd_config"), "-E", str(folder / "log")])
     env = {**ENV, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
     try:
         for _ in range(100):
-            if not subprocess.run(["ssh", "bench", "true"], env=env, capture_output=True, check=False).returncode:
+            if not subprocess.run(
+                ["ssh", "bench", "true"], env=env, capture_output=True, check=False
+            ).returncode:
                 break
             time.sleep(0.1)
         else:
@@ -367,7 +431,17 @@ def over_ssh(many: Path, folder: Path, rounds: int, rsync: str, env: dict[str, s
         copies["rsync -a"], starts["rsync -a"] = [], []
 
     def ours(number: int) -> float:
-        return run(*DKDBG, "-C", str(many), "sync", "ssh://bench", "--to", f"{folder}/dkdbg{number}", "--once", env=env)
+        return run(
+            *DKDBG,
+            "-C",
+            str(many),
+            "sync",
+            "ssh://bench",
+            "--to",
+            f"{folder}/dkdbg{number}",
+            "--once",
+            env=env,
+        )
 
     def theirs(number: int) -> float:
         return run("rsync", "-a", "--delete", f"{many}/", f"bench:{folder}/rsync{number}/", env=env)
@@ -375,7 +449,9 @@ def over_ssh(many: Path, folder: Path, rounds: int, rsync: str, env: dict[str, s
     for number in range(rounds):
         copies["dkdbg"].append(ours(number))
         (folder / f"tar{number}").mkdir()
-        copies["tar"].append(run("sh", "-c", f"tar -C '{many}' -c . | ssh bench tar -C {folder}/tar{number} -x", env=env))
+        copies["tar"].append(
+            run("sh", "-c", f"tar -C '{many}' -c . | ssh bench tar -C {folder}/tar{number} -x", env=env)
+        )
         if rsync:
             copies["rsync -a"].append(theirs(number))
     for _ in range(rounds + 2):
@@ -407,7 +483,9 @@ def switches(box: Box, count: int, rounds: int, rsync: str) -> dict[str, list[fl
             for turn in range(rounds * 2):
                 branch = ("one", "two")[turn % 2]
                 box._seen.pop(branch, None)  # noqa: SLF001
-                taken.append(box.visible(branch, files, lambda branch=branch: git(box.root, "checkout", "-q", branch)))
+                taken.append(
+                    box.visible(branch, files, lambda branch=branch: git(box.root, "checkout", "-q", branch))
+                )
                 time.sleep(1.5)
             found[name] = taken
             if float("inf") in taken:
@@ -429,7 +507,9 @@ def at_rest(box: Box, seconds: float) -> dict[str, float]:
 
 def cpu(group: int, box: Box) -> float:
     """CPU seconds of a process group here and of all receivers in the container."""
-    top = subprocess.run(["docker", "top", box.name, "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    top = subprocess.run(
+        ["docker", "top", box.name, "-eo", "pid,args"], capture_output=True, text=True, check=True
+    ).stdout
     inside = [int(line.split()[0]) for line in top.splitlines()[1:] if "io.FileIO(0" in line]
     total = 0.0
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -452,7 +532,10 @@ def show(title: str, found: dict[str, list[float]], unit: str) -> None:
     print(f"{title} ({unit}, median of {len(found['dkdbg'])})")
     for name, values in found.items():
         middle = statistics.median(values)
-        print(f"  {name:14} {middle:9.3f}   {middle / ours:7.2f} x ours   from {min(values):.3f} to {max(values):.3f}", flush=True)
+        print(
+            f"  {name:14} {middle:9.3f}   {middle / ours:7.2f} x ours   from {min(values):.3f} to {max(values):.3f}",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -461,7 +544,9 @@ def main() -> None:
     command.add_argument("--switch", type=int, default=2_000)
     command.add_argument("--saves", type=int, default=20)
     command.add_argument("--rounds", type=int, default=3)
-    command.add_argument("--large", type=int, default=2_000, help="MB of the file beside which saves are made")
+    command.add_argument(
+        "--large", type=int, default=2_000, help="MB of the file beside which saves are made"
+    )
     command.add_argument("--rest", type=float, default=10, help="seconds in which nothing changes")
     command.add_argument("--only", default="copy,start,save,large,switch,rest,ssh")
     options = parse(command, NEEDS, files=20, switch=5, saves=1, rounds=1, only="copy,save,switch,ssh")
@@ -472,7 +557,9 @@ def main() -> None:
         box = Box(folder)
         try:
             for number in range(options.files):
-                path = box.root / "many" / f"pkg{number // 500}" / f"sub{number // 50 % 10}" / f"mod{number}.py"
+                path = (
+                    box.root / "many" / f"pkg{number // 500}" / f"sub{number // 50 % 10}" / f"mod{number}.py"
+                )
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(dice.randbytes(dice.randint(200, 10_000)))
             if rsync:
@@ -480,7 +567,9 @@ def main() -> None:
             if "copy" in wanted:
                 show_costs(f"first copy of {options.files} files", first_copies(box, options.rounds))
             if "start" in wanted:
-                show_costs(f"start with {options.files} unchanged files", unchanged(box, options.rounds, rsync))
+                show_costs(
+                    f"start with {options.files} unchanged files", unchanged(box, options.rounds, rsync)
+                )
             if "ssh" in wanted:
                 (folder / "far").mkdir()
                 with server(folder / "sshd") as env:
@@ -493,9 +582,17 @@ def main() -> None:
             if "save" in wanted:
                 show("save to visible", saves(box, options.saves), "ms")
             if "large" in wanted:
-                show(f"save to visible beside a file of {options.large} MB", saves_beside(box, options.large), "ms")
+                show(
+                    f"save to visible beside a file of {options.large} MB",
+                    saves_beside(box, options.large),
+                    "ms",
+                )
             if "switch" in wanted:
-                show(f"branch switch of {options.switch} files", switches(box, options.switch, options.rounds, rsync), "s")
+                show(
+                    f"branch switch of {options.switch} files",
+                    switches(box, options.switch, options.rounds, rsync),
+                    "s",
+                )
             for follower, used in at_rest(box, options.rest).items() if "rest" in wanted else ():
                 print(f"CPU at rest: {follower:14} {used:6.2f} ms a second", flush=True)
         finally:

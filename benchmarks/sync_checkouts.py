@@ -347,7 +347,11 @@ def main() -> int:
             dice = random.Random(asked.seed)
             began = time.monotonic()
             found = torture(
-                repository or small_repository(Path(folder, "small")), Path(folder).resolve(), asked.count, dice, submodules=asked.submodules
+                repository or small_repository(Path(folder, "small")),
+                Path(folder).resolve(),
+                asked.count,
+                dice,
+                submodules=asked.submodules,
             )
         diverged += len(found.divergences)
         print(

@@ -27,7 +27,9 @@ def parse(
         smallest: the values that `--smallest` gives to options that are not on the command line.
     """
     command.add_argument(
-        "--smallest", action="store_true", help="one run with the fewest iterations: it works, its figures mean nothing"
+        "--smallest",
+        action="store_true",
+        help="one run with the fewest iterations: it works, its figures mean nothing",
     )
     if "--smallest" in sys.argv[1:]:
         command.set_defaults(**smallest)

@@ -67,7 +67,9 @@ def waits(scale):
 def is_traced():
     """Whether a debugger has set its trace function in this thread, or from Python 3.12 on is a tool that monitors."""
     monitoring = getattr(sys, "monitoring", None)
-    return sys.gettrace() is not None or (monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID) is not None)
+    return sys.gettrace() is not None or (
+        monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID) is not None
+    )
 
 
 def measured(function, scale):

@@ -1,4 +1,4 @@
-"""Observations about a repository, each with its source. Decides nothing."""
+"""Observations about a repository, each with its source, also as JSON. Decides nothing."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class DockerfileFact:
         venvs: absolute paths of virtual environments that the build makes below `workdir` or a copied root.
         exposed: ports of EXPOSE.
         env: ENV and ARG values of the final stage, which the container's shell would expand.
-        inputs: the part of its context that the image is built from, see setup/detect/docker/image_inputs.py; None for
+        inputs: the part of its context that the image is built from, see setup/detect/docker/dockerfile.py; None for
             "any of it".
     """
 
@@ -424,3 +424,50 @@ class RepoFacts:
     def strictest(self) -> ServiceFact | None:
         """The service whose file's variables compose requires: the one to debug, else any that plain compose reads."""
         return self.service or next((each for each in self.services if each.file in self.compose_read), None)
+
+
+def facts_json(facts: RepoFacts) -> dict[str, object]:
+    """Return the facts as plain values: strings, numbers, lists and maps, paths relative to the repository."""
+    entry = facts.entrypoint
+    return {
+        "python": facts.python.version,
+        "python_source": facts.python.source,
+        "package_manager": facts.package_manager,
+        "dependency_files": list(facts.dependency_files),
+        "frameworks": list(facts.frameworks),
+        "torch": None
+        if facts.torch is None
+        else {"version": facts.torch.version, "cuda": facts.torch.cuda, "source": facts.torch.source},
+        "entrypoint": None
+        if entry is None
+        else {
+            "command": entry.command,
+            "file": entry.file,
+            "cwd": entry.cwd,
+            "needs_args": entry.needs_args,
+            "source": entry.source,
+        },
+        "launcher": entry.launcher if entry is not None else None,
+        "candidates": [
+            {"command": item.command, "file": item.file, "launcher": item.launcher}
+            for item in facts.candidates[:10]
+        ],
+        "service": None
+        if facts.service is None
+        else {
+            "name": facts.service.name,
+            "file": facts.service.file,
+        },
+        "needs": list(facts.strictest.needs) if facts.strictest else [],
+        "needs_files": [name for name, _ in facts.strictest.needs_files] if facts.strictest else [],
+        "mappings": [{"local": local, "remote": remote} for local, remote in facts.mappings],
+        "ports": list(facts.ports),
+        "gpu": facts.gpu,
+        "gpu_source": facts.gpu_source,
+        "apt": list(facts.apt),
+        "build_apt": list(facts.build_apt),
+        "requirements": list(facts.requirements),
+        "notebooks": facts.notebooks,
+        "devcontainers": list(facts.devcontainers),
+        "problems": list(facts.problems),
+    }

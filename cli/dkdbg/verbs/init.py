@@ -276,7 +276,7 @@ def _say_size(root: Path) -> None:
 def _as_json(
     plan: ProjectPlan, todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...], *, written: bool
 ) -> dict[str, object]:
-    from dkdbg.setup.detect.report import facts_json
+    from dkdbg.core.facts import facts_json
 
     return {
         "facts": facts_json(plan.facts),

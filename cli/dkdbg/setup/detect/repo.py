@@ -5,41 +5,44 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dkdbg.core.facts import BY_USER, PythonFact, RepoFacts, Rival, TorchFact
+from dkdbg.core.facts import BY_USER, Project, PythonFact, RepoFacts, Rival, TorchFact
 from dkdbg.launchers.lines.command_lines import port_of
 from dkdbg.setup.detect.accelerator.frameworks import places_itself, uses_accelerator
 from dkdbg.setup.detect.accelerator.gpu import CUDA_DRIVER, read_gpu
 from dkdbg.setup.detect.accelerator.torch import TextEvidence, is_for_cpu, read_torch, torch_index
 from dkdbg.setup.detect.around import below_git_root
 from dkdbg.setup.detect.docker import service
-from dkdbg.setup.detect.docker.dockerfile import run_lines, takes_system_python
-from dkdbg.setup.detect.docker.dockerignore import keeps_bytecode_out
+from dkdbg.setup.detect.docker.dockerfile import keeps_bytecode_out, run_lines, takes_system_python
 from dkdbg.setup.detect.docker.images import read_image
 from dkdbg.setup.detect.docker.installed import how_installed, is_compiled, source_root
 from dkdbg.setup.detect.docker.start_scripts import harmless_scripts
 from dkdbg.setup.detect.files import Tree, parent
 from dkdbg.setup.detect.launch.candidates import module_file
-from dkdbg.setup.detect.launch.needs import terminal_asked
-from dkdbg.setup.detect.launch.projects import projects
+from dkdbg.setup.detect.launch.entrypoint import terminal_asked
 from dkdbg.setup.detect.launch.readme import installed_extras, installed_names
 from dkdbg.setup.detect.python import imports
 from dkdbg.setup.detect.python.dependencies import is_side_file
-from dkdbg.setup.detect.python.includes import included_files, installs_itself
 from dkdbg.setup.detect.python.pyproject import NEEDS_CUDA, NEEDS_NOTHING
 from dkdbg.setup.detect.python.python_version import DEFAULT, read_python
+from dkdbg.setup.detect.python.requirements import included_files, installs_itself
 from dkdbg.setup.detect.python.system_packages import system_packages
 from dkdbg.setup.detect.survey import Survey
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
-    from dkdbg.core.facts import Gpu
+    from dkdbg.core.facts import EntryPoint, Gpu
 
 _DOCKERIGNORE = re.compile(r".*\.dockerignore")
 _CONFIG = re.compile(r".*\.(?:ya?ml|toml|json|gin|cfg|ini)")
 _MAX_SOURCES = 400
 _MAX_PROGRAM = 40
 _MAX_CONFIGS = 120
+#: Minimum number of projects; fewer are parts of one program.
+_MIN_PROJECTS = 3
+_MAX_DEPTH = 3
+_OWN = ("requirements.txt", "pyproject.toml", "setup.py", "environment.yml", "environment.yaml", "Pipfile", "Dockerfile", "README.md", "README.rst")  # fmt: skip
 
 
 def inspect(
@@ -146,7 +149,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         ),
         terminal=terminal_asked(_program(survey)),
         below=below_git_root(tree.root),
-        projects=projects(tree, survey.ranking.candidates),
+        projects=_projects(tree, survey.ranking.candidates),
         rivals=(*survey.service_rivals(), *survey.dockerfile_rivals(), *pythons, *gpus),
         problems=(*tree.problems, *_empty_submodules(survey)),
     )
@@ -364,3 +367,20 @@ def _empty_submodules(survey: Survey) -> list[str]:
     paths = re.findall(r"^[ \t]*path\s*=\s*(\S+)", survey.tree.text(".gitmodules"), re.MULTILINE)
     empty = [path for path in paths if not any(file.startswith(f"{path}/") for file in survey.tree.files)]
     return [f"{path}, a submodule that is not checked out (git submodule update --init)" for path in empty]
+
+
+def _projects(tree: Tree, candidates: Iterable[EntryPoint]) -> tuple[Project, ...]:
+    """Return the projects ordered by folder: folders with a program, and dependencies or a README of their own.
+
+    None if the repository is a single project: if its root has dependencies, an image or a program.
+    """
+    if any(tree.has(name) for name in _OWN[:-2]) or any("/" not in (item.file or "/") for item in candidates):
+        return ()
+    best: dict[str, EntryPoint] = {}
+    for item in candidates:
+        folder = parent(item.file) if item.file else "."
+        if folder.count("/") < _MAX_DEPTH and any(tree.has(f"{folder}/{name}") for name in _OWN):
+            best.setdefault(folder, item)
+    if len(best) < _MIN_PROJECTS:
+        return ()
+    return tuple(Project(folder=folder, program=best[folder].file or "") for folder in sorted(best))

@@ -7,11 +7,12 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.core.compose_files import main_files
+from dkdbg.core.facts import BY_WHEELS, PythonFact
 from dkdbg.core.plan import FROM_ENVIRONMENT, FROM_PERSON, Decision, ImagePlan, Mapping, ProjectPlan
+from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.plan import literal
 from dkdbg.setup.plan.choices import choices
 from dkdbg.setup.plan.image import plan_image
-from dkdbg.setup.plan.old_python import with_a_python
 from dkdbg.setup.plan.service import WORKSPACE, choose_service, dockerfile_of, plan_service
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ DEVCONTAINER = ".devcontainer/devcontainer.json"
 SECOND_DEVCONTAINER = ".devcontainer/dkdbg/devcontainer.json"
 #: User of the dev container if the image has root only.
 REMOTE_USER = "dev"
+#: Oldest Python of debugpy and the agent.
+OLDEST = (3, 8)
 
 
 def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
@@ -35,7 +38,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
         DkdbgError: the configuration names a service or a command that cannot be used.
     """
     seen = facts
-    facts, newer = with_a_python(facts, config)
+    facts, newer = _with_a_python(facts, config)
     facts, ours = _without_useless(facts)
     image, image_why = ImagePlan(), tuple[Decision, ...]()
     base = choose_service(facts, config)
@@ -236,3 +239,72 @@ def _with_sources(
     path = f"{root}:{before}" if before and "$" not in before else str(root)
     note = f"{image.path} installs a copy of this repository; PYTHONPATH={path} makes these files run instead"
     return replace(service, pythonpath=path), (note,)
+
+
+def _with_a_python(facts: RepoFacts, config: Config) -> tuple[RepoFacts, tuple[str, ...]]:
+    """Return facts with a supported Python, and notes on the difference; unchanged facts if the Python is supported.
+
+    Raises:
+        DkdbgError: the user names a service whose Python is too old.
+    """
+    if not _is_old(facts.python.version):
+        return facts, ()
+    was, where = facts.python.version, facts.python.source
+    says = (
+        f"the releases that are named here have wheels for Python {was}"
+        if where == BY_WHEELS
+        else f"{where} says Python {was}"
+    )
+    images = {fact.path: fact for fact in facts.dockerfiles}
+    named = next((each for each in facts.services if config.service and each.is_called(config.service)), None)
+    if config.service is not None and _python_of(named, images):
+        raise DkdbgError(
+            f"service {config.service} runs Python {was} ({where}), which no current debugger supports (3.8 and newer)",
+            hint="without --service, dkdbg init makes an image with a newer Python; or raise the version there",
+            exit_code=EXIT_USAGE,
+        )
+    newer = tuple(fact for fact in facts.dockerfiles if fact.python is not None and not _is_old(fact.python))
+    service = next(
+        (
+            item
+            for item in facts.services
+            if item.is_python and item.dockerfile in {fact.path for fact in newer} and item != facts.service
+        ),
+        None,
+    )
+    if service is not None:
+        python = PythonFact(
+            version=str(images[str(service.dockerfile)].python), source=str(service.dockerfile)
+        )
+        left = facts.service.name if facts.service else where
+        note = f"{left} runs Python {was}, which no current debugger supports; {service.name} has {python.version}, so that one is debugged"
+        return replace(
+            facts, python=python, service=service, mappings=(), ports=service.ports, dockerfiles=newer
+        ), (note,)
+    python = PythonFact(
+        version=".".join(map(str, OLDEST)), source=f"the oldest that debuggers support; {says}"
+    )
+    kept: tuple[DockerfileFact, ...] = ()
+    if facts.service is None and newer:
+        kept, python = newer, PythonFact(version=str(newer[0].python), source=newer[0].path)
+    note = (
+        f"{says}, which no current debugger supports: "
+        + (
+            f"{kept[0].path} has {python.version} and is used"
+            if kept
+            else f"the debug service gets an image of its own with {python.version}"
+        )
+        + f"; releases without wheels for it fail to install, and no other setting of {facts.service.name if facts.service else 'the former'} is used"
+        * (not kept)
+    )
+    return replace(facts, python=python, service=None, mappings=(), dockerfiles=kept), (note,)
+
+
+def _is_old(version: str) -> bool:
+    return tuple(int(part) for part in version.split(".")[:2]) < OLDEST
+
+
+def _python_of(service: ServiceFact | None, images: dict[str, DockerfileFact]) -> bool:
+    """Return whether the service's Python is known to be too old."""
+    image = images.get(service.dockerfile or "") if service else None
+    return image is not None and image.python is not None and _is_old(image.python)

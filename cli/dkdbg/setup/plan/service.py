@@ -19,7 +19,7 @@ from dkdbg.launchers.lines.blanks import as_words, without_blanks
 from dkdbg.launchers.lines.command_lines import launchers_in, one_process, runs_python_alone, serves
 from dkdbg.launchers.lines.idling import idles
 from dkdbg.launchers.python import PYTHON
-from dkdbg.setup.plan import image_inputs
+from dkdbg.setup.plan.image import inputs_of_ours, inputs_of_yours, takes_bytecode
 from dkdbg.setup.plan.other_file import brought, left_out
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def plan_service(
         host_network=bool(base and base.host_network),
         idle=idle,
         inputs=_inputs(image, base, dockerfile, (*mounts, *(base.binds if base else ()))),
-        no_bytecode=dockerfile is not None and image_inputs.takes_bytecode(facts, dockerfile, base, given),
+        no_bytecode=dockerfile is not None and takes_bytecode(facts, dockerfile, base, given),
     )
     where = f"{base.name} of {base.file}" if base else "the image above"
     waits = f"waits {wait} s for an editor" if wait else "does not wait for an editor"
@@ -305,8 +305,8 @@ def _inputs(
     mounted: tuple[tuple[str, str], ...],
 ) -> tuple[str, ...] | None:
     if image.ours:
-        return image_inputs.of_our_image(image)
-    return image_inputs.of_your_image(dockerfile, base, mounted) if dockerfile else None
+        return inputs_of_ours(image)
+    return inputs_of_yours(dockerfile, base, mounted) if dockerfile else None
 
 
 def _shown(command: Command) -> str:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from dkdbg import hints
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.repository import folders, git
-from dkdbg.repository.folders import Folder, refused, remove_empty
+from dkdbg.repository.folders import Folder, git_folder, refused, remove_empty
 from dkdbg.repository.transaction import Change, Transaction, read, real_path, staging_names
-from dkdbg.setup.render.git_folder import git_folder
 from dkdbg.setup.render.manifest import FOLDER, MANIFEST
 
 if TYPE_CHECKING:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from dkdbg.errors import DkdbgError
-from dkdbg.setup.render import jsonc_merge
 from dkdbg.setup.render.jsonc_edit import Edit, equal
 from dkdbg.setup.render.jsonc_tree import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dkdbg.setup.render.jsonc_tree import JsonValue, Node
+
+#: Path in a value: object keys and array indices.
+Path = tuple[str | int, ...]
+_MAX_SHOWN_CHARS = 60
+#: Marks a value that was never requested, since null is a value itself.
+_UNKNOWN = object()
 
 
 def decode(data: bytes, *, file: str) -> str:
@@ -64,8 +71,8 @@ def upsert(
         return edit.insert_at(path, [value])
     if index is None:
         return edit.append(array, value)
-    while step := jsonc_merge.next_step(array.items[index].value, value, last):
-        edit = Edit.of(jsonc_merge.apply(edit, array.items[index], step), file)
+    while step := next_step(array.items[index].value, value, last):
+        edit = Edit.of(apply(edit, array.items[index], step), file)
         array = edit.container(path, list)
         assert array is not None  # noqa: S101 - a step changes something inside of it
     return edit.text
@@ -87,7 +94,7 @@ def overruled(
     _, array, index = _find(text, path, key_field, value[key_field], file)
     if array is None or index is None:
         return ()
-    return tuple(jsonc_merge.differences(array.items[index].value, value))
+    return tuple(_differences(array.items[index].value, value))
 
 
 def drop(
@@ -118,3 +125,116 @@ def _find(
         if isinstance(item.value, dict) and item.value.get(key_field) == key:
             return edit, array, index
     return edit, array, None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """An edit of a value.
+
+    Attributes:
+        kind: `set` replaces the value at `path` by `value`, `remove` removes it, `add` adds a missing one (in an array
+            before that index, or at the end).
+    """
+
+    kind: Literal["set", "remove", "add"]
+    path: Path
+    value: object = None
+
+
+def next_step(have: object, want: object, last: object) -> Step | None:
+    """Return the first edit that brings `have` nearer to `want`; None if only the user's changes remain.
+
+    Objects are merged key by key, arrays of objects item by item (a pair of path mappings is one item), other values
+    as a whole. A value is ours as long as it equals the one in `last`, the last request; None if that is unknown.
+    """
+    return _step(have, want, _UNKNOWN if last is None else last, ())
+
+
+def _step(have: object, want: object, last: object, at: Path) -> Step | None:
+    if isinstance(have, dict) and isinstance(want, dict):
+        return _in_object(have, want, last if isinstance(last, dict) else {}, at)
+    if isinstance(have, list) and isinstance(want, list):
+        base = last if isinstance(last, list) else []
+        if any(isinstance(item, dict) for item in (*want, *base)):
+            return _in_array(have, want, base, at)
+    if not equal(have, want) and last is not _UNKNOWN and equal(have, last):
+        return Step(kind="set", path=at, value=want)
+    return None
+
+
+def _in_object(
+    have: dict[str, object], want: dict[str, object], base: dict[str, object], at: Path
+) -> Step | None:
+    for key, value in want.items():
+        if key in have:
+            if step := _step(have[key], value, base.get(key, _UNKNOWN), (*at, key)):
+                return step
+        elif key not in base:  # otherwise the user has removed the key
+            return Step(kind="add", path=(*at, key), value=value)
+    for key, value in base.items():
+        if key not in want and key in have and equal(have[key], value):
+            return Step(kind="remove", path=(*at, key))
+    return None
+
+
+def _in_array(have: list[object], want: list[object], base: list[object], at: Path) -> Step | None:
+    stale = [index for index, item in enumerate(have) if _has(base, item) and not _has(want, item)]
+    new = [item for item in want if not _has(have, item) and not _has(base, item)]
+    if not stale and not new:
+        # Only the order differs: keep the user's, unless the plan's order has changed.
+        moved = base and not equal(want, base) and not equal(have, want)
+        is_ours = moved and all(_has(want, item) for item in have) and all(_has(have, item) for item in want)
+        return Step(kind="set", path=at, value=want) if is_ours else None
+    # Order matters: the first matching path mapping applies.
+    later = want[next(index for index, item in enumerate(want) if equal(item, new[0])) + 1 :] if new else []
+    place = next((index for index, item in enumerate(have) if _has(later, item)), len(have))
+    if stale and new and not any(_has(want, item) for item in have[stale[0] : place]) and stale[0] <= place:
+        return Step(kind="set", path=(*at, stale[0]), value=new[0])
+    if stale:
+        return Step(kind="remove", path=(*at, stale[0]))
+    return Step(kind="add", path=(*at, place), value=new[0])
+
+
+def _has(items: list[object], wanted: object) -> bool:
+    return any(equal(item, wanted) for item in items)
+
+
+def apply(edit: Edit, node: Node, step: Step) -> str:
+    """Return the text after one step on the value of `node`."""
+    *way, end = step.path or (None,)
+    for part in way:
+        child = node.child(part) if isinstance(part, str) else node.items[part or 0]
+        assert child is not None  # noqa: S101 - the step was made from this value
+        node = child
+    if step.kind == "add":
+        if isinstance(end, str):
+            return edit.append(node, step.value, key=end)
+        if isinstance(end, int) and end < len(node.items):
+            return edit.insert_before(node.items[end], step.value)
+        return edit.append(node, step.value)
+    if isinstance(end, str):
+        end = max(index for index, member in enumerate(node.members) if member.key == end)
+        target = node.members[end].node
+    else:
+        target = node if end is None else node.items[end]
+    return edit.remove(node, end or 0) if step.kind == "remove" else edit.replace(target, step.value)
+
+
+def _differences(have: object, want: object, at: Path = ()) -> Iterator[str]:
+    """Yield where a merged value differs from the wanted one, such as `port is 6000, not 5678`."""
+    name = " > ".join(str(part) for part in at)
+    if isinstance(have, dict) and isinstance(want, dict):
+        for key, value in want.items():
+            if key in have:
+                yield from _differences(have[key], value, (*at, key))
+            else:
+                yield f"{' > '.join((*map(str, at), key))} is removed"
+    elif isinstance(have, list) and isinstance(want, list) and any(isinstance(item, dict) for item in want):
+        yield from (f"{name} is without {_short(item)}" for item in want if not _has(have, item))
+    elif not equal(have, want):
+        yield f"{name} is {_short(have)}, not {_short(want)}"
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _MAX_SHOWN_CHARS else text[: _MAX_SHOWN_CHARS - 3] + "..."

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
+from dkdbg.core.facts import facts_json
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.detect.docker.devcontainer import read_devcontainers
 from dkdbg.setup.detect.files import MAX_DIR_ENTRIES, Tree, decode, join
 from dkdbg.setup.detect.repo import inspect
-from dkdbg.setup.detect.report import facts_json
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path):

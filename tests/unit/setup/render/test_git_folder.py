@@ -5,8 +5,8 @@ import stat
 
 import pytest
 
+from dkdbg.repository.folders import git_folder
 from dkdbg.setup.render.changes import FileWanted, Journal, apply, between
-from dkdbg.setup.render.git_folder import git_folder
 from tests.checkout import git, snapshot
 
 

@@ -28,7 +28,6 @@ from dkdbg.setup.detect.launch.candidates import (
     verb_of,
 )
 from dkdbg.setup.detect.launch.launches import spreads
-from dkdbg.setup.detect.launch.needs import shows_windows
 from dkdbg.setup.detect.launch.roles import role_of
 from dkdbg.setup.detect.python.python_source import SourceFact, read_source
 
@@ -53,6 +52,16 @@ _THRESHOLD = 16
 _MAX_PARSED = 80
 #: Minimum notebooks of a course, and the best place for its scripts.
 _MANY_NOTEBOOKS, _ASIDE_PLACE = 10, "subreadme"
+#: GUI toolkits, which fail without a display, as in a container.
+_WINDOWS = frozenset(
+    {"tkinter", "customtkinter", "PySimpleGUI", "FreeSimpleGUI", "PyQt5", "PyQt6", "PySide2", "PySide6", "wx", "kivy", "dearpygui", "pystray"}
+)  # fmt: skip
+
+
+#: Calls that fail, or end the program, if standard input is not a terminal; shutil.get_terminal_size() is harmless.
+_TERMINAL = re.compile(
+    r"stty size|(?<!shutil\.)\bos\.get_terminal_size\(|\bcurses\.(?:initscr|wrapper)\(|\btermios\.tcgetattr\(|\btty\.set(?:raw|cbreak)\("
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,3 +272,16 @@ def _trains(candidate: Candidate) -> bool:
 
 def _same_name(first: str, second: str) -> bool:
     return re.sub(r"[-_.]", "", first.lower()) == re.sub(r"[-_.]", "", second.lower())
+
+
+def terminal_asked(sources: Iterable[tuple[str, str]]) -> str:
+    """Return where one of (path, text) requires a terminal, as `file:line: call`; empty if none does."""
+    for path, text in sources:
+        if match := _TERMINAL.search(text):
+            return f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match[0].rstrip('(')}"
+    return ""
+
+
+def shows_windows(imports: frozenset[str]) -> bool:
+    """Return whether a program with these imports opens windows."""
+    return bool(imports & _WINDOWS)

@@ -1,4 +1,4 @@
-"""Read the install lines of a README."""
+"""Read the install lines of a README, and the blocks of shell commands in Markdown and reStructuredText."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from dkdbg.launchers.lines.command_lines import logical_lines
-from dkdbg.setup.detect.launch.code_blocks import code_blocks
 from dkdbg.setup.detect.python.requirements import parse_requirement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _INSTALL = re.compile(r"(?:^|[\s;&!%$>(])(?:python3?\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+([^;&|#`]+)")
 #: `pip install -e ".[train]"`: the repository itself, with its extras.
@@ -32,6 +31,27 @@ _VALUES = {
     "--editable",
 }
 _TOOLS = {"pip", "setuptools", "wheel", "uv", "poetry", "virtualenv", "pipenv", "conda", "build"}
+_SHELL_LANGUAGES = {
+    "",
+    "bash",
+    "sh",
+    "shell",
+    "console",
+    "zsh",
+    "shell-session",
+    "bat",
+    "cmd",
+    "powershell",
+    "text",
+    "txt",
+    "none",
+    "terminal",
+    "commandline",
+    "command",
+}
+_FENCE = re.compile(r"^[\s>]*(`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
+_HEADING = re.compile(r" {0,3}(?:#{1,6}(?:\s|$)|=+\s*$|-{3,}\s*$)")
+_STARTS_PYTHON = re.compile(r"\s*(?:\$ )?python3? (?:-\w )?[\w./-]+(?:[ \t\n]|$)")
 
 
 def installs_with(text: str) -> Literal["conda", "pip"] | None:
@@ -86,3 +106,46 @@ def installed_names(text: str) -> tuple[str, ...]:
                             found.setdefault(item.name)
                     previous = word
     return tuple(found)
+
+
+def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
+    """Yield the blocks of shell commands in a Markdown or reStructuredText document."""
+    block: list[str] = []
+    fence: str | None = None
+    language = ""
+    blank_before = True
+    for line in text.split("\n"):
+        match = _FENCE.match(line)
+        if fence is not None:
+            if match and match[1].startswith(fence) and not match[2]:
+                yield from _commands(block, language)
+                block, fence, language = [], None, ""
+            else:
+                block.append(line.lstrip(">") if line.startswith(">") else line)
+            continue
+        if match:
+            if block:
+                yield "\n".join(block)
+            block, fence, language = [], match[1][:3], match[2]
+            continue
+        # An indented block; in Markdown only after a blank line or a heading, indented by four columns or a tab.
+        indented = bool(re.match(r"(?: {4}|\t)", line)) or (is_rst and line.startswith("  "))
+        if indented and (blank_before or block):
+            block.append(line.strip())
+        elif line.strip():
+            if block:
+                yield "\n".join(block)
+            block = []
+        blank_before = not line.strip() or bool(block) or bool(_HEADING.match(line))
+    if block and fence is None:
+        yield "\n".join(block)
+    elif block:
+        yield from _commands(block, language)
+
+
+def _commands(block: list[str], language: str) -> Iterator[str]:
+    """Yield a fenced block if it is shell; a block marked as Python may contain the command `python train.py`."""
+    if language.lower() in _SHELL_LANGUAGES or (
+        language.lower() in {"python", "py"} and _STARTS_PYTHON.match("\n".join(block))
+    ):
+        yield "\n".join(block)

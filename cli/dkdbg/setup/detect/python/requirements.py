@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,14 +13,21 @@ from packaging.utils import canonicalize_name
 from dkdbg.setup.detect.files import join, parent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.values import Value
 
-
 INDEX_OPTION = re.compile(r"(?:-i|--index-url|--extra-index-url|-f|--find-links)[\s=]+(\S+)")
 INCLUDE_OPTION = re.compile(r"(?:-r|--requirement)[\s=]*(\S+)")
+#: Prefix `- ` of a pip line in a conda environment.
+_ITEM = r"^(?:[ \t]*-[ \t]+[\x22\x27]?)?"
+_REFERENCE = re.compile(_ITEM + r"(?:-r|--requirement|-c|--constraint)[ \t=]*([^\s\x22\x27]+)", re.MULTILINE)
+_INSTALLS_ITSELF = re.compile(
+    _ITEM + r"(?:-e|--editable)?[ \t=]*\.{1,2}(?:/[\w./-]*)?(?:\[[\w,-]+\])?[\x22\x27]?[ \t]*(?:#.*)?$",
+    re.MULTILINE,
+)
+_KINDS = (".txt", ".in", ".yml", ".yaml")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,3 +163,28 @@ def items_of(values: Value, source: str, extra: str | None = None) -> Iterator[W
     for value in values if isinstance(values, (list, tuple)) else ():
         if isinstance(value, str) and (item := parse_requirement(value, source, extra)):
             yield item
+
+
+def included_files(tree: Tree, files: Iterable[str]) -> tuple[str, ...]:
+    """Return the files that pip needs besides `files`, relative to the root, in the order of reading.
+
+    Source: pip's requirements file format; a path is relative to the file that contains it.
+    """
+    return tuple(dict.fromkeys(_follow(tree, [name for name in files if name.endswith(_KINDS)], set())))
+
+
+def _follow(tree: Tree, files: list[str], seen: set[str]) -> Iterator[str]:
+    for name in files:
+        if name in seen:
+            continue
+        seen.add(name)
+        for reference in _REFERENCE.findall(tree.text(name)):
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(name), reference))
+            if tree.has(path):
+                yield path
+                yield from _follow(tree, [path], seen)
+
+
+def installs_itself(tree: Tree, files: Iterable[str]) -> bool:
+    """Return whether one of `files` installs a folder of the repository."""
+    return any(_INSTALLS_ITSELF.search(tree.text(name)) for name in files if name.endswith(_KINDS))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dkdbg.setup.detect.docker.dockerignore import keeps_bytecode_out
+from dkdbg.setup.detect.docker.dockerfile import keeps_bytecode_out
 
 
 @pytest.mark.parametrize(

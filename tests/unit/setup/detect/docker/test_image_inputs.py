@@ -2,7 +2,7 @@
 
 import pytest
 
-from dkdbg.setup.detect.docker.image_inputs import image_inputs
+from dkdbg.setup.detect.docker.dockerfile import image_inputs
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dkdbg.setup.detect.launch.code_blocks import code_blocks
+from dkdbg.setup.detect.launch.readme import code_blocks
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from dkdbg.setup.detect.files import Tree
-from dkdbg.setup.detect.python.includes import included_files, installs_itself
+from dkdbg.setup.detect.python.requirements import included_files, installs_itself
 
 
 def tree(root, **files):
