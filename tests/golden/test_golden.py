@@ -17,7 +17,9 @@ from tests.checkout import checkout, snapshot
 from tests.engine.projects import command
 
 PROJECTS = Path(__file__).parent / "projects"
-CASES = sorted(path.name for path in PROJECTS.iterdir())
+#: Files that are the same in most projects. `--update-golden` takes them from the first case, a bare script.
+SHARED = Path(__file__).parent / "shared"
+CASES = sorted((path.name for path in PROJECTS.iterdir()), key=lambda name: (name != "script", name))
 #: The single file is the agent's and debugpy's, and the manifest holds its digest.
 PAYLOAD = (".dkdbg/agent.pyz", ".dkdbg/manifest.json")
 #: The project's id, see project_id in render/editor_files.py.
@@ -44,15 +46,17 @@ def written(before: dict, after: dict) -> dict[str, bytes]:
 
 
 def expected(case: str) -> dict[str, bytes]:
-    folder = PROJECTS / case / "expected"
-    return {name: content for name, (kind, _, content) in snapshot(folder).items() if kind == "file"}
+    found = snapshot(SHARED) | snapshot(PROJECTS / case / "expected")
+    return {name: content for name, (kind, _, content) in found.items() if kind == "file"}
 
 
 def store(case: str, files: dict[str, bytes]) -> None:
     folder = PROJECTS / case / "expected"
     shutil.rmtree(folder, ignore_errors=True)
     for name, content in files.items():
-        path = folder / name
+        shared = SHARED / name
+        is_shared = shared.exists() and (case == CASES[0] or shared.read_bytes() == content)
+        path = shared if is_shared else folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 

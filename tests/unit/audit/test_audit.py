@@ -13,7 +13,7 @@ from dkdbg import __version__
 from dkdbg.audit.rules import RULES
 from dkdbg.main import main
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "projects"
+GOLDEN = Path(__file__).parents[2] / "golden"
 #: Joined here, so that this file has no token itself.
 HF, GITHUB, OURS = (
     "hf_" + "QwErTyUiOpAsDfGhJkLzXcVbNmQwErTyUi",
@@ -230,9 +230,13 @@ def test_production_files_and_debugging_on_loopback_are_no_finding(tmp_path, cap
         assert audit(alone, capsys=capsys)[0] == 0, path
 
 
-@pytest.mark.parametrize("project", sorted(each.name for each in GOLDEN.iterdir()))
-def test_what_init_writes_is_no_finding(project, capsys):
-    assert audit(GOLDEN / project / "expected", capsys=capsys) == (0, ("", ""))
+@pytest.mark.parametrize(
+    "folder",
+    [GOLDEN / "shared", *sorted(GOLDEN.glob("projects/*/expected"))],
+    ids=lambda each: each.parent.name,
+)
+def test_what_init_writes_is_no_finding(folder, capsys):
+    assert audit(folder, capsys=capsys) == (0, ("", ""))
 
 
 def test_a_port_that_the_code_names_is_a_debug_port(tmp_path, capsys):
