@@ -12,6 +12,13 @@ def must(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[
     return done
 
 
+def executable(path: Path, script: str) -> Path:
+    """Write a shell script that can be run, such as a fake of a program."""
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
 def command(
     words: Sequence[str | Path],
     cwd: Path | None = None,

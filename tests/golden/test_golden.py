@@ -14,7 +14,7 @@ from dkdbg.main import main
 from dkdbg.setup.plan.editor import ATTACH_NAME
 from dkdbg.setup.render import jsonc
 from tests.checkout import checkout, snapshot
-from tests.engine.projects import command
+from tests.commands import command
 
 PROJECTS = Path(__file__).parent / "projects"
 #: Files that are the same in most projects. `--update-golden` takes them from the first case, a bare script.

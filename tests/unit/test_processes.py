@@ -8,7 +8,7 @@ from dkdbg.core.plan import DebugService
 from dkdbg.setup.render import manifest
 from dkdbg.targets.docker.host import HostFacts, choose_processes
 from tests.checkout import checkout, run_dkdbg
-from tests.engine.projects import command
+from tests.commands import command, executable
 
 SERVICE = {"name": "app-debug", "compose_file": "compose.yaml", "port": 5678, "gpu": True}
 
@@ -66,8 +66,7 @@ def test_what_f5_runs_chooses_the_number_as_dkdbg_up_does(tmp_path):
         "docker": 'case "$*" in *NCPU*) echo 3 ;; *" up "*) echo "started with ${DKDBG_PROCESSES:-}"; exit 7 ;; esac',
         "nvidia-smi": "echo 'GPU 0: a'; echo 'GPU 1: b'",
     }.items():
-        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tools / name).chmod(0o755)
+        executable(tools / name, text)
     path = f"{tools}:{os.environ['PATH']}"
     for said, count in (({}, "3"), ({"DKDBG_GPU": "nvidia"}, "2"), ({"DKDBG_PROCESSES": "6"}, "6")):
         done = command(["sh", ".dkdbg/up.sh"], root, env={"PATH": path, **said}, check=False)

@@ -52,9 +52,6 @@ LEAKS = {
     "wait_for_client": ("train.py", "from debugpy import wait_for_client\nwait_for_client()\n", 2, "wait-for-client"),
     "a batch job listens": ("job.sbatch", "#!/bin/bash\n#SBATCH -N1\nsrun python -m debugpy \\\n  --listen $(hostname -i):5678 train.py\n", 3, "open-debug-port"),
     "hostPort": ("k8s/deploy.yaml", DEPLOYMENT + "          ports: [{containerPort: 5678, hostPort: 5678}]\n", 10, "host-debug-port"),
-}  # fmt: skip
-#: More ways to write them.
-VARIANTS = {
     "a default that is open": ("compose.yaml", COMPOSE + '    ports: ["${BIND:-0.0.0.0}:${PORT:-5678}:5678"]\n', 4, "open-debug-port"),
     "a range": ("compose.yaml", COMPOSE + '    ports: ["5670-5680:5670-5680"]\n', 4, "open-debug-port"),
     "by an alias": ("compose.yaml", "x-p: &p\n  - 5678:5678\nservices:\n  app: {image: a, ports: *p}\n", 2, "open-debug-port"),
@@ -208,18 +205,17 @@ def places(out):
     return {tuple(line.split(": ", 2)[:2]) for line in out.splitlines() if re.match(r"\S.*:\d+: ", line)}
 
 
-@pytest.mark.parametrize("name", LEAKS | VARIANTS)
+@pytest.mark.parametrize("name", LEAKS)
 def test_a_leak_is_found_in_its_line(name, tmp_path, capsys):
-    path, text, line, rule = (LEAKS | VARIANTS)[name]
+    path, text, line, rule = LEAKS[name]
     code, said = audit(written(tmp_path, {path: text}), capsys=capsys)
     assert (f"{path}:{line}", rule) in places(said.out), said.out
     assert code == 1
     assert not any(secret in said.out for secret in (HF, GITHUB, OURS))
 
 
-def test_the_seeds_are_fifteen_and_each_rule_has_a_leak():
-    found = {rule for _, _, _, rule in (LEAKS | VARIANTS).values()}
-    assert len(LEAKS) == 15
+def test_each_rule_has_a_leak():
+    found = {rule for _, _, _, rule in LEAKS.values()}
     assert found == set(RULES) - {"old-agent", "unread"}  # their tests are below
 
 

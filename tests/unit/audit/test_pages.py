@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from dkdbg.audit.rules import RULES
 from dkdbg.verbs import command_line
-from tests.engine.projects import command
+from tests.commands import command
 from tests.pages import DOCS, Page, blocks, environment
 
 ROOT = DOCS.parent

@@ -65,11 +65,6 @@ def test_a_size_is_read_in_the_usual_units(text, size):
     assert parse(f"[sync]\nmax_size = {text}\n").sync.max_size == size
 
 
-def test_sync_has_patterns_in_their_order():
-    config = parse("[debug]\nport = 6000\n[sync]\nignore = ['data/', '!data/tiny.csv']\n")
-    assert (config.port, config.sync.ignore) == (6000, ("data/", "!data/tiny.csv"))
-
-
 def test_a_byte_that_is_no_utf_8_is_found_by_its_line_and_a_large_file_refused():
     with pytest.raises(DkdbgError, match=r"dkdbg\.toml:3: byte 0xe4"):
         decode(b"[debug]\n\n# \xe4\n")

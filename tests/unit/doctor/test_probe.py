@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg.doctor import probe
-from tests.engine.projects import command
+from tests.commands import command, executable
 
 #: As driver 550 prints it.
 SMI = """\
@@ -31,8 +31,7 @@ def fake(folder, text, code):
     """A fake of nvidia-smi, first on PATH."""
     folder.mkdir()
     (folder / "said").write_text(text)
-    (folder / "nvidia-smi").write_text(f'#!/bin/sh\ncat "{folder}/said"\nexit {code}\n')
-    (folder / "nvidia-smi").chmod(0o755)
+    executable(folder / "nvidia-smi", f'cat "{folder}/said"\nexit {code}')
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 

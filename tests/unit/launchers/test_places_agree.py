@@ -11,7 +11,7 @@ import dkdbg
 from dkdbg.core.config import Config
 from dkdbg.core.facts import EntryPoint
 from dkdbg.launchers import registry
-from tests.engine.projects import command
+from tests.commands import command
 from tests.unit.launchers.test_launchers import TABLE
 from tests.unit.setup.plan.given import of_service, plan, service
 

@@ -11,6 +11,7 @@ from dkdbg.targets.ssh.command import hosts_of
 from dkdbg.targets.ssh.connection import SharedConnection
 from dkdbg.targets.ssh.target import SshTarget
 from tests.agent.dap_probe import wait_for
+from tests.commands import executable
 
 
 @pytest.mark.parametrize(
@@ -26,12 +27,12 @@ from tests.agent.dap_probe import wait_for
 def test_ssh_is_limited_to_10_seconds_unless_configured(tmp_path, monkeypatch, *, settings, hosts, limited):
     """The real ssh reads the configuration; the connection itself is refused, and its words are kept."""
     (tmp_path / "config").write_text(f"Host node\n{settings}\n")
-    wrapper, words = tmp_path / "ssh", tmp_path / "words"
-    wrapper.write_text(
-        f'#!/bin/sh\ncase " $* " in *" -G "*) exec {shutil.which("ssh")} -F {tmp_path}/config "$@" ;; esac\n'
-        f'echo "$@" >>{words}\nexit 255\n'
+    words = tmp_path / "words"
+    executable(
+        tmp_path / "ssh",
+        f'case " $* " in *" -G "*) exec {shutil.which("ssh")} -F {tmp_path}/config "$@" ;; esac\n'
+        f'echo "$@" >>{words}\nexit 255',
     )
-    wrapper.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     connection = SharedConnection(hosts_of(address.parse(f"ssh://{hosts}")))
     with pytest.raises(DkdbgError):
@@ -42,11 +43,11 @@ def test_ssh_is_limited_to_10_seconds_unless_configured(tmp_path, monkeypatch, *
 
 
 def test_a_target_that_is_closed_waits_for_no_connection_that_is_being_made(tmp_path, monkeypatch):
-    begun, wrapper = tmp_path / "begun", tmp_path / "ssh"
-    wrapper.write_text(
-        f'#!/bin/sh\ncase " $* " in *ControlMaster=yes*) touch {begun}; exec sleep 600 ;; *) exit 255 ;; esac\n'
+    begun = tmp_path / "begun"
+    executable(
+        tmp_path / "ssh",
+        f'case " $* " in *ControlMaster=yes*) touch {begun}; exec sleep 600 ;; *) exit 255 ;; esac',
     )
-    wrapper.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     target = SshTarget(address.parse("ssh://node"))
     threads = [threading.Thread(target=call) for call in (target.endpoint, target.close)]

@@ -12,7 +12,7 @@ from dkdbg.targets import registry
 from dkdbg.targets.batch.job import NoCommandsError
 from dkdbg.targets.batch.job_script import Script
 from dkdbg.verbs import command_line
-from tests.engine.projects import command
+from tests.commands import command
 
 PROGRAM = Path(__file__).parents[3] / "cli" / "dkdbg"
 SCRIPT = Script(

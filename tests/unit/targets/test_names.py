@@ -6,7 +6,8 @@ import pytest
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets import registry
-from tests.engine.projects import dkdbg, must
+from tests.commands import must
+from tests.engine.projects import dkdbg
 
 
 def named(root, **places):

@@ -78,12 +78,6 @@ def test_init_refuses_a_flag_that_means_nothing(script, dkdbg):
     assert snapshot(script) == before
 
 
-def test_an_unknown_service_names_those_there_are(tmp_path, dkdbg):
-    compose = "services:\n  web: {image: python, command: python train.py}\n  db: {image: postgres}\n"
-    root = checkout(tmp_path / "repo", {"train.py": TRAIN, "compose.yaml": compose})
-    refused(dkdbg(root, "init", "--yes", "--service", "wbe"), EXIT_USAGE, "'wbe'", "db, web")
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

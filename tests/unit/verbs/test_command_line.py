@@ -7,7 +7,7 @@ import pytest
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.verbs import command_line
-from tests.engine.projects import command
+from tests.commands import command
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,13 @@
 """`dkdbg demo` on a plain process of this machine: a real session, about two seconds."""
 
-import contextlib
 import json
 import tempfile
-from pathlib import Path
 
 import pytest
 
 from tests.agent.dap_probe import wait_for
 from tests.checkout import run_dkdbg, snapshot
+from tests.processes import running
 
 pytestmark = pytest.mark.xdist_group("port-5678")
 NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent.sock"}
@@ -24,15 +23,6 @@ def place(tmp_path, monkeypatch):
     return folder
 
 
-def agents(folder):
-    """Processes that have `folder` in their command line, where /proc shows them."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return [line for line in found if str(folder) in line]
-
-
 def test_without_an_engine_it_stops_twice_here_says_what_is_missing_and_leaves_nothing(place, tmp_path):
     done = run_dkdbg(tmp_path, "demo", env={**NO_ENGINE, "DKDBG_TOKEN": "not to be shown"})
     assert done.returncode == 0, done.stdout + done.stderr
@@ -42,7 +32,7 @@ def test_without_an_engine_it_stops_twice_here_says_what_is_missing_and_leaves_n
     assert "no Docker engine answers" in done.stdout or "no program 'docker'" in done.stdout
     assert "not to be shown" not in done.stdout + done.stderr  # the token that its own port asks for
     assert snapshot(place) == {}
-    wait_for(lambda: agents(place), lambda left: left == [])
+    wait_for(lambda: running(str(place)), lambda left: left == [])
 
 
 def test_json_is_one_object(place, tmp_path):

@@ -41,16 +41,6 @@ def repository(project):
 # --- what the service says is never made worse
 
 
-def test_shared_memory_is_not_lowered_and_a_service_that_says_none_gets_enough_for_data_loaders(repository):
-    repository.write("train.py", TRAIN).write("Dockerfile", SLIM)
-    repository.write(
-        "compose.yaml", "services: {train: {build: ., shm_size: 16gb, command: python train.py}}\n"
-    )
-    assert "shm_size" not in repository.service()
-    repository.empty().write("train.py", TRAIN).readme("python train.py")
-    assert repository.service()["shm_size"] == "2gb"
-
-
 @pytest.mark.parametrize("key", ["ipc: host", "shm_size: 16gb"])
 def test_no_shared_memory_is_given_where_the_service_says_how_it_is_shared(repository, key):
     repository.write("train.py", TRAIN).write("Dockerfile", SLIM)

@@ -8,7 +8,7 @@ from dkdbg import hints
 from dkdbg.agent.inprocess import bundle
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ERROR, EXIT_USAGE
 from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot
-from tests.engine.projects import must
+from tests.commands import must
 from tests.hints import hinted, in_shell
 
 SLIM = "FROM python:3.11-slim\nWORKDIR /app\nCOPY . .\n"
@@ -33,16 +33,6 @@ def test_without_a_terminal_nothing_is_written_and_one_of_the_two_ways_shows_and
     assert snapshot(root) == before
     must(in_shell(root, writes))
     assert (root / ".vscode/launch.json").is_file()
-
-
-def test_a_line_that_python_refuses_is_fixed_and_the_program_is_found(root):
-    (root / "train.py").rename(root / "go.py")
-    (root / "go.py").write_text("def f(:\n  pass\n\nif __name__ == '__main__':\n  f()\n")
-    text = must(run_dkdbg(root, "init", "--yes")).stdout
-    assert "go.py:1" in text
-    (root / "go.py").write_text(TRAIN)
-    must(run_dkdbg(root, "init", "--yes"))
-    assert 'command: ["python", "go.py"]' in (root / ".dkdbg/service.compose").read_text()
 
 
 def test_a_second_service_takes_the_place_of_the_first_and_the_plan_says_how_to_stop_in_both(root):

@@ -9,7 +9,8 @@ from ruamel.yaml import YAML
 
 from dkdbg.setup.render import jsonc
 from tests.checkout import snapshot
-from tests.engine.projects import command, repo
+from tests.commands import command
+from tests.engine.projects import repo
 
 POD = {
     "securityContext": {"runAsNonRoot": True},

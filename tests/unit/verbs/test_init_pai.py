@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from dkdbg.main import main
-from tests.engine.projects import command
+from tests.commands import command
 from tests.openpai import jobs, protocol
 
 

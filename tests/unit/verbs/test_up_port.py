@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from tests.engine.projects import command
+from tests.commands import command, executable
 from tests.ports import free_port
 
 
@@ -19,9 +19,7 @@ def root(script, dkdbg):
 def f5(root, folder, *words, **environment):
     """Run the script with a `docker` that only says that it was called: no engine is needed to see what comes before it."""
     folder.mkdir()
-    docker = folder / "docker"
-    docker.write_text("#!/bin/sh\necho docker was called\nexit 3\n")
-    docker.chmod(0o755)
+    executable(folder / "docker", "echo docker was called\nexit 3")
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
     env = {"PATH": path, "XDG_CACHE_HOME": str(folder), **environment}
     return command(["sh", ".dkdbg/up.sh", *words], root, env=env, check=False)

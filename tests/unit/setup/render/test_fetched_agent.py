@@ -9,7 +9,7 @@ from dkdbg.main import main
 from dkdbg.setup.render import fetched_agent
 from dkdbg.verbs.parts.repository import debug_service
 from tests.checkout import git
-from tests.engine.projects import command
+from tests.commands import command
 
 
 @pytest.fixture
