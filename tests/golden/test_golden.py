@@ -46,8 +46,10 @@ def written(before: dict, after: dict) -> dict[str, bytes]:
 
 
 def expected(case: str) -> dict[str, bytes]:
-    found = snapshot(SHARED) | snapshot(PROJECTS / case / "expected")
-    return {name: content for name, (kind, _, content) in found.items() if kind == "file"}
+    """The files of the case, and those that are shared, without what its repository has itself."""
+    own, theirs = (snapshot(PROJECTS / case / folder) for folder in ("expected", "repo"))
+    shared = {name: found for name, found in snapshot(SHARED).items() if name not in theirs}
+    return {name: content for name, (kind, _, content) in (shared | own).items() if kind == "file"}
 
 
 def store(case: str, files: dict[str, bytes]) -> None:
