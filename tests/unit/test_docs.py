@@ -1,4 +1,4 @@
-"""The documentation: every link leads somewhere, the reference is the parser's, and the README stays short."""
+"""The documentation: links lead somewhere, the reference is the parser's, and what a page quotes is what is said."""
 
 import re
 import shutil
@@ -9,9 +9,11 @@ import pytest
 
 import dkdbg
 from dkdbg import pai
+from tests.attacks import table
 from tests.commands import command
 from tests.pages import DOCS
 from tests.reference import reference, settings
+from tests.texts import texts
 
 ROOT = DOCS.parent
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
@@ -89,3 +91,27 @@ def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
     command([sys.executable, "-m", "zensical", "build", "--strict"], tmp_path, env={"NO_COLOR": "1"})
     pages = {str(page.relative_to(DOCS).with_suffix("")) for page in DOCS.rglob("*.md")} - {"index"}
     assert {page for page in pages if not (tmp_path / ".site" / page / "index.html").is_file()} == set()
+
+
+def test_the_table_of_attacks_is_that_of_the_tests_and_has_each_hole():
+    text = table.DOCUMENT.read_text()
+    assert table.document(text) == text, "run: python -m tests.attacks.table --write"
+    assert set(range(1, 18)) <= {one.hole for one in table.attacks()}
+
+
+def fits(quoted, text):
+    """Whether the words stand in the text, with anything for NAME and `...`."""
+    words = re.split(r"\bNAME\b|\.\.\.", quoted)
+    return re.search(r"(?:\{\}|%s)".join(map(re.escape, words)), text) is not None
+
+
+def test_each_quoted_heading_of_the_troubleshooting_page_is_said_by_the_program():
+    assert not fits("port 5678 is on fire", "port {} is taken")
+    assert fits("there is no container NAME yet", "there is no container {} yet")
+    headings = re.findall(r"^###? (.*)$", (DOCS / "troubleshooting.md").read_text(), re.MULTILINE)
+    quoted = [each for heading in headings for each in re.findall(r'"([^"]+)"', heading)]
+    assert len(quoted) > 15
+    templates = [path.read_text() for path in (ROOT / "templates").rglob("*.j2")]
+    everything = [*(text for _, text in texts()), *templates]
+    missing = [each for each in quoted if not any(fits(each, text) for text in everything)]
+    assert missing == []

@@ -1,9 +1,10 @@
-"""The port of a plain debugpy that accepts connections and greets none."""
+"""The port of a plain debugpy: one that accepts connections and greets none, and what an editor says to it."""
 
 import socket
 import threading
 
 from dkdbg.agent.dap import frames
+from dkdbg.attach import plain_debugpy
 from dkdbg.attach.plain_debugpy import Greeted, PlainPort
 
 
@@ -21,3 +22,7 @@ def test_a_deaf_debugpy_holds_up_neither_the_status_nor_the_end():
         ends.join(10)
         assert not ends.is_alive()
         accepted.close()
+
+
+def test_endlessly_nested_json_of_an_editor_is_no_goodbye():
+    assert not plain_debugpy._is_leave(b"[" * 100_000)

@@ -67,16 +67,9 @@ REMOVED = [
 ]
 
 
-def test_only_what_the_start_has_created_is_removed(tmp_path, monkeypatch):
-    engine = Engine(monkeypatch)
-    trial = engine.start(tmp_path)
-    engine.containers.append("of the user")
-    engine.volumes.append("p_of-the-user")
-    trial.stop()
-    assert engine.ran == REMOVED
-
-
-def test_what_another_command_starts_at_the_same_time_stays(tmp_path, monkeypatch):
+def test_only_what_the_start_has_created_is_removed_nothing_of_another_command_then_or_later(
+    tmp_path, monkeypatch
+):
     engine = Engine(monkeypatch)
     stream = engine.stream
 
@@ -85,7 +78,10 @@ def test_what_another_command_starts_at_the_same_time_stays(tmp_path, monkeypatc
         return stream(argv, **options)
 
     monkeypatch.setattr(process, "stream", beside)
-    engine.start(tmp_path).stop()
+    trial = engine.start(tmp_path)
+    engine.containers.append("of the user")
+    engine.volumes.append("p_of-the-user")
+    trial.stop()
     assert engine.ran == REMOVED
 
 

@@ -1,5 +1,8 @@
 """A job that connects out, as `dkdbg attach --listen` keeps it."""
 
+import pytest
+
+from dkdbg.targets.reverse import jobs
 from dkdbg.targets.reverse.jobs import About, ConnectedJob
 
 
@@ -8,3 +11,8 @@ def test_a_job_that_is_not_connected_is_dropped_without_waiting_for_it():
     threads = job._relay._threads
     job.close()
     assert not any(thread.is_alive() for thread in threads)
+
+
+def test_a_job_that_describes_itself_in_endlessly_nested_json_is_refused():
+    with pytest.raises(ValueError, match="it does not describe itself"):
+        jobs._read("[" * 100_000)

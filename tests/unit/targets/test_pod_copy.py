@@ -1,12 +1,15 @@
-"""The debug copy of a Deployment, Job or PyTorchJob, as a value."""
+"""The debug copy of a Deployment, Job or PyTorchJob, as a value; what is left of one that is not completed."""
 
 import copy
 import json
+import types
 
 import pytest
 
 from dkdbg.errors import DkdbgError
+from dkdbg.targets.kubernetes import copies
 from dkdbg.targets.kubernetes.pod import BadPod
+from dkdbg.targets.kubernetes.pod_address import PodQuery
 from dkdbg.targets.kubernetes.pod_copy import copy_of
 from dkdbg.targets.kubernetes.workload import copy_label, copy_name, pods_wanted, selector_of
 
@@ -167,3 +170,22 @@ def test_the_labels_of_a_deployment_are_what_it_says_and_nothing_that_kubectl_ta
     for bad in ({"matchLabels": {}}, {"matchLabels": {"a": "b --all"}}, {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a)b", "operator": "In"}]}):  # fmt: skip
         with pytest.raises(BadPod):
             selector_of(deployment(selector=bad))
+
+
+@pytest.mark.parametrize("error", [DkdbgError("forbidden"), KeyboardInterrupt()])
+def test_nothing_is_left_of_a_copy_without_its_agent(monkeypatch, error):
+    left = []
+
+    def create(_query, document):
+        if document["kind"] == "ConfigMap":
+            raise error
+        left.append(document)
+        return document
+
+    monkeypatch.setattr(copies, "_created", create)
+    monkeypatch.setattr(copies, "remove", lambda _: left.clear())
+    made = types.SimpleNamespace(document=deployment(), name="bert-dkdbg", agent_map="map")
+    query = PodQuery(namespace="ml", kind="deployment", name="bert", rank=None, selector="", container="")
+    with pytest.raises(type(error)):
+        copies.make(query, made, b"")
+    assert not left

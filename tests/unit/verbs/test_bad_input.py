@@ -185,11 +185,18 @@ def test_no_docker_command(initialised, tmp_path, verb):
 
 
 @needs_cli
-@pytest.mark.parametrize("verb", ["up", "down"])
-def test_an_engine_that_is_down(initialised, verb):
+@pytest.mark.parametrize(
+    ("verb", "setting", "said"),
+    [
+        ("up", {"DOCKER_HOST": "unix:///nonexistent.sock"}, ("no Docker engine answers", "docker info")),
+        ("down", {"DOCKER_HOST": "unix:///nonexistent.sock"}, ("no Docker engine answers", "docker info")),
+        ("up", {"DOCKER_CONTEXT": "nope"}, ("which engine to ask", "docker context ls")),
+        ("up", {"DOCKER_HOST": "foo://bar"}, ("which engine to ask", "docker context ls")),
+    ],
+)
+def test_an_engine_that_is_down_or_that_docker_cannot_find(initialised, verb, setting, said):
     before = snapshot(initialised)
-    done = run_dkdbg(initialised, verb, env={"DOCKER_HOST": "unix:///nonexistent.sock"})
-    refused(done, EXIT_ENGINE, "no Docker engine answers", "unix:///nonexistent.sock", "docker info")
+    refused(run_dkdbg(initialised, verb, env=setting), EXIT_ENGINE, *said, *setting.values())
     assert snapshot(initialised) == before
 
 
@@ -204,13 +211,6 @@ def test_an_engine_whose_socket_is_forbidden(initialised, tmp_path):
         done = run_dkdbg(initialised, "up", env={"DOCKER_HOST": f"unix://{path}"})
     refused(done, EXIT_ENGINE, "may not use its socket", str(path), "group")
     assert snapshot(initialised) == before
-
-
-@needs_cli
-@pytest.mark.parametrize("setting", [{"DOCKER_CONTEXT": "nope"}, {"DOCKER_HOST": "foo://bar"}])
-def test_an_engine_that_docker_cannot_find(initialised, setting):
-    done = run_dkdbg(initialised, "up", env=setting)
-    refused(done, EXIT_ENGINE, "which engine to ask", *setting.values(), "docker context ls")
 
 
 @pytest.mark.skipif(shutil.which("squeue") is not None, reason="this machine has Slurm")

@@ -1,4 +1,4 @@
-"""The debug service: values in, values out."""
+"""The debug service and the user of the dev container: values in, values out."""
 
 from dataclasses import replace
 
@@ -6,6 +6,7 @@ import pytest
 
 from dkdbg.core.config import Config
 from dkdbg.core.facts import DockerRun, EntryPoint
+from dkdbg.setup.plan.project import REMOTE_USER
 from tests.unit.setup.plan.given import dockerfile, of_service, plan, service
 
 TRAIN = EntryPoint(command="python train.py", file="train.py", launcher="python", source="README.md")
@@ -189,3 +190,14 @@ def test_where_it_changes_no_build_or_a_person_has_said_where_it_goes_bytecode_i
 def test_a_service_of_the_users_may_say_so_too(variables, writes):
     own = service(dockerfile="Dockerfile", variables=frozenset(variables))
     assert writes_bytecode(compose_files=(own.file,), services=(own,), service=own) is writes
+
+
+def test_an_image_of_ours_has_no_user_of_its_own_and_that_of_the_repositorys_dockerfile_is_taken():
+    assert plan(entrypoint=TRAIN).remote_user == REMOTE_USER
+    assert plan(entrypoint=TRAIN, dockerfiles=(dockerfile(user="trainer:users"),)).remote_user == "trainer"
+
+
+@pytest.mark.parametrize("user", [None, "root", "0:0", "1000", "${UID}:${GID}"])
+def test_root_a_number_or_a_variable_is_no_user_to_reopen_as(user):
+    own = service(None, context=None, image="i", user=user, is_python=True)
+    assert of_service(own, entrypoint=TRAIN).remote_user == REMOTE_USER
