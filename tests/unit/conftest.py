@@ -1,6 +1,7 @@
 """What all unit tests share: repositories, and `dkdbg` in this process."""
 
 import functools
+import shutil
 from dataclasses import dataclass
 
 import pytest
@@ -52,10 +53,23 @@ def script(tmp_path):
     return checkout(tmp_path / "script", {"train.py": TRAIN})
 
 
+@pytest.fixture(scope="session")
+def _once_initialised(tmp_path_factory):
+    """Make `script` after `dkdbg init` when the first test asks for it."""
+
+    @functools.cache
+    def made():
+        root = checkout(tmp_path_factory.mktemp("initialised") / "script", {"train.py": TRAIN})
+        assert main(["-C", str(root), "init", "--yes"]) == 0
+        return root
+
+    return made
+
+
 @pytest.fixture
-def initialised(script, dkdbg):
-    assert dkdbg(script, "init", "--yes").code == 0
-    return script
+def initialised(_once_initialised, script):
+    """`script` after `dkdbg init`: a copy, which takes a tenth of the time."""
+    return shutil.copytree(_once_initialised(), script, dirs_exist_ok=True)
 
 
 @pytest.fixture

@@ -109,15 +109,15 @@ def test_the_users_tasks_stay(tmp_path, dkdbg):
     assert is_subsequence(before, after)
 
 
-def test_a_changed_dkdbg_toml_changes_the_files_and_its_comments_stay(script, dkdbg):
-    dkdbg(script, "init", "--yes")
+def test_a_changed_dkdbg_toml_changes_the_files_and_its_comments_stay(initialised, dkdbg):
     text = "# our choice\n[debug]\nport = 6001   # 5678 is taken by the other project\nwait = 9\n"
-    (script / "dkdbg.toml").write_text(text)
-    assert dkdbg(script, "init", "--yes").code == 0
-    assert (script / "dkdbg.toml").read_text() == text
-    assert '"127.0.0.1:${DKDBG_PORT:-6001}:6001"' in (script / ".dkdbg/service.compose").read_text()
-    assert "${DKDBG_WAIT:-9}" in (script / ".dkdbg/service.compose").read_text()
-    entry = jsonc.loads((script / ".vscode/launch.json").read_text())["configurations"][0]
+    (initialised / "dkdbg.toml").write_text(text)
+    assert dkdbg(initialised, "init", "--yes").code == 0
+    assert (initialised / "dkdbg.toml").read_text() == text
+    service = (initialised / ".dkdbg/service.compose").read_text()
+    assert '"127.0.0.1:${DKDBG_PORT:-6001}:6001"' in service
+    assert "${DKDBG_WAIT:-9}" in service
+    entry = jsonc.loads((initialised / ".vscode/launch.json").read_text())["configurations"][0]
     assert (entry["connect"]["host"], entry["connect"]["port"]) == ("127.0.0.1", 6001)
 
 

@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from dkdbg.verbs import command_line
-from tests.checkout import checkout
 from tests.terminals import terminal
 
 
@@ -42,11 +41,9 @@ class TestAlone:
         (script / "dkdbg.toml").write_text("[debug]\nwait = 5\n")
         assert "next    dkdbg init shows what would change" in dkdbg(script).out
 
-    def test_it_says_what_is_missing_when_a_file_was_taken_away(self, tmp_path, dkdbg):
-        root = checkout(tmp_path / "half", {"train.py": "print(1)\n"})
-        assert dkdbg(root, "init", "--yes").code == 0
-        (root / ".dkdbg/agent.pyz").unlink()
-        shown = dkdbg(root).out
+    def test_it_says_what_is_missing_when_a_file_was_taken_away(self, initialised, dkdbg):
+        (initialised / ".dkdbg/agent.pyz").unlink()
+        shown = dkdbg(initialised).out
         assert ".dkdbg/ is missing" in shown
         assert "next    dkdbg init" in shown
 

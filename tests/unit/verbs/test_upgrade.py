@@ -6,7 +6,7 @@ import json
 import pytest
 
 from dkdbg.setup.render.manifest import GITIGNORE_TEXT
-from tests.checkout import TRAIN, checkout, snapshot
+from tests.checkout import snapshot
 
 FORMER = {
     ".dkdbg/agent.sh": b"#!/bin/sh\n",
@@ -22,10 +22,9 @@ TODAY = ["agent.pyz", "manifest.json", "service.compose", "up.sh"]
 
 
 @pytest.fixture
-def cloned(tmp_path, dkdbg):
+def cloned(initialised):
     """A teammate's clone: what an earlier version wrote and committed, without its journal."""
-    root = checkout(tmp_path / "repo", {"train.py": TRAIN})
-    assert dkdbg(root, "init", "--yes").code == 0
+    root = initialised
     for journal in (root / ".git/dkdbg").iterdir():
         journal.unlink()
     manifest = json.loads((root / ".dkdbg/manifest.json").read_text())
