@@ -27,29 +27,20 @@ CODE = sorted(
 )
 
 
-def build(source: Path, out: Path, kind: str) -> Path:
-    command([sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", str(out), str(source)])
-    return next(out.glob("*.whl" if kind == "wheel" else "*.tar.gz"))
-
-
-@pytest.fixture(scope="module")
-def sdist(tmp_path_factory):
-    return build(CHECKOUT, tmp_path_factory.mktemp("sdist"), "sdist")
+def build(out: Path, *kind: str) -> Path:
+    """Build; without a kind, the sdist and then the wheel from it."""
+    command([sys.executable, "-m", "build", "--no-isolation", *kind, "--outdir", str(out), str(CHECKOUT)])
+    return out
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    return build(CHECKOUT, tmp_path_factory.mktemp("wheel"), "wheel")
+    return next(build(tmp_path_factory.mktemp("wheel"), "--wheel").glob("*.whl"))
 
 
 @pytest.fixture(scope="module")
-def wheel_of_the_sdist(sdist, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("unpacked")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data") if hasattr(tarfile, "data_filter") else archive.extractall(
-            folder
-        )
-    return build(next(folder.iterdir()), tmp_path_factory.mktemp("second"), "wheel")
+def both(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("both"))
 
 
 def names(wheel: Path) -> list[str]:
@@ -62,14 +53,15 @@ def test_the_wheel_holds_the_code_and_the_artefacts_and_nothing_else(wheel):
     assert names(wheel) == sorted(["paipdb.py", *CODE, *artefacts])
 
 
-def test_the_wheel_of_the_sdist_is_the_same(wheel, wheel_of_the_sdist):
+def test_the_wheel_of_the_sdist_is_the_same(wheel, both):
+    (wheel_of_the_sdist,) = both.glob("*.whl")
     assert names(wheel_of_the_sdist) == names(wheel)
     with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(wheel_of_the_sdist) as other:
         assert [name for name in names(wheel) if one.read(name) != other.read(name)] == []
 
 
-def test_the_sdist_brings_the_tests_and_the_licence(sdist):
-    with tarfile.open(sdist) as archive:
+def test_the_sdist_brings_the_tests_and_the_licence(both):
+    with tarfile.open(next(both.glob("*.tar.gz"))) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     assert {"LICENSE", "README.md", "Makefile", "tests/conftest.py", "pyproject.toml", *ARTEFACTS} <= inside
 
