@@ -52,10 +52,27 @@ def make_older(root):
     notes.write_text(notes.read_text().replace(former, manifest.digest(file.read_bytes())))
 
 
-def test_a_healthy_repository_has_no_error_and_none_of_its_own_findings(project):
+def test_a_healthy_repository_has_no_finding_of_its_own_and_a_broken_file_of_init_or_a_silent_engine_is_named(
+    project,
+):
     code, found = findings(project)
     assert code == 0
     assert not {"files", "agent", "port", "build-context", "engine", "compose", "buildx"} & found.keys()
+    for file, text, cause in (
+        (".dkdbg/service.compose", b"services: [\n", "compose does not accept"),
+        (".dkdbg/agent.pyz", b"", ".dkdbg/agent.pyz is missing or damaged"),
+        (".vscode/launch.json", b'{"configurations": [', ".vscode/launch.json:1:"),
+    ):
+        before = (project / file).read_bytes()
+        (project / file).write_bytes(text)
+        code, found = findings(project)
+        assert code == 1
+        assert cause in found["files"]["cause"]
+        (project / file).write_bytes(before)
+    env = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
+    code, found = findings(project, env=env)
+    assert code == 1
+    assert found["engine"]["next"] in dkdbg(project, "up", env=env).stderr
 
 
 def test_a_taken_port_a_large_build_and_a_broken_file_are_named(project):
@@ -74,28 +91,6 @@ def test_a_taken_port_a_large_build_and_a_broken_file_are_named(project):
     assert "build-context" not in found
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "cause"),
-    [
-        (".dkdbg/service.compose", "services: [\n", "compose does not accept"),
-        (".dkdbg/agent.pyz", "", ".dkdbg/agent.pyz is missing or damaged"),
-        (".vscode/launch.json", '{"configurations": [', ".vscode/launch.json:1:"),
-    ],
-)
-def test_a_file_of_init_that_was_broken_since_is_named(project, file, text, cause):
-    (project / file).write_text(text)
-    code, found = findings(project)
-    assert code == 1
-    assert cause in found["files"]["cause"]
-
-
-def test_an_engine_that_does_not_answer_is_an_error_with_the_hint_of_up(project):
-    env = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
-    code, found = findings(project, env=env)
-    assert code == 1
-    assert found["engine"]["next"] in dkdbg(project, "up", env=env).stderr
-
-
 def test_a_fix_shows_its_command_and_asks(project):
     make_older(project)
     assert findings(project)[1]["agent"]["next"] == "dkdbg init"
@@ -112,13 +107,8 @@ def test_a_fix_shows_its_command_and_asks(project):
     assert (project / ".dkdbg" / "agent.pyz").read_bytes() != before
 
 
-def test_the_shared_memory_of_a_container_is_seen_from_inside(tmp_path, base_image):
+def test_the_shared_memory_of_a_container_is_seen_from_inside(tmp_path, start_container):
     for size, is_found in (("64m", True), ("2g", False)):
-        name = unique("doctor")
-        command(["docker", "run", "--detach", "--name", name, "--shm-size", size, base_image, "sleep", "300"])
-        try:
-            code, found = findings(tmp_path, f"docker://{name}")
-            assert code == 0
-            assert ("shm" in found) == is_found
-        finally:
-            command(["docker", "rm", "--force", name])
+        code, found = findings(tmp_path, f"docker://{start_container('--shm-size', size)}")
+        assert code == 0
+        assert ("shm" in found) == is_found
