@@ -2,7 +2,18 @@
 
 import pytest
 
-from tests.engine.projects import LOOP, command, container, dkdbg, must, repo, running, stop_in, unique
+from tests.engine.projects import (
+    LOOP,
+    command,
+    container,
+    dkdbg,
+    launch_options,
+    must,
+    repo,
+    running,
+    stop_in,
+    unique,
+)
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("restart")]
@@ -15,8 +26,7 @@ def root(base_image, tmp_path_factory):
     files = {"train.py": LOOP, "requirements.txt": "# nothing\n", "dkdbg.toml": toml}
     folder = repo(tmp_path_factory.mktemp("edited") / unique("edited"), files)
     must(dkdbg(folder, "init", "--yes"))
-    with (folder / ".env").open("a") as env:
-        env.write(f"DKDBG_BASE={base_image}\n")
+    (folder / ".env").write_text(f"DKDBG_BASE={base_image}\n")
     with running(folder, base_image):
         yield folder
 
@@ -46,3 +56,15 @@ def test_stop_edit_f5_runs_what_the_editor_shows_and_the_tasks_restart_and_stop_
     task(root, "restart")  # what does not run is started
     assert container(root) != ""
     assert press_f5(root)[:2] == (path, line + 2)
+
+
+def test_up_writes_a_port_that_a_person_has_chosen_to_launch_json(root):
+    port, env = free_port(), root / ".env"
+    env.write_text(f"{env.read_text()}DKDBG_PORT={port}  # mine\n")
+    before = env.read_text()
+    said = must(dkdbg(root, "up")).stdout
+    assert launch_options(root).port == port
+    assert f"using {port}, written to .vscode/launch.json" in said
+    assert env.read_text() == before
+    assert stop_in(root, "train.py").function == "step"
+    assert must(dkdbg(root, "up")).stdout.count("launch.json") == 0

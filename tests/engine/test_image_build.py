@@ -7,17 +7,7 @@ import sys
 import pytest
 
 from tests.engine.attach_proxies import docker
-from tests.engine.projects import (
-    LOOP,
-    command,
-    dkdbg,
-    launch_options,
-    marked_line,
-    must,
-    project,
-    stop_in,
-    unique,
-)
+from tests.engine.projects import LOOP, command, dkdbg, must, project, unique
 from tests.hints import in_shell
 from tests.ports import free_port
 from tests.terminals import in_a_terminal
@@ -129,17 +119,6 @@ def test_in_a_terminal_a_build_is_one_line_and_one_that_fails_tells_all(root):
     left = [line.rpartition("\r\x1b[2K")[2] for line in shown.split("\n")]
     assert [line for line in left if re.fullmatch(r"#\d+ [\d.]+ what went wrong", line)]
     assert "exit code: 3" in shown
-
-
-def test_up_writes_a_port_that_a_person_has_chosen_to_launch_json(root):
-    port = free_port()
-    (root / ".env").write_text(f"DKDBG_PORT={port}  # mine\n")
-    said = must(dkdbg(root, "up")).stdout
-    assert launch_options(root).port == port
-    assert f"using {port}, written to .vscode/launch.json" in said
-    assert (root / ".env").read_text() == f"DKDBG_PORT={port}  # mine\n"
-    assert stop_in(root, "train.py").line == marked_line(root / "train.py")
-    assert must(dkdbg(root, "up")).stdout.count("launch.json") == 0
 
 
 def test_what_the_compose_file_says_renews_the_folders_of_the_image_without_dkdbg(root):
