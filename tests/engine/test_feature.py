@@ -2,13 +2,14 @@
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from dkdbg.delivery import single_file
 from dkdbg.setup.render.feature import FOLDER, feature_files
+from tests.commands import command
+from tests.engine.attach_proxies import docker
 from tests.engine.devcontainer_cli import devcontainer_cli
 
 __all__ = ["devcontainer_cli"]
@@ -16,6 +17,8 @@ __all__ = ["devcontainer_cli"]
 pytestmark = pytest.mark.engine
 
 HERE = Path(__file__).parent / "feature"
+#: What an installation finds programs in.
+PLAIN = {"PATH": "/bin:/usr/bin"}
 
 
 def write(folder, files):
@@ -30,12 +33,6 @@ def feature():
     return feature_files(single_file.build((3, 11)))
 
 
-def run(*argv, **more):
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, **more)
-    assert done.returncode == 0, f"{argv}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    return done
-
-
 def test_the_feature_passes_the_dev_container_clis_tests(tmp_path, feature, base_image, devcontainer_cli):
     write(tmp_path / "src" / FOLDER, feature)
     features = {FOLDER: {"installPath": "/srv/my tools"}}
@@ -43,12 +40,12 @@ def test_the_feature_passes_the_dev_container_clis_tests(tmp_path, feature, base
     tests = {path.name: path.read_bytes() for path in HERE.iterdir()}
     write(tmp_path / "test" / FOLDER, {**tests, "scenarios.json": json.dumps(scenarios).encode()})
     argv = ["features", "test", "--project-folder", str(tmp_path), "-f", FOLDER, "-i", base_image]
-    done = run(devcontainer_cli, *argv)
+    done = command([devcontainer_cli, *argv])
     output = done.stdout + done.stderr
     for name in {*re.findall(r"vsc-[0-9]+-[0-9a-f]+-features", output)}:  # the CLI leaves its images
-        containers = run("docker", "ps", "-aq", "--filter", f"ancestor={name}").stdout.split()
-        for command in (["rm", "-f", *containers], ["rmi", "-f", f"{name}-uid"], ["rmi", "-f", name]):
-            subprocess.run(["docker", *command], capture_output=True, check=False)
+        containers = docker("ps", "-aq", "--filter", f"ancestor={name}").split()
+        for words in (["rm", "-f", *containers], ["rmi", "-f", f"{name}-uid"], ["rmi", "-f", name]):
+            docker(*words, check=False)
     assert output.count("Test Passed!") == 2
 
 
@@ -62,10 +59,7 @@ def test_the_feature_passes_the_dev_container_clis_tests(tmp_path, feature, base
 )
 def test_a_mistake_ends_the_installation_with_what_to_do(tmp_path, feature, path, files, message):
     write(tmp_path, {name: feature[name] for name in files or feature})
-    argv = ["sh", str(tmp_path / "install.sh")]
-    done = subprocess.run(
-        argv, env={"INSTALLPATH": path, "PATH": "/bin:/usr/bin"}, capture_output=True, text=True, check=False
-    )
+    done = command(["sh", str(tmp_path / "install.sh")], env={**PLAIN, "INSTALLPATH": path}, check=False)
     assert done.returncode == 1
     assert message in done.stderr
 
@@ -74,6 +68,6 @@ def test_a_second_installation_replaces_the_agent_and_nothing_else(tmp_path, fea
     write(tmp_path / "feature", feature)
     target = tmp_path / "target"
     write(target, {"mine": b"", "debugpy-1.0.zip": b"", "dkdbg/old.py": b""})
-    run("sh", str(tmp_path / "feature/install.sh"), env={"INSTALLPATH": str(target), "PATH": "/bin:/usr/bin"})
+    command(["sh", str(tmp_path / "feature/install.sh")], env={**PLAIN, "INSTALLPATH": str(target)})
     installed = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
     assert installed == {*feature} - {"devcontainer-feature.json", "install.sh"} | {"mine"}
