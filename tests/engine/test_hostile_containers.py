@@ -33,7 +33,7 @@ SQUATTED = "setpriv --reuid 1000 --clear-groups mkdir /tmp/dkdbg-0; exec python3
     ids=["another-user", "empty-dir", "squatted", "nothing-to-write"],
 )
 def test_a_program_runs_with_the_agent_where_it_is_safe_and_else_without(
-    tmp_path, base_image, *, options, command, sessions, code
+    tmp_path, start_container, *, options, command, sessions, code
 ):
     root = lay_out(tmp_path, job=PROGRAM)
     for path in (root, root / ".dkdbg", root / ".dkdbg" / "agent.pyz", root / "job.py"):
@@ -42,24 +42,18 @@ def test_a_program_runs_with_the_agent_where_it_is_safe_and_else_without(
     empty.mkdir()
     empty.chmod(0o777)
     words = [each.replace("EMPTY", str(empty)) for each in options]
-    name = unique("dkdbg-test-hostile")
     settings = [
         "PYTHONPATH=/w/.dkdbg/agent.pyz", "DKDBG_LISTEN=0", "DKDBG_TOKEN=a-secret-that-nobody-else-knows",
     ]  # fmt: skip
     flags = [word for each in settings for word in ("-e", each)]
-    try:
-        started = ("run", "-d", "--name", name, "-v", f"{root}:/w:ro", *flags, *words)
-        docker(*started, base_image, "sh", "-c", command)
-        assert int(docker("wait", name)) == code
-        done = subprocess.run(["docker", "logs", name], capture_output=True, text=True, check=True)
-        said = done.stdout.split()
-        (session,) = set(said[::2])  # of one session, where there are two programs
-        assert {each for each in sessions if session.startswith(each)}, done
-        assert set(said[1::2]) == {"True" if session == "None" else "False"}, (
-            done
-        )  # untouched, or out of sight
-    finally:
-        docker("rm", "-f", name, check=False)
+    name = start_container("-v", f"{root}:/w:ro", *flags, *words, words=("sh", "-c", command))
+    assert int(docker("wait", name)) == code
+    done = subprocess.run(["docker", "logs", name], capture_output=True, text=True, check=True)
+    said = done.stdout.split()
+    (session,) = set(said[::2])  # of one session, where there are two programs
+    assert {each for each in sessions if session.startswith(each)}, done
+    # Untouched, or out of sight.
+    assert set(said[1::2]) == {"True" if session == "None" else "False"}, done
 
 
 def test_an_image_with_a_variable_without_a_value_gets_none_from_who_makes_its_container_again(tmp_path):
