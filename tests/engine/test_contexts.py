@@ -2,7 +2,6 @@
 
 import shutil
 import threading
-import uuid
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.targets.docker import client, containers
 from dkdbg.targets.docker.client import Endpoint
-from tests.conftest import BASE_IMAGE
 from tests.engine.attach_proxies import docker
 from tests.engine.projects import command
 
@@ -96,17 +94,10 @@ def test_of_the_environment_tls_is_wanted_only_when_it_says_so(config, monkeypat
 
 
 @pytest.fixture
-def labelled(second, monkeypatch):  # noqa: ARG001
-    """Starts a container with dkdbg's label, in the chosen context; removed at the end."""
+def labelled(second, start_container, monkeypatch):  # noqa: ARG001
+    """Start a container with dkdbg's label, in the chosen context."""
     monkeypatch.setenv("DOCKER_CONTEXT", "second")
-    name = f"dkdbg-context-{uuid.uuid4().hex[:8]}"
-
-    def start():
-        docker("run", "-d", "--name", name, "--label", "dev.dkdbg.session=x", BASE_IMAGE, "sleep", "600")
-        return name
-
-    yield start
-    docker("rm", "-f", name)
+    return lambda: start_container("--label", "dev.dkdbg.session=x")
 
 
 @contextmanager
