@@ -15,14 +15,21 @@ from dkdbg.agent.ray.dashboard import Worker
 from dkdbg.agent.ray.editor import Editor
 
 LIMIT = 60.0
-GREETING = frames.encode({"type": "event", "event": "output"})
+
+
+def event(name: str, **body: object) -> bytes:
+    return frames.encode({"type": "event", "event": name, "body": body})
+
+
+def request(number: int, command: str, **arguments: object) -> bytes:
+    return frames.encode({"seq": number, "type": "request", "command": command, "arguments": arguments})
 
 
 def forks(pids: object) -> bytes:
-    return b"".join(
-        frames.encode({"type": "event", "event": "debugpyAttach", "body": {"subProcessId": each}})
-        for each in pids
-    )
+    return b"".join(event("debugpyAttach", subProcessId=each) for each in pids)
+
+
+GREETING = event("output")
 
 
 @pytest.fixture
@@ -34,12 +41,8 @@ def listener():
 @pytest.fixture
 def registry(listener):
     """The registry of a cluster with one worker, which waits, and the root editor's view of it as `announced()`."""
-    row = {
-        "worker_id": "w1",
-        "ip": "127.0.0.1",
-        "debugger_port": listener.getsockname()[1],
-        "num_paused_threads": 1,
-    }
+    port = listener.getsockname()[1]
+    row = {"worker_id": "w1", "ip": "127.0.0.1", "debugger_port": port, "num_paused_threads": 1}
     shown = []
     found = worker_registry.WorkerRegistry(
         SimpleNamespace(workers=lambda _: [Worker(row, task="step")]),
@@ -63,11 +66,7 @@ def attached(registry, listener):
     editor, client = socket.socketpair()
     number = next(iter(registry._entries.values())).number
     parser = frames.FrameParser()
-    parser.feed(
-        frames.encode(
-            {"seq": 2, "type": "request", "command": "attach", "arguments": {"subProcessId": number}}
-        )
-    )
+    parser.feed(request(2, "attach", subProcessId=number))
     first = json.dumps({"seq": 1, "type": "request", "command": "initialize"}).encode()
     thread = threading.Thread(target=Editor(client, registry).serve, args=(first, parser), daemon=True)
     thread.start()
@@ -84,12 +83,11 @@ def attached(registry, listener):
         client.close()
 
 
-def heard(editor, event):
-    parser = frames.FrameParser()
+def heard(editor, name):
+    """Read up to an event of this name."""
     editor.settimeout(LIMIT)
-    return next(
-        each for each in frames.received(editor.recv, parser) if frames.decode(each).get("event") == event
-    )
+    said = map(frames.decode, frames.received(editor.recv, frames.FrameParser()))
+    next(each for each in said if each.get("event") == name)
 
 
 @pytest.mark.attack(0)
@@ -98,12 +96,12 @@ def test_a_worker_of_ray_fills_no_editor_with_processes_that_it_has_not_forked(r
     registry.registry.is_watched = lambda: True
     with attached(registry.registry, listener) as (editor, adapter, _):
         odd = (True, False, -1, 0, 1 << 22, 10**300, 1.5, "7", None, [7], {})
-        adapter.sendall(forks(odd) + forks([7] * 1000) + frames.encode({"type": "event", "event": "first"}))
+        adapter.sendall(forks(odd) + forks([7] * 1000) + event("first"))
         heard(editor, "first")
         assert registry.forked() == [7]
         before = registry.registry._next
         listener.close()  # the rest is not let run either
-        adapter.sendall(forks(range(1, 10_000)) + frames.encode({"type": "event", "event": "second"}))
+        adapter.sendall(forks(range(1, 10_000)) + event("second"))
         heard(editor, "second")
         assert len(registry.forked()) == worker_registry.MAX_FORKED
         assert registry.registry._next - before == worker_registry.MAX_FORKED - 1
@@ -113,28 +111,13 @@ def test_a_worker_of_ray_fills_no_editor_with_processes_that_it_has_not_forked(r
 def test_a_worker_of_ray_names_no_process_by_what_is_no_announcement(registry, listener):
     """Announces processes with what is no announcement, a rank that is no number and a script with a name of 1 MB: each has a short name, and the session goes on."""
     registry.registry.is_watched = lambda: True
-    whole = {
-        "pid": 1,
-        "ppid": 1,
-        "argv": ["python", "x" * (1 << 20)],
-        "started": 1.0,
-        "env": {},
-        "origin": "",
-    }
-    odd = (
-        [],
-        7,
-        {"pid": []},
-        dict(whole, started=10**400),
-        dict(whole, origin="rank:x", rank=3),
-        dict(whole, env=7),
-        whole,
-    )
+    argv = ["python", "x" * (1 << 20)]
+    whole = {"pid": 1, "ppid": 1, "argv": argv, "started": 1.0, "env": {}, "origin": ""}
+    odd = ([], 7, {"pid": []}, whole | {"started": 10**400}, whole | {"origin": "rank:x", "rank": 3}, whole | {"env": 7}, whole)  # fmt: skip
     with attached(registry.registry, listener) as (editor, adapter, _):
         for pid, each in enumerate(odd, 1):
-            body = {"subProcessId": pid, "dkdbgAnnounced": each}
-            adapter.sendall(frames.encode({"type": "event", "event": "debugpyAttach", "body": body}))
-        adapter.sendall(frames.encode({"type": "event", "event": "last"}))
+            adapter.sendall(event("debugpyAttach", subProcessId=pid, dkdbgAnnounced=each))
+        adapter.sendall(event("last"))
         heard(editor, "last")
     names = [each.name.partition(": ")[2] for each in registry.registry._entries.values() if each.forked]
     assert names == [*(f"child ({pid})" for pid in range(1, len(odd))), f"{'x' * 100} ({len(odd)})"]
@@ -145,21 +128,15 @@ def test_a_worker_of_ray_ends_no_session_by_where_it_says_it_is(registry, listen
     """Answers a stackTrace by what is no number, with a path of 1 MB, and stops twenty thousand threads: the session goes on, and a position is short."""
     with attached(registry.registry, listener) as (editor, adapter, _):
         (entry,) = registry.registry._entries.values()
-        editor.sendall(
-            frames.encode(
-                {"seq": 3, "type": "request", "command": "stackTrace", "arguments": {"threadId": 1}}
-            )
-        )
+        editor.sendall(request(3, "stackTrace", threadId=1))
         asked = (frames.decode(each) for each in frames.received(adapter.recv, frames.FrameParser()))
         next(each for each in asked if each.get("command") == "stackTrace")
-        stops = [{"event": "stopped", "body": {"threadId": each}} for each in range(20_000)]
+        stops = [event("stopped", threadId=each) for each in range(20_000)]
         top = {"line": 1, "source": {"path": "x" * (1 << 20)}}
-        answers = [
-            {"command": "stackTrace", "request_seq": each, "body": {"stackFrames": [top]}}
-            for each in ([], {}, 3)
-        ]
+        answer = {"type": "response", "command": "stackTrace", "body": {"stackFrames": [top]}}
+        answers = [frames.encode({**answer, "request_seq": each}) for each in ([], {}, 3)]
         for part, last in ((stops[:2] + answers, "first"), (stops[2:], "second")):
-            sent = b"".join(frames.encode({"type": "event", **each}) for each in (*part, {"event": last}))
+            sent = b"".join(part) + event(last)
             threading.Thread(target=adapter.sendall, args=(sent,), daemon=True).start()
             heard(editor, last)
             assert len(entry.stopped) == (len("x" * 100 + ":1 (pause)") if last == "first" else len("pause"))
@@ -171,16 +148,11 @@ def test_a_worker_of_ray_that_does_not_read_keeps_no_other_worker_from_being_tol
     registry, listener
 ):
     """Reads nothing of its session until what an editor sends to it waits: the others are told that a process is held, and are listed."""
-    evaluate = {
-        "seq": 3,
-        "type": "request",
-        "command": "evaluate",
-        "arguments": {"expression": "x" * (1 << 20)},
-    }
+    evaluate = request(3, "evaluate", expression="x" * (1 << 20))
     with attached(registry.registry, listener) as (editor, _, _):
         (entry,) = registry.registry._entries.values()
         editor.setblocking(True)
-        flood = threading.Thread(target=_send_all, args=(editor, frames.encode(evaluate) * 64), daemon=True)
+        flood = threading.Thread(target=_send_all, args=(editor, evaluate * 64), daemon=True)
         flood.start()
         locked = 0
         end = time.monotonic() + LIMIT
