@@ -18,13 +18,12 @@ from urllib.request import urlopen
 import pytest
 
 from dkdbg.core.pairs import pairs_of
-from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import wait_for
 from tests.attacks.host_editor import HostEditor, hurried_proxy
 from tests.engine.attach_proxies import attach_proxy, ready_proxy
-from tests.engine.projects import command, dkdbg, must, write
+from tests.engine.projects import command, dkdbg, must, stopped_in, write
 from tests.engine.projects import take_away as remove_project
 from tests.engine.synced import Box, docker, following, run_box, sync, take_away
 from tests.leftovers import unique
@@ -314,11 +313,8 @@ def test_hostile_targets_leave_another_one_alone(fake, good, tmp_path, modes):
     addresses = [target.address for target in targets.values()]
     with (
         hurried_proxy(tmp_path, *addresses, good) as proxy,
-        Debugger(AttachOptions(port=proxy.port)) as debugger,
+        stopped_in(tmp_path / "train.py", AttachOptions(port=proxy.port), 4) as (debugger, stop),
     ):
-        debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
-        debugger.attach()
-        stop = debugger.wait_stopped(300)
         assert int(debugger.local_values(debugger.stack(stop)[0])["n"]) >= 0
         for mode in {"deep", "odd", "odd-list", "html"} & targets.keys():
             name = targets[mode].name

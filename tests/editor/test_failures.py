@@ -4,8 +4,7 @@ import socket
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
-from tests.engine.projects import LOOP, command, dkdbg, launch_options, marked_line, must
+from tests.engine.projects import LOOP, command, dkdbg, launch_options, must, stopped_in
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor-2")]
@@ -28,10 +27,7 @@ def test_a_port_of_another_project_or_program_an_engine_and_a_program_that_does_
         editor.press("F5")
         editor.asks(TASK_FAILED)
 
-    with Debugger(launch_options(holder)) as debugger:
-        debugger.set_breakpoints(str(holder / "train.py"), [marked_line(holder / "train.py")])
-        debugger.attach()
-        stop = debugger.wait_stopped(300)
+    with stopped_in(holder / "train.py", launch_options(holder)) as (debugger, stop):
         fails()
         editor.page.keyboard.press("Enter")  # Debug Anyway
         editor.asks("this port belongs to another project")

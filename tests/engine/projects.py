@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
+from dkdbg.dap.values import AttachOptions, Stop
 from dkdbg.setup.plan.editor import ATTACH_NAME
 from dkdbg.setup.render import jsonc
 from tests.checkout import checkout
@@ -104,13 +104,18 @@ def at(port: int, root: Path, remote: str) -> AttachOptions:
     return AttachOptions(port=port, path_mappings=((str(root), remote),))
 
 
+@contextmanager
+def stopped_in(file: Path, options: AttachOptions, line: int = 0) -> Iterator[tuple[Debugger, Stop]]:
+    """Attach, and wait for a stop at a line of `file`, the marked one by default; at the end the program goes on."""
+    with Debugger(options) as debugger:
+        debugger.set_breakpoints(str(file), [line or marked_line(file)])
+        debugger.attach()
+        yield debugger, debugger.wait_stopped(300)
+
+
 def stop_in(root: Path, file: str, options: AttachOptions | None = None) -> Stopped:
     """Attach (by launch.json without options), stop at the marked line of `file`, and let the program go on."""
-    local = root / file
-    with Debugger(options or launch_options(root)) as debugger:
-        debugger.set_breakpoints(str(local), [marked_line(local)])
-        debugger.attach()
-        stop = debugger.wait_stopped(300)
+    with stopped_in(root / file, options or launch_options(root)) as (debugger, stop):
         top = debugger.stack(stop)[0]
         return Stopped(
             path=top.path or "", line=top.line, function=top.name, values=debugger.local_values(top)

@@ -22,7 +22,17 @@ from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import Containers, attach_proxy, docker, lay_out
-from tests.engine.projects import LOOP, dkdbg, launch_options, marked_line, must, repo, running, unique
+from tests.engine.projects import (
+    LOOP,
+    dkdbg,
+    launch_options,
+    marked_line,
+    must,
+    repo,
+    running,
+    stopped_in,
+    unique,
+)
 from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
@@ -208,10 +218,8 @@ def test_a_wrong_token_is_refused_with_the_containers_words_now_and_later(contai
         ):
             debugger.attach()
         assert "waiting" in docker("exec", name, "sh", "/opt/dkdbg/agent.pyz", "sessions")
-        with Debugger(containers.options(proxy.port, dkdbgToken=token)) as debugger:
-            debugger.set_breakpoints(str(laid_out / "train.py"), [4])
-            debugger.attach()
-            debugger.wait_stopped(300)
+        with stopped_in(laid_out / "train.py", containers.options(proxy.port, dkdbgToken=token)):
+            pass
         docker("rm", "-f", name)
         with Debugger(containers.options(proxy.port, dkdbgToken="wrong")) as debugger:
             debugger.attach()
@@ -333,14 +341,11 @@ def test_after_probes_and_garbage_a_client_attaches_and_a_second_observes_after_
 
 def test_a_container_that_only_a_relay_reaches_and_that_was_killed_ends_the_session(laid_out, containers):
     name = containers.run("python3", "train.py", publish=False, flags=("--network", "none"))
-    script = laid_out / "train.py"
     with (
         attach_proxy(laid_out, f"docker://{name}") as proxy,
-        Debugger(containers.options(proxy.port)) as debugger,
+        stopped_in(laid_out / "train.py", containers.options(proxy.port)) as (debugger, stop),
     ):
-        debugger.set_breakpoints(str(script), [marked_line(script)])
-        debugger.attach()
-        former = debugger.wait_stopped(300).session
+        former = stop.session
         docker("kill", name)
         debugger.wait_ended(60, session=former)
         debugger.wait_output("connection to the process lost")

@@ -13,11 +13,20 @@ from pathlib import Path
 import pytest
 
 import dkdbg
-from dkdbg.dap.debugger import Debugger
 from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import docker
 from tests.engine.devcontainer_cli import devcontainer_cli
-from tests.engine.projects import LOOP, launch_options, marked_line, must, repo, stop_in, take_away, unique
+from tests.engine.projects import (
+    LOOP,
+    launch_options,
+    marked_line,
+    must,
+    repo,
+    stop_in,
+    stopped_in,
+    take_away,
+    unique,
+)
 from tests.engine.projects import dkdbg as run_dkdbg
 from tests.ports import free_port
 
@@ -193,10 +202,7 @@ def test_the_service_on_the_host_and_the_dev_container_take_nothing_from_each_ot
         is_there()
         docker("rm", "-f", opened.id)
         before = on_the_host()
-        with Debugger(launch_options(root)) as debugger:
-            debugger.set_breakpoints(str(file), [marked_line(file)])
-            debugger.attach()
-            stop = debugger.wait_stopped(300)
+        with stopped_in(file, launch_options(root)) as (debugger, stop):
             opened.up()
             is_there()
             debugger.continue_(stop)

@@ -16,11 +16,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from tests.attacks import listening
 from tests.engine.attach_proxies import attach_proxy, docker, lay_out
-from tests.engine.projects import unique
+from tests.engine.projects import at, unique
 from tests.engine.weather import line_to
 from tests.pages import Page
 from tests.ports import free_port
@@ -130,8 +129,7 @@ def test_the_examples_of_the_page_are_debugged_by_their_own_commands(tmp_path, b
             jobs = {"job-0", "pytorch-0", "pytorch-1", "volcano-0", "train"}
             for name in jobs:
                 proxy.wait("called", target=name)
-            attach = AttachOptions(port=proxy.port, path_mappings=((str(root), "/app"),))
-            with Debugger(attach) as debugger:
+            with Debugger(at(proxy.port, root, "/app")) as debugger:
                 debugger.set_breakpoints(str(root / "train.py"), [BREAKPOINT])
                 debugger.attach(timeout=300)
                 stops = [debugger.wait_stopped(300) for _ in jobs]

@@ -6,9 +6,10 @@ from importlib import metadata
 
 import pytest
 
-from dkdbg.dap.debugger import AttachOptions, Debugger
+from dkdbg.dap.debugger import Debugger
 from tests.engine.attach_proxies import typed_proxy
 from tests.engine.projects import (
+    at,
     command,
     dkdbg,
     launch_options,
@@ -16,6 +17,7 @@ from tests.engine.projects import (
     must,
     repo,
     stop_in,
+    stopped_in,
     take_away,
     unique,
 )
@@ -114,12 +116,11 @@ def test_compose_and_one_test(repository, base_image):
         must(page.run("dkdbg logs", cwd=root))
         must(page.run("docker compose up --detach worker", cwd=root))
         with typed_proxy(root, page.take("dkdbg attach compose://worker")) as proxy:
-            options = AttachOptions(port=proxy.port, path_mappings=((str(root), "/workspace"),))
-            with Debugger(options) as worker, Debugger(launch_options(root)) as api:
+            options = at(proxy.port, root, "/workspace")
+            with Debugger(launch_options(root)) as api:
                 api.attach()
-                worker.set_breakpoints(str(root / "train.py"), [4])
-                worker.attach()
-                assert worker.stack(worker.wait_stopped(300))[0].line == 4
+                with stopped_in(root / "train.py", options, 4) as (worker, stop):
+                    assert worker.stack(stop)[0].line == 4
         install(root, *PYTEST)
         assert "1 passed" in must(one.run("dkdbg run -- python3 -m pytest", cwd=root)).stdout
         must(page.run("dkdbg down", cwd=root))

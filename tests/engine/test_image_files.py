@@ -4,16 +4,15 @@ import sys
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
 from tests.engine.projects import (
     MARK,
     command,
     container,
     dkdbg,
     launch_options,
-    marked_line,
     must,
     project,
+    stopped_in,
     unique,
 )
 from tests.ports import free_port
@@ -101,10 +100,7 @@ def test_files_that_only_the_image_has_are_there_and_the_checkout_stays_as_it_wa
         for start in (["sh", ".dkdbg/up.sh"], [sys.executable, "-m", "dkdbg", "up"]):
             command(start, root)
             before = status()
-            with Debugger(launch_options(root)) as debugger:
-                debugger.set_breakpoints(str(root / "main.py"), [marked_line(root / "main.py")])
-                debugger.attach()
-                stop = debugger.wait_stopped(300)
+            with stopped_in(root / "main.py", launch_options(root)) as (debugger, stop):
                 assert debugger.evaluate("total", debugger.stack(stop)[0]) == "12"
                 assert (root / "schema.py").is_symlink()
                 assert status() == before

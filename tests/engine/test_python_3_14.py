@@ -2,8 +2,8 @@
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
 from tests.engine.attach_proxies import Containers, attach_proxy, lay_out, newest_image
+from tests.engine.projects import stopped_in
 from tests.engine.synced import Box, sync
 
 pytestmark = pytest.mark.engine
@@ -18,10 +18,8 @@ def test_an_editor_stops_at_the_first_line_and_attaches_late_and_sync_reaches_it
         name = containers.run("python3.14", "train.py")
         with attach_proxy(root, f"docker://{name}") as proxy:
             for line in (1, 4):
-                with Debugger(containers.options(proxy.port)) as debugger:
-                    debugger.set_breakpoints(str(root / "train.py"), [line])
-                    debugger.attach()
-                    top = debugger.stack(debugger.wait_stopped(300))[0]
+                with stopped_in(root / "train.py", containers.options(proxy.port), line) as (debugger, stop):
+                    top = debugger.stack(stop)[0]
                     assert (top.path, top.line) == (str(root / "train.py"), line)
                     assert debugger.evaluate("__import__('sys').version_info[:2]", top) == "(3, 14)"
         done = sync(root, f"docker://{name}", "--to", "/ws", "--once", "--python", "python3.14")

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from dkdbg.dap.client import Session, dial
-from dkdbg.dap.debugger import Debugger
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.plan.editor import ATTACH_NAME, TOKEN_REFERENCES
 from dkdbg.setup.render import jsonc
@@ -22,6 +21,7 @@ from tests.engine.projects import (
     marked_line,
     must,
     repo,
+    stopped_in,
     take_away,
     unique,
 )
@@ -73,10 +73,8 @@ class Project:
     def stops_with(self, **extra):
         """Whether it stops, and the environment of the program there."""
         file = self.root / "train.py"
-        with Debugger(self.options(**extra)) as debugger:
-            debugger.set_breakpoints(str(file), [marked_line(file)])
-            debugger.attach()
-            top = debugger.stack(debugger.wait_stopped(300))[0]
+        with stopped_in(file, self.options(**extra)) as (debugger, stop):
+            top = debugger.stack(stop)[0]
             assert top.line == marked_line(file)
             return debugger.evaluate("dict(__import__('os').environ)", top)
 

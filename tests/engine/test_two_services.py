@@ -3,16 +3,16 @@
 import re
 import subprocess
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
 from tests.engine import projects
 from tests.engine.attach_proxies import attach_proxy, docker
-from tests.engine.projects import marked_line, started, unique
+from tests.engine.projects import at, marked_line, started, unique
 from tests.frameworks import python_with
 
 pytestmark = pytest.mark.engine
@@ -71,7 +71,7 @@ def test_of_two_ranks_in_each_of_two_services_the_chosen_alone_stops_and_others_
             for node in range(2)
         ]  # fmt: skip
         stack.callback((project / "stop").touch)
-        options = AttachOptions(port=proxy.port, path_mappings=((str(project), "/code"),))
+        options = at(proxy.port, project, "/code")
         train = str(project / "train.py")
         line = marked_line(project / "train.py")
         with Debugger(options) as debugger:
@@ -81,7 +81,7 @@ def test_of_two_ranks_in_each_of_two_services_the_chosen_alone_stops_and_others_
             assert alone.session.name == "rank 3 (local 1) on node1"
             assert debugger.evaluate("rank", debugger.stack(alone)[0]) == "3"
             assert [one.name for one in debugger.sessions if "rank" in one.name] == [alone.session.name]
-        with Debugger(AttachOptions(port=proxy.port, path_mappings=options.path_mappings, extra={"dkdbgRanks": "2,3"})) as debugger:  # fmt: skip
+        with Debugger(replace(options, extra={"dkdbgRanks": "2,3"})) as debugger:
             debugger.set_breakpoints(train, [line])
             debugger.attach()
             stops = [debugger.wait_stopped(300) for _ in range(2)]
@@ -96,7 +96,7 @@ def test_of_two_ranks_in_each_of_two_services_the_chosen_alone_stops_and_others_
             debugger.set_breakpoints(train, [])
         all_of_them = {"dkdbgRanks": "all", "dkdbgContinue": "all"}
         for _ in range(2):  # the first imports the debugger, the other comes back
-            with Debugger(AttachOptions(port=proxy.port, path_mappings=options.path_mappings, extra=all_of_them)) as debugger:  # fmt: skip
+            with Debugger(replace(options, extra=all_of_them)) as debugger:
                 debugger.set_breakpoints(train, [line])
                 debugger.attach()
                 stops = [debugger.wait_stopped(300) for _ in RANKS]

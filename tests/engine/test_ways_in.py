@@ -7,9 +7,9 @@ import pytest
 
 from dkdbg.agent.supervisor import hook_check
 from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from tests.engine.projects import (
     MARK,
+    at,
     command,
     dkdbg,
     launch_options,
@@ -91,8 +91,7 @@ def test_what_dkdbg_run_starts_in_a_container_stops_too_and_nothing_stays_there(
     words = f"dkdbg run --on docker://{name} --wait 300 --attach {port} -- sh -c '{line}'"
     with typed(root, words, tmp_path / "said") as said:
         said.wait("attach an editor to")
-        options = AttachOptions(port=port, path_mappings=((str(root), "/srv"),))
-        with Debugger(options) as debugger:
+        with Debugger(at(port, root, "/srv")) as debugger:
             for each in ("own_path.py", "empty.py"):
                 debugger.set_breakpoints(str(root / each), [marked_line(root / each)])
             debugger.attach()
