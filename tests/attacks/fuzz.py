@@ -7,6 +7,8 @@ from pathlib import Path
 
 import hypothesis
 
+from tests.agent.dap_probe import wait_for
+
 FULL = bool(os.environ.get("DKDBG_TEST_FULL"))
 
 
@@ -39,8 +41,21 @@ def speak(port: int, pieces: list[bytes], leaving: str) -> tuple[bytes, socket.s
     return said, sock
 
 
-def size_of(pid: int) -> tuple[int, int, int]:
-    """Threads, descriptors and KiB of memory of a process."""
-    folder = Path(f"/proc/{pid}")
-    status = dict(line.split(":\t") for line in (folder / "status").read_text().splitlines() if ":\t" in line)
-    return int(status["Threads"]), len(os.listdir(folder / "fd")), int(status["VmRSS"].split()[0])  # noqa: PTH208
+class Size:
+    """How large a process is now, and may become: threads, descriptors and KiB of memory."""
+
+    def __init__(self, pid: int, *, threads: int, descriptors: int, memory: int) -> None:
+        self.pid = pid
+        allowed = (threads, descriptors, memory)
+        self.most = [before + more for before, more in zip(self._now(), allowed, strict=True)]
+
+    def _now(self) -> tuple[int, int, int]:
+        folder = Path(f"/proc/{self.pid}")
+        status = dict(
+            line.split(":\t") for line in (folder / "status").read_text().splitlines() if ":\t" in line
+        )
+        return int(status["Threads"]), len(os.listdir(folder / "fd")), int(status["VmRSS"].split()[0])  # noqa: PTH208
+
+    def is_kept(self) -> None:
+        """Wait until the process has not grown by more; a connection has some seconds to end."""
+        wait_for(self._now, lambda now: all(map(int.__le__, now, self.most)))

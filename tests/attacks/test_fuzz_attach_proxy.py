@@ -15,14 +15,13 @@ from dkdbg.agent.dap import frames
 from dkdbg.agent.proxy.broker import comparing
 from dkdbg.attach import from_targets
 from dkdbg.core import ranks
-from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
-from tests.agent.dap_probe import wait_for
-from tests.attacks.fuzz import fuzz_settings, size_of
+from tests.attacks.fuzz import Size, fuzz_settings
 from tests.attacks.host_editor import HostEditor, hurried_proxy
 from tests.attacks.odd import ASKED, SAID, variants
 from tests.engine.attach_proxies import AttachProxy, attach_proxy, ready_proxy
+from tests.engine.projects import stopped_in
 from tests.unit.attach.test_router import BODIES, MESSAGES, Bench, event, request
 
 RECORD = {"id": "job-1", "pid": 1, "state": "waiting", "started": 1.0, "adapter_up": True}
@@ -82,16 +81,8 @@ class Target:
                 pass
 
 
-class Watched:
-    def __init__(self, proxy: AttachProxy) -> None:
-        self.pid, self.proxy = proxy.process.pid, proxy
-        self.before = size_of(self.pid)
-
-    def has_not_grown(self) -> None:
-        """By 8 threads, 8 descriptors and 150 MiB at most, within the seconds that a connection has to end."""
-        most = [each + allowed for each, allowed in zip(self.before, (8, 8, 150 << 10), strict=True)]
-        wait_for(lambda: size_of(self.pid), lambda now: all(map(int.__le__, now, most)))
-        assert self.proxy.process.poll() is None
+def size_of(proxy: AttachProxy) -> Size:
+    return Size(proxy.process.pid, threads=8, descriptors=8, memory=150 << 10)
 
 
 @pytest.fixture
@@ -102,10 +93,7 @@ def target():
 
 
 def still_debugs(proxy: AttachProxy, script: Path) -> None:
-    with Debugger(AttachOptions(port=proxy.port)) as debugger:
-        debugger.set_breakpoints(str(script), [4])
-        debugger.attach()
-        stop = debugger.wait_stopped(300)
+    with stopped_in(script, AttachOptions(port=proxy.port), 4) as (debugger, stop):
         assert debugger.evaluate("1 + 1", debugger.stack(stop)[0]) == "2"
 
 
@@ -114,7 +102,7 @@ def test_any_bytes_at_the_port_of_dkdbg_attach(good, tmp_path, capfd):
     """Sends arbitrary bytes, requests and halves of them to the port of `dkdbg attach`: it lives, does not grow, and debugs."""
     with attach_proxy(tmp_path, good) as proxy:
         still_debugs(proxy, tmp_path / "train.py")
-        watched, port = Watched(proxy), proxy.port
+        size, port = size_of(proxy), proxy.port
 
         @fuzz_settings(20, full=150)
         @given(PIECES | ATTACHED)
@@ -129,7 +117,7 @@ def test_any_bytes_at_the_port_of_dkdbg_attach(good, tmp_path, capfd):
                     pass
 
         throw()
-        watched.has_not_grown()
+        size.is_kept()
         still_debugs(proxy, tmp_path / "train.py")
     assert "Traceback" not in capfd.readouterr().err
 
@@ -159,14 +147,14 @@ def test_any_bytes_from_a_target_or_one_of_its_processes(target, good, tmp_path,
     gets what is well formed."""
     with hurried_proxy(tmp_path, f"127.0.0.1:{target.port}", good) as proxy:
         still_debugs(proxy, tmp_path / "train.py")
-        watched = Watched(proxy)
+        size = size_of(proxy)
         throw_from(target, proxy, 5)  # each waits until the session before it has closed
-        watched.has_not_grown()
+        size.is_kept()
         still_debugs(proxy, tmp_path / "train.py")
     with ready_proxy(tmp_path, f"127.0.0.1:{target.port}") as proxy:
-        watched = Watched(proxy)
+        size = size_of(proxy)
         throw_from(target, proxy, 10, subProcessId=7)
-        watched.has_not_grown()
+        size.is_kept()
         target.said = frames.wrap(b'{"type":"event","event":"initialized"}')
         with HostEditor(proxy.port) as editor:
             editor.begin(subProcessId=7)

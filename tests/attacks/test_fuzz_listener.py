@@ -12,7 +12,7 @@ from dkdbg.agent.dap import frames
 from tests import processes
 from tests.agent.dap_probe import Editor, wait_for
 from tests.agent.test_broker import BODIES, Building
-from tests.attacks.fuzz import fuzz_settings, size_of, speak
+from tests.attacks.fuzz import Size, fuzz_settings, speak
 from tests.attacks.odd import ASKED, SAID, variants
 from tests.unit.attach.test_router import event, request
 
@@ -42,11 +42,6 @@ CHUNKS = st.tuples(
 )
 
 
-def is_bounded(before: tuple[int, int, int], now: tuple[int, int, int]) -> bool:
-    """Threads and descriptors are those of before, but for what a pool keeps; memory has not grown by 60 MB."""
-    return now[0] <= before[0] + 4 and now[1] <= before[1] + 4 and now[2] < before[2] + 60_000
-
-
 @pytest.mark.attack(9)
 def test_no_bytes_harm_the_agents_port_or_its_private_sockets(launch, tmp_path):
     """Sends the agent's port broken and odd messages, whole, cut, in silence, and, from within the private folder, anything to
@@ -64,7 +59,7 @@ def test_no_bytes_harm_the_agents_port_or_its_private_sockets(launch, tmp_path):
         return {each.stem if each.stem in ("agent", "adapter") else "process": each for each in found}
 
     wait_for(sockets, lambda found: len(found) == 3)
-    before = size_of(pid)
+    size = Size(pid, threads=4, descriptors=4, memory=60_000)  # what a pool keeps
 
     @fuzz_settings(60)
     @given(CHUNKS)
@@ -93,7 +88,7 @@ def test_no_bytes_harm_the_agents_port_or_its_private_sockets(launch, tmp_path):
 
     for each in (attack, attack_within):
         each()
-        wait_for(lambda: size_of(pid), lambda now: is_bounded(before, now))
+        size.is_kept()
         assert running.process.poll() is None
         assert processes.children(pid, "adapter.py") == adapter, "debugpy's adapter has died"
         with Editor(port, {str(script): [4]}, token=TOKEN) as editor:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agent.dap_probe import wait_for
-from tests.attacks.fuzz import fuzz_settings, size_of, speak
+from tests.attacks.fuzz import Size, fuzz_settings, speak
 from tests.attacks.test_web_page import start, use
 from tests.ports import free_port
 
@@ -38,7 +38,8 @@ def test_no_bytes_of_strangers_reach_pdb_or_harm_the_program(launch, tmp_path, s
     port, way = free_port(), "launch --pdb with DKDBG_TOKEN"
     running = start(launch, tmp_path, way, port)
     pid = wait_for(lambda: running.record().get("child"), bool)
-    before = size_of(pid)
+    # No more descriptors than clients that may wait at the same time.
+    size = Size(pid, threads=0, descriptors=40, memory=20 << 10)
 
     @fuzz_settings(40)
     @given(st.lists(CLIENTS, min_size=1, max_size=3))
@@ -53,10 +54,5 @@ def test_no_bytes_of_strangers_reach_pdb_or_harm_the_program(launch, tmp_path, s
         assert running.process.poll() is None
 
     attack()
-    wait_for(lambda: size_of(pid), lambda now: is_bounded(before, now))
+    size.is_kept()
     use(running, way, port)
-
-
-def is_bounded(before: tuple[int, int, int], now: tuple[int, int, int]) -> bool:
-    """No thread more, no more descriptors than clients that may wait at the same time, and 20 MiB at most."""
-    return now[0] <= before[0] and now[1] <= before[1] + 40 and now[2] <= before[2] + 20 * 1024
