@@ -27,12 +27,28 @@ PAGE_LIMIT = 300
 EVIL = "attacker.test"
 
 
-#: What an attacker's program has to speak with a debugger.
+#: What an attacker's program has to speak with a debugger: requests, an attach, and what a port answers: up to a text, its
+#: end or an error.
 FRAME = """
 import json, socket, struct, sys, time
 def frame(**message):
     body = json.dumps(dict(message, type="request")).encode()
     return b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body
+def attach(**arguments):
+    first = frame(seq=1, command="initialize", arguments={"adapterID": "debugpy"})
+    return first + frame(seq=2, command="attach", arguments=arguments)
+def ask(port, data, until=None, host="127.0.0.1", timeout=300, ends=False):
+    said = b""
+    try:
+        with socket.create_connection((host, int(port)), timeout) as sock:
+            sock.sendall(data)
+            if ends:
+                sock.shutdown(socket.SHUT_WR)
+            while (until is None or until not in said) and (more := sock.recv(65536)):
+                said += more
+    except OSError as error:
+        said += repr(error).encode()
+    return said
 """
 
 

@@ -41,33 +41,19 @@ def ports_of(pid: int) -> list[int]:
 CLIENT = (
     FRAME
     + """
-for port in map(int, sys.argv[1:]):
-    data = b""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=300) as sock:
-            sock.sendall(frame(seq=1, command="initialize", arguments={"adapterID": "debugpy"}))
-            sock.sendall(frame(seq=2, command="attach", arguments={"dkdbgToken": "TOKEN"}))
-            while b'"initialized"' not in data:
-                more = sock.recv(65536)
-                if not more:
-                    break
-                data += more
-    except OSError as error:
-        print(port, "closed", error)
-    print(data.decode(errors="replace"))
-    print(port, "let in" if b'"initialized"' in data else "kept out")
+for port in sys.argv[1:]:
+    said = ask(port, attach(dkdbgToken="TOKEN"), until=b'"initialized"').decode(errors="replace")
+    print(port, said, "let in" if '"initialized"' in said else "kept out")
 """
 )
 #: Waits at each port of argv for what debugpy's adapter says to a process that joins, and says that it is one.
-PROCESS = """
-import json, socket, sys
-for port in map(int, sys.argv[1:]):
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=3) as sock:
-            print(port, sock.recv(65536).decode(errors="replace"))
-    except OSError as error:
-        print(port, "nothing:", error)
+PROCESS = (
+    FRAME
+    + """
+for port in sys.argv[1:]:
+    print(port, ask(port, b"", timeout=3).decode(errors="replace"))
 """
+)
 #: Attaches, sends what an attack would, and is gone at once.
 BLIND = (
     FRAME
@@ -78,8 +64,7 @@ def reset(sock):
 for _ in range(8):
     sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5)
     sock.sendall(
-        frame(seq=1, command="initialize", arguments={"adapterID": "debugpy"})
-        + frame(seq=2, command="attach", arguments={"dkdbgRole": "take-over"})
+        attach(dkdbgRole="take-over")
         + frame(seq=3, command="configurationDone", arguments={})
         + frame(seq=4, command="disconnect", arguments={"terminateDebuggee": True})
     )
@@ -93,8 +78,7 @@ GUESSES = (
     + """
 def guess(number):
     sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=300)
-    attach = frame(seq=2, command="attach", arguments={"dkdbgToken": "guess %d" % number})
-    sock.sendall(frame(seq=1, command="initialize", arguments={"adapterID": "debugpy"}) + attach)
+    sock.sendall(attach(dkdbgToken="guess %d" % number))
     return sock
 wrong = 0
 for sock in [guess(number) for number in range(30)]:
@@ -110,12 +94,17 @@ STATUS = """
 import sys, urllib.request
 print(urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/status").read().decode())
 """
+#: Opens so many connections, each within so many seconds, says how many there are, and nothing to the port.
 HOLDS = """
 import socket, sys
+port, count, limit = map(int, sys.argv[1:])
 held = []
-for _ in range(300):
-    held.append(socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=300))
-print("open", flush=True)
+for _ in range(count):
+    try:
+        held.append(socket.create_connection(("127.0.0.1", port), limit))
+    except OSError:
+        pass
+print(len(held), "open", flush=True)
 sys.stdin.read()
 """
 
@@ -157,33 +146,12 @@ def test_a_foreign_process_gets_no_join_token_and_is_not_offered(launch, other_u
 
 
 #: Connects, says what a debugger would do, and prints what comes back until the other side closes or says nothing.
-TYPES = """
-import socket, sys
-sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 10)
-sock.sendall(sys.argv[2].encode())
-text = b""
-try:
-    sock.settimeout(15)
-    while b"(dkdbg) " not in text:
-        data = sock.recv(4096)
-        if not data:
-            break
-        text += data
-except OSError as error:
-    text += repr(error).encode()
-print(text.decode())
+TYPES = (
+    FRAME
+    + """
+print(ask(sys.argv[1], sys.argv[2].encode(), until=b"(dkdbg) ", timeout=15).decode())
 """
-SILENT = """
-import socket, sys, time
-socks = []
-for _ in range(150):
-    try:
-        socks.append(socket.create_connection(("127.0.0.1", int(sys.argv[1])), 2))
-    except OSError:
-        pass
-print("there", flush=True)
-sys.stdin.read()
-"""
+)
 
 
 @pytest.mark.attack(3)
@@ -206,8 +174,8 @@ def test_silent_connections_keep_nobody_out_of_pdb(other_user, launch, tmp_path)
     (tmp_path / "train.py").write_text("x = 1\nprint(x)\n")
     running = launch(sys.executable, "train.py", wait="300", options=("--pdb", str(port)))
     await_port(port, running.process)
-    with other_user.begun(SILENT, str(port)) as crowd:
-        assert crowd.stdout.readline() == "there\n"
+    with other_user.begun(HOLDS, str(port), "150", "2") as crowd:
+        assert "open" in crowd.stdout.readline()
         user = Client(port, running.process)
         user.sock.settimeout(8)  # less than a silent one has
         user.until()
@@ -218,19 +186,13 @@ def test_silent_connections_keep_nobody_out_of_pdb(other_user, launch, tmp_path)
 # -- dkdbg attach -------------------------------------------------------------------------------------------------
 
 #: Asks each port of argv for its status and prints what comes.
-READER = """
-import socket, sys
-for port in map(int, sys.argv[1:]):
-    data = b""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
-            sock.sendall(b"GET /status HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n")
-            while more := sock.recv(65536):
-                data += more
-    except OSError as error:
-        print(port, error)
-    print(port, data)
+READER = (
+    FRAME
+    + """
+for port in sys.argv[1:]:
+    print(ask(port, b"GET /status HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n", timeout=5))
 """
+)
 
 
 @pytest.mark.attack(0)
@@ -570,8 +532,8 @@ def test_wrong_tokens_and_silent_connections_on_loopback_keep_nobody_out(launch,
     running = launch("sleep", "600", env={"DKDBG_TOKEN": "right-token"})
     port = running.wait_state("running")["port"]
     began = time.monotonic()
-    with other_user.begun(HOLDS, str(port)) as silent:
-        assert silent.stdout.readline() == "open\n"
+    with other_user.begun(HOLDS, str(port), "300", "300") as silent:
+        assert silent.stdout.readline() == "300 open\n"
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=300) as answer:
             assert json.load(answer)["state"] == "running"
         assert other_user.python(GUESSES, str(port), timeout=300).stdout == "30 wrong\n"

@@ -39,27 +39,14 @@ SCAN = (
     + """
 import glob, re
 from concurrent.futures import ThreadPoolExecutor
-def attach(where):
-    said = b""
-    try:
-        with socket.create_connection(where, 30) as sock:
-            sock.settimeout(30)
-            sock.sendall(frame(seq=1, command="initialize", arguments={"adapterID": "debugpy"}))
-            sock.sendall(frame(seq=2, command="attach", arguments={"justMyCode": False}))
-            while b'"initialized"' not in said:
-                data = sock.recv(65536)
-                if not data:
-                    break
-                said += data
-    except OSError:
-        pass
-    return said
+def answer(place):
+    return ask(place[1], attach(justMyCode=False), until=b'"initialized"', host=place[0], timeout=30)
 fields = [line.split() for path in ("tcp", "tcp6") for line in list(open("/proc/net/" + path))[1:]]
 ports = sorted({int(each[1].rpartition(":")[2], 16) for each in fields if each[3] == "0A"})
 places = [(host, port) for port in ports for host in ("127.0.0.1", socket.gethostbyname(socket.gethostname()))]
 adapters = 0
 with ThreadPoolExecutor(len(places)) as pool:
-    for place, said in zip(places, pool.map(attach, places)):
+    for place, said in zip(places, pool.map(answer, places)):
         adapters += b"pydevdAuthorize" in said
         if b'"initialized"' in said:
             print("let in at", place)

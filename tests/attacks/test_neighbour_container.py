@@ -7,15 +7,16 @@ import json
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from tests.agent.dap_probe import Editor, wait_for
 from tests.attacks.conftest import FRAME
+from tests.commands import command, must
 from tests.engine.attach_proxies import docker
-from tests.engine.projects import unique
+from tests.leftovers import unique
 from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
@@ -28,19 +29,7 @@ SPEAK = (
 def dial():
     return socket.create_connection((HOST, 5678), timeout=60)
 def tell(*frames):
-    data = b""
-    try:
-        with dial() as sock:
-            sock.sendall(b"".join(frames))
-            sock.shutdown(socket.SHUT_WR)
-            while True:
-                more = sock.recv(65536)
-                if not more:
-                    break
-                data += more
-    except OSError as error:
-        data += str(error).encode()
-    return data
+    return ask(5678, b"".join(frames), host=HOST, timeout=60, ends=True)
 """
 )
 
@@ -50,22 +39,33 @@ class Victim:
 
     def __init__(self, name: str, network: str, port: int) -> None:
         self.name, self.network, self.port = name, network, port
-        self.attack: Callable[[str], str]
+
+    def attack(self, code: str) -> str:
+        return f"HOST = {self.name!r}\n{SPEAK}{code}"
 
     @contextmanager
-    def besieged(self, code: str) -> Iterator[None]:
+    def besieged(self, code: str, image: str) -> Iterator[None]:
         """While a neighbour runs code; it has said a line by then."""
-        whole = f"HOST = {self.name!r}\n{SPEAK}{code}"
-        image = docker("inspect", "--format", "{{.Config.Image}}", self.name)
-        command = ["docker", "run", "--rm", "-i", "--network", self.network, image, "python3", "-c", whole]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as attacker:
+        words = [
+            "docker",
+            "run",
+            "--rm",
+            "-i",
+            "--network",
+            self.network,
+            image,
+            "python3",
+            "-c",
+            self.attack(code),
+        ]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as attacker:
             assert attacker.stdout.readline() == "holds\n"
             yield
             attacker.communicate("", timeout=300)
 
     def is_debuggable(self) -> None:
         """An editor with the token comes through the published port, and stops."""
-        with Editor(self.port, {"/work/train.py": [4]}, token=TOKEN) as editor:
+        with Editor(self.port, {"/w/train.py": [4]}, token=TOKEN) as editor:
             assert editor.wait_stops(1, 300)[0]["line"] == 4
 
 
@@ -78,35 +78,32 @@ def network():
 
 
 @pytest.fixture
-def victim(base_image, layout, tmp_path, neighbour, network):
-    name, port = unique("dkdbg-victim"), free_port()
-    (tmp_path / "train.py").write_text(LOOP)
-    environment = {"DKDBG_HOST": "0.0.0.0", "DKDBG_ALLOW": "any", "DKDBG_TOKEN": TOKEN}
-    docker(
-        "run", "--detach", "--name", name, "--network", network, "--publish", f"127.0.0.1:{port}:5678",
-        "--volume", f"{layout}:/opt/dkdbg:ro", "--volume", f"{tmp_path}:/work", "--workdir", "/work",
-        *(word for item in environment.items() for word in ("--env", "=".join(item))),
-        base_image, "/opt/dkdbg/agent.pyz", "launch", "--wait", "0", "--", "python3", "train.py",
-    )  # fmt: skip
-    try:
-        one = Victim(name, network, port)
-        wait_for(lambda: logs(name), lambda text: "a debugger can attach" in text)
+def container(network, start_container, layout, tmp_path):
+    """Start a program under the agent in a container of that network; returns its name."""
 
-        def attack(code):
-            done = neighbour(network, f"HOST = {name!r}\n{SPEAK}{code}")
-            assert done.returncode == 0, done.stderr
-            return str(done.stdout)
+    def start(program, *options, env=(), on=network, flags=()):
+        (tmp_path / "train.py").write_text(program)
+        mounts = ("-v", f"{tmp_path}:/w", "-v", f"{layout}:/opt/dkdbg:ro", "-w", "/w")
+        variables = [word for each in env for word in ("-e", each)]
+        agent = ("sh", "/opt/dkdbg/agent.pyz", "launch", *options, "--", "python3", "train.py")
+        return start_container("--network", on, *mounts, *variables, *flags, words=agent)
 
-        one.attack = attack
-        yield one
-    finally:
-        docker("rm", "--force", "--volumes", name)
+    return start
+
+
+@pytest.fixture
+def victim(container, network):
+    port = free_port()
+    environment = ("DKDBG_HOST=0.0.0.0", "DKDBG_ALLOW=any", f"DKDBG_TOKEN={TOKEN}")
+    name = container(LOOP, "--wait", "0", env=environment, flags=("-p", f"127.0.0.1:{port}:5678"))
+    wait_for(lambda: logs(name), lambda text: "a debugger can attach" in text)
+    return Victim(name, network, port)
 
 
 @pytest.mark.attack(9)
-def test_a_malformed_initialize_does_not_reach_debugpy(victim):
+def test_a_malformed_initialize_does_not_reach_debugpy(victim, neighbour, network):
     """Sends `initialize` with `arguments: []`, again and again: refused, the adapter lives, and the run can be debugged."""
-    said = victim.attack(
+    attack = victim.attack(
         "for shape in ([], 'x', 5, True, [[]], 1.5, [{}]):\n"
         "    print(tell(frame(seq=1, command='initialize', arguments=shape)).decode())\n"
         "for shape in ([], {'restart': [], 'terminateDebuggee': {}}):\n"
@@ -116,62 +113,31 @@ def test_a_malformed_initialize_does_not_reach_debugpy(victim):
         "    first = frame(seq=1, command='initialize', arguments={})\n"
         "    print(tell(first, frame(seq=2, command='attach', arguments=shape)).decode())\n"
     )
-    assert said.count("must be an object") >= 7
+    assert must(neighbour(network, attack)).stdout.count("must be an object") >= 7
     victim.is_debuggable()
     assert "adapter died" not in logs(victim.name)
 
 
-#: Types a line into pdb at HOST:PORT; the gateway where HOST is empty. Tries for LIMIT seconds to connect.
-TYPES = """
-import socket, struct, time
-host, port, limit, lines = {host!r}, {port}, {limit}, {lines!r}
+#: Types lines into pdb at a host, or the gateway where that is empty. Tries for so many seconds to connect.
+TYPES = (
+    FRAME
+    + """
+REFUSED = b"ConnectionRefusedError"
 if not host:
     for line in open("/proc/net/route"):
         words = line.split()
         if words[1] == "00000000":
             host = socket.inet_ntoa(struct.pack("=I", int(words[2], 16)))
 end = time.monotonic() + limit
-while True:
-    try:
-        sock = socket.create_connection((host, port), 5)
-        break
-    except OSError as error:
-        if time.monotonic() > end:
-            print("not let in:", error)
-            raise SystemExit
-        time.sleep(0.1)
-sock.settimeout(60)
-sock.sendall(lines.encode())
-text = b""
-try:
-    while b"(dkdbg) " not in text:
-        data = sock.recv(4096)
-        if not data:
-            break
-        text += data
-except OSError as error:
-    print(error)
-print(text.decode())
+while REFUSED in (said := ask(port, lines.encode(), until=b"(dkdbg) ", host=host, timeout=60)) and time.monotonic() < end:
+    time.sleep(0.1)
+print("not let in" if REFUSED in said else said.decode())
 """
+)
 
 
-@pytest.fixture
-def container(base_image, network, layout, tmp_path):
-    """Start a program under the agent in a container of that network; returns its name."""
-    started: list[str] = []
-
-    def start(program, *options, env=(), on=network):
-        (tmp_path / "train.py").write_text(program)
-        started.append(unique("dkdbg-victim"))
-        command = ["run", "-d", "--name", started[-1], "--network", on, "-w", "/w", "-v", f"{tmp_path}:/w"]
-        command += [word for each in env for word in ("-e", each)]
-        agent = ["sh", "/opt/dkdbg/agent.pyz", "launch", *options, "--", "python3", "train.py"]
-        docker(*command, "-v", f"{layout}:/opt/dkdbg:ro", base_image, *agent)
-        return started[-1]
-
-    yield start
-    for name in started:
-        subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
+def typing(host, port, limit, lines):
+    return f"host, port, limit, lines = {host!r}, {port}, {limit}, {lines!r}\n{TYPES}"
 
 
 def ended(name: str) -> tuple[int, str]:
@@ -179,7 +145,7 @@ def ended(name: str) -> tuple[int, str]:
 
 
 def logs(name: str) -> str:
-    done = subprocess.run(["docker", "logs", name], check=True, capture_output=True, text=True)
+    done = command(["docker", "logs", name])
     return done.stdout + done.stderr
 
 
@@ -203,7 +169,7 @@ def test_settrace_beyond_loopback_opens_nothing_without_a_token(container, neigh
     name = container(f"import time, dkdbg.pai\n{calls}print('on', flush=True)\ntime.sleep(600)\n")
     said = wait_for(lambda: logs(name), lambda text: "on\n" in text)
     assert said.count("set DKDBG_TOKEN to a secret") >= 2
-    code = TYPES.format(host=name, port=4444, limit=1, lines="!open('/w/taken', 'w').close()\n" * 2)
+    code = typing(name, 4444, 1, "!open('/w/taken', 'w').close()\n" * 2)
     assert "not let in" in neighbour(network, code).stdout
     assert not (tmp_path / "taken").exists()
 
@@ -214,10 +180,10 @@ def test_with_a_token_only_who_knows_it_is_let_in(container, neighbour, network,
     options, env = ("--wait", "300", "--pdb", "0.0.0.0:4444"), ("DKDBG_TOKEN=geheim",)
     name = container("print('ran')\n", *options, env=env)
     line = "!open('/w/taken', 'w').close()\n"
-    said = neighbour(network, TYPES.format(host=name, port=4444, limit=120, lines=line * 3)).stdout
+    said = neighbour(network, typing(name, 4444, 120, line * 3)).stdout
     assert "(dkdbg) " not in said
     assert not (tmp_path / "taken").exists()
-    said = neighbour(network, TYPES.format(host=name, port=4444, limit=120, lines="geheim\n" + line)).stdout
+    said = neighbour(network, typing(name, 4444, 120, "geheim\n" + line)).stdout
     assert "(dkdbg) " in said
 
 
@@ -232,7 +198,7 @@ def test_pdb_of_the_host_is_not_reached_by_the_gateway(launch, neighbour, networ
     options = ("--pdb", address) if way == "launch" else ()
     running = launch(sys.executable, "train.py", wait="20" if options else "0", options=options)
     lines = f"!open({str(opened)!r}, 'w').close()\n"
-    said = neighbour(network, TYPES.format(host="", port=port, limit=2, lines=lines * 2)).stdout
+    said = neighbour(network, typing("", port, 2, lines * 2)).stdout
     assert "not let in" in said
     assert not opened.exists()
     code, out, err = running.finish()
@@ -260,7 +226,7 @@ def test_the_listener_on_a_plain_host_or_its_network_needs_a_token(launch, conta
 
 
 @pytest.mark.attack(15)
-def test_a_neighbour_that_fills_the_port_keeps_nobody_out(victim):
+def test_a_neighbour_that_fills_the_port_keeps_nobody_out(victim, base_image):
     """Holds 90 silent and 90 initialized connections and guesses tokens: /healthz answers, and the right token gets in."""
     code = (
         "held = [dial() for _ in range(90)]\n"
@@ -270,13 +236,12 @@ def test_a_neighbour_that_fills_the_port_keeps_nobody_out(victim):
         "    held.append(sock)\n"
         "for number in range(30):\n"
         "    sock = dial()\n"
-        "    attach = frame(seq=2, command='attach', arguments={'dkdbgToken': str(number)})\n"
-        "    sock.sendall(frame(seq=1, command='initialize', arguments={}) + attach)\n"
+        "    sock.sendall(attach(dkdbgToken=str(number)))\n"
         "    held.append(sock)\n"
         "print('holds', flush=True)\n"
         "sys.stdin.read()\n"
     )
-    with victim.besieged(code):
+    with victim.besieged(code, base_image):
         with urllib.request.urlopen(f"http://127.0.0.1:{victim.port}/healthz", timeout=300) as answer:
             assert json.load(answer)["state"] == "running"
         victim.is_debuggable()

@@ -22,7 +22,7 @@ from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
 #: Attaches to each port of argv and shows no token.
-CLIENT = SHOWS_A_TOKEN.replace('"dkdbgToken": "TOKEN"', "")
+CLIENT = SHOWS_A_TOKEN.replace('dkdbgToken="TOKEN"', "")
 PORT = 5678
 #: A token that is not warned of.
 TOKEN = "a-token-that-is-long-enough-for-a-test"
