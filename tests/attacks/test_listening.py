@@ -14,7 +14,7 @@ from tests.agent.dap_probe import Editor, wait_for
 from tests.attacks import listening
 from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import LOOP, dkdbg, must, repo, running, unique
-from tests.engine.synced import docker, following, run_box, take_away
+from tests.engine.synced import Box, docker, following
 from tests.ports import free_port
 
 TOKEN = "a-token-of-the-user-0123456789abcdef"
@@ -119,21 +119,16 @@ def test_up_and_attach_of_a_container(tmp_path, base_image, monkeypatch):
 
 
 @pytest.mark.engine
-def test_sync_and_its_receiver(tmp_path, base_image):
-    root = repo(tmp_path / "repo", {"train.py": ROUND})
-    name = unique("dkdbg-listening")
-    try:
-        box = run_box(name, base_image)
-        main = int(docker("inspect", "-f", "{{.State.Pid}}", name))
-        with following(root, f"docker://{name}", "--to", "/ws") as followed:
-            # `docker exec` starts the receiver beside the container's first process, in its namespaces.
-            network = Path(f"/proc/{main}/ns/net").readlink()
-            beside = [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _network(entry) == network]
-            inside, host = listening.of(*beside), listening.of(followed.process.pid)
-        assert box.read("/ws/train.py") == ROUND
-        assert (inside, host) == ([], [])
-    finally:
-        take_away(name)
+def test_sync_and_its_receiver(tmp_path, start_container):
+    root, name = repo(tmp_path / "repo", {"train.py": ROUND}), start_container()
+    main = int(docker("inspect", "-f", "{{.State.Pid}}", name))
+    with following(root, f"docker://{name}", "--to", "/ws") as followed:
+        # `docker exec` starts the receiver beside the container's first process, in its namespaces.
+        network = Path(f"/proc/{main}/ns/net").readlink()
+        beside = [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _network(entry) == network]
+        inside, host = listening.of(*beside), listening.of(followed.process.pid)
+    assert Box(name).read("/ws/train.py") == ROUND
+    assert (inside, host) == ([], [])
 
 
 def _network(entry: Path) -> Path | None:

@@ -160,6 +160,14 @@ def docker(*words: str, stdin: str = "", check: bool = True) -> str:
     return command(["docker", *words], text=stdin, check=check).stdout.strip()
 
 
+def without_ptrace(folder: Path) -> tuple[str, str]:
+    """Options of a container whose system lets nobody look into a process."""
+    profile = folder / "seccomp.json"
+    denied = {"names": ["ptrace", "process_vm_readv"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}
+    profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [denied]}))
+    return "--security-opt", f"seccomp={profile}"
+
+
 def newest_image() -> str:
     """The image of the newest Python; where it could not be built the test is skipped, in CI it fails."""
     if not docker("images", "-q", IMAGES[14]):

@@ -13,10 +13,17 @@ import pytest
 
 from dkdbg import hints
 from dkdbg.core.pythons import programs_of, pythons_in
-from dkdbg.dap.debugger import AttachOptions, Debugger
 from tests.agent.dap_probe import wait_for
-from tests.engine.attach_proxies import attach_proxy, docker, newest_image, proxy_of, typed_proxy, typed_run
-from tests.engine.projects import dkdbg, must, unique
+from tests.engine.attach_proxies import (
+    attach_proxy,
+    docker,
+    newest_image,
+    proxy_of,
+    typed_proxy,
+    typed_run,
+    without_ptrace,
+)
+from tests.engine.projects import at, dkdbg, must, stopped_in, unique
 from tests.hints import hinted
 from tests.pages import DOCS, Page, environment
 from tests.ports import free_port
@@ -79,11 +86,8 @@ def entering(root, name):
 
 def stops(root, proxy, line=3):
     """The values at a stop there."""
-    options = AttachOptions(port=proxy.port, path_mappings=((str(root), "/code"),))
-    with Debugger(options) as debugger:
-        debugger.set_breakpoints(str(root / "train.py"), [line])
-        debugger.attach()
-        top = debugger.stack(debugger.wait_stopped(300))[0]
+    with stopped_in(root / "train.py", at(proxy.port, root, "/code"), line) as (debugger, stop):
+        top = debugger.stack(stop)[0]
         assert (top.path, top.line, top.name) == (str(root / "train.py"), line, "step")
         return int(debugger.evaluate("n", top)), debugger.evaluate("__import__('os').getuid()", top)
 
@@ -167,14 +171,6 @@ def test_each_command_of_the_page_about_containers_that_run_already(running, tmp
                 assert stops(tmp_path, proxy)[0] > 0
 
 
-def without_ptrace(folder):
-    """Options of a container that nobody may look into."""
-    profile = folder / "seccomp.json"
-    denied = {"names": ["ptrace", "process_vm_readv"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}
-    profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [denied]}))
-    return ("--security-opt", f"seccomp={profile}")
-
-
 @pytest.fixture
 def network():
     name = unique("dkdbg-test-again")
@@ -211,11 +207,8 @@ def test_the_line_told_where_nobody_may_enter_makes_a_copy_that_stops(network, r
     try:
         wait_for(lambda: is_open(port) or started.poll() is not None, bool)
         assert started.poll() is None, (tmp_path / "again.log").read_text()
-        attach = AttachOptions(port=port, path_mappings=((str(tmp_path), "/code"),))
-        with Debugger(attach) as debugger:
-            debugger.set_breakpoints(str(tmp_path / "train.py"), [3])
-            debugger.attach()
-            top = debugger.stack(debugger.wait_stopped(300))[0]
+        with stopped_in(tmp_path / "train.py", at(port, tmp_path, "/code"), 3) as (debugger, stop):
+            top = debugger.stack(stop)[0]
             assert (top.path, top.line) == (str(tmp_path / "train.py"), 3)
             assert debugger.evaluate("n", top) == "1"  # from its start
             seen = "(os := __import__('os')) and (os.environ['SECRET'], os.environ.get('LINES'), os.getuid())"

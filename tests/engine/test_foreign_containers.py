@@ -1,6 +1,5 @@
 """`dkdbg attach docker://NAME` of a container that dkdbg did not start says what is there, and its advice works."""
 
-import json
 import re
 import subprocess
 from importlib.util import find_spec
@@ -14,8 +13,15 @@ from dkdbg.dap.debugger import AttachOptions, Debugger
 from dkdbg.targets.docker.container import Container
 from dkdbg.targets.docker.container_target import advice
 from tests.agent.dap_probe import wait_for
-from tests.engine.attach_proxies import attach_proxy, docker, ready_proxy, typed_proxy, typed_run
-from tests.engine.projects import dkdbg, must, project, unique
+from tests.engine.attach_proxies import (
+    attach_proxy,
+    docker,
+    ready_proxy,
+    typed_proxy,
+    typed_run,
+    without_ptrace,
+)
+from tests.engine.projects import at, dkdbg, must, project, stopped_in, unique
 from tests.hints import hinted, in_shell
 from tests.pages import environment
 from tests.ports import free_port
@@ -26,27 +32,18 @@ LINE = "7\t1\t\t/usr/bin/python3.11\tpython3\t-c\timport time; time.sleep(1e6)\t
 
 
 @pytest.fixture
-def foreign(base_image, tmp_path):
+def foreign(start_container, tmp_path):
     """A container whose system lets nobody enter a process."""
-    name = unique("dkdbg-test-foreign")
-    profile = tmp_path / "profile.json"
-    denied = {"names": ["ptrace"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}
-    profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [denied]}))
     program = ("python3", "-c", "import time; time.sleep(1e6)")
-    docker(
-        "run", "-d", "--init", "--security-opt", f"seccomp={profile}", "--name", name, base_image, *program
-    )
+    name = start_container(*without_ptrace(tmp_path), words=program)
     wait_for(lambda: docker("top", name), lambda seen: "python3" in seen)
-    yield name
-    docker("rm", "-f", name, check=False)
+    return name
 
 
 def said_about(root, target, last):
     """What attach says of a target, up to a text."""
     with attach_proxy(root, target) as proxy:
-        with proxy.changed:
-            there = proxy.changed.wait_for(lambda: any(last in each["text"] for each in proxy.events), 300)
-        assert there, proxy.events
+        proxy.wait_for(lambda each: last in each["text"])
         assert proxy.end() == 0
         return "\n".join(each["text"] for each in proxy.events)
 
@@ -100,7 +97,7 @@ def test_programs_in_one_container_are_each_behind_their_own_port(tmp_path, base
         return f"dkdbg run --on docker://{name} {words}"
 
     def stops_at(port):
-        with Debugger(AttachOptions(port=port, path_mappings=((str(tmp_path), "/code"),))) as debugger:
+        with Debugger(at(port, tmp_path, "/code")) as debugger:
             for each in ("a.py", "b.py", "c.py"):
                 debugger.set_breakpoints(str(tmp_path / each), [3])
             debugger.attach()
@@ -134,11 +131,9 @@ def test_a_plain_debugpy_is_reached_as_it_says(tmp_path, base_image, running, op
     line = said[said.rindex("dkdbg attach ") :].splitlines()[0]
     with (
         typed_proxy(tmp_path, line) as proxy,
-        Debugger(AttachOptions(port=proxy.port, path_mappings=((str(tmp_path), "/code"),))) as debugger,
+        stopped_in(tmp_path / "train.py", at(proxy.port, tmp_path, "/code"), 3) as (debugger, stop),
     ):
-        debugger.set_breakpoints(str(tmp_path / "train.py"), [3])
-        debugger.attach()
-        assert debugger.stack(debugger.wait_stopped(300))[0].line == 3
+        assert debugger.stack(stop)[0].line == 3
 
 
 def test_the_service_of_a_container_is_set_up_as_it_says(tmp_path, base_image):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.checkout import git
 from tests.engine import projects
-from tests.engine.synced import docker, following, local_tree, run_box, sync, take_away
+from tests.engine.synced import Box, docker, following, local_tree, run_box, sync, take_away
 
 pytestmark = pytest.mark.engine
 
@@ -48,14 +48,6 @@ def box(shared):
     """A container with Python and no /ws."""
     shared.sh("rm -rf /ws")
     return shared
-
-
-@pytest.fixture
-def own():
-    """The name of a container of one test, taken away afterwards."""
-    name = projects.unique("dkdbg-sync-own")
-    yield name
-    take_away(name)
 
 
 def expected(root):
@@ -167,11 +159,12 @@ def test_a_compose_service_is_found_by_its_name_after_a_restart_and_under_its_ne
         docker(*own, "down", "-t", "0", check=False)
 
 
-def test_an_owner_of_the_workspace_needs_no_root_or_other_folder_and_hears_who_owns_it(root, own, base_image):
-    box = run_box(
-        own, base_image, "--read-only", "--user", "1000:1000", "--cap-drop", "ALL",
+def test_an_owner_of_the_workspace_needs_no_root_or_other_folder_and_hears_who_owns_it(root, start_container):
+    own = start_container(
+        "--read-only", "--user", "1000:1000", "--cap-drop", "ALL",
         "--tmpfs", "/ws:uid=1000,gid=1000,mode=755", "--tmpfs", "/theirs:uid=1234,gid=1234,mode=755",
     )  # fmt: skip
+    box = Box(own)
     done = sync(root, f"docker://{own}", *TO, "--once")
     assert (done.returncode, done.stderr) == (0, "")
     assert "(as uid 1000" in done.stdout
@@ -189,9 +182,9 @@ def test_a_workspace_of_another_user_stays_his_when_the_container_runs_as_root(r
     assert box.sh("stat -c %u:%g /ws/train.py /ws/pkg /ws/pkg/link").split() == ["1234:1234"] * 3
 
 
-def test_an_image_with_a_python_and_no_shell_is_enough(root, own, base_image, tmp_path):
+def test_an_image_with_a_python_and_no_shell_is_enough(root, start_container, base_image, tmp_path):
     with projects.distroless(base_image, tmp_path) as image:
-        docker("run", "-d", "--name", own, image)
+        own = start_container(image=image, words=())
         done = sync(root, f"docker://{own}", *TO, "--once")
         assert (done.returncode, done.stderr) == (0, "")
         assert sync(root, f"docker://{own}", *TO, "--verify").returncode == 0
@@ -204,8 +197,8 @@ def test_without_a_python_it_says_what_was_tried(root, box):
     assert "--python PATH" in done.stderr
 
 
-def test_a_mounted_workspace_is_compared_and_nothing_is_sent(root, own, base_image):
-    run_box(own, base_image, "-v", f"{root}:/ws")
+def test_a_mounted_workspace_is_compared_and_nothing_is_sent(root, start_container):
+    own = start_container("-v", f"{root}:/ws")
     done = sync(root, f"docker://{own}", *TO, "--once")
     assert (done.returncode, done.stderr) == (1, "")
     assert "are the same folder: nothing is sent, and both are compared" in done.stdout
