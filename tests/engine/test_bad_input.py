@@ -7,7 +7,7 @@ import pytest
 
 from dkdbg.setup.render import jsonc
 from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot
-from tests.engine.projects import LOOP, command, launch_options, must, stop_in, take_away, unique
+from tests.engine.projects import LOOP, command, launch_options, must, project, stop_in, take_away, unique
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("port-5678")]
 
@@ -96,15 +96,12 @@ def test_a_port_that_is_taken_is_passed_over_and_the_editor_learns_of_it(tmp_pat
 
 def test_a_program_that_ends_at_once_is_shown_with_its_last_lines(tmp_path, base_image):
     # A shell ends before the first health check, also on a busy machine.
-    root = checkout(tmp_path / unique("repo"), {"train.py": TRAIN})
     env = {"DKDBG_BASE": base_image, "DKDBG_WAIT": "0"}
-    must(run_dkdbg(root, "init", "--yes", "--command", "sh -c 'echo no data here; exit 1'"))
-    try:
+    words = ("init", "--yes", "--command", "sh -c 'echo no data here; exit 1'")
+    with project(tmp_path / unique("repo"), {"train.py": TRAIN}, *words, env=env) as root:
         done = run_dkdbg(root, "up", env=env)
         assert "  | no data here\n" in done.stdout
         refused(done, 1, "ended before an editor could attach")
-    finally:
-        take_away(root, env)
 
 
 def test_a_folder_whose_name_gives_no_project_name(tmp_path):

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from tests.engine.projects import LOOP, command, dkdbg, must, repo, unique
+from tests.engine.projects import LOOP, command, dkdbg, must, project, take_away, unique
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("port-5678")]
 
@@ -34,28 +34,18 @@ COMPOSE = """\
 @pytest.fixture
 def gpu_repo(tmp_path, base_image):
     """A repository whose service asks for a GPU."""
-    root = repo(
-        tmp_path / unique("gpu"), {"train.py": LOOP, "compose.yaml": COMPOSE.replace("BASE", base_image)}
-    )
-    must(dkdbg(root, "init", "--yes"))
-    return root
-
-
-def down(root, env):
-    command(["docker", "compose", "--profile", "debug", "down", "-t", "2"], root, env=env, check=False)
+    files = {"train.py": LOOP, "compose.yaml": COMPOSE.replace("BASE", base_image)}
+    with project(tmp_path / unique("gpu"), files, "init", "--yes") as root:
+        yield root
 
 
 def test_without_a_gpu_the_service_of_a_gpu_project_starts_all_the_same_if_none_is_asked_for(gpu_repo):
-    env = {"DKDBG_GPU": "nvidia"}
-    try:
-        done = dkdbg(gpu_repo, "up", env=env)
-        assert done.returncode == 3
-        assert "asks for a GPU" in done.stderr
-        assert "DKDBG_GPU=none" in done.stderr
-        done = must(dkdbg(gpu_repo, "up"))
-        assert "GPU: none" in done.stdout
-    finally:
-        down(gpu_repo, env)
+    done = dkdbg(gpu_repo, "up", env={"DKDBG_GPU": "nvidia"})
+    assert done.returncode == 3
+    assert "asks for a GPU" in done.stderr
+    assert "DKDBG_GPU=none" in done.stderr
+    done = must(dkdbg(gpu_repo, "up"))
+    assert "GPU: none" in done.stdout
 
 
 @pytest.fixture
@@ -120,4 +110,4 @@ def test_a_machine_with_a_gpu_grants_exactly_one_request(gpu_repo, fake_gpu_daem
             found = json.loads(command(words, env=env).stdout)
             assert [request["Driver"] for request in found] == [kind]
         finally:
-            down(gpu_repo, env)
+            take_away(gpu_repo, env)

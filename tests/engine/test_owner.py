@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.engine.projects import command, dkdbg, must, repo, take_away, unique
+from tests.engine.projects import command, dkdbg, must, project, unique
 from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
@@ -51,9 +51,8 @@ def test_a_program_that_is_not_the_owner_elsewhere_writes_and_finds_its_home_as_
         "Dockerfile": DOCKERFILE.format(base=base_image, user=user, own=USERS[user]),
         "train.py": PROGRAM.replace("{is_root}", str(not user)),
     }
-    root = repo(tmp_path / unique("owner"), {**files, "compose.yaml": COMPOSE})
-    root.chmod(0o777)
-    try:
+    with project(tmp_path / unique("owner"), {**files, "compose.yaml": COMPOSE}) as root:
+        root.chmod(0o777)
         command(["docker", "compose", "build", "job"], root)
         plain = command(["docker", "compose", "run", "--rm", "job"], root).stdout
         assert plain.endswith("done\n")
@@ -67,5 +66,3 @@ def test_a_program_that_is_not_the_owner_elsewhere_writes_and_finds_its_home_as_
         ran = must(dkdbg(root, "logs"))
         assert ran.stdout == plain, ran.stderr
         assert (root / "mine").stat().st_uid == 1001
-    finally:
-        take_away(root, dict(os.environ))

@@ -7,7 +7,7 @@ from dkdbg.targets.docker import compose_cli, compose_up
 from dkdbg.targets.docker.compose import ComposeService
 from dkdbg.verbs.parts.repository import debug_service
 from tests.agent.dap_probe import wait_for
-from tests.engine.projects import command, dkdbg, launch_options, must, repo, take_away, unique
+from tests.engine.projects import command, launch_options, project, unique
 from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
@@ -18,18 +18,16 @@ def test_f5_on_an_ended_program_says_so_and_one_that_fails_when_healthy_is_no_st
     """The service does not wait and keeps what has ended for ten minutes."""
     toml = f"[debug]\nport = {free_port()}\nwait = 0\n"
     files = {"train.py": "print('done')\n", "requirements.txt": "# nothing\n", "dkdbg.toml": toml}
-    root = repo(tmp_path / unique("short"), files)
-    must(dkdbg(root, "init", "--yes"))
-    (root / ".env").write_text(f"DKDBG_BASE={base_image}\n")
-    text = (root / ".dkdbg/service.compose").read_text()
-    (root / ".dkdbg/service.compose").write_text(text.replace('DKDBG_LINGER: "6"', 'DKDBG_LINGER: "600"'))
-    service = debug_service(root)
+    with project(tmp_path / unique("short"), files, "init", "--yes") as root:
+        (root / ".env").write_text(f"DKDBG_BASE={base_image}\n")
+        text = (root / ".dkdbg/service.compose").read_text()
+        (root / ".dkdbg/service.compose").write_text(text.replace('DKDBG_LINGER: "6"', 'DKDBG_LINGER: "600"'))
+        service = debug_service(root)
 
-    def look():
-        running = compose_cli.running(ComposeService(service=service.name), root, service.port)
-        return running.state, compose_up.has_failed(running)
+        def look():
+            running = compose_cli.running(ComposeService(service=service.name), root, service.port)
+            return running.state, compose_up.has_failed(running)
 
-    try:
         command(["sh", ".dkdbg/up.sh"], root)
         with Debugger(launch_options(root)) as debugger:
             debugger.attach()
@@ -44,5 +42,3 @@ def test_f5_on_an_ended_program_says_so_and_one_that_fails_when_healthy_is_no_st
         wait_for(look, lambda seen: seen == ("running", True))  # kept for an editor
         command([*COMPOSE, "stop"], root)
         assert look() == ("exited", True)
-    finally:
-        take_away(root, {})
