@@ -24,6 +24,7 @@ from dkdbg.setup.detect.docker.dockerfile_syntax import parse_instructions
 from dkdbg.setup.render import jsonc
 from dkdbg.verbs.parts import repository
 from tests.attacks.fuzz import fuzz_settings
+from tests.attacks.start_script import run_script, started_by
 
 CANARY = "CANARY_SANG"
 #: What runs, ends a text, or is replaced, in one of the languages that our files are written in.
@@ -156,33 +157,13 @@ def planned(root: Path) -> tuple[ProjectPlan, dict[str, bytes]] | None:
 def check_sh(root: Path, plan: ProjectPlan, script: bytes) -> None:
     """Run the start script as the dev container does, with a recorder for an agent, and as the host does."""
     work = root.parent / "work"
-    (work / ".dkdbg").mkdir(parents=True, exist_ok=True)
-    (work / "bin").mkdir(exist_ok=True)
-    recorder, said, docker = work / "agent.pyz", work / "said", work / "docker"
-    seen = work / "seen"
-    # It lives until its health was asked: a program that ends before is a start that failed.
-    recorder.write_text(
-        f'[ "$1" = health ] && {{ [ -e {said} ] && : >{seen}; exit; }}\n'
-        f'printf "%s\\0" "$@" >{said}.new; mv {said}.new {said}\nwhile [ -d {work} ] && [ ! -e {seen} ]; do sleep 0.02; done\n'
-    )
+    (work / "bin").mkdir(parents=True)
+    docker = work / "docker"
     (work / "bin/docker").write_text(f'#!/bin/sh\nprintf "%s\\0" "$@" >>{docker}\n')
     (work / "bin/docker").chmod(0o755)
-    text = script.decode().replace("/opt/dkdbg/agent.pyz", str(recorder))
-    text = text.replace("${TMPDIR:-/tmp}", str(work)).replace("sleep 0.2", "sleep 0.02")
-    (work / ".dkdbg/up.sh").write_text(text)
-    environ = {"PATH": f"{work / 'bin'}:{os.environ['PATH']}", "HOME": str(work), "LC_ALL": "C.UTF-8"}
-    for more in ({"DKDBG_MAPPINGS": "[]"}, {}):
-        run = subprocess.run(
-            ["sh", ".dkdbg/up.sh"],
-            cwd=work,
-            env={**environ, **more},
-            capture_output=True,
-            timeout=300,
-            check=False,
-        )
-        assert run.returncode == 0, run.stderr
-    words = said.read_bytes().decode().split("\0")[:-1]
-    assert tuple(words[words.index("--") + 1 :]) == plan.service.argv
+    environ = {"PATH": f"{work / 'bin'}:{os.environ['PATH']}"}
+    assert tuple(started_by(script.decode(), work, environ)) == plan.service.argv
+    run_script(work, environ)
     asked = docker.read_bytes().decode().split("\0")
     assert plan.service.name in asked
     shutil.rmtree(work)

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import zipfile
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path, PurePosixPath
 from unittest import mock
@@ -31,11 +32,13 @@ from dkdbg.sync.roots import Roots
 from dkdbg.targets.openpai import rest
 from tests.agent.dap_probe import wait_for
 from tests.attacks.fuzz import FULL
+from tests.attacks.start_script import started_by
 from tests.checkout import checkout, snapshot
 from tests.checkout import git as git_in
 from tests.engine.projects import command, dkdbg, take_away, unique
 from tests.ports import free_port
 from tests.processes import running_in
+from tests.typed import typed as typed_line
 
 SOURCES = Path(main.__file__).parent
 
@@ -261,17 +264,8 @@ def test_no_other_module_runs_git():
 SHADOW = "import os\nopen(os.environ['SUNG'], 'a').write(__file__)\n"
 #: What a program of ours might import from the folder that it is started in.
 SHADOWS = (
-    "pip.py",
-    "dkdbg/__init__.py",
-    "sitecustomize.py",
-    "usercustomize.py",
-    "json.py",
-    "re.py",
-    "debugpy.py",
-    "jinja2.py",
-)
-
-
+    "pip.py", "dkdbg/__init__.py", "sitecustomize.py", "usercustomize.py", "json.py", "re.py", "debugpy.py", "jinja2.py",
+)  # fmt: skip
 #: What a user types: unlike `python -m dkdbg`, it does not put the working folder into sys.path.
 PROGRAM = str(Path(sys.executable).with_name("dkdbg"))
 
@@ -300,13 +294,9 @@ def test_init_imports_nothing_of_the_repository(tmp_path, canary):
     (root / "train.py").write_text("print(1)\n")
     (root / ".python-version").write_text("3.8\n")
     git_in(root, "init", "-q")
-    environ = {
-        "SUNG": str(canary.sung),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        "PIP_NO_INDEX": "1",
-        "PIP_FIND_LINKS": str(tmp_path),
-    }
-    done = typed(root, "init", "--diff", env=environ)
+    pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    environ = {"SUNG": str(canary.sung), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = typed(root, "init", "--diff", env=environ | pip)
     assert canary.songs == ""
     assert "cannot fetch debugpy" in done.stderr  # pip itself was asked
 
@@ -316,29 +306,12 @@ def test_pdb_and_restart_import_nothing_of_the_repository(tmp_path, canary):
     """Brings a package called dkdbg: a verb that runs the agent on this machine runs ours."""
     root = _shadowed(tmp_path / "repo")
     environ = {"SUNG": str(canary.sung), "TMPDIR": str(tmp_path), "DKDBG_NAME": "shadowed"}
-    words = [
-        "run",
-        "--port",
-        str(free_port()),
-        "--",
-        sys.executable,
-        "-I",
-        "-c",
-        "import time; time.sleep(600)",
-    ]
-    running = subprocess.Popen(
-        [PROGRAM, *words], cwd=tmp_path, env={**os.environ, **environ}, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        while "can attach" not in (line := running.stderr.readline()) and line:
-            pass
-        for verb in ("ps", "pdb", "restart"):
-            typed(root, verb, *([] if verb == "ps" else ["local:"]), env=environ)
-            assert canary.songs == "", verb
-    finally:
-        running.terminate()
-        running.wait(300)
+    line = f"{PROGRAM} run --port {free_port()} -- {sys.executable} -I -c 'import time; time.sleep(600)'"
+    with typed_line(tmp_path, line, tmp_path / "said", environ) as running:
+        running.wait("can attach")
+        for words in (["ps"], ["pdb", "local:"], ["restart", "local:"]):
+            typed(root, *words, env=environ)
+            assert canary.songs == "", words
 
 
 @pytest.mark.attack(0)
@@ -369,20 +342,8 @@ def test_a_proof_starts_our_dkdbg(tmp_path, canary):
     """Brings a package called dkdbg: `dkdbg verify --on` starts ours, in the repository's folder."""
     root = _shadowed(tmp_path / "repo")
     environ = {"SUNG": str(canary.sung), "TMPDIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    typed(
-        root,
-        "verify",
-        "--on",
-        "local:",
-        "--timeout",
-        "20",
-        "--",
-        sys.executable,
-        "-I",
-        "-c",
-        "1",
-        env=environ,
-    )
+    program = (sys.executable, "-I", "-c", "1")
+    typed(root, "verify", "--on", "local:", "--timeout", "20", "--", *program, env=environ)
     assert canary.songs == ""
 
 
@@ -627,17 +588,9 @@ def test_pull_into_a_folder_that_becomes_a_symlink_meanwhile_writes_nothing_ther
     _untouched(victim)
 
 
-def _pipe(at: Path) -> None:
-    os.mkfifo(at)
-
-
 def _socket(at: Path) -> None:
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(at))
-
-
-def _zeros(at: Path) -> None:
-    at.symlink_to("/dev/zero")
 
 
 def _terabyte(at: Path) -> None:
@@ -645,8 +598,16 @@ def _terabyte(at: Path) -> None:
         file.truncate(10**12)
 
 
-def _itself(at: Path) -> None:
-    at.symlink_to(at.name)
+#: What may lie in the place of a file.
+ODD_FILES: dict[str, Callable[[Path], None]] = {
+    "FIFO": os.mkfifo,
+    "folder": Path.mkdir,
+    "socket": _socket,
+    "terabyte": _terabyte,
+    "zero": lambda at: at.symlink_to("/dev/zero"),
+    "secret": lambda at: at.symlink_to("../secret"),
+    "loop": lambda at: at.symlink_to(at.name),
+}
 
 
 @pytest.mark.attack(0)
@@ -654,9 +615,8 @@ def _itself(at: Path) -> None:
     ("name", "what"),
     [(name, what)
      for name in ("train.py", ".gitignore", "pkg/.gitignore", ".dockerignore", "dkdbg.toml", ".git/info/exclude")
-     for what in (_pipe, _socket, _zeros, _terabyte, _itself)
-     if FULL or what is _pipe or name == "train.py" or (name, what) == (".gitignore", _zeros)],
-    ids=lambda each: getattr(each, "__name__", each),
+     for what in ("FIFO", "socket", "zero", "terabyte", "loop")
+     if FULL or what == "FIFO" or name == "train.py" or (name, what) == (".gitignore", "zero")],
 )  # fmt: skip
 def test_a_file_that_is_none_or_has_no_end_is_not_waited_for(repo, place, name, what):
     """Brings a pipe, a socket, a device, a loop or a sparse terabyte in the place of a file that sync reads: it is left out,
@@ -664,9 +624,9 @@ def test_a_file_that_is_none_or_has_no_end_is_not_waited_for(repo, place, name, 
     at = repo / name
     at.parent.mkdir(exist_ok=True)
     at.unlink(missing_ok=True)
-    what(at)
+    ODD_FILES[what](at)
     (repo / "other.py").write_text("x = 1\n")
-    program = ["-c", HURRIED] if (name, what) == (".git/info/exclude", _pipe) else ["-m", "dkdbg"]
+    program = ["-c", HURRIED] if (name, what) == (".git/info/exclude", "FIFO") else ["-m", "dkdbg"]
     done = command([sys.executable, *program, "sync", f"local:{place}", "--once"], repo, check=False)
     assert "Traceback" not in done.stderr
     if done.returncode == 0:
@@ -795,19 +755,9 @@ def test_a_dockerfile_of_ours_runs_no_text_of_the_repository(tmp_path, what):
 def test_what_is_no_file_neither_hangs_init_nor_is_read(tmp_path, name, kind):
     """Has a FIFO, a folder, or a link to a secret or an endless device for a file: init ends, and reads none of them."""
     root = checkout(tmp_path / "repo", {"train.py": "print(1)\n"})
-    secret = tmp_path / "secret"
-    secret.write_text("FROM python:3.11\nENV SECRET=hunter2\nCMD hunter2\nhunter2==1\nDKDBG_PORT=1234\n")
-    path = root / name
-    if kind == "FIFO":
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
-    elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as listening:
-            os.chdir(root)
-            listening.bind(name)
-    else:
-        path.symlink_to({"zero": "/dev/zero", "secret": secret, "loop": name}[kind])
+    secret = "FROM python:3.11\nENV SECRET=hunter2\nCMD hunter2\nhunter2==1\nDKDBG_PORT=1234\n"
+    (tmp_path / "secret").write_text(secret)
+    ODD_FILES[kind](root / name)
     done = dkdbg_in(root, "init", "--yes")
     assert "unexpected" not in done.stderr
     written = [path.read_bytes() for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
@@ -932,26 +882,8 @@ def test_a_secret_of_dot_env_is_in_none_of_our_files(tmp_path, where, value):
     assert [word.replace("$$", "$") for word in words[4:]] == wanted
     environment = services["app-debug-devcontainer"]["environment"]
     work = tmp_path / "work"
-    (work / ".dkdbg").mkdir(parents=True)
-    recorder, said, over = work / "agent.pyz", work / "said", work / "over"
-    recorder.write_text(
-        f'[ "$1" = health ] && {{ [ -e {said} ]; exit; }}\nprintf "%s\\0" "$@" >{said}.new; mv {said}.new {said}\n'
-        f"while [ -e {work} ] && [ ! -e {over} ]; do sleep 0.1; done\n"  # as the agent, it stays
-    )
-    script = (root / ".dkdbg/up.sh").read_text().replace("/opt/dkdbg/agent.pyz", str(recorder))
-    (work / ".dkdbg/up.sh").write_text(script.replace("${TMPDIR:-/tmp}", str(work)))
     inside = {name: text.replace("$$", "$") for name, text in environment.items() if text is not None}
-    subprocess.run(
-        ["sh", ".dkdbg/up.sh"],
-        env={"PATH": os.environ["PATH"], **inside},
-        cwd=work,
-        check=True,
-        timeout=300,
-        capture_output=True,
-    )
-    over.touch()
-    started = said.read_text().split("\0")[:-1]
-    assert started[started.index("--") + 1 :] == wanted
+    assert started_by((root / ".dkdbg/up.sh").read_text(), work, inside) == wanted
     (output,) = [path for path in work.iterdir() if path.name.startswith("dkdbg-output")]
     assert output.stat().st_mode & 0o077 == 0
 
@@ -964,14 +896,10 @@ def test_a_link_in_what_an_image_is_made_of_leads_no_start_out_of_the_repository
     """Copies a link to the whole machine into his image: a start neither walks through it nor reads what blocks."""
     (tmp_path / copied.rstrip("/")).symlink_to(leads_to)
     script = artefact("templates", "image_inputs.sh").read_text("utf-8") + '\nimage_inputs "$@"'
-    digests = [
-        command(["sh", "-c", script, "sh", copied], tmp_path).stdout
-        for _ in range(2)
-    ]  # fmt: skip
+    digests = [command(["sh", "-c", script, "sh", copied], tmp_path).stdout for _ in range(2)]
     assert all(re.fullmatch(r"[0-9a-f]{64}\n", each) for each in digests)
-    assert (digests[0] == digests[1]) == (
-        leads_to != "/"
-    )  # what is behind a folder's link is never taken for unchanged
+    # What is behind a folder's link is never taken for unchanged.
+    assert (digests[0] == digests[1]) == (leads_to != "/")
 
 
 def _build_without_links(root: Path, *build: str) -> None:
@@ -993,9 +921,7 @@ def test_a_link_to_the_images_files_whose_name_reads_as_a_path_elsewhere_changes
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(f"/opt/dkdbg-image/{link.relative_to(root)}")
     _build_without_links(root, "true")
-    assert {path.name: str(path.readlink()) for path in elsewhere.iterdir()} == {
-        "old": "/opt/dkdbg-image/old"
-    }
+    assert [str(path.readlink()) for path in elsewhere.iterdir()] == ["/opt/dkdbg-image/old"]
 
 
 @pytest.mark.attack(0)
@@ -1043,14 +969,8 @@ def test_a_source_called_what_commands_a_terminal_is_shown_escaped_when_it_chang
 @pytest.mark.attack(0)
 @pytest.mark.parametrize(
     "uri",
-    [
-        "ray://{here}",
-        "pai://{here}/u/j",
-        "ray+pai://{here}/u/j",
-        "ray+ray+pai://{here}/u/j::1::2",
-        "ray+docker://head",
-    ],
-)
+    ["ray://{here}", "pai://{here}/u/j", "ray+pai://{here}/u/j", "ray+ray+pai://{here}/u/j::1::2", "ray+docker://head"],
+)  # fmt: skip
 @pytest.mark.parametrize("words", [("ps", "--on", "gpu"), ("attach", "gpu")])
 def test_a_name_in_a_dkdbg_toml_shows_no_token_to_a_server(tmp_path, uri, words):
     """Names a server of his in dkdbg.toml, which asks for the user's token of Ray or OpenPAI: nobody connects to it."""
@@ -1069,14 +989,8 @@ def test_a_name_in_a_dkdbg_toml_shows_no_token_to_a_server(tmp_path, uri, words)
 @pytest.mark.attack(0)
 @pytest.mark.parametrize(
     "uri",
-    [
-        "ssh://login/~",
-        "ray+ssh://login/~::8265",
-        "ssh://mac/users/me",
-        "ssh://login/~/bin",
-        "ssh://mac/~/Library/x",
-    ],
-)
+    ["ssh://login/~", "ray+ssh://login/~::8265", "ssh://mac/users/me", "ssh://login/~/bin", "ssh://mac/~/Library/x"],
+)  # fmt: skip
 def test_a_name_in_a_dkdbg_toml_brings_no_file_into_a_home(tmp_path, canary, uri):
     """Names a home, or a folder on a PATH, in dkdbg.toml, and brings a .profile: `dkdbg sync` refuses before it connects."""
     (tmp_path / "dkdbg.toml").write_text(f'[targets.gpu]\nuri = "{uri}"\n')
@@ -1091,28 +1005,17 @@ def test_a_name_in_a_dkdbg_toml_brings_no_file_into_a_home(tmp_path, canary, uri
 @pytest.mark.attack(0)
 def test_variables_that_double_with_each_line_do_not_fill_the_memory(tmp_path):
     """Doubles a variable with each line of a Makefile, a Dockerfile and a .env: init bounds what variables may add."""
-    double = [f"v{n + 1}={{v{n}}}{{v{n}}}" for n in range(60)]
+    double = "\n".join(f"v{n + 1}={{v{n}}}{{v{n}}}" for n in range(60))
     files = {
         "train.py": "print(1)\n",
-        "Makefile": "\n".join(
-            [
-                "v0=python train.py",
-                *(line.replace("{", "$(").replace("}", ")") for line in double),
-                "train:",
-                "\t$(v60)",
-            ]
-        ),
-        "Dockerfile": "\n".join(
-            ["FROM python:3.11-slim", "ENV v0=aa", *(f"ENV {line}".replace("{", "${") for line in double)]
-        ),
-        ".env": "\n".join(["v0=aa", *(line.replace("{", "${") for line in double)]),
+        "Makefile": f"v0=python train.py\n{double}\ntrain:\n\t$(v60)".replace("{", "$(").replace("}", ")"),
+        "Dockerfile": f"FROM python:3.11-slim\nv0=aa\n{double}".replace("\nv", "\nENV v").replace("{", "${"),
+        ".env": f"v0=aa\n{double}".replace("{", "${"),
         "compose.yaml": "services: {app: {build: ., command: 'python train.py ${v60}', volumes: ['.:/app']}}\n",
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    limited = 'ulimit -v 4000000; exec "$@"'
-    done = command(
-        ["sh", "-c", limited, "sh", sys.executable, "-m", "dkdbg", "init", "--diff"], tmp_path, check=False
-    )
+    limited = f"ulimit -v 4000000; exec {sys.executable} -m dkdbg init --diff"
+    done = command(["sh", "-c", limited], tmp_path, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "train.py" in done.stdout
