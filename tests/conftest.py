@@ -14,6 +14,7 @@ import pytest
 
 from tests import leftovers
 from tests.commands import command
+from tests.needs import give_up
 
 # How long an example takes is the machine's load.
 hypothesis.settings.register_profile(
@@ -115,9 +116,7 @@ def pytest_runtest_setup(item):
     """Before any fixture: those of a module would start containers."""
     if item.get_closest_marker("engine") is None or not (lacks := engine_lacks()):
         return
-    if os.environ.get("CI"):
-        pytest.fail(f"an engine test needs a Docker engine: {lacks}", pytrace=False)
-    pytest.skip(lacks)
+    give_up(f"an engine test needs a Docker engine: {lacks}")
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,7 @@ import pytest
 # What runs the agent under attack.
 from tests.agent.conftest import launch, layout, runtime  # noqa: F401
 from tests.commands import command
+from tests.needs import browser, give_up
 
 #: Seconds that a page has to say that it is done: a browser takes some to start beside other tests.
 PAGE_LIMIT = 300
@@ -50,12 +51,6 @@ def ask(port, data, until=None, host="127.0.0.1", timeout=300, ends=False):
         said += repr(error).encode()
     return said
 """
-
-
-def _need(what: str) -> None:
-    if os.environ.get("CI"):
-        pytest.fail(what, pytrace=False)
-    pytest.skip(what)
 
 
 class OtherUser:
@@ -106,7 +101,7 @@ def other_user(worker_id):
     """Another user, made for these tests and removed afterwards."""
     if os.geteuid() != 0 or shutil.which("useradd") is None:
         if os.geteuid() == 0:
-            _need("no useradd on this machine")
+            give_up("no useradd on this machine")
         pytest.skip("only root makes users")
     name = f"dkdbg-other-{worker_id}-{os.getpid()}"  # tests of another checkout run beside these
     _change_users("useradd", "--create-home", "--shell", "/bin/sh", name)
@@ -145,11 +140,7 @@ def good(launch, tmp_path):  # noqa: F811
 
 @pytest.fixture(scope="session")
 def chromium():
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if found := shutil.which(name):
-            return found
-    _need("no Chromium on this machine: apt-get install chromium")
-    raise AssertionError
+    return browser()
 
 
 @pytest.fixture

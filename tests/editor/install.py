@@ -9,15 +9,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
+from tests.needs import browser, give_up
 from tests.pythons import cache
 
 HERE = Path(__file__).parent
 #: No scripts: they compile a log writer, a watchdog, Kerberos and SQLite, without which VS Code goes on. What it needs
 #: (terminals, file watching, the hash of the password) comes built.
 NPM = ("npm", "install", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +30,8 @@ class Installed:
 def installed() -> Installed:
     """Install what is missing; what cannot be had skips the test, in CI it fails it."""
     if sys.platform != "linux":
-        _give_up("tests/editor/package.json has a Node for Linux alone")
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        _give_up("no Chromium (Debian: apt install chromium)")
+        give_up("tests/editor/package.json has a Node for Linux alone")
+    chromium = browser()
     wanted = (HERE / "package.json").read_bytes()
     folder = cache() / f"code-server-{hashlib.sha256(wanted).hexdigest()[:12]}"
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -47,17 +43,13 @@ def installed() -> Installed:
     return Installed(
         node=str(next(modules.glob("node-linux-*/bin/node"))),
         code_server=str(modules / "code-server/out/node/entry.js"),
-        browser=browser or "",
+        browser=chromium,
     )
-
-
-def _give_up(why: str) -> None:
-    (pytest.fail if os.environ.get("CI") else pytest.skip)(f"the editor's tests need VS Code: {why}")
 
 
 def _install(folder: Path, package_json: bytes) -> None:
     if shutil.which("npm") is None:
-        _give_up("no npm")
+        give_up("no npm to install VS Code with")
     # Into a folder of its own, renamed when whole: an install that broke off is not taken for a good one.
     scratch = folder.with_name(f"{folder.name}.{os.getpid()}")
     scratch.mkdir()
@@ -73,4 +65,4 @@ def _install(folder: Path, package_json: bytes) -> None:
 def _run(folder: Path, *argv: str) -> None:
     done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=500, check=False)
     if done.returncode:
-        _give_up(f"{' '.join(argv)}: {(done.stderr or done.stdout)[-600:]}")
+        give_up(f"{' '.join(argv)}: {(done.stderr or done.stdout)[-600:]}")

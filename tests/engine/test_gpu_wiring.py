@@ -14,6 +14,7 @@ import time
 import pytest
 
 from tests.engine.projects import LOOP, command, dkdbg, must, project, take_away, unique
+from tests.needs import give_up
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("port-5678")]
 
@@ -52,7 +53,6 @@ def test_without_a_gpu_the_service_of_a_gpu_project_starts_all_the_same_if_none_
 def fake_gpu_daemon(tmp_path_factory, base_image):
     """DOCKER_HOST of a daemon with a fake GPU. Never `--bridge=none` in the host's namespace: it deletes docker0."""
     if os.geteuid() != 0 or not all(shutil.which(tool) for tool in ("dockerd", "nsenter", "ip")):
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
         give_up("needs root, dockerd, nsenter and ip (iproute2) for a second daemon")
     folder = tmp_path_factory.mktemp("fakegpu")  # whose path is short: a socket's may have 107 bytes
     namespace = f"dkdbg{os.getpid()}"
