@@ -72,9 +72,8 @@ def test_an_agent_that_is_not_understood_is_brought_up_to_date_by_what_is_said(d
     agent.rename(down / ".dkdbg/other.pyz")
     agent.write_text('#!/bin/sh\n[ "$1" != ranks ] || exec echo "{}"\nexec sh /opt/dkdbg/other.pyz "$@"\n')
     agent.chmod(0o755)
-    manifest.write_text(
-        manifest.read_text().replace(ours, digest(agent.read_bytes()))
-    )  # as its `init` wrote it
+    # As its `init` wrote it.
+    manifest.write_text(manifest.read_text().replace(ours, digest(agent.read_bytes())))
     must(dkdbg(down, "up", env={"DKDBG_WAIT": "0"}))
     assert "dkdbg init, dkdbg down, then dkdbg up" in dkdbg(down, "ranks", "eval", "6 * 7").stderr
     must(dkdbg(down, "init", "--yes"))
@@ -155,24 +154,23 @@ def mapped(*pairs):
     return ("-w", "/w", "-e", f"DKDBG_MAPPINGS={json.dumps(found)}")
 
 
-def test_several_folders_are_synced_one_at_a_time_as_it_says(start_container, tmp_path):
-    name = start_container(*mapped(("a b", "/w/a"), ("c", "/w/c d")))
-    write(tmp_path, **{"a b/x.py": "x\n", "c/y.py": "y\n"})
-    assert (
-        "dkdbg -C 'a b' sync TARGET --to /w/a" in dkdbg(tmp_path, "sync", "--once", f"docker://{name}").stderr
-    )
-    must(dkdbg(tmp_path, "-C", "a b", "sync", "--once", f"docker://{name}", "--to", "/w/a"))
+@pytest.mark.parametrize(
+    ("pairs", "said", "folder"),
+    [
+        ((("a b", "/w/a"), ("c", "/w/c d")), "dkdbg -C 'a b' sync TARGET --to /w/a", "a b"),
+        ((("linked", "/w/a"),), "sync TARGET --to PATH", "../other"),
+    ],
+    ids=["several folders", "a folder outside"],
+)
+def test_code_that_is_not_one_folder_of_the_repository_is_synced_as_it_says(
+    start_container, tmp_path, *, pairs, said, folder
+):
+    name, root = start_container(*mapped(*pairs)), tmp_path / "here"
+    write(root, **{"a b/x.py": "x\n", "c/y.py": "y\n", "../other/x.py": "x\n"})
+    (root / "linked").symlink_to("../other")
+    assert said in dkdbg(root, "sync", "--once", f"docker://{name}").stderr
+    must(dkdbg(root, "-C", folder, "sync", "--once", f"docker://{name}", "--to", "/w/a"))
     assert docker("exec", name, "cat", "/w/a/x.py") == "x\n"
-
-
-def test_a_place_whose_code_lies_outside_is_synced_as_it_says(start_container, tmp_path):
-    name = start_container(*mapped(("linked", "/w/other")))
-    write(tmp_path, **{"here/x.py": "x\n", "other/y.py": "y\n"})
-    (tmp_path / "here/linked").symlink_to("../other")
-    refused = dkdbg(tmp_path / "here", "sync", "--once", f"docker://{name}")
-    assert "sync TARGET --to PATH" in refused.stderr
-    must(dkdbg(tmp_path / "other", "sync", "--once", f"docker://{name}", "--to", "/w/other"))
-    assert docker("exec", name, "cat", "/w/other/y.py") == "y\n"
 
 
 def exchange(one, other):
