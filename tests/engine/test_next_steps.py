@@ -1,5 +1,7 @@
 """What dkdbg says to type next is typed, step by step as a newcomer would, and leads on; so does what errors say."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from dkdbg import hints
@@ -38,6 +40,18 @@ def shows(root, line, text):
     """Type a line whose program goes on, until it has printed a text."""
     with typed(root, line, root.parent / unique("log")) as said:
         said.wait(text)
+
+
+@contextmanager
+def changed(file, before, after):
+    """A file with another text in it; at the end it is as it was."""
+    text = file.read_text()
+    assert before in text, text
+    file.write_text(text.replace(before, after))
+    try:
+        yield
+    finally:
+        file.write_text(text)
 
 
 def test_outside_of_a_repository_it_leads_to_one_and_to_the_demo(tmp_path, root):
@@ -98,18 +112,14 @@ def test_a_file_of_ours_that_is_gone_is_written_again(root):
 
 @pytest.mark.usefixtures("set_up")
 def test_a_service_that_was_renamed_gets_its_debug_service_anew(root):
-    file, text = root / "compose.yaml", (root / "compose.yaml").read_text()
-    file.write_text(text.replace("  web:", "  site:"))
-    try:
+    with changed(root / "compose.yaml", "  web:", "  site:"):
         refused = dkdbg(root, "up")
         assert refused.returncode
         assert "dkdbg init" in refused.stderr
         must(dkdbg(root, "init", "--yes"))
         words = ["docker", "compose", "--profile", "debug", "config", "--services"]
         assert "site-debug" in command(words, root).stdout.split()
-    finally:
-        file.write_text(text)
-        must(dkdbg(root, "init", "--yes"))
+    must(dkdbg(root, "init", "--yes"))
 
 
 @pytest.mark.usefixtures("set_up")
@@ -137,38 +147,26 @@ def test_no_container_of_a_name_leads_to_those_that_there_are(tmp_path, base_ima
 def test_a_debug_service_that_was_taken_out_by_hand_is_written_again_as_it_says(root):
     file = root / "compose.override.yaml"
     text = file.read_text()
-    file.write_text("services: {}\n")
-    try:
+    with changed(file, text, "services: {}\n"):
         refused = dkdbg(root, "up")
         assert refused.returncode
         assert "dkdbg init" in refused.stderr
-        file.unlink()
-    finally:
-        file.unlink(missing_ok=True)
-        must(dkdbg(root, "init", "--yes"))
+    file.unlink()
+    must(dkdbg(root, "init", "--yes"))
     assert file.read_text() == text  # what other tests here start
 
 
 @pytest.mark.usefixtures("set_up")
 def test_what_the_engine_refuses_is_shown(root):
     """Compose's own refusals: test_bad_input.py."""
-    file, text = root / ".dkdbg/service.compose", (root / ".dkdbg/service.compose").read_text()
-    assert "  web-debug:\n" in text
-    file.write_text(text.replace("  web-debug:\n", "  web-debug:\n    cap_add: [NOPE]\n"))
-    try:
+    with changed(root / ".dkdbg/service.compose", "  web-debug:\n", "  web-debug:\n    cap_add: [NOPE]\n"):
         refused = dkdbg(root, "up")
         assert refused.returncode
         assert "NOPE" in refused.stderr
-    finally:
-        file.write_text(text)
 
 
 @pytest.mark.usefixtures("set_up")
 def test_a_change_of_the_settings_is_seen(root):
-    settings, text = root / "dkdbg.toml", (root / "dkdbg.toml").read_text()
-    settings.write_text(f"{text}\n[debug]\nwait = 7\n" if "[debug]" not in text else text.replace("[debug]", "[debug]\nwait = 7"))  # fmt: skip
-    try:
+    with changed(root / "dkdbg.toml", "[debug]", "[debug]\nwait = 7"):
         assert "has changed since" in must(dkdbg(root)).stdout
         assert "service.compose" in dkdbg(root, "init").stdout
-    finally:
-        settings.write_text(text)
