@@ -193,6 +193,10 @@ class Editor:
             there = self.changed.wait_for(lambda: len(self.attached) == count, timeout)
             assert there, (self.sessions, self.attached, self.errors)
 
+    def wait_output(self, text: str) -> str:
+        """Return what its consoles show, once this is among it."""
+        return str(wait_for(lambda: "".join(self.output), lambda said: text in said))
+
     def wait_stops(self, count: int, timeout: float = 300) -> list[Stop]:
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.stops) >= count, timeout), (self.stops, self.errors)

@@ -93,8 +93,7 @@ def test_chosen_ranks_stop_from_the_start_each_attach_may_choose_others_and_a_ra
         running.wait_state("attached")
         pids = there(running, 4)
         assert stopped_in(editor, running, 2) == {0, 3}
-        said = "debugging ranks 0,3; the others run free"
-        wait_for(lambda: "".join(editor.output), lambda text: said in text)
+        editor.wait_output("debugging ranks 0,3; the others run free")
         assert len(editor.attached) == 3  # the root session, two ranks, no launcher
         clear(editor, tmp_path)
     wait_for(running.record, lambda record: record["state"] == "running")

@@ -1,6 +1,6 @@
 """A breakpoint that torch.compile would swallow is said, and `--no-compile` lets it stop."""
 
-from tests.agent.dap_probe import Editor, wait_for
+from tests.agent.dap_probe import Editor
 from tests.frameworks import python_with
 
 CODE = """import os, sys, time, torch
@@ -35,7 +35,7 @@ def test_it_is_said_too_when_the_function_was_compiled_before_the_editor_came(pr
     running = program(CODE, str(gate), python=python_with("torch"))
     assert running.process.stdout.readline() == b"up\n"
     with Editor(running.port, {running.script: [5]}) as editor:
-        wait_for(lambda: "".join(editor.output), lambda text: "has compiled step" in text)
+        editor.wait_output("has compiled step")
         gate.touch()
         code, _, err = running.finish(300)
     assert (code, err.count("torch.compile has compiled step")) == (0, 1)

@@ -188,6 +188,6 @@ def test_a_program_that_may_open_few_files_keeps_them_and_the_editor_is_told_wha
         if is_debugged:
             editor.wait_stops(1)
         else:
-            wait_for(lambda: "".join(editor.output), lambda text: "raise the limit, `ulimit -n 64`" in text)
+            editor.wait_output("raise the limit, `ulimit -n 64`")
         (tmp_path / "stop").touch()
         running.ends()

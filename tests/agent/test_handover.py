@@ -176,7 +176,7 @@ def test_an_observer_gets_the_session_when_the_controller_leaves(loop, tmp_path)
         stop = second.wait_stops(1)[0]
         assert stop["line"] == LINE
         assert stop.value("6 * 7") == "42"
-        wait_for(lambda: "".join(second.output), lambda text: "you control this session now" in text)
+        second.wait_output("you control this session now")
         wait_for(lambda: third.stops, bool)  # observes the second one now
         assert len(second.sessions) == 2
         assert second.errors == third.errors == []
@@ -247,10 +247,7 @@ def inherit(stack: contextlib.ExitStack, port: int, script: str) -> tuple[Editor
     wait_for(lambda: second.stops, bool)
     for session in first.sessions.values():
         session.close()
-    wait_for(
-        lambda: list(second.output),
-        lambda lines: any("you control this session now" in line for line in lines),
-    )
+    second.wait_output("you control this session now")
     return second, opened
 
 
@@ -385,4 +382,4 @@ def test_with_an_observers_root_session_its_others_end_and_with_the_controllers_
             for session in two_stops(third):
                 assert session in before.values()
             assert third.errors == []
-            wait_for(lambda: "".join(third.output), lambda text: "you control this session now" in text)
+            third.wait_output("you control this session now")

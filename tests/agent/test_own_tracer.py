@@ -188,8 +188,9 @@ def test_a_tool_with_the_debuggers_number_is_reported(program, under):
     running = program(TAKES, **under(12))
     assert running.process.stdout.readline() == b"up\n"
     with Editor(running.port, {running.script: [6]}) as editor:
-        text = "mine has the debugger's number in sys.monitoring: no breakpoint stops while it does"
-        wait_for(lambda: "".join(editor.output), lambda said: text in said)
+        editor.wait_output(
+            "mine has the debugger's number in sys.monitoring: no breakpoint stops while it does"
+        )
 
 
 TYPES = """import pdb

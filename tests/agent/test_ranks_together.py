@@ -99,8 +99,5 @@ def test_ranks_stop_at_the_same_iteration_and_one_key_lets_them_go_on_pauses_and
     one.pause(0.02)
     editor = one.attach(OF_ONE)
     assert len(one.steps(editor, 1)) == 1
-    wait_for(
-        lambda: editor.output,
-        lambda lines: any("without the others: rank 1, rank 2" in line for line in lines),
-    )
+    editor.wait_output("without the others: rank 1, rank 2")
     leave(editor)

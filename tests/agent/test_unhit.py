@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from dkdbg.agent.supervisor import unhit
-from tests.agent.dap_probe import Editor, wait_for
+from tests.agent.dap_probe import Editor
 
 MODULE = "import time\n\nrate = 3\n\n\ndef step(n):\n    return n + rate\n"
 PROGRAM = "import sys, time\nsys.path.insert(0, sys.argv[1])\nfrom pkg.model import step\nprint('up', flush=True)\nfor n in range(10**6):\n    step(n)\n    time.sleep(0.001)\n"
@@ -35,7 +35,7 @@ def test_the_copy_that_runs_is_named(program, packages):
         text = (
             f"the breakpoint at model.py:7 does not stop: the program runs another copy of the file, {copy}"
         )
-        wait_for(lambda: "".join(editor.output), lambda said: text in said)
+        editor.wait_output(text)
 
 
 def test_a_line_that_ran_with_the_import_is_named_and_one_that_stops_is_not(program, packages):
@@ -45,7 +45,7 @@ def test_a_line_that_ran_with_the_import_is_named_and_one_that_stops_is_not(prog
         text = (
             "model.py:3 ran before its breakpoint came, when the program imported pkg.model: start it again"
         )
-        said = wait_for(lambda: "".join(editor.output), lambda said: text in said)
+        said = editor.wait_output(text)
         assert "train.py:6" not in said
 
 
