@@ -3,8 +3,6 @@
 import os
 import signal
 
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import Editor, wait_for
 from tests.frameworks import python_with
 from tests.processes import children
@@ -84,12 +82,10 @@ def test_the_editors_stop_button_on_the_last_process_ends_the_root_session_too_a
 ):
     """VS Code disconnects the child in focus alone; the root's session must not stay behind (seen in VS Code 1.139)."""
     running = program("import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n", wait="300")
-    with Debugger(AttachOptions(port=running.port)) as debugger:
-        debugger.set_breakpoints(running.script, [4])
-        root = debugger.attach()
+    with running.debugged(4) as debugger:
         stop = debugger.wait_stopped()
         stop.session.send("disconnect", {"terminateDebuggee": False})  # `terminated` comes before its answer
-        debugger.wait_ended(session=root)
+        debugger.wait_ended(session=debugger.sessions[0])
     with running.debugged(4) as again:
         assert again.stack(again.wait_stopped())[0].line == 4
         again.sessions[0].request("disconnect", {"terminateDebuggee": True})

@@ -8,8 +8,6 @@ import sys
 import pytest
 
 from dkdbg.agent.state import deaths
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
 
 KERNEL = """\
@@ -48,22 +46,33 @@ def started(launch, tmp_path):
         (tmp_path / "kernel.py").write_text(KERNEL.replace("END", end))
         (tmp_path / "parent.py").write_text(PARENT)
         running = launch(sys.executable, "parent.py", "kernel.py", str(tmp_path / "go"), wait="60", **more)
+        running.script = str(tmp_path / "kernel.py")
         return running, tmp_path / "go"
 
     return start
 
 
+@pytest.fixture
+def died(started):
+    """Let such a child end under an editor, and return what the editor is told, and the log."""
+
+    def run(end):
+        running, go = started(end)
+        with running.debugged() as debugger:
+            debugger.wait_session(lambda session: session.name == "kernel.py", "the child")
+            wait_for(lambda: len(running.record()["processes"]) == 2, bool)
+            go.touch()
+            debugger.wait_ended(300)
+            told = "".join(each.text for each in debugger.output)
+        return told, running.finish()[2]
+
+    return run
+
+
 @pytest.mark.parametrize("kind", FAULTS)
-def test_a_death_is_told_with_its_signal_and_its_line(kind, started):
-    running, go = started(FAULTS[kind])
+def test_a_death_is_told_with_its_signal_and_its_line(kind, died):
+    told, log = died(FAULTS[kind])
     name = kind.split()[0]
-    with running.debugged() as debugger:
-        debugger.wait_session(lambda session: session.name == "kernel.py", "the child")
-        wait_for(lambda: len(running.record()["processes"]) == 2, bool)
-        go.touch()
-        debugger.wait_ended(300)
-        told = "".join(each.text for each in debugger.output)
-    _, _, log = running.finish()
     where = " in kernel, " if name != "SIGKILL" else "\n"
     for text in (told, log):
         assert f"died of {name}{where}" in text
@@ -72,23 +81,15 @@ def test_a_death_is_told_with_its_signal_and_its_line(kind, started):
         assert "other failures came after it\nthe program exited with code" in told
 
 
-def test_a_program_with_a_handler_of_its_own_keeps_it(started):
-    running, go = started("faulthandler.enable() or ctypes.string_at(0)")
-    with running.debugged() as debugger:
-        debugger.wait_session(lambda session: session.name == "kernel.py", "the child")
-        wait_for(lambda: len(running.record()["processes"]) == 2, bool)
-        go.touch()
-        debugger.wait_ended(300)
-    _, _, log = running.finish()
+def test_a_program_with_a_handler_of_its_own_keeps_it(died):
+    _, log = died("faulthandler.enable() or ctypes.string_at(0)")
     assert "Fatal Python error: Segmentation fault" in log
     assert "died of SIGSEGV\n" in log
 
 
 def test_the_program_itself_is_named_with_the_line_at_which_it_was_held(program):
     running = program("import os\nprint(os.getpid(), flush=True)\nos.nice(0)\n", wait="300")
-    with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
-        debugger.set_breakpoints(running.script, [3])
-        debugger.attach()
+    with running.debugged(3) as debugger:
         debugger.stack(debugger.wait_stopped(300))
         os.kill(running.record()["processes"][0]["pid"], signal.SIGKILL)
         debugger.wait_ended(300)
@@ -100,9 +101,7 @@ def test_the_program_itself_is_named_with_the_line_at_which_it_was_held(program)
 def test_a_held_process_that_the_agent_ends_has_not_died(started):
     running, go = started("pass", verb="supervise")
     go.touch()
-    with Debugger(AttachOptions(port=running.port)) as debugger:
-        debugger.set_breakpoints(str(go.parent / "kernel.py"), [8])
-        debugger.attach()
+    with running.debugged(8) as debugger:
         debugger.wait_stopped(300)
         running.process.send_signal(signal.SIGTERM)
         debugger.wait_ended(300)

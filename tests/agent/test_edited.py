@@ -32,13 +32,14 @@ def train(program, tmp_path):
     (tmp_path / "stop").touch()
 
 
-def stop_and_leave(port: int, script: Path) -> int:
-    """Attach, stop in the loop, leave as Shift+F5 does; return the pid of the program."""
-    with Editor(port, {str(script): [LINE]}, hold=True) as editor:
+def stop_and_leave(running: Any) -> int:
+    """Attach, stop in the loop, leave as Shift+F5 does; return the pid of the program once the agent knows it."""
+    with Editor(running.port, {running.script: [LINE]}, hold=True) as editor:
         (stop,) = editor.wait_stops(1)
         (pid,) = (pid for pid in editor.sessions if pid)
         stop["session"].request("disconnect", terminateDebuggee=False)
         wait_for(lambda: editor.sessions[0].closed, bool)
+    is_free(running)
     return pid
 
 
@@ -52,18 +53,15 @@ def test_what_was_edited_since_the_last_stop_runs_at_the_next_attach_a_module_to
 ):
     running = train(DKDBG_RESTART="auto")
     port, script = running.port, tmp_path / "train.py"
-    before = stop_and_leave(port, script)
-    is_free(running)
+    before = stop_and_leave(running)
     (tmp_path / "unrelated.py").write_text("x = 1\n")
-    assert stop_and_leave(port, script) == before
-    is_free(running)
+    assert stop_and_leave(running) == before
     script.write_text("# one\n# two\n" + LOOP)
     with Editor(port, {str(script): [LINE + 2]}, hold=True) as editor:
         (stop,) = editor.wait_stops(1)
         assert (stop["line"], stop["path"]) == (LINE + 2, str(script))
         assert before not in editor.sessions
-        said = "restarting: train.py was changed after the program had been started"
-        wait_for(lambda: "".join(editor.output), lambda text: said in text)
+        editor.wait_output("restarting: train.py was changed after the program had been started")
     wait_for(lambda: running.record()["runs"], (2).__eq__)
     is_free(running)
     (tmp_path / "model.py").write_text("def step(n):\n    return n + 10\n")
@@ -82,16 +80,12 @@ def test_what_comes_with_the_clock_of_another_machine_counts_from_when_it_came(p
         os.utime(tmp_path / "new", (time.time() + ahead,) * 2)
         (tmp_path / "new").rename(path)
 
-    script = tmp_path / "train.py"
     replace(tmp_path / "model.py", MODEL)
     running = program(LOOP, env={"DKDBG_RESTART": "auto"})
-    port = running.wait_state("running")["port"]
-    before = stop_and_leave(port, script)
-    is_free(running)
-    assert stop_and_leave(port, script) == before
-    is_free(running)
+    before = stop_and_leave(running)
+    assert stop_and_leave(running) == before
     replace(tmp_path / "model.py", "def step(n):\n    return n + 10\n")
-    with Editor(port, {str(tmp_path / "model.py"): [2]}, hold=True) as editor:
+    with Editor(running.port, {str(tmp_path / "model.py"): [2]}, hold=True) as editor:
         (stop,) = editor.wait_stops(1)
         assert stop.value("step(0)") == "10"
     (tmp_path / "stop").touch()
@@ -101,11 +95,9 @@ def test_what_comes_with_the_clock_of_another_machine_counts_from_when_it_came(p
 def test_a_program_that_is_not_to_be_restarted_is_left_running_with_a_message(train, tmp_path, setting):
     """Where it is forbidden editors restart nothing either, and the command does."""
     running = train(DKDBG_RESTART=setting)
-    port, script = running.wait_state("running")["port"], tmp_path / "train.py"
-    before = stop_and_leave(port, script)
-    is_free(running)
-    script.write_text("# one\n" + LOOP)
-    with Client(port).attach() as client:
+    before = stop_and_leave(running)
+    (tmp_path / "train.py").write_text("# one\n" + LOOP)
+    with Client(running.port).attach() as client:
         said = client.event("output", text="train.py was changed after the program had been started")
         assert said["category"] == "important"
         assert ("Ctrl+Shift+F5" in said["output"]) == (setting != "never")

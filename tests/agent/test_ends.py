@@ -84,8 +84,7 @@ def test_an_adapter_that_stands_still_when_the_program_ends_tells_it_later(progr
         "while not os.path.exists('go'): time.sleep(0.02)\nsys.exit('no data')\n",
         wait="300",
     )
-    with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
-        root = debugger.attach()
+    with running.debugged() as debugger:
         debugger.wait_output("up\n")
         (adapter,) = children(running.process.pid, "adapter.py")
         child = wait_for(lambda: running.record()["child"], bool)
@@ -95,7 +94,7 @@ def test_an_adapter_that_stands_still_when_the_program_ends_tells_it_later(progr
         time.sleep(2)
         os.kill(adapter, signal.SIGCONT)
         debugger.wait_ended(300)
-    assert root.exit_code == running.finish()[0] == 1
+    assert debugger.sessions[0].exit_code == running.finish()[0] == 1
     assert "it said last on stderr:\n  no data" in console(debugger, "debugger")
 
 

@@ -8,13 +8,10 @@ import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from dkdbg.agent.supervisor import reload, restarts
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
 from tests.processes import members
 
@@ -38,13 +35,6 @@ def save(path: Path | str, text: str) -> None:
     draft.replace(path)
 
 
-def attach(running: Any, *lines: int) -> Debugger:
-    debugger = Debugger(AttachOptions(port=running.port))
-    debugger.set_breakpoints(running.script, lines)
-    debugger.attach()
-    return debugger
-
-
 @pytest.fixture
 def supervise(launch):
     """Start `supervise`, with --reload unless told otherwise."""
@@ -63,7 +53,7 @@ def watched(program):
 
 def test_each_of_many_saves_stops_for_one_attach(watched):
     running = watched(LOOP.format(version=0))
-    with attach(running, 5) as debugger:
+    with running.debugged(5) as debugger:
         debugger.wait_stopped(300)
         for version in range(1, SAVES + 1):
             save(running.script, LOOP.format(version=version))
@@ -81,7 +71,7 @@ def test_each_of_many_saves_stops_for_one_attach(watched):
 
 def test_a_syntax_error_keeps_the_old_process_and_is_shown(watched):
     running = watched(LOOP.format(version=1))
-    with attach(running) as debugger:
+    with running.debugged() as debugger:
         assert running.process.stdout.readline() == b"ready\n"  # it has read its file
         wait_for(lambda: running.record()["child"], bool)
         child = running.record()["child"]
@@ -103,7 +93,7 @@ def test_a_syntax_error_keeps_the_old_process_and_is_shown(watched):
 
 def test_after_a_crash_the_mended_file_runs_and_stops(watched):
     running = watched("raise SystemExit(3)\n")
-    with attach(running) as debugger:
+    with running.debugged() as debugger:
         record = running.wait_state("idle")
         assert (record["last_exit_code"], record["exit_code"], record["detail"]) == (
             3,
@@ -128,7 +118,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
 def test_a_request_restarts_a_program_that_is_paused_and_one_that_ignores_sigterm_is_killed(watched):
     running = watched(HANDLER.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN"), options=())
-    with attach(running, 7) as debugger:
+    with running.debugged(7) as debugger:
         first = debugger.wait_stopped()
         assert running.ask("restart")[:2] == (0, "dkdbg: restarted, run 2\n")
         assert debugger.wait_stopped().session is not first.session
@@ -250,11 +240,11 @@ def test_a_restart_that_cannot_be_started_is_answered_at_once(is_up):
 
 def test_an_editor_that_attaches_after_the_end_starts_it_again_and_its_stop_button_ends_it(watched):
     running = watched(LOOP.format(version=1))
-    debugger = attach(running)
-    wait_for(lambda: running.record()["runs"] == 1, bool)
-    debugger.disconnect(terminate=True)
+    with running.debugged() as debugger:
+        wait_for(lambda: running.record()["runs"] == 1, bool)
+        debugger.disconnect(terminate=True)
     assert running.wait_state("idle")["child"] is None
-    with attach(running, 5) as debugger:
+    with running.debugged(5) as debugger:
         assert debugger.stack(debugger.wait_stopped())[0].line == 5
         assert running.record()["runs"] == 2
         debugger.disconnect(terminate=True)

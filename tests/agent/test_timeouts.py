@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent.inprocess.clocks import timeouts
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from tests.agent.conftest import torchrun_words
 from tests.agent.dap_probe import Editor, wait_for
@@ -89,8 +87,7 @@ def test_a_rank_held_for_longer_than_the_timeout_of_its_group_ends_no_job_and_th
         for stop in editor.wait_stops(len(stops)):
             stop.go_on()
         wait_for(lambda: progress(tmp_path), lambda found: found[0] > steps + 5)
-        said = "process groups wait for 24 h instead of failing"
-        wait_for(lambda: "".join(editor.output), lambda text: said in text)
+        editor.wait_output("process groups wait for 24 h instead of failing")
     wait_for(lambda: progress(tmp_path)[1], lambda seconds: seconds == TIMEOUT)
     (tmp_path / "slow").touch()
     code, _, err = running.finish(300)
@@ -152,15 +149,15 @@ except RuntimeError as error:
 @pytest.mark.parametrize("options", [("--on-crash", "hold=10m"), ("--ranks", "failing")], ids=" ".join)
 def test_a_held_crash_outlives_the_timeout_of_the_group_and_is_shown_first(torchrun, options):
     running = torchrun(CRASHING, 2, options=options)
-    port = running.port
-    wait_for(
-        lambda: [p["rank"] for p in running.record().get("processes", []) if p["state"] == "post-mortem"],
-        lambda found: found == [1],
-    )
+    assert running.port  # it has begun
+
+    def held():
+        return [p["rank"] for p in running.record().get("processes", []) if p["state"] == "post-mortem"]
+
+    wait_for(held, [1].__eq__)
     time.sleep(6)  # twice the timeout of the group
-    assert [p["rank"] for p in running.record().get("processes", []) if p["state"] == "post-mortem"] == [1]
-    with Debugger(AttachOptions(port=port)) as debugger:
-        debugger.attach()
+    assert held() == [1]
+    with running.debugged() as debugger:
         stop = debugger.wait_stopped(300)
         assert stop.session.name == "rank 1"
         assert debugger.evaluate("denominator", debugger.stack(stop)[0]) == "0"
@@ -241,7 +238,7 @@ def test_one_rank_of_a_job_without_dkdbg_is_told_what_the_others_will_do(tmp_pat
                 "goes on while you hold the program: ranks 0, 2, not under dkdbg: giving up in a collective after 77 s without "
                 f"an answer (more time: attach with --pid {pids[0]} --pid {pids[2]} too)"
             )
-            said = wait_for(lambda: "".join(editor.output), lambda text: others in text)
+            said = editor.wait_output(others)
             assert "process groups of what you attached to wait for 24 h" in said
     finally:
         (tmp_path / "stop").touch()
