@@ -12,7 +12,7 @@ import pytest
 
 from dkdbg.agent.dap import messages
 from dkdbg.agent.supervisor import held_deadlines, pending_collectives
-from tests.agent.dap_probe import Editor, wait_for
+from tests.agent.dap_probe import Editor
 
 PROGRAM = "import time\nfor n in range(3):\n    time.sleep(0.1)\n    n += 1\n"
 PROBE = {
@@ -31,10 +31,10 @@ def test_a_stop_and_both_lists_tell_the_limit_of_the_batch_job_and_that_of_the_p
     attach = {messages.DEADLINES: [PROBE]}
     with Editor(running.port, {str(tmp_path / "train.py"): [4]}, hold=True, more=attach) as editor:
         probe = "goes on while you hold the program: the livenessProbe restarts the container main after 30 s without an answer"
-        wait_for(lambda: "".join(editor.output), lambda text: probe in text)
+        editor.wait_output(probe)
         stop = editor.wait_stops(1)[0]
         slurm = "Slurm ends job 12 in 49 min (more time: scontrol update JobId=12 TimeLimit=+60)"
-        said = wait_for(lambda: "".join(editor.output), lambda text: slurm in text)
+        said = editor.wait_output(slurm)
         assert said.index(probe) < said.index(slurm)
         whats = [each["what"] for each in running.record()["deadlines"]]
         assert whats[:2] == [PROBE["what"], "Slurm ends job 12"]
@@ -47,103 +47,102 @@ def test_a_stop_and_both_lists_tell_the_limit_of_the_batch_job_and_that_of_the_p
         running.ends()
 
 
-class Clock:
+class Held:
+    """Deadlines of a program that is held, by a clock that the test moves on, and the lines that were `told`."""
+
     def __init__(self, monkeypatch):
-        self.now = 1000.0
-        monkeypatch.setattr(held_deadlines.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(held_deadlines.time, "time", lambda: self.now)
-        monkeypatch.setattr(
-            held_deadlines.deadlines, "of_parents", lambda _: []
-        )  # that of `timeout 600 pytest`
+        self.now, self.told = 1000.0, []
+        for name in ("monotonic", "time"):
+            monkeypatch.setattr(held_deadlines.time, name, lambda: self.now)
+        # That of `timeout 600 pytest`.
+        monkeypatch.setattr(held_deadlines.deadlines, "of_parents", lambda _: [])
+
+    def deadlines(self, own=(), waits=list, pids=list, changed=list):
+        self.found = held_deadlines.HeldDeadlines(
+            list(own), waits=waits, ask=list, name_of=str, pids=pids, told=self.told.append, changed=changed
+        )
+        return self.found
+
+    def later(self, seconds=1):
+        self.now += seconds
+        self.found.held()
 
 
-def made(own, waits, told, pids=list, changed=list):
-    return held_deadlines.HeldDeadlines(
-        own, waits=waits, ask=list, name_of=str, pids=pids, told=told.append, changed=changed
-    )
+@pytest.fixture
+def held(monkeypatch):
+    return Held(monkeypatch)
+
+
+def deadline(what, ends=None, after=None):
+    return {"what": what, "ends": ends, "after": after, "lift": ""}
 
 
 @pytest.mark.core
-def test_steps_do_not_repeat_the_line_and_a_near_end_does(monkeypatch):
-    clock, told = Clock(monkeypatch), []
-    own = [{"what": "Slurm ends job 12", "ends": 1000.0 + 400, "after": None, "lift": ""}]
-    found = made(own, list, told)
+def test_steps_do_not_repeat_the_line_and_a_near_end_does(held):
+    found = held.deadlines([deadline("Slurm ends job 12", 1000.0 + 400)])
     found.attached()
-    assert told == []  # its end is not near: at the stop is early enough
+    assert held.told == []  # its end is not near: at the stop is early enough
     for _ in range(30):  # steps of one second
         found.stopped()
-        clock.now += 1
-        found.held()
-    assert len(told) == 1
+        held.later()
+    assert len(held.told) == 1
     for _ in range(360):
-        found.held()
-        clock.now += 1
-    assert [line.rpartition(" in ")[2] for line in told] == ["6 min", "5 min", "60 s"]
+        held.later()
+    assert [line.rpartition(" in ")[2] for line in held.told] == ["6 min", "5 min", "60 s"]
 
 
 @pytest.mark.core
-def test_a_near_end_that_is_only_found_at_the_stop_is_told_once(monkeypatch):
-    clock, told = Clock(monkeypatch), []
-    timeout = {"what": "timeout (pid 7) ends its command", "ends": 1052.0, "after": None, "lift": ""}
+def test_a_near_end_that_is_only_found_at_the_stop_is_told_once(held, monkeypatch):
+    timeout = deadline("timeout (pid 7) ends its command", 1052.0)
     monkeypatch.setattr(held_deadlines.deadlines, "of_parents", lambda _: [timeout])
-    found = made([], list, told)
-    found.stopped()
+    held.deadlines().stopped()
     for _ in range(20):
-        clock.now += 1
-        found.held()
-    assert told == ["goes on while you hold the program: timeout (pid 7) ends its command in 51 s"]
+        held.later()
+    assert held.told == ["goes on while you hold the program: timeout (pid 7) ends its command in 51 s"]
 
 
 @pytest.mark.core
-def test_ranks_that_wait_are_asked_again_before_the_stop_is_told(monkeypatch):
-    clock, told = Clock(monkeypatch), []
-    waits = [{"what": "ranks 1, 2: giving up in barrier", "ends": 1032.5, "after": None, "lift": ""}]
-    found = made([], lambda: waits, told)
+def test_ranks_that_wait_are_asked_again_before_the_stop_is_told(held):
+    waits = [deadline("ranks 1, 2: giving up in barrier", 1032.5)]
+    found = held.deadlines(waits=lambda: waits)
     found.stopped()
     found.held()
-    assert told == []
-    clock.now += 1
-    found.held()
-    assert told == ["goes on while you hold the program: ranks 1, 2: giving up in barrier in 31 s"]
+    assert held.told == []
+    held.later()
+    assert held.told == ["goes on while you hold the program: ranks 1, 2: giving up in barrier in 31 s"]
     waits.clear()
-    clock.now += 100
+    held.later(100)
     found.stopped()
-    clock.now += 1
-    found.held()
-    assert len(told) == 1
+    held.later()
+    assert len(held.told) == 1
 
 
 @pytest.mark.core
-def test_a_stop_does_not_wait_for_a_look_at_all_processes_and_the_record_has_what_the_line_tells(monkeypatch):
-    clock, told, looks, records = Clock(monkeypatch), [], [], []
-    waits = [{"what": "ranks 1, 2: giving up in barrier", "ends": 1032.5, "after": None, "lift": ""}]
-    found = made(
-        [],
-        lambda: waits,
-        told,
+def test_a_stop_does_not_wait_for_a_look_at_all_processes_and_the_record_has_what_the_line_tells(held):
+    looks, records = [], []
+    waits = [deadline("ranks 1, 2: giving up in barrier", 1032.5)]
+    found = held.deadlines(
+        waits=lambda: waits,
         pids=lambda: looks.append(1) or [],
-        changed=lambda current: records.append((current, len(told))),
+        changed=lambda current: records.append((current, len(held.told))),
     )
     found.stopped()
     assert looks == []
-    clock.now += 1
-    found.held()
+    held.later()
     assert looks == [1]
     assert records == [(waits, 0)]
-    assert len(told) == 1
+    assert len(held.told) == 1
 
 
 @pytest.mark.core
-def test_a_time_without_end_is_not_told_and_what_was_added_ends_with_the_next_attach(monkeypatch):
-    clock, told = Clock(monkeypatch), []
-    waits = [{"what": "rank 1: giving up in barrier", "ends": math.inf, "after": None, "lift": ""}]
-    found = made([], lambda: waits, told)
-    found.add({"what": "rank 2: giving up", "ends": None, "after": math.inf, "lift": ""})
-    found.add({"what": "rank 3: giving up", "ends": None, "after": 30.0, "lift": ""})
+def test_a_time_without_end_is_not_told_and_what_was_added_ends_with_the_next_attach(held):
+    found = held.deadlines(waits=lambda: [deadline("rank 1: giving up in barrier", math.inf)])
+    found.add(deadline("rank 2: giving up", after=math.inf))
+    found.add(deadline("rank 3: giving up", after=30.0))
     found.stopped()
-    clock.now += 1
-    found.held()
-    assert told == 2 * ["goes on while you hold the program: rank 3: giving up after 30 s without an answer"]
+    held.later()
+    line = "goes on while you hold the program: rank 3: giving up after 30 s without an answer"
+    assert held.told == [line] * 2
     found.attached()
     assert found.current() == []
 
@@ -224,13 +223,11 @@ def test_waits_of_c_with_a_timeout_are_seen_in_the_stacks(tmp_path, call, found)
     assert done.stdout == (f"['{found}']\n" if found else "[]\n")
 
 
-def test_a_clock_of_many_processes_is_told_once(monkeypatch):
-    clock, told = Clock(monkeypatch), []
+def test_a_clock_of_many_processes_is_told_once(held, monkeypatch):
     monkeypatch.setattr(held_deadlines.procfs, "alive", lambda _: True)
-    found = made([], list, told)
+    found = held.deadlines()
     for pid in range(1, 9):
         found.note_clocks(pid, ["timeouts of uvloop"])
     found.stopped()
-    clock.now += 1
-    found.held()
-    assert told == ["goes on while you hold the program: timeouts of uvloop (1, 2, 3 and 5 more)"]
+    held.later()
+    assert held.told == ["goes on while you hold the program: timeouts of uvloop (1, 2, 3 and 5 more)"]

@@ -6,6 +6,8 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,18 +71,23 @@ def test_debugpy_describes_the_machine_for_a_log_that_is_asked_for_only(program,
             running.ends(0, described)
 
 
+def table_of(folder: Path, **more: Any) -> ProcessTable:
+    usual = {"attached": bool, "on_change": list, "on_refusal": list}
+    return ProcessTable(announced.Folders(str(folder), {}), **{**usual, **more})
+
+
 @pytest.mark.parametrize("gone", [True, False])
 def test_a_process_that_tried_to_join_an_adapter_that_is_gone_is_asked_again(tmp_path, *, gone):
     """The refusal comes after the agent has noticed that the adapter died, or the adapter is there and the refusal stays."""
+    joined: list[int] = []
     refusals: list[str] = []
     answers = ["not joined: ConnectionRefusedError", "joined"]
-    table = ProcessTable(
-        announced.Folders(str(tmp_path), {}),
+    table = table_of(
+        tmp_path,
         attached=lambda: True,
         on_change=lambda found: joined.extend(each["pid"] for each in found if each["joined"]),
         on_refusal=refusals.append,
     )
-    joined: list[int] = []
     pid = os.getpid()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as process:
         process.bind(str(tmp_path / f"{pid}.sock"))
@@ -110,14 +117,7 @@ def test_an_answer_about_timeouts_that_is_cut_off_raises_nothing(tmp_path, monke
     raised, ended = [], threading.Event()
     monkeypatch.setattr(threading, "excepthook", raised.append)
     monkeypatch.setattr(processes, "ask", lambda *_: answer)
-    table = ProcessTable(
-        announced.Folders(str(tmp_path), {}),
-        attached=bool,
-        on_change=list,
-        on_refusal=list,
-        on_clocks=lambda *_: ended.set(),
-    )
-    table.ask_timeouts(1)
+    table_of(tmp_path, on_clocks=lambda *_: ended.set()).ask_timeouts(1)
     assert ended.wait(300)
     wait_for(lambda: [each.name for each in threading.enumerate()], lambda names: "dkdbg ask" not in names)
     assert raised == []
@@ -125,7 +125,7 @@ def test_an_answer_about_timeouts_that_is_cut_off_raises_nothing(tmp_path, monke
 
 def test_a_debugger_that_leaves_a_process_in_its_exit_has_not_resumed_it(tmp_path):
     """The kernel frees the memory, closes the debugger's socket, and only then makes it a zombie."""
-    table = ProcessTable(announced.Folders(str(tmp_path), {}), attached=bool, on_change=list, on_refusal=list)
+    table = table_of(tmp_path)
     hold = "x = b'x' * (1 << 28); print(flush=True); input()"
 
     def is_kept() -> bool | None:

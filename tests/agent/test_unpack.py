@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,17 @@ def environment(runtime: Path, **more: str) -> dict[str, str]:
     )
 
 
+LAUNCH = ("launch", "--wait", "0", "--", "echo", "ran")
+
+
+def run(runtime: Path, *argv: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, env=environment(runtime), cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
 def start(single: Path, runtime: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = ["sh", str(single), *(words or ("launch", "--wait", "0", "--", "echo", "ran"))]
-    return subprocess.run(argv, env=environment(runtime), capture_output=True, text=True, check=False)
+    return run(runtime, "sh", str(single), *(words or LAUNCH))
 
 
 def unpacked(runtime: Path) -> Path:
@@ -67,13 +76,9 @@ def test_it_starts_by_a_name_without_a_folder_and_unpacks_where_the_command_line
     single, runtime, tmp_path
 ):
     other = tmp_path / "other"
-    argv = ["sh", single.name, "launch", "--runtime", str(other), "--", "echo", "ran"]
+    words = ("launch", "--runtime", str(other), "--", "echo", "ran")
     for _ in range(2):
-        assert ran(
-            subprocess.run(
-                argv, env=environment(runtime), cwd=single.parent, capture_output=True, text=True, check=False
-            )
-        )
+        assert ran(run(runtime, "sh", single.name, *words, cwd=single.parent))
     assert unpacked(other).is_dir()
     assert not runtime.exists()
 
@@ -134,9 +139,7 @@ def test_what_another_user_owns_is_not_run(single, runtime):
 def test_where_the_disk_takes_no_more_the_program_runs_without_the_debugger(single, runtime, blocks):
     """Files end after BLOCKS of 512 bytes: when the agent unpacks, or later."""
     line = f'ulimit -f {blocks}; exec sh "$0" launch --wait 0 -- sh -c "echo ran; exit 3"'
-    done = subprocess.run(
-        ["sh", "-c", line, str(single)], env=environment(runtime), capture_output=True, text=True, check=False
-    )
+    done = run(runtime, "sh", "-c", line, str(single))
     assert (done.returncode, done.stdout) == (3, "ran\n"), done.stderr
     assert ("runs without the debugger" in done.stderr) == (blocks < 1800)
 
@@ -168,16 +171,9 @@ def test_a_changed_file_gets_a_folder_of_its_own_and_one_that_was_cut_off_starts
 
 
 def test_many_starts_at_once_unpack_one_folder(single, runtime):
-    argv = ["sh", str(single), "launch", "--wait", "0", "--", "echo", "ran"]
-    running = [
-        subprocess.Popen(
-            argv, env=environment(runtime), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for _ in range(6)
-    ]
-    for process in running:
-        out, err = process.communicate(timeout=300)
-        assert (process.returncode, out) == (0, "ran\n"), err
+    with ThreadPoolExecutor(6) as pool:
+        for done in pool.map(lambda _: start(single, runtime), range(6)):
+            assert ran(done), done.stderr
     assert len(list(runtime.glob("agent-*"))) == 1
     assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.dap_probe import wait_for
+
 
 @pytest.fixture
 def verify(begin, tmp_path, runtime):
@@ -57,11 +59,7 @@ def test_a_missing_module_starts_no_interpreter_that_another_user_may_have_plant
 def test_a_signal_ends_the_run_too(verify, tmp_path, number):
     own = tmp_path / "pid"
     running = verify(f"import os, time\nopen('{own}', 'w').write(str(os.getpid()))\ntime.sleep(600)\n")
-    end = time.monotonic() + 60
-    while not (own.exists() and own.read_text()):
-        assert running.poll() is None, running.communicate()
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    wait_for(lambda: running.poll() is None and own.exists() and own.read_text(), bool)
     running.send_signal(number)
     time.sleep(0.3)
     running.send_signal(number)  # a second one disturbs nothing
