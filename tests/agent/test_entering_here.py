@@ -78,17 +78,7 @@ def test_programs_that_it_starts_with_an_environment_of_their_own_stop_too(tmp_p
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start another user's program")
 def test_the_python_of_another_user_is_not_entered(tmp_path):
-    other = [
-        "setpriv",
-        "--reuid",
-        "1234",
-        "--regid",
-        "1234",
-        "--clear-groups",
-        "/usr/bin/env",
-        "-u",
-        "PYTHONHOME",
-    ]
+    other = ["setpriv", "--reuid", "1234", "--regid", "1234", "--clear-groups", "env", "-u", "PYTHONHOME"]
     with subprocess.Popen([*other, "/usr/bin/python3", "-c", LOOP], stdout=subprocess.PIPE) as program:
         try:
             assert program.stdout.readline() == b"up\n"  # by now it is the other user's Python

@@ -108,12 +108,7 @@ def test_what_is_imported_is_listed_and_what_is_listed_is_used(names, is_adapter
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and not node.level:
                 module = node.module or ""
-                if module.partition(".")[0] in (
-                    "debugpy",
-                    "pydevd_tracing",
-                    "_pydev_bundle",
-                    "_pydevd_bundle",
-                ):
+                if module.startswith(("debugpy", "pydevd_tracing", "_pydev_bundle", "_pydevd_bundle")):
                     for each in node.names:
                         whole = f"{module}.{each.name}"
                         assert (module, each.name) in listed or whole in modules, f"{stem}.py imports {whole}"
