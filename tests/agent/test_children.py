@@ -98,47 +98,6 @@ def test_a_child_whose_environment_was_cleared_stops_and_prints_nothing_of_the_d
     assert [stop["line"] for stop in editor.stops] == [2, 8, 2, 8]
 
 
-POOL = """
-import multiprocessing, steps_of_pool
-
-if __name__ == "__main__":
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        assert pool.map(steps_of_pool.work, range(4)) == [1, 2, 3, 4]
-"""
-
-
-@pytest.mark.core
-def test_a_function_that_a_spawn_pool_gets_stops(program, tmp_path):
-    (tmp_path / "steps_of_pool.py").write_text(STEPS)
-    running = program(POOL, wait="300")
-    with Editor(running.port, {str(tmp_path / "steps_of_pool.py"): [6]}) as editor:
-        assert {stop["line"] for stop in editor.wait_stops(4)} == {6}
-        running.ends()
-
-
-SERVES = """
-import subprocess, sys
-code = 'import steps, os, time\\nwhile not os.path.exists("stop"):\\n    steps.work(1)\\n    time.sleep(0.01)'
-subprocess.run([sys.executable, "-c", code], check=True)
-"""
-
-
-def test_a_breakpoint_that_is_set_while_the_child_runs_stops_it(program, tmp_path):
-    (tmp_path / "steps.py").write_text(STEPS)
-    running = program(SERVES, wait="300")
-    with Editor(running.port, {running.script: [4]}) as editor:
-        editor.wait_stops(1)
-        wait_for(lambda: len(running.record()["processes"]), lambda count: count == 2)
-        editor.breakpoints = {str(tmp_path / "steps.py"): [6]}
-        wait_for(lambda: editor.sessions.keys() - editor.attached.keys(), lambda begun: not begun)
-        for session in list(editor.attached.values()):
-            where = {"path": str(tmp_path / "steps.py")}
-            session.request("setBreakpoints", source=where, breakpoints=[{"line": 6}])
-        assert editor.wait_stops(2)[1]["line"] == 6
-        (tmp_path / "stop").touch()
-        running.ends()
-
-
 FAILS = {
     "in_the_main_thread.py": "def fail():\n    raise ValueError(1)\nfail()\n",
     "with_a_hook_of_its_own.py": "import sys\nsys.excepthook = lambda *_: None\nraise ValueError(1)\n",
@@ -168,22 +127,6 @@ def test_an_uncaught_exception_or_an_exit_with_a_failure_code_stops_in_a_child(
                 assert (stop.text, frame.line) == ("SystemExit", 4), name
             debugger.continue_(stop)
         running.ends()
-
-
-def test_what_a_child_prints_to_the_programs_own_output_is_in_the_editor(program, tmp_path):
-    child = "print('shown'); import sys; sys.stderr.write('too\\n')"
-    captured = "print('kept')"
-    running = program(
-        "import subprocess, sys\n"
-        f"subprocess.run([sys.executable, '-c', {child!r}], check=True)\n"
-        f"done = subprocess.run([sys.executable, '-c', {captured!r}], check=True, stdout=subprocess.PIPE)\n"
-        "print(done.stdout)\n",
-        wait="300",
-    )
-    with Editor(running.port, {str(tmp_path / "other.py"): [1]}) as editor:
-        wait_for(lambda: "".join(editor.output), lambda text: "shown" in text and "too" in text)
-        err = running.ends(0, "shown\nb'kept\\n'\n")
-    assert "too\n" in err
 
 
 KIDS = {

@@ -21,7 +21,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("minor", [8, 13])
+@pytest.mark.parametrize("minor", [8, pytest.param(13, marks=pytest.mark.core)])
 def test_breakpoints_of_the_file_stop_in_it_and_in_its_workers(launch, under, tmp_path, *, minor):
     script = tmp_path / "train.py"
     script.write_text(SPAWNS)
