@@ -14,7 +14,12 @@ NAMES = ("code", "email", "fcntl", "http", "inspect", "queue", "random", "select
 IMPORTS = "import {0}\nprint(*[getattr(each, 'OWN', '') for each in ({0})])\n".format(", ".join(NAMES))
 STEP = "import os, time\ndef step():\n    return 1\n"
 WAITS = "import pathlib, sys\nsys.path[:0] = [pathlib.Path('lib'), b'lib']\nwhile not os.path.exists('go'):\n    step()\n    time.sleep(0.02)\n"
-PROGRAMS = {"imported later": STEP + WAITS + IMPORTS, "imported already": STEP + IMPORTS + WAITS}
+#: A program, and how long it waits for the editor.
+PROGRAMS = {
+    "debugged from the start": (STEP + IMPORTS + "step()\n", "300"),
+    "attached to before it imports them": (STEP + WAITS + IMPORTS, "0"),
+    "attached to after it has imported them": (STEP + IMPORTS + WAITS, "0"),
+}
 
 
 @pytest.fixture
@@ -35,20 +40,11 @@ def plainly(tmp_path):
 
 
 @pytest.mark.parametrize("minor", [8, 11, 13, 14])
-def test_debugged_from_the_start_it_imports_its_own(program, under, plainly, minor):
-    running = program(STEP + IMPORTS + "step()\n", wait="300", **under(minor))
-    with Editor(running.port, {running.script: [3]}) as editor:
-        editor.wait_stops(1)
-        assert running.finish(300)[:2] == (0, plainly(minor))
-
-
-@pytest.mark.parametrize("minor", [8, 11, 13, 14])
-@pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
-def test_attached_to_while_it_runs_it_stops_and_has_its_own(program, under, plainly, text, minor):
-    running = program(text, **under(minor))
+@pytest.mark.parametrize(("text", "wait"), PROGRAMS.values(), ids=PROGRAMS)
+def test_it_stops_and_has_its_own(program, under, plainly, text, *, wait, minor):
+    running = program(text, wait=wait, **under(minor))
     with Editor(running.port, {running.script: [3]}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
         Path(running.script).with_name("go").touch()
-        stop["session"].request("setBreakpoints", source={"path": running.script}, breakpoints=[])
-        stop["session"].request("continue", threadId=stop["thread"])
+        stop.go_on(without=running.script)
         assert running.finish(300)[:2] == (0, plainly(minor))
