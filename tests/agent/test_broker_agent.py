@@ -87,11 +87,9 @@ def vanish(port: int, *, reset: bool) -> bool:
     return True
 
 
-def test_strangers_who_vanish_do_not_end_the_adapter_from_its_first_moment_on(launch, tmp_path):
-    (tmp_path / "train.py").write_text("x = 1\n")
+def test_strangers_who_vanish_do_not_end_the_adapter_from_its_first_moment_on(program):
     port = free_port()
-    command = (sys.executable, "train.py")
-    running = launch(*command, wait="300", env={"DKDBG_TOKEN": TOKEN, "DKDBG_PORT": str(port)})
+    running = program("x = 1\n", wait="300", env={"DKDBG_TOKEN": TOKEN, "DKDBG_PORT": str(port)})
     wait_for(lambda: vanish(port, reset=False), bool)
     for number in range(60):
         assert vanish(port, reset=number % 2 == 1)

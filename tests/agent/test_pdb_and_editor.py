@@ -70,11 +70,9 @@ def entered(terminal, running) -> Terminal:
 
 
 @pytest.mark.parametrize("minor", [10, 14])
-def test_pdb_is_refused_while_an_editor_is_there_and_works_afterwards(launch, terminal, tmp_path, minor):
-    script = tmp_path / "train.py"
-    script.write_text(SPIN)
-    running = launch(need(minor), "train.py")
-    with Editor(running.port, {str(script): [5]}, hold=True) as editor:
+def test_pdb_is_refused_while_an_editor_is_there_and_works_afterwards(program, terminal, minor):
+    running = program(SPIN, python=need(minor))
+    with Editor(running.port, {running.script: [5]}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
         refused = terminal(running.name).process
         assert refused.wait(300) == 1
@@ -94,17 +92,13 @@ def test_pdb_is_refused_while_an_editor_is_there_and_works_afterwards(launch, te
 
 
 @pytest.mark.parametrize("minor", [10, 14])
-def test_an_editor_that_attaches_meanwhile_gets_the_process_when_pdb_leaves(
-    launch, terminal, tmp_path, minor
-):
-    script = tmp_path / "train.py"
-    script.write_text(SPIN)
-    running = launch(need(minor), "train.py")
-    port = running.wait_state("running")["port"]
+def test_an_editor_that_attaches_meanwhile_gets_the_process_when_pdb_leaves(program, terminal, minor):
+    running = program(SPIN, python=need(minor))
+    assert running.port  # it has begun
     wait_for(lambda: running.record()["processes"], bool)
     pdb = terminal(running.name)
     pdb.until(b"(dkdbg) ")
-    with Editor(port, {str(script): [6]}, hold=True) as editor:
+    with Editor(running.port, {running.script: [6]}, hold=True) as editor:
         pdb.until(b"an editor has attached: it gets this process when pdb leaves (q)")
         pdb.say("b 4")
         pdb.say("c")

@@ -45,21 +45,17 @@ def until(running, wanted: list[tuple[str, bool]]) -> None:
 
 
 @pytest.mark.parametrize("minor", [10, 14])
-def test_every_thread_is_bare_after_the_detach_and_stops_for_the_next_editor(launch, tmp_path, minor):
-    python = need(minor)
-    script = tmp_path / "train.py"
-    script.write_text(PROGRAM)
+def test_every_thread_is_bare_after_the_detach_and_stops_for_the_next_editor(program, tmp_path, minor):
     mark = tmp_path / "mark"
-    running = launch(python, "train.py", str(mark))
-    port = running.wait_state("running")["port"]
+    running = program(PROGRAM, str(mark), python=need(minor))
     threads = ["a", "b", "main"]
     for _ in range(2):
-        with Editor(port, {str(script): [6, 20]}, hold=True) as editor:
+        with Editor(running.port, {running.script: [6, 20]}, hold=True) as editor:
             assert {stop["line"] for stop in editor.wait_stops(1)} <= {6, 20}
         until(running, [(name, False) for name in threads])
     mark.write_text("")  # a thread that starts while nobody is attached
     until(running, [(name, False) for name in sorted(["late", *threads])])
-    with Editor(port, {str(script): [11]}, hold=True) as editor:
+    with Editor(running.port, {running.script: [11]}, hold=True) as editor:
         assert editor.wait_stops(1)[0]["line"] == 11
 
 
