@@ -6,7 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+import zipimport
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -33,6 +33,8 @@ def environment(runtime: Path, **more: str) -> dict[str, str]:
     )
 
 
+#: A file that each start imports.
+ONE = "dkdbg/agent/supervisor/launch.py"
 LAUNCH = ("launch", "--wait", "0", "--", "echo", "ran")
 
 
@@ -55,34 +57,6 @@ def ran(done: subprocess.CompletedProcess[str]) -> bool:
     return (done.returncode, done.stdout) == (0, "ran\n")
 
 
-def test_the_first_start_unpacks_and_the_next_one_finds_it(single, runtime):
-    assert ran(start(single, runtime))
-    folder = unpacked(runtime)
-    first = folder.stat().st_ino
-    assert ran(start(single, runtime))
-    assert unpacked(runtime).stat().st_ino == first
-    assert list(folder.glob("dkdbg/agent/supervisor/__pycache__/session.*.pyc"))
-    assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (runtime, folder)] == [0o700, 0o755]
-
-
-def test_what_only_looks_unpacks_nothing(single, runtime):
-    assert start(single, runtime, "sessions", "--json").stdout == "[]\n"
-    assert start(single, runtime, "health").returncode == 1
-    assert not runtime.exists()
-
-
-def test_it_starts_by_a_name_without_a_folder_and_unpacks_where_the_command_line_says(
-    single, runtime, tmp_path
-):
-    other = tmp_path / "other"
-    words = ("launch", "--runtime", str(other), "--", "echo", "ran")
-    for _ in range(2):
-        assert ran(run(runtime, "sh", single.name, *words, cwd=single.parent))
-    assert unpacked(other).is_dir()
-    assert not runtime.exists()
-
-
 def shorten(path: Path) -> None:
     with path.open("r+b") as file:
         file.truncate(3)
@@ -102,37 +76,66 @@ def open_to_all(path: Path) -> None:
     path.chmod(0o666)
 
 
-def replaced(single: Path, runtime: Path, spoil: Callable[[Path], object]) -> None:
-    """Start it, and see that the folder which was spoilt before is another one."""
-    former = unpacked(runtime)
-    spoil(former)
-    inode = former.stat().st_ino
-    done = start(single, runtime)
-    assert ran(done), (spoil, done.stderr)
-    assert unpacked(runtime).stat().st_ino != inode, spoil
+def give_away(path: Path) -> None:
+    """As in a runtime folder that was open to all until now: somebody may have laid a folder there."""
+    if os.geteuid():
+        pytest.skip("only root can give a file away")
+    os.chown(path, 12345, 12345)
 
 
-def test_a_damaged_folder_or_a_file_in_its_place_is_replaced(single, runtime):
-    start(single, runtime)
-    for damage in (Path.unlink, shorten, change, link, open_to_all):
-        replaced(
-            single, runtime, lambda folder, damage=damage: damage(folder / "dkdbg/agent/supervisor/launch.py")
-        )
-        assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
-    folder = unpacked(runtime)
-    shutil.rmtree(folder)
-    folder.write_text("a file")
+def become_a_file(path: Path) -> None:
+    shutil.rmtree(path)
+    path.write_text("a file")
+
+
+def test_the_first_start_unpacks_the_next_one_finds_it_and_none_runs_what_is_changed(single, runtime):
     assert ran(start(single, runtime))
-    assert folder.is_dir()
+    folder = unpacked(runtime)
+    first = folder.stat().st_ino
+    assert ran(start(single, runtime))
+    assert unpacked(runtime).stat().st_ino == first
+    assert list(folder.glob("dkdbg/agent/supervisor/__pycache__/session.*.pyc"))
+    assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (runtime, folder)] == [0o700, 0o755]
+    change(folder / ONE)
+    assert ran(start(single, runtime))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_what_another_user_owns_is_not_run(single, runtime):
-    """A runtime folder that was open to all until now may hold a folder that somebody has laid there."""
-    start(single, runtime)
-    for place in ("", "dkdbg/agent", "dkdbg/agent/supervisor/launch.py"):
-        replaced(single, runtime, lambda folder, place=place: os.chown(folder / place, 12345, 12345))
-        assert unpacked(runtime).stat().st_uid == 0
+@pytest.mark.parametrize(
+    ("spoil", "place"),
+    [(each, ONE) for each in (Path.unlink, shorten, change, link, open_to_all, give_away)]
+    + [(give_away, ""), (give_away, "dkdbg/agent"), (become_a_file, "")],
+)
+def test_a_folder_that_is_damaged_or_belongs_to_another_user_is_replaced(single, runtime, spoil, place):
+    zipimport.zipimporter(str(single))  # reads its directory, as an import from the file does
+    runtime.mkdir(mode=0o700)
+    folder = Path(unpack.folder_of(str(single), str(runtime)))
+    content = (folder / ONE).read_bytes()
+    spoil(folder / place)
+    spoilt = folder.stat().st_ino
+    assert unpack.folder_of(str(single), str(runtime)) == str(folder)
+    assert folder.stat().st_ino != spoilt
+    assert [each for each in runtime.iterdir() if each.is_dir()] == [folder]
+    info = (folder / ONE).lstat()
+    assert (oct(info.st_mode), info.st_uid) == ("0o100644", os.geteuid())
+    assert (folder / ONE).read_bytes() == content
+
+
+def test_what_only_looks_unpacks_nothing(single, runtime):
+    assert start(single, runtime, "sessions", "--json").stdout == "[]\n"
+    assert start(single, runtime, "health").returncode == 1
+    assert not runtime.exists()
+
+
+def test_it_starts_by_a_name_without_a_folder_and_unpacks_where_the_command_line_says(
+    single, runtime, tmp_path
+):
+    other = tmp_path / "other"
+    words = ("launch", "--runtime", str(other), "--", "echo", "ran")
+    for _ in range(2):
+        assert ran(run(runtime, "sh", single.name, *words, cwd=single.parent))
+    assert unpacked(other).is_dir()
+    assert not runtime.exists()
 
 
 @pytest.mark.parametrize("blocks", [0, 100, 1800])
@@ -162,7 +165,7 @@ def test_a_changed_file_gets_a_folder_of_its_own_and_one_that_was_cut_off_starts
     former = unpacked(runtime)
 
     def shouting(name, content):
-        return content + b"\nprint('changed')\n" if name == "dkdbg/agent/supervisor/launch.py" else content
+        return content + b"\nprint('changed')\n" if name == ONE else content
 
     other = repack(single, tmp_path / "agent.pyz", shouting)
     assert sorted(start(other, runtime).stdout.split()) == ["changed", "ran"]
