@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -36,8 +37,8 @@ def read(root: Path, key: str) -> str | None:
 
 
 def local_port(root: Path, planned: int) -> int:
-    """Return the port on 127.0.0.1: DKDBG_PORT of .env if an earlier `up` chose one, otherwise the planned one."""
-    chosen = read(root, "DKDBG_PORT") or ""
+    """Return the port on 127.0.0.1: DKDBG_PORT of the environment or of .env, as compose does; otherwise `planned`."""
+    chosen = os.environ.get("DKDBG_PORT") or read(root, "DKDBG_PORT") or ""
     return int(chosen) if re.fullmatch(r"[0-9]{1,5}", chosen) and 0 < int(chosen) < 65536 else planned
 
 

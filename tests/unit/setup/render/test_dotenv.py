@@ -82,7 +82,9 @@ def test_bytes_that_are_no_utf_8_survive():
     [("5680", 5680), ("0", 5678), ("70000", 5678), ("²", 5678), ("9" * 5_000, 5678)],
     ids=["a port", "0", "too large", "no digit", "digits"],
 )
-def test_the_local_port_is_the_one_of_env_if_it_is_a_port(value, port, tmp_path):
+def test_the_local_port_is_the_one_of_env_if_it_is_a_port(value, port, tmp_path, monkeypatch):
     assert local_port(tmp_path, 5678) == 5678
     (tmp_path / ".env").write_text(f"DKDBG_PORT={value}\n")
     assert local_port(tmp_path, 5678) == port
+    monkeypatch.setenv("DKDBG_PORT", "5690")
+    assert local_port(tmp_path, 5678) == 5690, "compose puts the environment first"
