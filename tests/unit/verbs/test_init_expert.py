@@ -28,9 +28,12 @@ class Repository(Project):
 
     def service(self, **words):
         """The debug service as compose reads it, tags left out."""
-        plan, config = make_plan(self.root, **words)
-        written = files_for(self.root, plan, config)[plan.service.compose_file]
-        return load_yaml(written.content.decode())["services"][plan.service.name]
+        plan = self.plan(**words)
+        return load_yaml(self.written(plan.service.compose_file, **words))["services"][plan.service.name]
+
+    def written(self, path, **words):
+        """The text of a file that `init` writes."""
+        return files_for(self.root, *make_plan(self.root, **words))[path].content.decode()
 
 
 @pytest.fixture
@@ -158,17 +161,18 @@ def test_a_python_that_no_debugger_supports_gets_an_image_beside_it_unless_anoth
         ("FROM python:3.6\nWORKDIR /app\nCOPY . .\n", {"compose.yaml": "services: {web: {build: ., command: python train.py}}\n"}),
     ],
 )  # fmt: skip
-def test_an_image_beside_a_dockerfile_that_cannot_be_used_is_built_from_ours(tmp_path, theirs, compose):
+def test_an_image_beside_a_dockerfile_that_cannot_be_used_is_built_from_ours(
+    tmp_path, dkdbg, theirs, compose
+):
     root = checkout(tmp_path / "project", {"Dockerfile": theirs, "train.py": TRAIN, **compose})
-    assert run_dkdbg(root, "init", "--yes").returncode == 0
+    assert dkdbg(root, "init", "--yes").code == 0
     assert (root / "Dockerfile").read_text() == theirs
     assert not (root / "Dockerfile.dockerignore").exists()  # theirs would copy less
     services = load_yaml((root / ".dkdbg/service.compose").read_text())["services"].values()
     (built,) = {each["build"]["dockerfile"] for each in services if "build" in each}
     assert "python:3.8-slim" in (root / built).read_text()
     assert (root / f"{built}.dockerignore").exists()
-    again = run_dkdbg(root, "init", "--check")
-    assert again.returncode == 0, again.stdout + again.stderr
+    assert dkdbg(root, "init", "--check").code == 0
 
 
 def test_an_old_python_is_said_in_a_sentence_and_refused_only_for_a_service_that_a_person_names(repository):
@@ -304,7 +308,9 @@ def several(repository):
     return repository
 
 
-def test_the_root_of_several_projects_lists_them_for_scripts_too_with_next_step_folder_and_source(repository):
+def test_the_root_of_several_projects_lists_them_for_scripts_too_with_next_step_folder_and_source(
+    repository, dkdbg
+):
     plan = several(repository).plan()
     assert [each.folder for each in plan.facts.projects] == ["imagenet", "mnist", "vae"]
     note = next(note for note in plan.notes if "3 projects are here" in note)
@@ -314,9 +320,9 @@ def test_the_root_of_several_projects_lists_them_for_scripts_too_with_next_step_
     (choice,) = (each for each in several(repository).plan().choices if each.topic == "command")
     shown = {option.value: option.source for option in choice.options}
     assert shown["cd vae && python main.py --epochs 1"] == "in vae, vae/README.md:2"
-    done = run_dkdbg(repository.root, "init", "--diff")
-    assert done.returncode == 0
-    assert "3 projects are here: imagenet (main.py), mnist (main.py), vae (main.py)" in done.stdout
+    done = dkdbg(repository.root, "init", "--diff")
+    assert done.code == 0
+    assert "3 projects are here: imagenet (main.py), mnist (main.py), vae (main.py)" in done.out
 
 
 def test_a_subfolder_sees_the_repository_around_it_but_no_home_folder(repository, monkeypatch):
@@ -363,37 +369,33 @@ def test_a_person_chooses_among_near_programs_and_several_projects_with_the_arro
     assert "mapping . -> /workspace/" in shown
 
 
-def test_a_repository_that_is_set_up_is_asked_nothing_again_and_a_pipe_gets_the_rivals_in_a_line(repository):
+def test_a_repository_that_is_set_up_is_asked_nothing_again_and_a_pipe_gets_the_rivals_in_a_line(
+    repository, dkdbg
+):
     for name in ("alpha", "beta"):
         repository.write(f"{name}/fit_{name}.py", TRAIN)
     repository.readme("python alpha/fit_alpha.py", "python beta/fit_beta.py").write(".git/HEAD")
-    done = run_dkdbg(repository.root, "init", "--yes")
-    assert "it could be python beta/fit_beta.py  (README.md:5) (choose with --command)" in done.stdout
+    done = dkdbg(repository.root, "init", "--yes")
+    assert "it could be python beta/fit_beta.py  (README.md:5) (choose with --command)" in done.out
     with in_a_terminal(repository.root) as running:
         assert running.end() == 0
     assert "Which" not in running.shown
     assert "nothing to change" in running.shown
 
 
-def test_inside_a_set_up_repository_every_verb_walks_up(tmp_path):
-    root = checkout(
-        tmp_path / "repo", {"train.py": TRAIN, "src/deep/x.py": "", "sub/requirements.txt": "torch\n"}
-    )
-    assert run_dkdbg(root, "init", "--yes").returncode == 0
+def test_inside_a_set_up_repository_every_verb_walks_up_but_a_project_in_it_may_be_set_up_itself(
+    tmp_path, dkdbg
+):
+    project = {"sub/requirements.txt": "torch\n", "sub/train.py": TRAIN}
+    root = checkout(tmp_path / "repo", {"train.py": TRAIN, "src/deep/x.py": "", **project})
+    assert dkdbg(root, "init", "--yes").code == 0
     checked = run_dkdbg(root / "src/deep", "init", "--check")
     assert (checked.returncode, checked.stderr) == (0, f"dkdbg: in {root}\n")
+    assert run_dkdbg(root / "sub", "init", "--yes").returncode == 0
+    assert (root / "sub/compose.yaml").exists()
     undone = run_dkdbg(root / "src", "init", "--undo")
     assert undone.returncode == 0, undone.stderr
     assert not (root / "compose.yaml").exists()
-
-
-def test_a_project_in_a_set_up_repository_may_be_set_up_itself(tmp_path):
-    root = checkout(
-        tmp_path / "repo", {"train.py": TRAIN, "sub/requirements.txt": "torch\n", "sub/train.py": TRAIN}
-    )
-    assert run_dkdbg(root, "init", "--yes").returncode == 0
-    assert run_dkdbg(root / "sub", "init", "--yes").returncode == 0
-    assert (root / "sub/compose.yaml").exists()
 
 
 def test_nothing_is_walked_up_to_that_belongs_to_no_repository(tmp_path):
@@ -522,9 +524,9 @@ def test_a_makefile_that_shares_memory_with_the_host_is_followed(repository, lin
     assert (service.get("ipc"), service.get("shm_size"), service["working_dir"]) == ("host", None, "/w")
 
 
-def test_files_that_git_ignores_are_named(tmp_path):
+def test_files_that_git_ignores_are_named(tmp_path, dkdbg):
     root = checkout(tmp_path / "repo", {"train.py": TRAIN, ".gitignore": ".vscode/\n"})
-    said = run_dkdbg(root, "init", "--yes").stdout
+    said = dkdbg(root, "init", "--yes").out
     assert "git ignores .vscode/launch.json" in said
     added = re.search(r"git add -f (.+?);", said)[1]
     assert subprocess.run(["git", "add", "-f", *added.split()], cwd=root, check=False).returncode == 0
@@ -587,15 +589,15 @@ def test_an_env_file_that_git_has_not_brought_does_not_keep_the_debug_service_fr
     assert "env_file" not in repository.service()
 
 
-def test_the_line_that_keeps_the_generated_files_as_they_are_is_said_until_it_is_there(repository):
+def test_the_line_that_keeps_the_generated_files_as_they_are_is_said_until_it_is_there(repository, dkdbg):
     said = "* text eol=crlf\n*.pyz filter=lfs diff=lfs merge=lfs"
     repository.write(".gitattributes", said).write("train.py", TRAIN)
     root = checkout(repository.root, {})
-    made = run_dkdbg(root, "init", "--yes")
+    made = dkdbg(root, "init", "--yes")
     assert (root / ".gitattributes").read_text() == said
     pattern = r"text, filter in \.gitattributes.*: (printf '.+' >> \.gitattributes)$"
-    line = re.search(pattern, made.stdout, re.MULTILINE)
-    assert line, made.stdout
+    line = re.search(pattern, made.out, re.MULTILINE)
+    assert line, made.out
     subprocess.run(["sh", "-c", line[1]], cwd=root, check=True)
     names = [".dkdbg/agent.pyz", ".dkdbg/up.sh", ".dkdbg/manifest.json"]
     before = [(root / name).read_bytes() for name in names]
@@ -605,7 +607,7 @@ def test_the_line_that_keeps_the_generated_files_as_they_are_is_said_until_it_is
     subprocess.run(["git", "checkout", "--", *names], cwd=root, check=True, capture_output=True)
     assert [(root / name).read_bytes() for name in names] == before
     (root / "compose.yaml").unlink()
-    assert "gitattributes" not in run_dkdbg(root, "init", "--yes").stdout
+    assert "gitattributes" not in dkdbg(root, "init", "--yes").out
 
 
 @pytest.mark.parametrize("shell", ["/bin/bash", "bash -l", '["sh", "-c", "bash"]'])
@@ -626,7 +628,7 @@ DEV = """services:
 
 
 @pytest.mark.parametrize("key", ["postCreateCommand", "updateContentCommand"])
-def test_a_dev_container_that_gets_its_packages_after_its_creation_is_built_with_them(repository, key):
+def test_a_dev_container_that_gets_its_packages_after_its_creation_is_built_with_them(repository, dkdbg, key):
     settings = f'{{"dockerComposeFile": "compose.yml", "service": "app", "{key}": "pip install -r requirements.txt"}}'
     repository.write(".devcontainer/devcontainer.json", settings).write(".devcontainer/compose.yml", DEV)
     repository.write(".devcontainer/Dockerfile", "FROM mcr.microsoft.com/devcontainers/python:3.12\n")
@@ -638,14 +640,14 @@ def test_a_dev_container_that_gets_its_packages_after_its_creation_is_built_with
     assert (plan.service.extends.name, plan.service.extends.dockerfile) == ("app", "Dockerfile")
     assert plan.service.argv == ("flask", "--app", "web", "run")
     assert plan.facts.entrypoint.home == "code"
-    assert run_dkdbg(repository.root, "init", "--yes").returncode == 0
+    assert dkdbg(repository.root, "init", "--yes").code == 0
     text = (repository.root / "Dockerfile").read_text()
     assert "pip install -r requirements.txt" in text
     assert "/workspace/code >" in text
     services = load_yaml((repository.root / ".dkdbg/service.compose").read_text())["services"]
     assert services["app-debug"]["build"]["dockerfile"] == "Dockerfile"
-    assert run_dkdbg(repository.root, "init", "--check").returncode == 0
-    assert run_dkdbg(repository.root, "init", "--undo").returncode == 0
+    assert dkdbg(repository.root, "init", "--check").code == 0
+    assert dkdbg(repository.root, "init", "--undo").code == 0
     repository.write(".devcontainer/Dockerfile", "FROM python:3.12\nRUN pip install -r requirements.txt\n")
     plan = repository.plan()
     assert (plan.image.ours, plan.service.extends.dockerfile) == (False, ".devcontainer/Dockerfile")
@@ -744,13 +746,11 @@ def test_requirements_that_name_sklearn_get_the_package_of_that_name_of_today(re
     repository.write("requirements.txt", "numpy\nsklearn\n").write(
         "train.py", "import sklearn\nsklearn.fit()\n"
     )
-    assert run_dkdbg(repository.root, "init", "--yes").returncode == 0
-    text = (repository.root / "Dockerfile").read_text()
+    text = repository.written("Dockerfile")
     assert "pip install -r requirements.txt scikit-learn" in text
     assert "\nENV SKLEARN_ALLOW_DEPRECATED_SKLEARN_PACKAGE_INSTALL=True\n" in text
     repository.write("requirements.txt", "numpy\nscikit-learn\n")
-    assert run_dkdbg(repository.root, "init", "--yes").returncode == 0
-    assert "SKLEARN" not in (repository.root / "Dockerfile").read_text()
+    assert "SKLEARN" not in repository.written("Dockerfile")
 
 
 @pytest.mark.parametrize("start", ["ARG BASE\nFROM $BASE\n", "ARG V\nFROM python:${V}\n"])
