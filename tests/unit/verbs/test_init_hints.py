@@ -19,14 +19,16 @@ def root(tmp_path):
     return checkout(tmp_path / "my project", {"train.py": TRAIN})
 
 
-def said(done, code=EXIT_ERROR):
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stderr
+def said(ran, code=EXIT_ERROR):
+    assert ran.code == code, ran.out + ran.err
+    return ran.err
 
 
-def test_without_a_terminal_nothing_is_written_and_one_of_the_two_ways_shows_and_the_other_writes(root):
+def test_without_a_terminal_nothing_is_written_and_one_of_the_two_ways_shows_and_the_other_writes(
+    root, dkdbg
+):
     before = snapshot(root)
-    text = said(run_dkdbg(root, "init"), EXIT_USAGE)
+    text = said(dkdbg(root, "init"), EXIT_USAGE)
     assert "nothing was written" in text
     writes, shows = hinted(text, hints.INIT_CHOICE)
     assert "create" in must(in_shell(root, shows)).stdout
@@ -35,25 +37,26 @@ def test_without_a_terminal_nothing_is_written_and_one_of_the_two_ways_shows_and
     assert (root / ".vscode/launch.json").is_file()
 
 
-def test_a_second_service_takes_the_place_of_the_first_and_the_plan_says_how_to_stop_in_both(root):
+def test_a_second_service_takes_the_place_of_the_first_and_the_plan_says_how_to_stop_in_both(root, dkdbg):
     service = "    build: .\n    command: python {}\n    volumes: ['.:/app']\n"
     both = "services:\n  web:\n" + service.format("train.py") + "  worker:\n" + service.format("work.py")
     for name, text in {"Dockerfile": SLIM, "work.py": TRAIN, "compose.yaml": both}.items():
         (root / name).write_text(text)
-    before = must(run_dkdbg(root, "init", "--yes", "--service", "web")).stdout
-    after = must(run_dkdbg(root, "init", "--yes", "--service", "worker")).stdout
+    before = dkdbg(root, "init", "--yes", "--service", "web")
+    after = dkdbg(root, "init", "--yes", "--service", "worker").out
     note = hints.INIT_BESIDE(former="web-debug", service="web")
-    assert note not in before
+    assert (before.code, note in before.out) == (0, False)
     assert hinted(after, hints.INIT_BESIDE) == [  # the page on compose, which is run, has both
         "docker compose up --detach web",
         "dkdbg attach compose://web --pid 1",
     ]
-    assert note not in must(run_dkdbg(root, "init", "--diff", "--service", "worker")).stdout
+    shown = dkdbg(root, "init", "--diff", "--service", "worker")
+    assert (shown.code, note in shown.out) == (0, False)
 
 
-def test_a_python_that_no_debugpy_of_ours_fits_gets_its_own_after_init_again(root, tmp_path):
+def test_a_python_that_no_debugpy_of_ours_fits_gets_its_own_after_init_again(root, dkdbg, tmp_path):
     (root / "Dockerfile").write_text(SLIM)
-    must(run_dkdbg(root, "init", "--yes"))
+    assert dkdbg(root, "init", "--yes").code == 0
     agent, run = root / ".dkdbg/agent.pyz", str(tmp_path / "run")
 
     def unpacked(name):
@@ -64,17 +67,17 @@ def test_a_python_that_no_debugpy_of_ours_fits_gets_its_own_after_init_again(roo
         bundle.ensure_debugpy(unpacked("before"), run, (3, 8))
     assert "`dkdbg init`" in str(error.value)
     (root / "Dockerfile").write_text(SLIM.replace("3.11", "3.8"))
-    must(run_dkdbg(root, "init", "--yes"))
+    assert dkdbg(root, "init", "--yes").code == 0
     assert bundle.ensure_debugpy(unpacked("after"), run, (3, 8)).endswith("debugpy-1.8.21")
 
 
-def test_edited_files_are_kept_beside_when_the_undo_is_forced(root):
-    must(run_dkdbg(root, "init", "--yes"))
+def test_edited_files_are_kept_beside_when_the_undo_is_forced(root, dkdbg):
+    assert dkdbg(root, "init", "--yes").code == 0
     file, generated = root / ".vscode/launch.json", root / "Dockerfile"
     file.write_text(file.read_text() + "// mine\n")
     generated.write_text("# mine\n")
     edited = snapshot(root)
-    [line] = hinted(said(run_dkdbg(root, "init", "--undo"), EXIT_CONFLICT), hints.UNDO_ANYWAY)
+    [line] = hinted(said(dkdbg(root, "init", "--undo"), EXIT_CONFLICT), hints.UNDO_ANYWAY)
     assert snapshot(root) == edited
     assert "Dockerfile.dkdbg-saved" in must(in_shell(root, line)).stdout
     assert "// mine" in (root / ".vscode/launch.json.dkdbg-saved").read_text()
@@ -100,10 +103,10 @@ BINDS = "    volumes:\n      - {type: bind, source: ., target: /app}\n      - {t
     ],
     ids=["name of a service", "name of a folder", "old Python", "an addition", "a variable"],
 )  # fmt: skip
-def test_what_init_cannot_debug_is_refused(root, files, words, code, cause):
+def test_what_init_cannot_debug_is_refused(root, dkdbg, files, words, *, code, cause):
     checkout(root, files)
     before = snapshot(root)
-    assert cause in said(run_dkdbg(root, "init", "--yes", *words), code)
+    assert cause in said(dkdbg(root, "init", "--yes", *words), code)
     assert snapshot(root) == before
 
 
@@ -112,6 +115,8 @@ def test_a_folder_of_ours_that_may_not_be_entered_is_refused(root, folder, code)
     (root / folder).mkdir()
     (root / folder).chmod(0)
     try:
-        assert folder.removeprefix(".git/") in said(run_dkdbg(root, "init", "--yes"), code)
+        done = run_dkdbg(root, "init", "--yes")
+        assert done.returncode == code, done.stdout + done.stderr
+        assert folder.removeprefix(".git/") in done.stderr
     finally:
         (root / folder).chmod(0o755)
