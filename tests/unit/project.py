@@ -6,6 +6,10 @@ from textwrap import dedent
 
 from dkdbg.setup.detect.repo import inspect
 
+#: A program that trains, and an image with the code.
+TRAIN = "import torch\nfor batch in []:\n    loss.backward()\n"
+SLIM = "FROM python:3.11-slim\nWORKDIR /app\nCOPY . .\n"
+
 
 class Project:
     def __init__(self, root: Path) -> None:

@@ -13,11 +13,9 @@ from dkdbg.setup.detect.values import load_yaml
 from dkdbg.verbs.parts.repository import files_for, make_plan
 from tests.checkout import checkout, run_dkdbg
 from tests.terminals import terminal
-from tests.unit.project import Project
+from tests.unit.project import SLIM, TRAIN, Project
 
-TRAIN = "import torch\nfor batch in []:\n    loss.backward()\n"
 OLD_WEB = "services: {web: {build: {context: ., dockerfile: old.Dockerfile}, command: python server.py}}\n"
-SLIM = "FROM python:3.11-slim\nWORKDIR /app\nCOPY . .\n"
 
 
 class Repository(Project):

@@ -10,8 +10,7 @@ from dkdbg.errors import EXIT_CONFLICT, EXIT_ERROR, EXIT_USAGE
 from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot
 from tests.commands import must
 from tests.hints import hinted, in_shell
-
-SLIM = "FROM python:3.11-slim\nWORKDIR /app\nCOPY . .\n"
+from tests.unit.project import SLIM
 
 
 @pytest.fixture

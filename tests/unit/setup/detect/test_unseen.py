@@ -3,8 +3,7 @@
 import pytest
 
 from dkdbg.setup.detect.docker.images import read_image
-
-TRAIN = "import torch\nfor batch in []:\n    loss.backward()\n"
+from tests.unit.project import TRAIN
 
 
 @pytest.mark.parametrize("patch", [1, 7, 10, 18])

@@ -5,9 +5,7 @@ import pytest
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.plan.choices import unasked
 from dkdbg.verbs.parts.repository import make_plan
-
-TRAIN = "import torch\nfor batch in []:\n    loss.backward()\n"
-SLIM = "FROM python:3.11-slim\nWORKDIR /app\nCOPY . .\n"
+from tests.unit.project import SLIM, TRAIN
 
 
 def choices(project, **asked):

@@ -3,8 +3,7 @@
 import pytest
 
 from dkdbg.setup.detect.launch.roles import role_of
-
-TRAIN = "import torch\nfor batch in []:\n    loss.backward()\n"
+from tests.unit.project import TRAIN
 
 
 def test_a_readme_launch_line_beats_a_main_guard_and_what_another_program_executes_is_no_candidate(project):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.setup.detect.launch.test_entrypoint import TRAIN
+from tests.unit.project import TRAIN
 
 ARGUMENTS = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('data')\n"
 
