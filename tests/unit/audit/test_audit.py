@@ -189,9 +189,12 @@ export WANDB_API_KEY=$(cat key) DKDBG_TOKEN="$(cat ~/.config/dkdbg/token)"
 }  # fmt: skip
 
 
-def audit(root, *words, capsys):
-    code = main(["-C", str(root), "audit", *words])
-    return code, capsys.readouterr()
+NOTHING = {"code": 0, "out": "", "err": ""}
+
+
+@pytest.fixture
+def audit(dkdbg):
+    return lambda root, *words: dkdbg(root, "audit", *words)
 
 
 def written(root, files):
@@ -206,11 +209,11 @@ def places(out):
 
 
 @pytest.mark.parametrize("name", LEAKS)
-def test_a_leak_is_found_in_its_line(name, tmp_path, capsys):
+def test_a_leak_is_found_in_its_line(name, tmp_path, audit):
     path, text, line, rule = LEAKS[name]
-    code, said = audit(written(tmp_path, {path: text}), capsys=capsys)
+    said = audit(written(tmp_path, {path: text}))
     assert (f"{path}:{line}", rule) in places(said.out), said.out
-    assert code == 1
+    assert said.code == 1
     assert not any(secret in said.out for secret in (HF, GITHUB, OURS))
 
 
@@ -219,11 +222,11 @@ def test_each_rule_has_a_leak():
     assert found == set(RULES) - {"old-agent", "unread"}  # their tests are below
 
 
-def test_production_files_and_debugging_on_loopback_are_no_finding(tmp_path, capsys):
-    assert audit(written(tmp_path, CLEAN), capsys=capsys) == (0, ("", ""))
+def test_production_files_and_debugging_on_loopback_are_no_finding(tmp_path, audit):
+    assert vars(audit(written(tmp_path, CLEAN))) == NOTHING
     for path, text in CLEAN.items():
         alone = written(tmp_path / "alone" / path.replace("/", "-"), {path: text})
-        assert audit(alone, capsys=capsys)[0] == 0, path
+        assert audit(alone).code == 0, path
 
 
 @pytest.mark.parametrize(
@@ -231,38 +234,36 @@ def test_production_files_and_debugging_on_loopback_are_no_finding(tmp_path, cap
     [GOLDEN / "shared", *sorted(GOLDEN.glob("projects/*/expected"))],
     ids=lambda each: each.parent.name,
 )
-def test_what_init_writes_is_no_finding(folder, capsys):
-    assert audit(folder, capsys=capsys) == (0, ("", ""))
+def test_what_init_writes_is_no_finding(folder, audit):
+    assert vars(audit(folder)) == NOTHING
 
 
-def test_a_port_that_the_code_names_is_a_debug_port(tmp_path, capsys):
+def test_a_port_that_the_code_names_is_a_debug_port(tmp_path, audit):
     files = {
         "a.py": "import debugpy\ndebugpy.listen(('127.0.0.1', 7777))\n",
         "compose.yaml": COMPOSE + '    ports: ["7777:7777"]\n',
     }
-    assert places(audit(written(tmp_path, files), capsys=capsys)[1].out) == {
-        ("compose.yaml:4", "open-debug-port")
-    }
+    assert places(audit(written(tmp_path, files)).out) == {("compose.yaml:4", "open-debug-port")}
 
 
-def test_a_port_of_the_program_is_no_debug_port(tmp_path, capsys):
+def test_a_port_of_the_program_is_no_debug_port(tmp_path, audit):
     words = "python -m debugpy --listen 127.0.0.1:7777 serve.py --port 8000\npython -m ptvsd --host 127.0.0.1 --port 7778 serve.py --port 8001\n"
     ports = "".join(f'      - "{port}:{port}"\n' for port in (7777, 8000, 7778, 8001))
     written(tmp_path, {"start.sh": words, "compose.yaml": f"{COMPOSE}    ports:\n{ports}"})
-    assert places(audit(tmp_path, capsys=capsys)[1].out) == {
+    assert places(audit(tmp_path).out) == {
         ("compose.yaml:5", "open-debug-port"),
         ("compose.yaml:7", "open-debug-port"),
     }
 
 
-def test_each_document_of_a_file_is_read(tmp_path, capsys):
+def test_each_document_of_a_file_is_read(tmp_path, audit):
     safe = DEPLOYMENT + "          securityContext:\n            privileged: false\n---\n"
     text = (safe + safe.replace("false", "true")) * 20
     lines = {(f"a.yaml:{at}", "privileged") for at, line in enumerate(text.split("\n"), 1) if "true" in line}
-    assert places(audit(written(tmp_path, {"a.yaml": text}), capsys=capsys)[1].out) == lines
+    assert places(audit(written(tmp_path, {"a.yaml": text})).out) == lines
 
 
-def test_requirements_are_those_of_the_image(tmp_path, capsys):
+def test_requirements_are_those_of_the_image(tmp_path, audit):
     project = '[project]\nname = "a"\nkeywords = ["for debugpy"]\ndependencies = [\n  "debugpy>=1.8",\n]\n'
     files = {
         "Dockerfile": "FROM a\nRUN pip install -r requirements.txt .\n",
@@ -270,12 +271,12 @@ def test_requirements_are_those_of_the_image(tmp_path, capsys):
         "pyproject.toml": project,
     }
     found = {("requirements.txt:2", "debugger-ships"), ("pyproject.toml:5", "debugger-ships")}
-    assert places(audit(written(tmp_path, files), capsys=capsys)[1].out) == found
+    assert places(audit(written(tmp_path, files)).out) == found
     (tmp_path / "Dockerfile").write_text("FROM a\nRUN pip install -r requirements-prod.txt\n")
-    assert audit(tmp_path, capsys=capsys)[0] == 0
+    assert audit(tmp_path).code == 0
 
 
-def test_an_older_agent_is_found_and_the_present_one_is_not(tmp_path, capsys):
+def test_an_older_agent_is_found_and_the_present_one_is_not(tmp_path, audit):
     def agent(version):
         out = io.BytesIO(b"#!/bin/sh\n")
         out.seek(0, io.SEEK_END)
@@ -292,32 +293,30 @@ def test_an_older_agent_is_found_and_the_present_one_is_not(tmp_path, capsys):
     place = tmp_path / "sub" / ".dkdbg" / "agent.pyz"
     place.parent.mkdir(parents=True)
     place.write_bytes(agent("0.0.1"))
-    assert places(audit(tmp_path, capsys=capsys)[1].out) == {("sub/.dkdbg/agent.pyz:1", "old-agent")}
+    assert places(audit(tmp_path).out) == {("sub/.dkdbg/agent.pyz:1", "old-agent")}
     for other in (agent(__version__), b"no zip", bytes(broken)):
         place.write_bytes(other)
-        assert audit(tmp_path, capsys=capsys)[0] == 0
+        assert audit(tmp_path).code == 0
 
 
-def test_a_comment_accepts_a_finding(tmp_path, capsys):
+def test_a_comment_accepts_a_finding(tmp_path, audit):
     here = COMPOSE + "    privileged: true  # dkdbg: ignore privileged, ptrace\n"
-    assert audit(written(tmp_path, {"compose.yaml": here}), capsys=capsys)[0] == 0
+    assert audit(written(tmp_path, {"compose.yaml": here})).code == 0
     above = "FROM a\n# dkdbg: ignore debugger-ships\nRUN pip install debugpy\n"
-    assert audit(written(tmp_path, {"Dockerfile": above}), capsys=capsys)[0] == 0
+    assert audit(written(tmp_path, {"Dockerfile": above})).code == 0
     other = COMPOSE + "    privileged: true  # dkdbg: ignore privilege\n"
-    code, said = audit(written(tmp_path, {"compose.yaml": other}), capsys=capsys)
-    assert code == 1
+    said = audit(written(tmp_path, {"compose.yaml": other}))
+    assert said.code == 1
     assert "compose.yaml: privilege is no rule of the audit" in said.err
 
 
-def test_paths_choose_what_is_reported(tmp_path, capsys, monkeypatch):
+def test_paths_choose_what_is_reported(tmp_path, audit, capsys, monkeypatch):
     written(
         tmp_path / "a",
         {"x/compose.yaml": COMPOSE + "    privileged: true\n", "y/start.sh": "docker run --privileged a\n"},
     )
-    assert places(audit(tmp_path / "a", "x", capsys=capsys)[1].out) == {("x/compose.yaml:4", "privileged")}
-    assert places(audit(tmp_path / "a", "y/start.sh", capsys=capsys)[1].out) == {
-        ("y/start.sh:1", "privileged")
-    }
+    assert places(audit(tmp_path / "a", "x").out) == {("x/compose.yaml:4", "privileged")}
+    assert places(audit(tmp_path / "a", "y/start.sh").out) == {("y/start.sh:1", "privileged")}
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     assert main(["audit", "../a"]) == 1
@@ -325,20 +324,20 @@ def test_paths_choose_what_is_reported(tmp_path, capsys, monkeypatch):
     assert main(["audit", "nowhere"]) == 2
 
 
-def test_of_a_git_repository_only_what_git_may_commit_counts(tmp_path, capsys):
+def test_of_a_git_repository_only_what_git_may_commit_counts(tmp_path, audit):
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     written(tmp_path, {".gitignore": ".env\n", ".env": f"T={HF}\n", "b.env": f"T={HF}\n"})
-    assert places(audit(tmp_path, capsys=capsys)[1].out) == {("b.env:1", "token-in-file")}
+    assert places(audit(tmp_path).out) == {("b.env:1", "token-in-file")}
 
 
-def test_what_git_has_is_read_wherever_it_is(tmp_path, capsys):
+def test_what_git_has_is_read_wherever_it_is(tmp_path, audit):
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     deep = "/".join("abcdefghijkl")
     written(
         tmp_path, {"build/a.sh": "docker run --privileged a\n", f"{deep}/a.sh": "docker run --privileged a\n"}
     )
     written(tmp_path, {"node_modules/b.env": f"T={HF}\n", "node_modules/a.sh": "docker run --privileged a\n"})
-    assert places(audit(tmp_path, capsys=capsys)[1].out) == {
+    assert places(audit(tmp_path).out) == {
         ("build/a.sh:1", "privileged"),
         (f"{deep}/a.sh:1", "privileged"),
         ("node_modules/b.env:1", "token-in-file"),
@@ -350,54 +349,54 @@ def test_what_git_has_is_read_wherever_it_is(tmp_path, capsys):
     [("audit.audit._MAX_S", -1.0, "."), ("audit.audit._MAX_CHARS", 1, "."), ("audit.audit._MAX_PORTS", 1, "."),
      ("setup.detect.files.MAX_FILES", 1, "."), ("setup.detect.files.MAX_WALK_S", -1.0, "."), ("setup.detect.values.MAX_CHARS", 1, "compose.yaml")],
 )  # fmt: skip
-def test_what_was_not_read_is_a_finding(name, value, path, *, tmp_path, capsys, monkeypatch):
+def test_what_was_not_read_is_a_finding(name, value, path, *, tmp_path, audit, monkeypatch):
     monkeypatch.setattr(f"dkdbg.{name}", value)
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     written(tmp_path, {"start.sh": "debugpy --listen 7777\n", "compose.yaml": COMPOSE})
     written(tmp_path, {"compose.yaml": COMPOSE + "    privileged: false\n"})
-    code, said = audit(tmp_path, capsys=capsys)
-    assert (code, places(said.out)) == (1, {(f"{path}:1", "unread")})
-    assert audit(tmp_path, "compose.yaml", capsys=capsys)[0] == 1  # its ports may be in what was not read
+    said = audit(tmp_path)
+    assert (said.code, places(said.out)) == (1, {(f"{path}:1", "unread")})
+    assert audit(tmp_path, "compose.yaml").code == 1  # its ports may be in what was not read
 
 
-def test_yaml_that_is_not_valid_is_a_finding_and_a_template_is_not(tmp_path, capsys):
+def test_yaml_that_is_not_valid_is_a_finding_and_a_template_is_not(tmp_path, audit):
     written(tmp_path, {"compose.yaml": "privileged: [\n", "chart.yaml": "privileged: [\n{{ if }\n"})
-    code, said = audit(tmp_path, capsys=capsys)
-    assert (code, places(said.out)) == (1, {("compose.yaml:1", "unread")})
+    said = audit(tmp_path)
+    assert (said.code, places(said.out)) == (1, {("compose.yaml:1", "unread")})
     assert "chart.yaml: not valid YAML" in said.err
     written(tmp_path, {"compose.yaml": 'privileged: "\\UFFFFFFFF"\n'})
-    said = audit(tmp_path, capsys=capsys)[1]
+    said = audit(tmp_path)
     assert "compose.yaml:1: unread: it has an escape beyond U+10FFFF" in said.out
 
 
-def test_a_path_that_cannot_be_read_is_named_once(tmp_path, capsys):
+def test_a_path_that_cannot_be_read_is_named_once(tmp_path, audit):
     (tmp_path / "loop").symlink_to("loop")
-    said = audit(tmp_path, "loop", capsys=capsys)[1].err  # Python 3.13 has the system's text
+    said = audit(tmp_path, "loop").err  # Python 3.13 has the system's text
     assert re.search("cannot read loop: (it is a link to itself|Too many levels of symbolic links)\n", said)
-    assert audit(tmp_path, capsys=capsys)[0] == 0
-    assert "cannot read no: No such file or directory\n" in audit(tmp_path, "no", capsys=capsys)[1].err
+    assert audit(tmp_path).code == 0
+    assert "cannot read no: No such file or directory\n" in audit(tmp_path, "no").err
 
 
-def test_a_finding_is_one_line(tmp_path, capsys):
+def test_a_finding_is_one_line(tmp_path, audit):
     """A value of the repository forges no other finding, and clears no terminal."""
     entry = {
         "name": "\x1b[2J\na.py:1: ptrace: x",
         "listen": {"host": "0.0.0.0\nb.py:1: ptrace: " + "x" * 9_000},
     }
     written(tmp_path, {".vscode/launch.json": json.dumps({"configurations": [entry]})})
-    said = audit(tmp_path, capsys=capsys)[1]
+    said = audit(tmp_path)
     assert places(said.out) == {(".vscode/launch.json:1", "open-debug-port")}
     assert "\x1b" not in said.out
     assert max(map(len, said.out.splitlines())) < 1_000
 
 
-def test_sarif_has_the_rules_and_a_place_for_each_finding(tmp_path, capsys):
+def test_sarif_has_the_rules_and_a_place_for_each_finding(tmp_path, audit):
     written(tmp_path, {"my app/compose.yaml": COMPOSE + '    ports: ["5678:5678"]\n'})
-    code, said = audit(tmp_path, "--format", "sarif", capsys=capsys)
+    said = audit(tmp_path, "--format", "sarif")
     log = json.loads(said.out)
     run = log["runs"][0]
     result = run["results"][0]
-    assert (code, log["version"]) == (1, "2.1.0")
+    assert (said.code, log["version"]) == (1, "2.1.0")
     assert [each["id"] for each in run["tool"]["driver"]["rules"]] == list(RULES)
     assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "open-debug-port"
     place = result["locations"][0]["physicalLocation"]
@@ -406,8 +405,8 @@ def test_sarif_has_the_rules_and_a_place_for_each_finding(tmp_path, capsys):
         "region": {"startLine": 4},
     }
     (tmp_path / "my app/compose.yaml").write_text("services: {}\n")
-    code, said = audit(tmp_path, "--format", "sarif", capsys=capsys)
-    assert (code, json.loads(said.out)["runs"][0]["results"]) == (0, [])
+    said = audit(tmp_path, "--format", "sarif")
+    assert (said.code, json.loads(said.out)["runs"][0]["results"]) == (0, [])
 
 
 @pytest.mark.parametrize(
@@ -420,10 +419,10 @@ def test_sarif_has_the_rules_and_a_place_for_each_finding(tmp_path, capsys):
      "privileged: " + "[" * 100_000, "privileged: !!python/object/apply:os.system [touch pwned]\n", "privileged: \0\n"],
     ids=["aliases", "merge keys", "itself", "merges itself", "lists", "nesting", "a tag", "binary"],
 )  # fmt: skip
-def test_hostile_yaml_ends_the_audit_neither_late_nor_with_an_error(text, tmp_path, capsys, monkeypatch):
+def test_hostile_yaml_ends_the_audit_neither_late_nor_with_an_error(text, tmp_path, audit, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written(tmp_path, {"compose.yaml": text})
-    assert audit(tmp_path, capsys=capsys)[0] in {0, 1}
+    assert audit(tmp_path).code in {0, 1}
     assert [each.name for each in tmp_path.iterdir()] == ["compose.yaml"]
 
 
@@ -438,15 +437,15 @@ def test_hostile_yaml_ends_the_audit_neither_late_nor_with_an_error(text, tmp_pa
      ("a.py", "import debugpy\ndebugpy.listen((" + "'127.0.0.1' if a else " * 2_500 + "a, 5678))\n")],
     ids=["installs", "braces", "debuggers", "steps", "interpreter", "digits", "calls", "stages", "tokens", "parentheses", "brackets", "entrypoint", "variables", "choices"],
 )  # fmt: skip
-def test_hostile_text_is_read_in_seconds(path, text, tmp_path, capsys):
+def test_hostile_text_is_read_in_seconds(path, text, tmp_path, audit):
     """No pattern may look at the same text again and again."""
-    assert audit(written(tmp_path, {path: text}), capsys=capsys)[0] == 0
+    assert audit(written(tmp_path, {path: text})).code == 0
 
 
-def test_a_link_out_of_the_repository_is_not_read(tmp_path, capsys):
+def test_a_link_out_of_the_repository_is_not_read(tmp_path, audit):
     written(tmp_path, {"secret.env": f"T={HF}\n", "repo/a.txt": ""})
     (tmp_path / "repo" / "b.env").symlink_to(tmp_path / "secret.env")
     (tmp_path / "repo" / ".dkdbg").symlink_to(tmp_path)
-    code, said = audit(tmp_path / "repo", capsys=capsys)
-    assert (code, said.out) == (0, "")
+    said = audit(tmp_path / "repo")
+    assert (said.code, said.out) == (0, "")
     assert "b.env: a link that leads out of the repository" in said.err
