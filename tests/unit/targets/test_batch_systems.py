@@ -9,8 +9,7 @@ from dkdbg.core.address import Address
 from dkdbg.errors import DkdbgError
 from dkdbg.repository.artefacts import render
 from dkdbg.targets import registry
-from dkdbg.targets.batch.job import NoCommandsError
-from dkdbg.targets.batch.job_script import Script
+from dkdbg.targets.batch.job import NoCommandsError, Script
 from dkdbg.verbs import command_line
 from tests.commands import command
 

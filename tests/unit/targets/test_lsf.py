@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.batch.job_script import Script
+from dkdbg.targets.batch.job import Script
 from dkdbg.targets.batch.lsf import LSF
 
 RECORD = {

@@ -14,8 +14,7 @@ from dkdbg.delivery import single_file
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable, printable_lines
 from dkdbg.repository.artefacts import render
-from dkdbg.targets.batch.job import job_address
-from dkdbg.targets.batch.job_script import Script, filling, prepared, preparing, tags_of
+from dkdbg.targets.batch.job import Script, filling, job_address, prepared, preparing, tags_of
 from dkdbg.targets.ssh.command import FAILED, enter, quoted
 from dkdbg.targets.ssh.login import Login
 

@@ -20,7 +20,7 @@ from dkdbg.targets.batch.job_target import kind_of
 
 if TYPE_CHECKING:
     from dkdbg.core.jobs import Phase
-    from dkdbg.targets.batch.job_script import Script
+    from dkdbg.targets.batch.job import Script
 
 _PATH = on_path("bjobs")
 #: Fields of `bjobs -o ... -json`, which needs 10.1.0.2; the keys of a record are the fields' names in capitals.

@@ -19,7 +19,7 @@ from dkdbg.targets.batch.slurm import SLURM
 
 if TYPE_CHECKING:
     from dkdbg.core.jobs import Phase
-    from dkdbg.targets.batch.job_script import Script
+    from dkdbg.targets.batch.job import Script
 
 _ATTRIBUTE = re.compile(r"\s+([A-Za-z_]+(?:\.[A-Za-z_]+)?) = (.*)")
 #: job_state (qstat(1B)); all others are final: C, E, F, X.

@@ -14,7 +14,7 @@ from dkdbg.targets.batch.job_target import kind_of
 
 if TYPE_CHECKING:
     from dkdbg.core.jobs import Phase
-    from dkdbg.targets.batch.job_script import Script
+    from dkdbg.targets.batch.job import Script
 
 #: Fields of squeue; the one with arbitrary text is last.
 _FIELDS = "%i|%T|%u|%B|%L|%r|%Z"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.core.target_values import Once
-    from dkdbg.targets.docker.remote_copies import RemoteCopies
+    from dkdbg.targets.docker.remote_up import RemoteCopies
 
 #: Timeout for an engine to deliver a signal.
 _ANSWER_TIMEOUT_S = 10.0

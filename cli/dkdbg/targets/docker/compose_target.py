@@ -99,7 +99,7 @@ class ComposeTarget(ContainerTarget):
 
         if client.endpoint().is_local:
             return start(self._root, wanted, report=report)
-        from dkdbg.targets.docker.remote_copies import RemoteCopies
+        from dkdbg.targets.docker.remote_up import RemoteCopies
 
         copies = RemoteCopies(self._root, wanted.service, _filling(self._root, report))
         return start(self._root, wanted, report=report, copies=copies)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.core.target_values import Once, Prepared
-    from dkdbg.targets.docker.remote_copies import RemoteCopies
+    from dkdbg.targets.docker.remote_up import RemoteCopies
 
 #: Lines of the container's output to read, and seconds between two looks at its health.
 _LINES, _PAUSE_S = 200, 0.2

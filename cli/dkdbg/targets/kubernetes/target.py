@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import shlex
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg import hints, process
@@ -14,26 +17,25 @@ from dkdbg.core import brought, mapping
 from dkdbg.core.address import Address
 from dkdbg.core.record import BadRecord
 from dkdbg.core.sessions import SeenSession, of_records, unreadable
-from dkdbg.core.target import Capability, Endpoint, Kind, Target, Workspace
+from dkdbg.core.target import Capability, Changes, Endpoint, Kind, Target, Workspace
 from dkdbg.core.target_values import CopyPlan
 from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
 from dkdbg.printable import printable
 from dkdbg.relay import remote_sessions
 from dkdbg.relay.remote_sessions import RelayedEndpoint
-from dkdbg.targets.kubernetes import copies, kubectl, local_runs
-from dkdbg.targets.kubernetes.changes import PodChanges
-from dkdbg.targets.kubernetes.kubectl_errors import last_line
+from dkdbg.targets.kubernetes import copies, kubectl
+from dkdbg.targets.kubernetes.kubectl_errors import explain, last_line
 from dkdbg.targets.kubernetes.pod import BadPod, PodReach, active_deadline, choose, not_ready, object_of
 from dkdbg.targets.kubernetes.pod_address import JOB, OWNERS, query_of
 from dkdbg.targets.kubernetes.workload import kind_of_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from dkdbg.agent.contract import Deadline
-    from dkdbg.core.target import Changes, Reach
+    from dkdbg.core.target import Reach
     from dkdbg.targets.kubernetes.pod import Pod
+    from dkdbg.targets.kubernetes.pod_address import PodQuery
     from dkdbg.targets.kubernetes.pod_copy import PodCopy
 
 SCHEME = "k8s"
@@ -44,6 +46,16 @@ _MAX_ANSWER = 8 << 20
 _LONG_S = 86400.0
 #: Maximum number of pods to query at the same time.
 _MAX_PARALLEL = 8
+#: Command line that `dkdbg run` starts, joined with spaces (`PodReach.wrap`, `Brought.argv`): the agent, or a relay
+#: that leads to it, after a check whether its file still exists after a cut (`relay/remote_program.py`).
+_LOCAL_RUN = re.compile(
+    r'\S* exec -it? --namespace=(\S+) --container=(\S+) (\S+) -- sh -c exec "\$0" "\$@" '
+    r"(?:sh -c .* )?env DKDBG_RUN=[0-9a-f]+ sh \S+\.pyz (?:launch|relay) "
+)
+#: Maximum characters of kubectl's standard error to read.
+_MAX_STDERR_CHARS = 4000
+#: Characters of an object's name with which the name of its copy begins (`targets/kubernetes/workload.py`).
+_BEGINNING = 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,7 +362,7 @@ def _agent_in(reach: PodReach) -> str | None:
 
 def _sessions() -> list[SeenSession]:
     """Return the sessions of pods in which this user runs a command from here; querying all pods costs too much."""
-    targets = [PodTarget(Address(scheme=SCHEME, rest=each)) for each in local_runs.pods()]
+    targets = [PodTarget(Address(scheme=SCHEME, rest=each)) for each in _pods_of_local_runs()]
 
     def asked(target: PodTarget) -> list[SeenSession]:
         try:
@@ -365,3 +377,74 @@ def _sessions() -> list[SeenSession]:
 
 
 KIND = Kind(target=lambda address, _root: PodTarget(address), sessions=_sessions)
+
+
+def _pods_of_local_runs() -> list[str]:
+    """Return the pods in which this user runs a command from this machine, as `NAMESPACE/POD/CONTAINER`.
+
+    By the command lines of the user's local kubectl; exclude those of another kubeconfig.
+    """
+    found = (_LOCAL_RUN.match(line) for line in _command_lines())
+    return sorted({f"{each[1]}/{each[3]}/{each[2]}" for each in found if each})
+
+
+def _config_of(process_folder: Path) -> bytes:
+    """Return KUBECONFIG of a process, empty if unset. Raises OSError."""
+    settings = (process_folder / "environ").read_bytes().split(b"\0")
+    return next((each for each in settings if each.startswith(b"KUBECONFIG=")), b"")
+
+
+def _command_lines() -> Iterator[str]:
+    """Yield the command lines of this user's processes."""
+    proc = Path("/proc")
+    if not (proc / "self" / "cmdline").exists():  # macOS
+        with contextlib.suppress(DkdbgError):
+            yield from process.run(
+                ["ps", "-ww", "-o", "command=", "-U", str(os.getuid())]
+            ).stdout.splitlines()
+        return
+    ours = os.fsencode(f"KUBECONFIG={os.environ['KUBECONFIG']}") if "KUBECONFIG" in os.environ else b""
+    for entry in proc.iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and entry.stat().st_uid == os.getuid() and _config_of(entry) == ours:
+                yield (entry / "cmdline").read_bytes().decode("utf-8", "replace").replace("\0", " ")
+
+
+class PodChanges(Changes):
+    """Changes of the pods of a query (`kubectl get --watch-only`), after which another pod may match; equal for equal queries."""
+
+    def __init__(self, query: PodQuery) -> None:
+        super().__init__()
+        self._query = query
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PodChanges) and other._query == self._query
+
+    def __hash__(self) -> int:
+        return hash(self._query)
+
+    def _open(self) -> tuple[Iterator[object], Callable[[], None]]:
+        query = self._query
+        which: tuple[str, ...] = ()  # the pods of a copy lack the original's labels, but begin with its name
+        if query.kind not in OWNERS:
+            by_name = f"--field-selector=metadata.name={query.name}"
+            which = (f"--selector={query.selector}" if query.selector else by_name,)
+        beginning = f"pod/{query.name[:_BEGINNING]}" if query.kind in OWNERS else ""
+        words = ("get", "pods", *which, f"--namespace={query.namespace}", "--watch-only", "--output=name")
+        child = process.start(
+            (kubectl.program(), *words), stdout=process.PIPE, stderr=process.PIPE, new_session=True
+        )
+
+        def events() -> Iterator[object]:
+            with child:
+                assert child.stdout is not None  # noqa: S101 - `stdout=PIPE` above
+                yield from (line for line in child.stdout if line.startswith(beginning))
+                text = child.stderr.read(_MAX_STDERR_CHARS) if child.stderr is not None else ""
+            if (error := explain(text, query.namespace)) is not None:
+                raise error
+
+        def end() -> None:
+            child.kill()
+            child.wait()
+
+        return events(), end
