@@ -8,12 +8,11 @@ from dkdbg import hints
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import containers, listener, peers
 from dkdbg.attach import owners
-from dkdbg.attach.change_watch import ChangeWatch
 from dkdbg.attach.connection import Connection
 from dkdbg.attach.plain_debugpy import PlainPort, greeted, leave
 from dkdbg.attach.ports import DEFAULT_BASE, Ports, debugpy_version
 from dkdbg.attach.switchboard import Switchboard
-from dkdbg.attach.upstream import Upstream
+from dkdbg.attach.upstream import ChangeWatch, Upstream
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.targets.docker.ports import free_port
 
