@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from dkdbg.proof.asked import Asked
-    from dkdbg.proof.editor import Entry
+    from dkdbg.proof.asked import Asked, Entry
     from dkdbg.proof.line_answer import LineSession, LoadedFile, Process, RemoteFile
 
 _IN_PLACE = "install the package in place: pip install -e . in the image instead of pip install ."

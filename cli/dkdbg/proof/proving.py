@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.target import Target
     from dkdbg.core.target_values import Trial
-    from dkdbg.proof.editor import Entry
+    from dkdbg.proof.asked import Entry
     from dkdbg.proof.first_lines import FirstLines
     from dkdbg.proof.line_answer import LineAnswer
     from dkdbg.proof.program_end import Around

@@ -12,7 +12,7 @@ from dkdbg.agent.proxy.listener import tokens
 from dkdbg.core.target_values import Once
 from dkdbg.errors import EXIT_ERROR, DkdbgError
 from dkdbg.printable import printable
-from dkdbg.proof import editor, proving
+from dkdbg.proof import asked, proving
 from dkdbg.proof.finding import Finding
 from dkdbg.repository.dotenv import local_port
 from dkdbg.targets import registry
@@ -127,7 +127,7 @@ def _once(
 def _of_service(root: Path, service: DebugService, timeout: float) -> Subject:
     plan, _ = make_plan(root)
     token = choose_token(service, report=lambda _: None)
-    entry = editor.of_repository(root, [(each.local, str(each.remote)) for each in plan.mappings])
+    entry = asked.of_repository(root, [(each.local, str(each.remote)) for each in plan.mappings])
     os.environ.update(_SETTINGS)  # compose reads settings from the environment
 
     def start(report: Callable[[str], None]) -> Trial:
@@ -154,7 +154,7 @@ def _of_service(root: Path, service: DebugService, timeout: float) -> Subject:
 
 def _taken_port(root: Path, service: DebugService) -> Finding | None:
     """Return the finding for F5's port, if another program than the debug service listens there."""
-    entry = editor.of_repository(root)
+    entry = asked.of_repository(root)
     port = entry.port or local_port(root, service.port)
     if is_free(port):
         return None

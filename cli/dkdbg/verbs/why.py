@@ -14,8 +14,8 @@ from dkdbg.core.address import is_loopback
 from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_ENGINE, EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
-from dkdbg.proof import editor, foreign, line_answer, line_causes, program_end
-from dkdbg.proof.asked import Asked
+from dkdbg.proof import foreign, line_answer, line_causes, program_end
+from dkdbg.proof.asked import Asked, Entry, absolute, of_repository
 from dkdbg.proof.finding import BrokenError, Finding, silent
 from dkdbg.repository.dotenv import local_port
 from dkdbg.targets import registry
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from dkdbg.core.sessions import SeenSession
     from dkdbg.core.target import Target
-    from dkdbg.proof.editor import Entry
     from dkdbg.verbs.parser import Parser
 
 #: Lines of a program's output to read, maximum bytes of them, and the timeout in seconds.
@@ -236,8 +235,8 @@ def _causes(
         return [silent(f"{seen.target} reports no session {seen.id}", "dkdbg ps")]
     session = answer.sessions[0]
     if not entry.mappings:
-        entry = editor.Entry(
-            port=None, mappings=editor.absolute(root, session.mappings), source="the mapping of the session"
+        entry = Entry(
+            port=None, mappings=absolute(root, session.mappings), source="the mapping of the session"
         )
         remote = entry.remote_of(str(path))
         answer = line_answer.ask(target, remote or str(path), line, name=seen.id)
@@ -256,19 +255,19 @@ def _causes(
 def _entry(root: Path, target: Target, *, is_home: bool) -> Entry:
     """Return the editor's launch entry; without one, and for another target, the mapping that the target tells."""
     if is_home:
-        entry = editor.of_repository(root)
+        entry = of_repository(root)
         if entry.mappings or Capability.CONTAINER in target.capabilities:
             return entry
     if not target.capabilities & {Capability.CONTAINER, Capability.REMOTE, Capability.ATTACH_ONLY}:
-        return editor.Entry(port=None, mappings=((str(root), str(root)),), source="this machine")
+        return Entry(port=None, mappings=((str(root), str(root)),), source="this machine")
     with contextlib.suppress(DkdbgError):
         lies = target.workspace()
-        return editor.Entry(
+        return Entry(
             port=None,
-            mappings=editor.absolute(root, [(lies.local, lies.remote)]),
+            mappings=absolute(root, [(lies.local, lies.remote)]),
             source=f"the target ({lies.why})",
         )
-    return editor.Entry(port=None, mappings=(), source="nothing")
+    return Entry(port=None, mappings=(), source="nothing")
 
 
 def _add_facts(facts: list[str], asked: Asked, seen: SeenSession) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from dkdbg.agent.dap import sources
 from dkdbg.proof import line_answer, line_causes, proving
-from dkdbg.proof.asked import Asked
-from dkdbg.proof.editor import Entry
+from dkdbg.proof.asked import Asked, Entry
 from tests.checkout import checkout
 
 FILES = {

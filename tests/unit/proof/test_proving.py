@@ -7,7 +7,7 @@ import pytest
 from dkdbg.core.target_values import Trial
 from dkdbg.errors import DkdbgError
 from dkdbg.proof import proving
-from dkdbg.proof.editor import Entry
+from dkdbg.proof.asked import Entry
 from dkdbg.proof.first_lines import FirstLines
 from dkdbg.proof.program_end import Around
 

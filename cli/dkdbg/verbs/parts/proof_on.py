@@ -19,7 +19,7 @@ from dkdbg.core.record import BadRecord
 from dkdbg.core.target import Capability
 from dkdbg.core.target_values import Trial
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.proof import editor, proving
+from dkdbg.proof import asked, proving
 from dkdbg.targets import registry
 from dkdbg.targets.docker.ports import unused_port
 from dkdbg.verbs.parts import proof_repair
@@ -69,7 +69,7 @@ def subject(root: Path, name: str, command: Sequence[str], *, sync: bool, timeou
         isolated = Capability.CONTAINER in target.capabilities and not is_loopback(host)
     token = tokens.read(os.environ) if is_here else None
     return proving.Subject(
-        root=root, entry=editor.Entry(port=None, mappings=editor.absolute(root, pairs), source=f"the target {name}"),
+        root=root, entry=asked.Entry(port=None, mappings=asked.absolute(root, pairs), source=f"the target {name}"),
         start=lambda report: _start(root, name, argv, is_here=is_here, sync=sync, report=report),
         target_at=lambda _: registry.target_of(name, root), around=replace(proof_repair.around(root, shlex.join(argv)), installs_from=None),
         isolated=isolated, extra={tokens.PROPERTY: token} if token else {}, timeout=timeout,
