@@ -19,6 +19,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.repository import git
 from dkdbg.repository.transaction import read
 from dkdbg.setup.plan import editor
+from dkdbg.setup.plan.choices import MAX_QUESTIONS, shown, unasked
 from dkdbg.setup.plan.editor import ATTACH_NAME
 from dkdbg.setup.render import changes, fetched_agent, manifest
 from dkdbg.setup.render.editor_files import LAUNCH, TASKS, launch_names, launch_port, ranks_files
@@ -26,15 +27,26 @@ from dkdbg.setup.render.manifest import FOLDER
 from dkdbg.targets.docker import image_build
 from dkdbg.verbs import values
 from dkdbg.verbs.parts.offer import changes_json, next_steps, offer
-from dkdbg.verbs.parts.questions import choose_project, with_answers, with_unasked
 from dkdbg.verbs.parts.repository import check_root, check_written, files_for, make_plan
 
 if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
+    from dkdbg.core.config import Config
     from dkdbg.core.plan import ProjectPlan
     from dkdbg.verbs.parser import Parser
+
+    Asked = dict[str, str | int | None]
+
+_QUESTIONS = {
+    "service": "Which service runs the program to debug?",
+    "dockerfile": "Which Dockerfile builds its image?",
+    "command": "Which program is the one to debug?",
+    "python": "Which Python does it run on?",
+    "gpu": "Does it need a GPU?",
+    "wait": "How many seconds should it wait for an editor?",
+}
 
 
 def add_options(parser: Parser) -> None:
@@ -163,12 +175,12 @@ def _init(root: Path, options: argparse.Namespace) -> int:
     plan, config = make_plan(root, **asked)
     # A repository that is set up keeps its choices: the next version asks nothing again.
     if asks and not manifest.load(root).files:
-        folder = "" if config.command else choose_project(plan)
+        folder = "" if config.command else _choose_project(plan)
         if folder:
             root = root / folder
             plan, config = make_plan(root, **asked)
-        plan, config = with_answers(root, plan, config, asked)
-    plan = _with_former(root, with_unasked(plan))
+        plan, config = _with_answers(root, plan, config, asked)
+    plan = _with_former(root, _with_unasked(plan))
     return offer(
         root, files_for(root, plan, config), plan.describe(console.width()), options,
         as_json=lambda todo, kept, written: _as_json(plan, todo, kept, written=written),
@@ -331,3 +343,46 @@ def _init_ranks(root: Path, options: argparse.Namespace) -> int:
             "ranks": count, "port": base, **changes_json(todo, kept, written=written)
         },
     )  # fmt: skip
+
+
+def _with_answers(root: Path, plan: ProjectPlan, config: Config, asked: Asked) -> tuple[ProjectPlan, Config]:
+    """Ask about the close choices of a plan; return the plan and the configuration with the answers.
+
+    Args:
+        asked: values of flags, by their keys in dkdbg.toml.
+    """
+    done: set[str] = set()
+    for _ in range(MAX_QUESTIONS):
+        choice = next((each for each in plan.choices if each.close > 1 and each.topic not in done), None)
+        if choice is None:
+            break
+        done.add(choice.topic)
+        picked = console.choose(
+            _QUESTIONS[choice.topic], [shown(each) for each in choice.options[: choice.close]]
+        )
+        if picked:
+            value = choice.options[picked].value
+            asked = {**asked, choice.topic: int(value) if choice.topic == "wait" else value}
+            plan, config = make_plan(root, **asked)
+    left = tuple(each for each in plan.choices if each.topic not in done)
+    return replace(plan, choices=left), config
+
+
+def _choose_project(plan: ProjectPlan) -> str:
+    """Return the folder of the project to set up, where a repository has several; empty for this one."""
+    facts, best = plan.facts, plan.facts.entrypoint
+    if best is None or not plan.service.from_entry or not facts.projects:
+        return ""
+    folders = [each.folder for each in facts.projects]
+    own = next((at for at, folder in enumerate(folders) if (best.file or "").startswith(folder + "/")), 0)
+    chosen = console.choose(
+        "This repository has several projects. Which one?",
+        [f"{each.folder}  ({each.program.rsplit('/', 1)[-1]})" for each in facts.projects],
+        start=own,
+    )
+    return "" if chosen is None else folders[chosen]
+
+
+def _with_unasked(plan: ProjectPlan) -> ProjectPlan:
+    """Return the plan with a note for each choice that has not been asked."""
+    return replace(plan, notes=(*plan.notes, *unasked(plan.choices)))

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import signal
 import sys
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints, process, signals
+from dkdbg.agent import settings
 from dkdbg.agent.settings import ENV_OWN_CONTAINER
+from dkdbg.core.address import LOCAL
 from dkdbg.core.mapping import folder_name
 from dkdbg.core.target import Capability
 from dkdbg.delivery.bring import bring, new_run
-from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 from dkdbg.launchers.lines.wrappers import unwrapped
 from dkdbg.relay import remote_program
 from dkdbg.setup.render import manifest
 from dkdbg.targets import registry
 from dkdbg.verbs import values
-from dkdbg.verbs.parts.profiling import asked, fetch, variables
 from dkdbg.verbs.parts.rank_option import launch_flags, ranks_of
 
 if TYPE_CHECKING:
@@ -30,10 +33,19 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Reach, Target
     from dkdbg.delivery.bring import Brought
     from dkdbg.verbs.parser import Parser
-    from dkdbg.verbs.parts.profiling import Profiling
 
 #: Exit codes of a command that SIGTERM and SIGKILL ended.
 _ENDED = {143, 137}
+#: Folder in which the agent writes profiles, relative to its working directory.
+FOLDER = "dkdbg-profiles"
+#: Local variables with further settings of a tool, which are passed on to the target.
+_MORE = {
+    "--nsys": ("options", settings.ENV_NSYS_OPTIONS),
+    "--py-spy": ("options", settings.ENV_PY_SPY_OPTIONS),
+    "--torch-profile": ("steps", settings.ENV_TORCH_PROFILE_STEPS),
+}
+#: Timeout in seconds and maximum bytes for the name of a folder.
+_FOLDER_TIMEOUT_S, _MAX_FOLDER_BYTES = 30.0, 1 << 14
 
 
 def add_options(parser: Parser) -> None:
@@ -103,7 +115,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
     return run(
         root, options.on, command, port=options.port, wait=options.wait, python=options.python, sync=options.sync,
         reload=options.reload, attach=options.attach, ranks=options.choice, workers=options.workers,
-        profiling=asked(
+        profiling=_asked_profiling(
             (options.nsys, options.nsys_ranks), (options.py_spy, options.py_spy_ranks),
             (options.torch_profile, options.torch_profile_ranks), pull=options.pull,
         ),
@@ -186,7 +198,7 @@ def run(
         code = _attached(target, reach, brought, (*told, *brought.argv, *words))
         if profiling and profiling.pull and name is not None:
             with _interruptible():
-                return fetch(root, name, target, reach, python, code=code)
+                return _fetch(root, name, target, reach, python, code=code)
         return code
 
 
@@ -207,7 +219,7 @@ def _check(command: Sequence[str], workers: str | None) -> None:
 def _told(target: Target, more: Sequence[str]) -> tuple[str, ...]:
     """Return the words of the `env` command that sets variables for the agent there."""
     is_container = Capability.CONTAINER in target.capabilities
-    own = (*variables(), *([f"{ENV_OWN_CONTAINER}=1"] if is_container else []), *more)
+    own = (*_variables(), *([f"{ENV_OWN_CONTAINER}=1"] if is_container else []), *more)
     return ("env", *own) if own else ()
 
 
@@ -287,3 +299,94 @@ def _interruptible() -> Iterator[None]:
         yield
     finally:
         signals.ignore()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiling:
+    """Profiling that the user asked for.
+
+    Attributes:
+        words: flags of the agent, as `agent/supervisor/profiles.py` reads them.
+        pull: whether to fetch the files at the end.
+    """
+
+    words: tuple[str, ...]
+    pull: bool
+
+
+def _asked_profiling(
+    nsys: Sequence[str | None], py_spy: Sequence[str | None], torch: Sequence[str | None], *, pull: bool
+) -> Profiling | None:
+    """Return the profiling that a command line asks for; None without any.
+
+    Args:
+        nsys, py_spy, torch: patterns and ranks for each tool, None for none.
+
+    Raises:
+        DkdbgError: there is nothing to fetch.
+    """
+    words: list[str] = []
+    for flag, (names, ranks) in (("--nsys", nsys), ("--py-spy", py_spy), ("--torch-profile", torch)):
+        words += (flag, names) if names is not None else ()
+        words += (f"{flag}-ranks", ranks) if ranks is not None else ()
+        more, variable = _MORE[flag]
+        is_chosen = names is not None or ranks is not None or (flag == "--nsys" and _variables())
+        if is_chosen and (value := os.environ.get(variable)):
+            words += (f"{flag}-{more}", value)
+    if pull and not words and not _variables():
+        raise DkdbgError(
+            "--pull fetches profiles, but none were asked for",
+            hint="dkdbg run --nsys-ranks 0 --pull ...; other files: dkdbg sync TARGET --pull FOLDER",
+            exit_code=EXIT_USAGE,
+        )
+    return Profiling(words=tuple(words), pull=pull) if words or pull else None
+
+
+def _variables() -> tuple[str, ...]:
+    """Return local variables, as `NAME=VALUE`, that choose workers too, for the agent there."""
+    value = os.environ.get(settings.ENV_NEMO_RL_NSYS)
+    return (f"{settings.ENV_NEMO_RL_NSYS}={value}",) if value else ()
+
+
+def _fetch(root: Path, name: str, target: Target, reach: Reach, python: str | None, *, code: int) -> int:
+    """Copy a target's profiles into `dkdbg-pulled` of this repository; return `code`, or the copy's exit code if it is 0.
+
+    Args:
+        name: as typed. code: exit code of the program, which takes precedence.
+
+    Raises:
+        DkdbgError: the profiles cannot be read or written, with the reason; after a failed program that is only a
+            warning.
+    """
+    try:
+        pulled = _fetched_folder(root, name, target, reach, python)
+    except DkdbgError as error:
+        if not code:
+            raise
+        console.warn(f"dkdbg: {error.message}")
+        return code
+    return code or pulled
+
+
+def _fetched_folder(root: Path, name: str, target: Target, reach: Reach, python: str | None) -> int:
+    if target.address.scheme == LOCAL:
+        return 0  # the profiles are on this machine already
+    from dkdbg.verbs.sync import sync
+
+    # Set before the first step: a Ctrl-C may come between any two steps.
+    there, what = "/FOLDER", FOLDER
+    try:
+        done = process.read(reach.wrap(("pwd",)), most=_MAX_FOLDER_BYTES, timeout=_FOLDER_TIMEOUT_S)
+        folder = done.stdout.removesuffix("\n") if done.code == 0 else ""
+        if not folder.startswith("/"):
+            raise DkdbgError(
+                f"the profiles stay in {FOLDER} on {target.label}: the remote folder is unknown",
+                hint=f"dkdbg sync {name} --to {there} --pull {what}",
+            )
+        # No copy starts at the root of a file system: there, `to` is the folder itself.
+        there, what = (folder, FOLDER) if folder != "/" else (f"/{FOLDER}", ".")
+        console.warn(f"dkdbg: fetching {folder.rstrip('/')}/{FOLDER} of {target.label}")
+        return sync(root, name, to=there, pull=(what,), python=python, as_json=False)
+    except KeyboardInterrupt:
+        console.warn(f"dkdbg: interrupted; to fetch them later: dkdbg sync {name} --to {there} --pull {what}")
+        return EXIT_INTERRUPTED
