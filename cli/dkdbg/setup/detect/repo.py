@@ -15,7 +15,7 @@ from dkdbg.setup.detect.docker import service
 from dkdbg.setup.detect.docker.dockerfile import keeps_bytecode_out, run_lines, takes_system_python
 from dkdbg.setup.detect.docker.images import read_image
 from dkdbg.setup.detect.docker.installed import how_installed, is_compiled, source_root
-from dkdbg.setup.detect.docker.start_scripts import harmless_scripts
+from dkdbg.setup.detect.docker.service import harmless_scripts
 from dkdbg.setup.detect.files import Tree, parent
 from dkdbg.setup.detect.launch.candidates import module_file
 from dkdbg.setup.detect.launch.entrypoint import terminal_asked

@@ -18,8 +18,7 @@ from dkdbg.setup.detect.docker.dockerfile import absolute, read_dockerfile, run_
 from dkdbg.setup.detect.docker.inside import Inside, started, to_local
 from dkdbg.setup.detect.docker.installed import how_installed
 from dkdbg.setup.detect.files import Tree, is_vendored, parent
-from dkdbg.setup.detect.launch.entrypoint import Ranking, rank
-from dkdbg.setup.detect.launch.given import given
+from dkdbg.setup.detect.launch.entrypoint import Ranking, given, rank
 from dkdbg.setup.detect.launch.launches import gather
 from dkdbg.setup.detect.launch.readme import installed_names, installs_with
 from dkdbg.setup.detect.python import imports

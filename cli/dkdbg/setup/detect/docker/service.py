@@ -1,4 +1,4 @@
-"""Choose the compose service to debug, and find its program and the repository's files inside it."""
+"""Choose the compose service to debug, and find its program, its start scripts, and the repository's files inside it."""
 
 from __future__ import annotations
 
@@ -59,6 +59,12 @@ _VARIANT = re.compile(
 _NEAR_POINTS = 8.0
 #: Compose files for production.
 _PRODUCTION = re.compile(r"(?:^|[-_./])(?:prod|production|release)(?:$|[-_./])", re.IGNORECASE)
+_SCRIPT = re.compile(r".*\.(?:sh|bash)|.*entry-?point.*|start|run", re.IGNORECASE)
+#: Commands that change the user, need root, or query the user.
+_ROOTS = re.compile(
+    r"\b(?:gosu|su-exec|su|setpriv|runuser|sudo|chown|chroot|useradd|usermod|adduser|addgroup|groupadd|supervisord|service"
+    r"|s6-[a-z]+|chpst|start-stop-daemon|apt-get|apt|apk|mount|cron|crond|sshd|nginx|ldconfig|sysctl|id|whoami|EUID|USER)\b"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,3 +345,15 @@ def image_argv(dockerfile: DockerfileFact) -> tuple[str, ...]:
 def _filled(words: tuple[str, ...] | None, dockerfile: DockerfileFact | None) -> tuple[str, ...]:
     values = dict(dockerfile.env) if dockerfile else {}
     return tuple(substitute(word, values, keep_unknown=True) for word in words or ())
+
+
+def harmless_scripts(tree: Tree) -> frozenset[str]:
+    """Return the names of the scripts without such commands; scripts that share a name must all be free of them."""
+    harmless: dict[str, bool] = {}
+    for path in tree.matching(_SCRIPT):
+        name, text = path.rsplit("/", 1)[-1], tree.text(path)
+        lines = [line for line in text.split("\n") if not line.lstrip().startswith("#")]
+        is_script = text.startswith("#!") or name.endswith("sh")
+        fine = is_script and not any(map(_ROOTS.search, lines))
+        harmless[name] = harmless.get(name, True) and fine
+    return frozenset(name for name, fine in harmless.items() if fine)

@@ -16,18 +16,21 @@ from dkdbg.core.facts import EntryPoint
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import MONITOR, NOTEBOOK, SERVER, WORKER, Launch
 from dkdbg.launchers.lines.blanks import has_blank
-from dkdbg.setup.detect.files import is_vendored
+from dkdbg.launchers.lines.command_lines import logical_lines
+from dkdbg.setup.detect.files import is_vendored, join
 from dkdbg.setup.detect.launch.candidates import (
     Candidate,
     add,
     add_guarded,
+    discovered,
+    module_file,
     only_checks,
     place_points,
     resolve,
     script_file,
     verb_of,
 )
-from dkdbg.setup.detect.launch.launches import spreads
+from dkdbg.setup.detect.launch.launches import lines_of, spreads
 from dkdbg.setup.detect.launch.roles import role_of
 from dkdbg.setup.detect.python.python_source import SourceFact, read_source
 
@@ -285,3 +288,31 @@ def terminal_asked(sources: Iterable[tuple[str, str]]) -> str:
 def shows_windows(imports: frozenset[str]) -> bool:
     """Return whether a program with these imports opens windows."""
     return bool(imports & _WINDOWS)
+
+
+def given(tree: Tree, command: str, scripts: Mapping[str, str]) -> tuple[EntryPoint | None, str]:
+    """Return the entry point of a command line, and its missing script, if any; None if it runs no Python program.
+
+    Absolute paths, and paths out of the repository, are paths in the container.
+    """
+    lines = [part for line in logical_lines(command) for part in line.replace("&&", ";").split(";")]
+    seen = lines_of(tree, lines, scripts)
+    if not seen:
+        return None, ""
+    item = seen[-1]
+    launch, file, missing = item.launch, None, ""
+    if launch.launcher == "console-script":
+        file = script_file(tree, scripts.get(launch.target or "", ""))
+    elif launch.target is None:
+        file = discovered(tree, launch.launcher, item.cwd)
+    elif launch.is_module:
+        by = registry.named(launch.launcher)
+        file = module_file(tree, launch.target, item.cwd, package=bool(by and by.serves()))
+    elif launch.target.endswith(".py") and not launch.target.startswith(("/", "~", "$")):
+        path = join(item.cwd, launch.target)
+        file = path if path is not None and tree.has(path) else None
+        missing = path if path is not None and file is None else ""
+    entry = EntryPoint(
+        command=command, file=file, launcher=launch.launcher, cwd=item.cwd, source="your command"
+    )
+    return entry, missing or ""
