@@ -1,15 +1,23 @@
-"""Base classes of most launchers: a server of an app or of a script, several copies of one program, a queue's worker."""
+"""Classes of launchers: four usual shapes, and launchers with rules that a row of the table cannot hold.
+
+The shapes are a server of an app or of a script, several copies of one program, and a queue's worker.
+"""
 
 from __future__ import annotations
 
 import re
 
-from dkdbg.launchers.launcher import SERVER, WORKER, Launcher
+from dkdbg.launchers.launcher import SERVER, WORKER, Launch, Launcher, Line, number_in
 from dkdbg.launchers.words import app_module, is_dotted, is_python_file, positionals, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dkdbg.launchers.launcher import Launch, Line
+    from collections.abc import Sequence
+
+#: Subcommands of Jupyter that end.
+_JUPYTER_ENDS = (
+    "nbconvert", "execute", "run", "kernelspec", "trust", "console", "troubleshoot", "labextension", "nbextension", "migrate",
+)  # fmt: skip
 
 
 class AppServer(Launcher):
@@ -105,3 +113,201 @@ class QueueWorker(Launcher):
             "",
         )
         return self.launched(line, app.partition(":")[0] or None, line.rest, is_module=True)
+
+
+class Accelerate(Spreader):
+    """accelerate launch."""
+
+    def launch(self, line: Line) -> Launch | None:
+        """Return the script behind `launch`; `accelerate config` starts no program."""
+        if line.word in ("accelerate", "accelerate.commands.accelerate_cli"):
+            if line.rest[:1] != ["launch"]:
+                return None
+            line = Line(line.words, line.word, line.rest[1:], line.read, as_module=line.as_module)
+        return super().launch(line)
+
+    def one_process(self, rest: Sequence[str]) -> tuple[list[str], str] | None:
+        """Return `rest` with one process and without `--multi_gpu`, which requires at least two."""
+        words = list(rest[1:] if rest[:1] == ["launch"] else rest)
+        found = super().one_process(words)
+        if found is None:
+            return None
+        kept = [word for word in found[0] if word not in ("--multi_gpu", "--multi-gpu")]
+        return [*rest[: len(rest) - len(words)], *kept], found[1]
+
+
+class Lightning(Spreader):
+    """Lightning; a rank that it starts has LOCAL_RANK and NODE_RANK, no RANK (plugins/environments/lightning.py)."""
+
+    def rank_of(self, environment: dict[str, str]) -> int | None:
+        """Return the local rank on the first machine; on others the number of earlier ranks is unknown."""
+        node = number_in(environment, self.node_ranks)
+        return number_in(environment, ("LOCAL_RANK",)) if node == 0 else None
+
+
+class Ray(Launcher):
+    """ray job submit, ray start."""
+
+    def launch(self, line: Line) -> Launch | None:
+        """Return the program behind `ray job submit ... --`."""
+        if line.rest[:2] != ["job", "submit"] or "--" not in line.rest:
+            return None
+        inner = line.read.words(line.rest[line.rest.index("--") + 1 :])
+        return inner.under(self.shown(line), self.name) if inner else None
+
+    def serves(self, rest: Sequence[str] = ()) -> bool:
+        """Return whether a node stays up: `ray start --block`; a job ends."""
+        return list(rest[:1]) == ["start"] and "--block" in rest
+
+
+class Dask(Launcher):
+    """dask worker, dask scheduler."""
+
+    def serves(self, rest: Sequence[str] = ()) -> bool:
+        """Return whether it stays up: `dask config` ends."""
+        return not rest or not rest[0].isalpha() or rest[0] in ("worker", "scheduler")
+
+
+class Celery(QueueWorker):
+    """celery worker, celery beat; `celery flower` is Flower."""
+
+    def launch(self, line: Line) -> Launch | None:
+        """Return the module of the app; an inspection of a running worker starts no program."""
+        if "worker" in line.rest or "beat" in line.rest:
+            return super().launch(line)
+        return Launch(command=self.shown(line), launcher="flower") if "flower" in line.rest else None
+
+
+class Joblib(Launcher):
+    """The workers of loky."""
+
+    def worker(self, argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:  # noqa: ARG002
+        """Return `loky worker 2`: the number is in `--process-name LokyProcess-2`."""
+        if not any("loky.backend.popen_loky" in word for word in argv):
+            return ""
+        number = (value_of(argv, ("--process-name",)) or "").rpartition("-")[2]
+        return f"loky worker {number}" if number.isdigit() else f"loky worker ({pid})"
+
+
+class Pytest(Launcher):
+    """pytest."""
+
+    def worker(self, argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:
+        """Return the name of a worker: execnet's first line, below pytest."""
+        below = any("pytest" in word or "py.test" in word for word in parent[:4])
+        is_worker = below and any("exec(eval(sys.stdin.readline()))" in word for word in argv)
+        return f"pytest-xdist worker ({pid})" if is_worker else ""
+
+
+class Ros(Launcher):
+    """roslaunch, rosrun, ros2."""
+
+    def launch(self, line: Line) -> Launch | None:
+        """Return the launch file or node that is a Python file."""
+        file = next((word for word in line.rest if word.endswith(".py")), None)
+        return self.launched(line, file, line.rest)
+
+
+class ConsoleScript(Launcher):
+    """A console script of the repository."""
+
+    def launch(self, line: Line) -> Launch | None:
+        """Return a launch with the script's name as the target."""
+        return self.launched(line, line.word, line.rest)
+
+
+class FastAPI(ScriptServer):
+    """fastapi run, fastapi dev."""
+
+    def launch(self, line: Line) -> Launch | None:
+        """Return the file, or a launch without one."""
+        found = super().launch(line)
+        if found is None and line.rest[:1] in (["run"], ["dev"]):
+            return self.launched(line, None, line.rest)
+        return found
+
+
+class Litestar(ScriptServer):
+    """litestar run; the app is `--app module:app`, or it looks for one."""
+
+    def launch(self, line: Line) -> Launch | None:
+        """Return the module of `--app`, else a file, or a launch without one."""
+        module = app_module(value_of(line.rest, ("--app",)) or "")
+        if module is not None:
+            return self.launched(line, module, line.rest, is_module=True)
+        return super().launch(line) or (self.launched(line, None, line.rest) if "run" in line.rest else None)
+
+
+class Flask(Launcher):
+    """flask run."""
+
+    def launch(self, line: Line) -> Launch | None:
+        """Return the app, or a launch without one."""
+        if "run" not in line.rest:
+            return None
+        app = value_of(line.rest, ("--app", "-A"))
+        return self.launched(line, app, is_module=not (app or "").endswith(".py"))
+
+
+class Django(Launcher):
+    """manage.py; its other verbs prepare, such as `manage.py migrate`."""
+
+    def launch(self, line: Line) -> Launch | None:
+        """Return the script if it runs a server or job, or has no verb."""
+        if not line.word.endswith("manage.py"):
+            return None
+        if line.rest and not line.rest[0].startswith("run"):
+            return None
+        return Launch(command=self.shown(line), launcher="python", target=line.word, args=line.rest)
+
+    def port_of(self, words: Sequence[str]) -> int | None:
+        """Return the port of `runserver 0.0.0.0:8000` or `runserver 8000`."""
+        for word in words:
+            number = word.rpartition(":")[2]
+            if number.isdigit() and 3 < len(number) < 6:
+                return int(number)
+        return super().port_of(words)
+
+
+class Gradio(Launcher):
+    """gradio FILE."""
+
+    def launch(self, line: Line) -> Launch | None:
+        """Return the file, which comes first."""
+        if line.rest and line.rest[0].endswith(".py"):
+            return self.launched(line, line.rest[0], line.rest[1:])
+        return None
+
+
+class Uwsgi(Launcher):
+    """uwsgi."""
+
+    def launch(self, line: Line) -> Launch | None:
+        """Return the module of `--module` or the file of `--wsgi-file`."""
+        module = value_of(line.rest, ("--module", "-w", "--wsgi"))
+        if module:
+            return self.launched(line, module.partition(":")[0], line.rest, is_module=True)
+        return self.launched(line, value_of(line.rest, ("--wsgi-file", "--file")), line.rest)
+
+
+class Vllm(Launcher):
+    """vllm serve, and its older form as a module."""
+
+    def serves(self, rest: Sequence[str] = ()) -> bool:
+        """Return whether the words start the server; the module has no verb."""
+        return not rest or rest[0] == "serve" or rest[0].startswith("-")
+
+
+class Jupyter(Launcher):
+    """jupyter lab, jupyter notebook."""
+
+    def launch(self, line: Line) -> Launch | None:
+        """Return the notebook, or a launch without one."""
+        if line.word == "jupyter" and line.rest[:1] not in (["lab"], ["notebook"]):
+            return None
+        book = next((word for word in line.rest if word.endswith(".ipynb")), None)
+        return self.launched(line, book, line.rest)
+
+    def serves(self, rest: Sequence[str] = ()) -> bool:
+        """Return whether the subcommand stays up."""
+        return not rest or rest[0] not in _JUPYTER_ENDS

@@ -7,11 +7,31 @@ several words is written as one string. A launcher that a row cannot describe ha
 from __future__ import annotations
 
 from dkdbg.launchers.bash import BASH
-from dkdbg.launchers.jobs import Accelerate, Celery, ConsoleScript, Dask, Joblib, Lightning, Pytest, Ray, Ros
 from dkdbg.launchers.launcher import MONITOR, NOTEBOOK, SERVER, TOOL, WORKER, Launcher
 from dkdbg.launchers.python import PYTHON
-from dkdbg.launchers.servers import Django, FastAPI, Flask, Gradio, Jupyter, Litestar, Uwsgi, Vllm
-from dkdbg.launchers.shapes import AppServer, QueueWorker, ScriptServer, Spreader
+from dkdbg.launchers.shapes import (
+    Accelerate,
+    AppServer,
+    Celery,
+    ConsoleScript,
+    Dask,
+    Django,
+    FastAPI,
+    Flask,
+    Gradio,
+    Joblib,
+    Jupyter,
+    Lightning,
+    Litestar,
+    Pytest,
+    QueueWorker,
+    Ray,
+    Ros,
+    ScriptServer,
+    Spreader,
+    Uwsgi,
+    Vllm,
+)
 
 #: The order matters where two describe one process: ranks from torchrun and MPI come before those of the surrounding
 #: Slurm job.
