@@ -29,7 +29,7 @@ from dkdbg.repository.transaction import Change, Transaction
 from dkdbg.setup.render.manifest import debug_service
 from dkdbg.sync.pull import destination
 from dkdbg.sync.roots import Roots
-from dkdbg.targets.openpai import rest
+from dkdbg.targets.openpai import target
 from tests.agent.dap_probe import wait_for
 from tests.attacks.fuzz import FULL
 from tests.attacks.start_script import started_by
@@ -977,7 +977,7 @@ def test_a_name_in_a_dkdbg_toml_shows_no_token_to_a_server(tmp_path, uri, words)
     with socket.create_server(("127.0.0.1", 0)) as server:
         here = f"127.0.0.1:{server.getsockname()[1]}"
         (tmp_path / "dkdbg.toml").write_text(f'[targets.gpu]\nuri = "{uri.format(here=here)}"\n')
-        secrets = {"RAY_AUTH_TOKEN": "secret", rest.TOKEN: "secret", rest.PLAIN: "1"}
+        secrets = {"RAY_AUTH_TOKEN": "secret", target.TOKEN: "secret", target.PLAIN: "1"}
         done = dkdbg_in(tmp_path, *words, **secrets)
         assert done.returncode == EXIT_USAGE
         assert "would be shown your token" in done.stderr
