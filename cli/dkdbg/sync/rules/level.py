@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dkdbg.sync.rules.patterns import Patterns, Rule, matcher
-from dkdbg.sync.rules.standing import IN, RUN_FOLDERS, SOURCE, Standing
+from dkdbg.sync.rules.patterns import IN, RUN_FOLDERS, SOURCE, Patterns, Rule, Standing, matcher
 
 if TYPE_CHECKING:
     from collections.abc import Collection

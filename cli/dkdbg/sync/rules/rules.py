@@ -15,8 +15,8 @@ from dkdbg.errors import DkdbgError
 from dkdbg.sync.beneath import read_file
 from dkdbg.sync.receiver.problems import Refused
 from dkdbg.sync.rules.level import Level, Lists
+from dkdbg.sync.rules.patterns import ENVIRONMENT, IN, Standing
 from dkdbg.sync.rules.sources import MAX_RULE_BYTES, Sources
-from dkdbg.sync.rules.standing import ENVIRONMENT, IN, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

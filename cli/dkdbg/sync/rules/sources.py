@@ -13,8 +13,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.repository import git
 from dkdbg.sync.beneath import Beneath, folders_above, read_file
 from dkdbg.sync.receiver.problems import Refused
-from dkdbg.sync.rules.patterns import Patterns, dockerignore_lines, gitignore_lines
-from dkdbg.sync.rules.standing import OUT, RUN_FOLDERS, RUNS
+from dkdbg.sync.rules.patterns import OUT, RUN_FOLDERS, RUNS, Patterns, dockerignore_lines, gitignore_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

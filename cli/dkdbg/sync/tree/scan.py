@@ -11,15 +11,15 @@ from dkdbg.core import config
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.beneath import Beneath, folders_above, is_within
 from dkdbg.sync.receiver.tree import is_absent, open_below
+from dkdbg.sync.rules.patterns import IN
 from dkdbg.sync.rules.rules import Rules
-from dkdbg.sync.rules.standing import IN
 from dkdbg.sync.tree.entries import FILE, FOLDER, LINK, Changes, Entry, Index, Skip, compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dkdbg.sync.rules.level import Level
-    from dkdbg.sync.rules.standing import Standing
+    from dkdbg.sync.rules.patterns import Standing
 
 #: Maximum depth of folders: each is a descriptor, and a call on the stack.
 MAX_DEPTH = 200
