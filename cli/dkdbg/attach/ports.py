@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.proxy.listener import containers, listener, peers
-from dkdbg.attach import from_targets, owners
+from dkdbg.attach import from_targets, wires
 from dkdbg.attach.actions import Note, named
 from dkdbg.attach.connection import Connection, Slot
 from dkdbg.attach.editor import Editor
@@ -120,7 +120,7 @@ class Ports:
                 listening = listener.Listener(
                     LOOPBACK, port, serve=lambda *client, slot=slot: self._serve(slot, *client),
                     ready=lambda: True, status=self._board.status, allow=peers.AllowList(), log=self._log,
-                    admit=owners.refusal, outsiders=containers.COME_FROM_HERE, greeting=self._greeting,
+                    admit=wires.owner_refusal, outsiders=containers.COME_FROM_HERE, greeting=self._greeting,
                 )  # fmt: skip
             except OSError:
                 port = self._next(None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.proxy.listener import proof
-from dkdbg.attach import owners, plain_debugpy
+from dkdbg.attach import plain_debugpy, wires
 from dkdbg.core import record as records
 from dkdbg.core.record import BadRecord
 from dkdbg.core.target import Endpoint
@@ -201,7 +201,7 @@ def status_of(
         connection.auto_open = 0  # the proof and the timeout are for this connection
         try:
             connection.sock = _DeadlineSocket.connect_to(endpoint, limit)
-            exchange = _challenged(connection) if token and owners.is_ours(connection.sock) else None
+            exchange = _challenged(connection) if token and wires.is_ours(connection.sock) else None
             text = (
                 {}
                 if exchange is None

@@ -1,15 +1,25 @@
-"""Sockets of the attach proxy: sends in order without blocking the state machine."""
+"""Sockets of the attach proxy: sends in order without blocking the state machine, and finds the owner of the other end.
+
+All users of a machine share loopback. Where the system does not tell (macOS does only for the user's own processes),
+all are accepted, and `dkdbg attach` warns.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import pwd
 import queue
 import socket
 import threading
+from typing import TYPE_CHECKING
 
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames
-from dkdbg.attach import owners
+from dkdbg.agent.proxy.listener import local_users
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: Maximum queued bytes for a peer that does not read; it is disconnected then.
 MAX_QUEUED_BYTES = 32 << 20
@@ -80,7 +90,52 @@ def connect(endpoint: tuple[str, int]) -> tuple[socket.socket, bool]:
     try:
         sock.settimeout(None)
         sockets.tune(sock)
-        return sock, owners.is_ours(sock)
+        return sock, is_ours(sock)
     except OSError:
         sock.close()
         raise
+
+
+def owner_refusal(client: socket.socket) -> str:
+    """Return why the client of an accepted connection is refused, in one line; empty if it is trusted.
+
+    Raises:
+        OSError: it is closed already.
+    """
+    if not local_users.reports_owners():
+        return ""
+    owner = local_users.other_end(client)
+    if owner is None or not owner[1]:  # closed already, so that the reported user is wrong
+        return "cannot tell which user is at the other end"
+    return "" if owner[0] in own_users(os.environ) else f"it is a process of {_named(owner[0])}"
+
+
+def is_ours(server: socket.socket) -> bool:
+    """Tell whether the server of a connection is this user's, root's, or on another machine.
+
+    Raises:
+        OSError: the connection is closed already.
+    """
+    if not local_users.reports_owners():
+        return True
+    owner = local_users.other_end(server)
+    if owner is not None and not owner[1]:  # not accepted yet
+        owner = local_users.listening(server.getpeername())
+        return owner is not None and owner[0] in own_users(os.environ)
+    return owner is None or owner[0] in own_users(os.environ)  # None: on another machine, in a container
+
+
+def own_users(environ: Mapping[str, str]) -> set[int]:
+    """Return the trusted uids: our own, root, and the caller of sudo."""
+    known = {0, os.getuid()}
+    before = environ.get("SUDO_UID", "")
+    if os.getuid() == 0 and before.isascii() and before.isdigit() and len(before) < 11:
+        known.add(int(before))
+    return known
+
+
+def _named(uid: int) -> str:
+    try:
+        return f"another user of this machine ({pwd.getpwuid(uid).pw_name})"
+    except KeyError:
+        return f"another user of this machine (uid {uid})"

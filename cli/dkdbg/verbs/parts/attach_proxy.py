@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dkdbg import hints
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import containers, listener, peers
-from dkdbg.attach import owners
+from dkdbg.attach import wires
 from dkdbg.attach.connection import Connection
 from dkdbg.attach.plain_debugpy import PlainPort, greeted, leave
 from dkdbg.attach.ports import DEFAULT_BASE, Ports, debugpy_version
@@ -139,7 +139,7 @@ def listen(
         try:
             listening = listener.Listener(
                 LOOPBACK, chosen, serve=serve, ready=lambda: True, status=status, allow=peers.AllowList(), log=report.line,
-                admit=owners.refusal, outsiders=containers.COME_FROM_HERE, greeting=debugpy_version(),
+                admit=wires.owner_refusal, outsiders=containers.COME_FROM_HERE, greeting=debugpy_version(),
             )  # fmt: skip
         except OSError:  # another process was faster
             continue
