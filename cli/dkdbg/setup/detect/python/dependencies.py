@@ -1,19 +1,25 @@
-"""Find the dependency files of a repository."""
+"""Find the dependency files of a repository, and read setup.py and setup.cfg without running them."""
 
 from __future__ import annotations
 
+import ast
+import configparser
 import re
 from typing import TYPE_CHECKING
 
-from dkdbg.setup.detect.files import is_vendored, parent
+from packaging.utils import canonicalize_name
+
+from dkdbg.setup.detect.files import is_vendored, join, parent
 from dkdbg.setup.detect.python.conda import read_conda
 from dkdbg.setup.detect.python.pyproject import read_lock, read_pipfile, read_pixi, read_pyproject
-from dkdbg.setup.detect.python.requirements import read_requirements
-from dkdbg.setup.detect.python.setup_files import read_setup_cfg, read_setup_py
+from dkdbg.setup.detect.python.python_source import parsed
+from dkdbg.setup.detect.python.requirements import DependencyFile, items_of, read_requirements
+from dkdbg.setup.detect.values import Value, table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dkdbg.setup.detect.files import Tree
-    from dkdbg.setup.detect.python.requirements import DependencyFile
 
 _USUAL_CONDA = re.compile(r"(?:conda[-_]?)?env(?:ironment)?(?:[-_.][\w.-]+)?\.ya?ml|conda\.ya?ml")
 #: Maximum YAML files with other names to check for conda environments.
@@ -75,3 +81,126 @@ def is_side_file(path: str) -> bool:
     """Return whether a requirements file is for tests, another platform or similar, by its name."""
     name = path.rsplit("/", 1)[-1]
     return bool(_SIDE_FILES.search(name)) or bool(re.search(r"(?:^|/)(?:tests?|docs?)/", path))
+
+
+def read_setup_py(tree: Tree, path: str) -> DependencyFile:
+    """Read the arguments of the `setup()` call without running it; resolve lists in variables."""
+    try:
+        module = parsed(tree.text(path))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        tree.note(f"{path}: not valid Python: {error}")
+        return DependencyFile(path=path, kind="setup.py")
+    values: dict[str, ast.expr] = {}
+    call: ast.Call | None = None
+    for node in ast.walk(module):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            values.setdefault(node.targets[0].id, node.value)
+        elif isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called == "setup" and node.keywords:
+                call = node
+    arguments = {word.arg: word.value for word in call.keywords if word.arg} if call else {}
+    for word in call.keywords if call else ():
+        # `setup(**settings)`
+        if (
+            word.arg is None
+            and isinstance(word.value, ast.Name)
+            and isinstance(values.get(word.value.id), ast.Dict)
+        ):
+            settings = values[word.value.id]
+            if isinstance(settings, ast.Dict):
+                pairs = zip(settings.keys, settings.values, strict=True)
+                arguments.update(
+                    {
+                        key.value: item
+                        for key, item in pairs
+                        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+                    }
+                )
+    wanted = list(items_of(_literal(arguments.get("install_requires"), values), path))
+    if not wanted and "install_requires" in arguments and "requirements" in tree.text(path):
+        beside = join(parent(path), "requirements.txt")
+        if beside and tree.has(beside):
+            wanted.extend(read_requirements(tree, beside).wanted)
+    extras = table(_literal(arguments.get("extras_require"), values))
+    for name, items in extras.items():
+        wanted.extend(items_of(items, f"{path} [{name}]", str(name)))
+    python = _literal(arguments.get("python_requires"), values)
+    entry_points = _literal(arguments.get("entry_points"), values)
+    lines = entry_points.get("console_scripts", []) if isinstance(entry_points, dict) else []
+    name = _literal(arguments.get("name"), values)
+    return DependencyFile(
+        path=path,
+        kind="setup.py",
+        wanted=tuple(wanted),
+        python=((python, "python_requires"),) if isinstance(python, str) else (),
+        scripts=tuple(_script_lines(lines)),
+        extras=tuple(str(key) for key in extras),
+        name=name if isinstance(name, str) else None,
+        # A setup.py without setup() is the project's own installer.
+        tables=("setup",) if call else (),
+    )
+
+
+def _literal(node: ast.expr | None, values: dict[str, ast.expr], depth: int = 0) -> Value:
+    """Return the literal parts of an expression: names are resolved, unknown parts left out."""
+    if node is None or depth > 6:
+        return None
+    if isinstance(node, ast.Name):
+        return _literal(values.get(node.id), values, depth + 1)
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        return [
+            item for item in (_literal(part, values, depth + 1) for part in node.elts) if item is not None
+        ]
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return {
+            str(_literal(key, values, depth + 1)): _literal(value, values, depth + 1)
+            for key, value in pairs
+            if key is not None
+        }
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        # `deps["torch"]` from a list of all pins by name: the pattern of Hugging Face's setup.py.
+        pins = _literal(values.get("_deps") or values.get("deps"), values, depth + 1)
+        wanted = canonicalize_name(str(node.slice.value))
+        named = [
+            str(pin) for pin in pins or () if canonicalize_name(re.split(r"[^\w.-]", str(pin))[0]) == wanted
+        ]
+        return named[0] if named else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = _literal(node.left, values, depth + 1), _literal(node.right, values, depth + 1)
+        if isinstance(left, list) and isinstance(right, list):
+            return left + right
+        return left if right is None else right
+    return None
+
+
+def _script_lines(lines: Value) -> Iterator[tuple[str, str]]:
+    for line in lines.splitlines() if isinstance(lines, str) else lines if isinstance(lines, list) else ():
+        name, equals, target = str(line).partition("=")
+        if equals and ":" in target:
+            yield name.strip(), target.split("[")[0].strip()
+
+
+def read_setup_cfg(tree: Tree, path: str) -> DependencyFile:
+    """Return the declarative metadata of a setup.cfg."""
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(tree.text(path))
+    except configparser.Error as error:
+        tree.note(f"{path}: {str(error).splitlines()[0]}")
+        return DependencyFile(path=path, kind="setup.cfg")
+    lines = parser.get("options", "install_requires", fallback="").splitlines()
+    python = parser.get("options", "python_requires", fallback="").strip()
+    scripts = parser.get("options.entry_points", "console_scripts", fallback="")
+    return DependencyFile(
+        path=path,
+        kind="setup.cfg",
+        wanted=tuple(items_of([line.strip() for line in lines if line.strip()], path)),
+        python=((python, "python_requires"),) if python else (),
+        scripts=tuple(_script_lines(scripts)),
+        name=parser.get("metadata", "name", fallback=None),
+        tables=("project",) if parser.has_option("metadata", "name") else (),
+    )
