@@ -259,7 +259,7 @@ def preparing(tag: str, mark: str, jobs: str) -> str:
 
 
 def prepared(mark: str, tag: str, stdout: str) -> str:
-    """Return the folder from the answer; empty without one, or if no script can hold its path."""
+    """Return the folder from the answer to `preparing`; empty without one, or if no script can hold its path."""
     path = stdout.rpartition(f"\n{mark} ")[2].partition("\n")[0] if f"\n{mark} " in stdout else ""
     fits = path.startswith("/") and path.endswith(f"/{tag}") and shlex.quote(path) == path
     return path if fits else ""

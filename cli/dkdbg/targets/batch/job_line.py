@@ -311,7 +311,7 @@ def looking(mark: str) -> str:
 
 
 def looked(mark: str, stdout: str) -> Looked | None:
-    """Parse the answer; None without one."""
+    """Parse the answer to `looking`; None without one."""
     _, found, answer = stdout.rpartition(f"\n{mark} there\n")
     lines = answer.splitlines()
     if not found or len(lines) < 2:

@@ -287,7 +287,7 @@ _HINTS = {
 
 
 def parse_workers(text: str, *, label: str) -> dict[str, Any]:
-    """Parse the agent's answer.
+    """Parse the agent's answer about waiting workers.
 
     Args:
         label: name of the target, for messages.

@@ -493,7 +493,7 @@ def _is_harmless_pip(words: list[str]) -> bool:
 
 
 def keeps_bytecode_out(text: str) -> bool:
-    """Return whether every `__pycache__` is excluded from the build.
+    """Return whether the text of a .dockerignore excludes every `__pycache__` from the build.
 
     Args:
         text: content of the .dockerignore; the last matching pattern decides, so only those after the last `!` count.

@@ -348,7 +348,7 @@ def _filled(words: tuple[str, ...] | None, dockerfile: DockerfileFact | None) ->
 
 
 def harmless_scripts(tree: Tree) -> frozenset[str]:
-    """Return the names of the scripts without such commands; scripts that share a name must all be free of them."""
+    """Return the names of the shell scripts that need no root's rights; all scripts that share a name must need none."""
     harmless: dict[str, bool] = {}
     for path in tree.matching(_SCRIPT):
         name, text = path.rsplit("/", 1)[-1], tree.text(path)
