@@ -58,27 +58,17 @@ class Arrivals:
         with self.changed:
             return tuple(self._output)
 
-    def wait_stopped(self, timeout: float = TIMEOUT, *, session: Session | None = None) -> Stop:
-        """Return the oldest stop not yet taken, of any session or of the given one.
+    def wait_stopped(self, timeout: float = TIMEOUT) -> Stop:
+        """Return the oldest stop not yet taken, of any session.
 
         Raises:
             DkdbgError: no stop in time (EXIT_TIMEOUT), or all programs ended first.
         """
-
-        def oldest() -> Stop | None:
-            return next((stop for stop in self._stops if session in (None, stop.session)), None)
-
         with self.changed:
-            self.wait(lambda: oldest() is not None, "a stop", timeout=timeout)
-            stop = oldest()
-            if stop is None:  # pragma: no cover  wait() would have raised
-                raise DkdbgError("no stop")
-            self._stops.remove(stop)
-            return stop
+            self.wait(lambda: bool(self._stops), "a stop", timeout=timeout)
+            return self._stops.pop(0)
 
-    def wait_session(
-        self, is_wanted: Callable[[Session], bool], awaited: str, *, timeout: float = TIMEOUT
-    ) -> Session:
+    def wait_session(self, is_wanted: Callable[[Session], bool], awaited: str) -> Session:
         """Return the first configured session, present or future, that `is_wanted`; `awaited` describes it in messages.
 
         Raises:
@@ -89,7 +79,7 @@ class Arrivals:
             return [session for session in self._ready if is_wanted(session)]
 
         with self.changed:
-            self.wait(lambda: bool(found()), awaited, timeout=timeout)
+            self.wait(lambda: bool(found()), awaited)
             return found()[0]
 
     def wait_output(self, text: str, *, timeout: float = TIMEOUT) -> None:
@@ -261,7 +251,7 @@ class Debugger(Arrivals, Inspection):
                     results += self._send_breakpoints(session, path, timeout)
         return tuple(results)
 
-    def set_exception_filters(self, filters: Sequence[str], *, timeout: float = TIMEOUT) -> None:
+    def set_exception_filters(self, filters: Sequence[str]) -> None:
         """Stop at exceptions, such as `uncaught` or `raised`, in all sessions, present and future.
 
         Raises:
@@ -273,7 +263,7 @@ class Debugger(Arrivals, Inspection):
         for session, lock in ready:
             with lock:
                 if not session.is_ended:
-                    session.request("setExceptionBreakpoints", {"filters": list(filters)}, timeout=timeout)
+                    session.request("setExceptionBreakpoints", {"filters": list(filters)})
 
     def set_functions(self, names: Sequence[str]) -> None:
         """Stop at functions of these names, in any file, in all future sessions; call it before `attach`."""
