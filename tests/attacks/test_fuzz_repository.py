@@ -75,23 +75,20 @@ def write(root: Path, name: str, content: str) -> None:
 
 def make(root: Path, said: dict[str, Any]) -> None:
     """The repository with its texts, each where its own format can hold it."""
-    has = functools.partial(said.get)
+    has, put = said.get, functools.partial(write, root)
     folder, dockerfile = has("folder", "src"), "docker/" + has("dockerfile", "Dockerfile")
-    write(root, f"{folder}/{has('module', 'train')}.py", 'if __name__ == "__main__":\n    print(1)\n')
-    write(root, "train.py", "import torch\nprint(1)\n")
+    put(f"{folder}/{has('module', 'train')}.py", 'if __name__ == "__main__":\n    print(1)\n')
+    put("train.py", "import torch\nprint(1)\n")
     if said["kind"] in {"compose", "image"}:
         lines = [
             f"FROM {has('base', 'python:3.11-slim')}",
             f"WORKDIR {has('workdir', '/app')}",
             f"ENV X={has('env', '1')}",
+            f"COPY {json.dumps([folder, has('copy', '/app/src')])}",
+            f"USER {has('user', 'root')}",
+            f"CMD {json.dumps(['python', 'train.py', *said['argv']]) if said['argv'] else has('cmd', 'x')}",
         ]
-        lines += [f"COPY {json.dumps([folder, has('copy', '/app/src')])}", f"USER {has('user', 'root')}"]
-        lines += [
-            f"CMD {json.dumps(['python', 'train.py', *said['argv']])}"
-            if "argv" in said
-            else f"CMD {has('cmd', 'x')}"
-        ]
-        write(root, dockerfile if said["kind"] == "compose" else "Dockerfile", "\n".join(lines) + "\n")
+        put(dockerfile if said["kind"] == "compose" else "Dockerfile", "\n".join(lines) + "\n")
     if said["kind"] == "compose":
         service: dict[str, Any] = {
             "build": {"context": ".", "dockerfile": dockerfile},
@@ -103,15 +100,12 @@ def make(root: Path, said: dict[str, Any]) -> None:
             if key in said and key not in service:
                 service[key] = said[key]
         services = {has("service", "app"): service, "plain": {"image": "redis"}}
-        write(root, "compose.yaml", json.dumps({"services": services}))
-        write(root, ".env", f"COMPOSE_FILE={has('include')}\n" if "include" in said else "A=1\n")
+        put("compose.yaml", json.dumps({"services": services}))
+        put(".env", f"COMPOSE_FILE={has('include')}\n" if "include" in said else "A=1\n")
     if said["kind"] == "script":
-        write(
-            root,
-            f"requirements{has('requirement', '')}.txt",
-            f"--extra-index-url {has('index', 'x')}\n{has('dependency', 'torch')}\n",
-        )
-        write(root, ".python-version", has("python", "3.11"))
+        lines = [f"--extra-index-url {has('index', 'x')}", has("dependency", "torch")]
+        put(f"requirements{has('requirement', '')}.txt", "\n".join(lines) + "\n")
+        put(".python-version", has("python", "3.11"))
     if said["kind"] == "project":
         project = {
             "name": "x", "requires-python": has("python", ">=3.10"), "dependencies": [has("dependency", "torch"), "numpy"],
@@ -126,21 +120,15 @@ def make(root: Path, said: dict[str, Any]) -> None:
             for key, value in project.items()
             if isinstance(value, dict)
         ]
-        write(root, "pyproject.toml", "[project]\n" + "\n".join(lines) + "\n")
+        put("pyproject.toml", "[project]\n" + "\n".join(lines) + "\n")
     if said["kind"] == "conda":
-        write(
-            root,
-            f"environment{'-' + has('conda') if 'conda' in said else ''}.yml",
-            json.dumps({"name": "x", "dependencies": [has("dependency", "torch"), "python=3.11"]}),
-        )
+        packages = {"name": "x", "dependencies": [has("dependency", "torch"), "python=3.11"]}
+        put(f"environment{'-' + has('conda') if 'conda' in said else ''}.yml", json.dumps(packages))
     if "container" in said:
-        write(
-            root,
-            ".devcontainer/devcontainer.json",
-            json.dumps({"workspaceFolder": said["container"], "service": said["container"]}),
-        )
+        container = {"workspaceFolder": said["container"], "service": said["container"]}
+        put(".devcontainer/devcontainer.json", json.dumps(container))
     if "setting" in said:
-        write(root, "dkdbg.toml", "[debug]\ncommand = " + json.dumps(said["setting"]) + "\n")
+        put("dkdbg.toml", "[debug]\ncommand = " + json.dumps(said["setting"]) + "\n")
 
 
 def planned(root: Path) -> tuple[ProjectPlan, dict[str, bytes]] | None:
