@@ -29,16 +29,11 @@ class Talk:
     def attach(self) -> str:
         """Why it is refused; empty when it is let in."""
         number = self.session.send("attach", connect={"host": "127.0.0.1", "port": 1})
+        seen = self.session.seen
         self.session.wait_for(
-            lambda: (
-                number in self.session.answers or "initialized" in self.session.seen or self.session.closed
-            )
+            lambda: number in self.session.answers or "initialized" in seen or self.session.closed
         )
-        return (
-            ""
-            if "initialized" in self.session.seen
-            else str(self.session.answers.get(number, {}).get("message"))
-        )
+        return "" if "initialized" in seen else str(self.session.answers.get(number, {}).get("message"))
 
 
 @pytest.fixture
@@ -101,9 +96,8 @@ def test_wrong_proofs_are_counted_like_wrong_tokens(port):
 def test_a_proof_for_the_status_is_none_for_an_attach(port):
     """Uses what was proven for GET /status for an attach, and on a connection of his own: refused."""
     his = Talk(port)
-    assert (
-        his.prove(proof.Exchange(proof.STATUS, MINE, his.exchange.agent).of_client(TOKEN))["success"] is False
-    )
+    for_status = proof.Exchange(proof.STATUS, MINE, his.exchange.agent).of_client(TOKEN)
+    assert his.prove(for_status)["success"] is False
     first, second = (http.client.HTTPConnection("127.0.0.1", port) for _ in range(2))
     numbers = []
     for each in (first, second):
