@@ -1,9 +1,7 @@
 """`dkdbg attach` as a user runs it, and containers with the agent in them."""
 
 import json
-import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +15,7 @@ from dkdbg.dap.values import AttachOptions
 from dkdbg.delivery import single_file
 from tests.agent.dap_probe import wait_for
 from tests.commands import command
+from tests.leftovers import unique
 from tests.needs import give_up
 from tests.pages import environment
 from tests.ports import free_port
@@ -123,12 +122,7 @@ def typed_run(root: Path, line: str) -> Iterator[TypedRun]:
     """Run a typed `dkdbg run ... --attach ... -- CMD` line in `root`, at a free port, until it listens there."""
     port = free_port()
     with typed(root, line.replace(" --attach ", f" --attach {port} ", 1), root / "typed.log") as made:
-        end = time.monotonic() + 300
-        with socket.socket() as probe:  # an attach proxy tolerates probes
-            while probe.connect_ex(("127.0.0.1", port)):
-                assert made.process.poll() is None, made.said
-                assert time.monotonic() < end, made.said
-                time.sleep(0.05)
+        made.wait("attach an editor to")
         yield TypedRun(port, made)
 
 
@@ -220,7 +214,7 @@ class Containers:
 
     def name(self) -> str:
         """Return a name for a future container."""
-        self.names.append(f"dkdbg-test-attach-{os.getpid()}-{len(self.names)}-{time.monotonic_ns() % 10**6}")
+        self.names.append(unique("dkdbg-test-attach"))
         return self.names[-1]
 
     def wait_ready(self, name: str) -> None:
