@@ -130,9 +130,7 @@ def test_a_service_without_a_network_of_its_own_is_debugged_through_dkdbg_attach
 
 def test_a_file_that_is_mounted_alone_is_the_new_one_after_a_restart(base_image, tmp_path):
     loop = "import time\nwhile True:\n    print('{}', flush=True)\n    time.sleep(0.1)\n"
-    dockerfile = f"FROM {base_image}\nWORKDIR /app\nCOPY app.py .\nCMD ['python3', 'app.py']\n".replace(
-        "'", '"'
-    )
+    dockerfile = f'FROM {base_image}\nWORKDIR /app\nCOPY app.py .\nCMD ["python3", "app.py"]\n'
     files = {"app.py": loop.format("old"), "Dockerfile": dockerfile}
     with project(tmp_path / unique("alone"), files, "init", "--yes") as root:
         (root / ".env").write_text(f"DKDBG_PORT={free_port()}\nDKDBG_WAIT=0\n")
@@ -156,14 +154,8 @@ def test_where_nothing_runs_up_and_f5_say_so_and_dkdbg_run_gets_the_port(base_im
             said.wait("waiting for a debugger")
             assert stop_in(root, "later.py").line == marked_line(root / "later.py")
         assert "still running: db (dkdbg down --all ends the project)" in must(dkdbg(root, "down")).stdout
-        networks = [
-            "docker",
-            "network",
-            "ls",
-            "-q",
-            "--filter",
-            f"label=com.docker.compose.project={root.name}",
-        ]
+        label = f"label=com.docker.compose.project={root.name}"
+        networks = ["docker", "network", "ls", "-q", "--filter", label]
         assert command(networks).stdout
         command(["docker", "compose", "rm", "-sf", "db"], root, env=env)
         must(dkdbg(root, "down"))  # alone again: the networks were made for it
