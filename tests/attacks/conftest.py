@@ -68,15 +68,18 @@ class OtherUser:
         )
 
     def python(self, code: str, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        return self.run([self.interpreter(), "-c", code, *arguments], timeout=timeout)
+        """Run a program of his, which begins with FRAME."""
+        return self.run([self.interpreter(), "-c", FRAME + code, *arguments], timeout=timeout)
 
     @contextlib.contextmanager
     def begun(self, code: str, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-        """A program of his that runs meanwhile, with pipes for its input and output; it is killed at the end."""
+        """Such a program that runs meanwhile, with pipes for its input and output; it is killed at the end."""
         settings = self.popen()
         settings["env"] |= environment
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        with subprocess.Popen([self.interpreter(), "-c", code, *arguments], **pipes, **settings) as process:
+        with subprocess.Popen(
+            [self.interpreter(), "-c", FRAME + code, *arguments], **pipes, **settings
+        ) as process:
             try:
                 yield process
             finally:

@@ -22,7 +22,6 @@ from dkdbg.agent.state import processes, records
 from tests.agent.dap_probe import Editor, wait_for
 from tests.agent.nc import PROMPT, Client
 from tests.attacks import listening
-from tests.attacks.conftest import FRAME
 from tests.attacks.host_editor import HostEditor
 from tests.attacks.test_web_page import await_port, start, use
 from tests.engine.attach_proxies import attach_proxy, ready_proxy
@@ -38,26 +37,18 @@ def ports_of(pid: int) -> list[int]:
 
 
 #: Speaks DAP to each port of argv, shows no token, and prints what he is let in to.
-CLIENT = (
-    FRAME
-    + """
+CLIENT = """
 for port in sys.argv[1:]:
     said = ask(port, attach(dkdbgToken="TOKEN"), until=b'"initialized"').decode(errors="replace")
     print(port, said, "let in" if '"initialized"' in said else "kept out")
 """
-)
 #: Waits at each port of argv for what debugpy's adapter says to a process that joins, and says that it is one.
-PROCESS = (
-    FRAME
-    + """
+PROCESS = """
 for port in sys.argv[1:]:
     print(port, ask(port, b"", timeout=3).decode(errors="replace"))
 """
-)
 #: Attaches, sends what an attack would, and is gone at once.
-BLIND = (
-    FRAME
-    + """
+BLIND = """
 def reset(sock):
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
@@ -71,11 +62,8 @@ for _ in range(8):
     ENDING
 print("sent")
 """
-)
 #: Thirty wrong tokens, all at once.
-GUESSES = (
-    FRAME
-    + """
+GUESSES = """
 def guess(number):
     sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=300)
     sock.sendall(attach(dkdbgToken="guess %d" % number))
@@ -88,15 +76,13 @@ for sock in [guess(number) for number in range(30)]:
     wrong += 1
 print(wrong, "wrong")
 """
-)
 #: Prints /status.
 STATUS = """
-import sys, urllib.request
+import urllib.request
 print(urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/status").read().decode())
 """
 #: Opens so many connections, each within so many seconds, says how many there are, and nothing to the port.
 HOLDS = """
-import socket, sys
 port, count, limit = map(int, sys.argv[1:])
 held = []
 for _ in range(count):
@@ -146,12 +132,9 @@ def test_a_foreign_process_gets_no_join_token_and_is_not_offered(launch, other_u
 
 
 #: Connects, says what a debugger would do, and prints what comes back until the other side closes or says nothing.
-TYPES = (
-    FRAME
-    + """
+TYPES = """
 print(ask(sys.argv[1], sys.argv[2].encode(), until=b"(dkdbg) ", timeout=15).decode())
 """
-)
 
 
 @pytest.mark.attack(3)
@@ -186,13 +169,10 @@ def test_silent_connections_keep_nobody_out_of_pdb(other_user, launch, tmp_path)
 # -- dkdbg attach -------------------------------------------------------------------------------------------------
 
 #: Asks each port of argv for its status and prints what comes.
-READER = (
-    FRAME
-    + """
+READER = """
 for port in sys.argv[1:]:
     print(ask(port, b"GET /status HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n", timeout=5))
 """
-)
 
 
 @pytest.mark.attack(0)

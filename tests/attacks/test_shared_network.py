@@ -11,7 +11,7 @@ import pytest
 
 from dkdbg.agent.state import procfs
 from tests.agent.dap_probe import wait_for
-from tests.attacks.conftest import OtherUser
+from tests.attacks.conftest import FRAME, OtherUser
 from tests.attacks.host_editor import HostEditor
 from tests.attacks.test_another_user import CLIENT as SHOWS_A_TOKEN
 from tests.commands import command
@@ -22,7 +22,7 @@ from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
 #: Attaches to each port of argv and shows no token.
-CLIENT = SHOWS_A_TOKEN.replace('dkdbgToken="TOKEN"', "")
+CLIENT = FRAME + SHOWS_A_TOKEN.replace('dkdbgToken="TOKEN"', "")
 PORT = 5678
 #: A token that is not warned of.
 TOKEN = "a-token-that-is-long-enough-for-a-test"
