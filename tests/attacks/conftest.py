@@ -125,11 +125,11 @@ def _change_users(*words: str) -> None:
 
 @pytest.fixture
 def neighbour(base_image):
-    """Run Python code in a container beside others on a Docker network; for tests marked `engine`."""
+    """Run a program that begins with FRAME in a container beside others on a Docker network; for tests marked `engine`."""
 
     def run(network, code):
         words = ["docker", "run", "--rm", "-i", "--network", network, base_image, "python3", "-"]
-        return command(words, text=code, check=False)
+        return command(words, text=FRAME + code, check=False)
 
     return run
 

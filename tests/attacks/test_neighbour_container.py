@@ -23,15 +23,12 @@ pytestmark = pytest.mark.engine
 TOKEN = "a-token-that-nobody-guesses"
 LOOP = "import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n"
 #: What each attack begins with.
-SPEAK = (
-    FRAME
-    + """
+SPEAK = """
 def dial():
     return socket.create_connection((HOST, 5678), timeout=60)
 def tell(*frames):
     return ask(5678, b"".join(frames), host=HOST, timeout=60, ends=True)
 """
-)
 
 
 class Victim:
@@ -46,18 +43,8 @@ class Victim:
     @contextmanager
     def besieged(self, code: str, image: str) -> Iterator[None]:
         """While a neighbour runs code; it has said a line by then."""
-        words = [
-            "docker",
-            "run",
-            "--rm",
-            "-i",
-            "--network",
-            self.network,
-            image,
-            "python3",
-            "-c",
-            self.attack(code),
-        ]
+        program = ("python3", "-c", FRAME + self.attack(code))
+        words = ["docker", "run", "--rm", "-i", "--network", self.network, image, *program]
         with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as attacker:
             assert attacker.stdout.readline() == "holds\n"
             yield
@@ -119,9 +106,7 @@ def test_a_malformed_initialize_does_not_reach_debugpy(victim, neighbour, networ
 
 
 #: Types lines into pdb at a host, or the gateway where that is empty. Tries for so many seconds to connect.
-TYPES = (
-    FRAME
-    + """
+TYPES = """
 REFUSED = b"ConnectionRefusedError"
 if not host:
     for line in open("/proc/net/route"):
@@ -133,7 +118,6 @@ while REFUSED in (said := ask(port, lines.encode(), until=b"(dkdbg) ", host=host
     time.sleep(0.1)
 print("not let in" if REFUSED in said else said.decode())
 """
-)
 
 
 def typing(host, port, limit, lines):
