@@ -34,9 +34,7 @@ DRIVER = """\
     print("got", ray.get(Policy.remote().step.remote(5)))
     """
 #: Speaks DAP to each port that listens here, and prints who answers as a debugger, and which tokens he is shown.
-SCAN = (
-    FRAME
-    + """
+SCAN = """
 import glob, re
 from concurrent.futures import ThreadPoolExecutor
 def answer(place):
@@ -60,7 +58,6 @@ for path in glob.glob("/tmp/dkdbg-ray-*"):
     print("folder", bool(glob.glob(path + "/*") or glob.glob(path + "/session/p/adapter")))
 print("adapters", adapters)
 """
-)
 
 
 @pytest.mark.attack(0)
@@ -76,7 +73,9 @@ def test_another_user_of_the_node_attaches_to_no_worker_that_was_opened(ray, tmp
         try:
             wait_until((ray.folder / "there").exists, "the actor does not run")
             scan = ["docker", "exec", "-i", "--user", "61002", ray.nodes[0], "python3", "-"]
-            done = subprocess.run(scan, input=SCAN, capture_output=True, text=True, check=True, timeout=LIMIT)
+            done = subprocess.run(
+                scan, input=FRAME + SCAN, capture_output=True, text=True, check=True, timeout=LIMIT
+            )
             assert done.stdout == "folder False\nadapters 0\n"
             with (
                 attach_proxy(tmp_path, target) as proxy,

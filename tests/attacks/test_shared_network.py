@@ -3,8 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -150,35 +149,24 @@ def test_a_container_with_the_hosts_network_comes_through_no_relay(
         assert there.recv(100) == b"mine"
 
 
-@contextmanager
-def reached(base_image: str, layout: Path, *options: str) -> Iterator[str]:
-    """A container with an agent that asks for no token; its name."""
-    name = unique("dkdbg-shared")
-    docker(
-        "run", "-d", "--name", name, "-v", f"{layout}:/opt/dkdbg:ro", "-e", "HOME=/tmp", *options, base_image,
-        "sh", "/opt/dkdbg/agent.pyz", "launch", "--host", "0.0.0.0", "--port", str(PORT), "--", "sleep", "600",
-    )  # fmt: skip
-    try:
-        wait_for(lambda: docker("logs", name), lambda text: "a debugger can attach" in text)
-        yield name
-    finally:
-        docker("rm", "-f", "-v", name)
-
-
 @pytest.mark.attack(0)
 @pytest.mark.parametrize("user", [0, 61001], ids=["root", "somebody"])
 def test_a_container_that_shares_the_network_of_a_container_does_not_attach(
-    base_image, layout, attack, cgroups, user
+    start_container, layout, attack, cgroups, user
 ):
     """Is root, or has the agent's uid, in a container with `--network container:X`, and attaches over loopback: kept out; `docker exec` and the published port get in."""
     port = free_port()
     shown = ("-v", f"{cgroups}:/cgroups:ro", "-p", f"127.0.0.1:{port}:{PORT}", "--user", str(user))
-    with reached(base_image, layout, *shown) as name:
-        for each in (0, 61001):
-            said = attack(f"container:{name}", PORT, user=each)
-            assert "kept out" in said
-            assert each not in (0, user) or "from outside of this container, by loopback; set" in said
-        for each in (0, user):
-            said = docker("exec", "--user", str(each), name, "python3", "-c", CLIENT, str(PORT))
-            assert "let in" in said
-        assert "let in" in subprocess.check_output(["python3", "-c", CLIENT, str(port)], text=True)
+    agent = f"exec sh /opt/dkdbg/agent.pyz launch --host 0.0.0.0 --port {PORT} -- sleep 600"
+    name = start_container(
+        "-v", f"{layout}:/opt/dkdbg:ro", "-e", "HOME=/tmp", *shown, words=("sh", "-c", agent)
+    )
+    wait_for(lambda: docker("logs", name), lambda text: "a debugger can attach" in text)
+    for each in (0, 61001):
+        said = attack(f"container:{name}", PORT, user=each)
+        assert "kept out" in said
+        assert each not in (0, user) or "from outside of this container, by loopback; set" in said
+    for each in (0, user):
+        said = docker("exec", "--user", str(each), name, "python3", "-c", CLIENT, str(PORT))
+        assert "let in" in said
+    assert "let in" in subprocess.check_output(["python3", "-c", CLIENT, str(port)], text=True)
