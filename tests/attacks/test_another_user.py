@@ -24,6 +24,7 @@ from tests.agent.nc import PROMPT, Client
 from tests.attacks import listening
 from tests.attacks.host_editor import HostEditor
 from tests.attacks.test_web_page import await_port, start, use
+from tests.commands import must
 from tests.engine.attach_proxies import attach_proxy, ready_proxy
 from tests.ports import free_port
 from tests.processes import children, thread_states
@@ -121,7 +122,7 @@ def test_a_foreign_process_gets_no_join_token_and_is_not_offered(launch, other_u
     with Editor(record["port"], {str(script): [3]}) as editor:
         editor.wait_stops(1)
         token = json.loads((running.runtime / record["id"] / "join.json").read_text())["token"]
-        said = other_user.python(PROCESS, *map(str, ports_of(record["pid"]))).stdout
+        said = must(other_user.python(PROCESS, *map(str, ports_of(record["pid"])))).stdout
         assert token not in said
         assert "pydevdAuthorize" not in said
         where = running.runtime / record["id"] / "p" / "adapter.sock"
@@ -144,7 +145,7 @@ def test_who_does_not_know_the_token_types_in_vain(other_user, launch, tmp_path,
     port, opened = free_port(), tmp_path / "written-by-another"
     running = start(launch, tmp_path, way, port)
     for line in (f"!open({str(opened)!r}, 'w').close()\n" * 3, "\n\n", "\x16\x03\x01" * 50, "x" * 9000):
-        said = other_user.python(TYPES, str(port), line).stdout
+        said = must(other_user.python(TYPES, str(port), line)).stdout
         assert PROMPT not in said
     assert not opened.exists()
     use(running, way, port)
@@ -185,7 +186,7 @@ def test_nobody_else_attaches_through_dkdbg_attach(launch, other_user, tmp_path,
     with attach_proxy(tmp_path, f"127.0.0.1:{agent}", options=("--ports", str(base))) as proxy:
         said = other_user.python(CLIENT, str(proxy.port), str(base)).stdout
         assert said.count("kept out") == 2, said
-        read = other_user.python(READER, str(proxy.port), str(base)).stdout
+        read = must(other_user.python(READER, str(proxy.port), str(base))).stdout
         assert "HTTP/1.1 200" not in read
         assert "127.0.0.1:" not in read
         text = f"another user of this machine ({other_user.name})"
