@@ -41,6 +41,22 @@ def test_environments_loops_and_broken_links_are_not_seen(project):
     assert project.facts().package_manager == "none"
 
 
+@pytest.mark.parametrize(
+    ("manifest", "seen"),
+    [('{"files": {"Dockerfile": ""}}', False), ('{"files": 1}', True), ("[", True), (None, True)],
+    ids=["its own", "odd", "broken", "a FIFO"],
+)
+def test_files_that_dkdbg_generated_for_a_folder_below_are_no_evidence(project, manifest, seen):
+    project.write("part/Dockerfile", "FROM python:3.11-slim\n").program("part/train.py")
+    if manifest is None:
+        (project.root / "part/.dkdbg").mkdir()
+        os.mkfifo(project.root / "part/.dkdbg/manifest.json")
+    else:
+        project.write("part/.dkdbg/manifest.json", manifest)
+    tree = Tree(project.root)
+    assert (tree.has("part/Dockerfile"), tree.has("part/train.py")) == (seen, True)
+
+
 def test_a_folder_of_data_is_looked_at_in_part(project):
     (project.root / "data").mkdir()
     for number in range(MAX_DIR_ENTRIES + 50):
