@@ -12,7 +12,9 @@ from dkdbg.agent.ray.child_proxy import ChildProxy
 from dkdbg.agent.ray.dashboard import Dashboard
 from dkdbg.agent.ray.unpacked import Code, folder, script
 from tests.agent.dap_probe import messages_of
-from tests.agent.test_ray_proxy import StandIn, rows
+from tests.agent.test_ray_proxy import rows, stand_in
+
+__all__ = ["stand_in"]
 
 SESSION = "session_2026-11-23_12-37-01_510275_9"
 FOLDER = f"/tmp/ray/{SESSION}/runtime_resources/working_dir_files/_ray_pkg_4aa223a420d23a93"
@@ -40,7 +42,7 @@ def test_where_a_node_unpacks_a_working_dir_is_taken_from_what_ray_says_and_from
     assert folder(session, env) == found
 
 
-def test_a_worker_is_listed_with_its_folder_and_with_the_script_of_its_driver():
+def test_a_worker_is_listed_with_its_folder_and_with_the_script_of_its_driver(stand_in):
     worker = {
         "worker_id": "w1", "is_alive": True, "ip": "127.0.0.1", "node_id": "n1", "pid": 528, "debugger_port": 48501,
         "num_paused_threads": 1,
@@ -53,7 +55,7 @@ def test_a_worker_is_listed_with_its_folder_and_with_the_script_of_its_driver():
         ("SUBMISSION", "raysubmit_1", "python3 drive.py", ""),
     ):
         job = {"type": kind, "job_id": "01000000", "submission_id": submission, "entrypoint": entrypoint}
-        dashboard = StandIn(
+        dashboard = stand_in(
             {
                 "/api/version": (200, {"ray_version": "2.60.0", "session_name": SESSION}),
                 "/api/v0/workers": rows(worker),
@@ -62,14 +64,10 @@ def test_a_worker_is_listed_with_its_folder_and_with_the_script_of_its_driver():
                 "/api/jobs/": (200, json.dumps([job]).encode()),
             }
         )
-        try:
-            asked = Dashboard("127.0.0.1", dashboard.port)
-            asked.check()
-            (found,) = asked.workers()
-            assert (found.unpacked, found.main) == (FOLDER, main)
-        finally:
-            dashboard.server.shutdown()
-            dashboard.server.server_close()
+        asked = Dashboard("127.0.0.1", dashboard.port)
+        asked.check()
+        (found,) = asked.workers()
+        assert (found.unpacked, found.main) == (FOLDER, main)
 
 
 @pytest.mark.parametrize("main", ["/job/tools/drive.py", "tools/drive.py"])
