@@ -115,7 +115,7 @@ def test_a_folder_that_is_damaged_or_belongs_to_another_user_is_replaced(single,
     spoilt = folder.stat().st_ino
     assert unpack.folder_of(str(single), str(runtime)) == str(folder)
     assert folder.stat().st_ino != spoilt
-    assert [each for each in runtime.iterdir() if each.is_dir()] == [folder]
+    assert list(runtime.iterdir()) == [folder]
     info = (folder / ONE).lstat()
     assert (oct(info.st_mode), info.st_uid) == ("0o100644", os.geteuid())
     assert (folder / ONE).read_bytes() == content

@@ -229,6 +229,7 @@ def _is_sound(target: str, contents: Contents) -> bool:
 
 
 def _unpack(archive: str, target: str, contents: Contents) -> None:
+    import contextlib
     import shutil
     import zipfile
 
@@ -253,6 +254,8 @@ def _unpack(archive: str, target: str, contents: Contents) -> None:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         shutil.rmtree(aside, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.unlink(aside)  # a file was in the folder's place
 
 
 def _go_on_from(folder: str) -> None:
