@@ -27,18 +27,20 @@ def encode(text: str) -> bytes:
 
 
 def read(root: Path, key: str) -> str | None:
-    """Return the value of `key` in a repository's .env; None without one.
+    """Return the value of a variable as compose takes it: of the environment, otherwise of the repository's .env; or None.
 
     Raises:
         DkdbgError: the file cannot be read.
     """
+    if os.environ.get(key):
+        return os.environ[key]
     text = transaction.read(root, PurePosixPath(".env"))
     return value_of(text.decode("utf-8", errors="replace"), key) if text else None
 
 
 def local_port(root: Path, planned: int) -> int:
-    """Return the port on 127.0.0.1: DKDBG_PORT of the environment or of .env, as compose does; otherwise `planned`."""
-    chosen = os.environ.get("DKDBG_PORT") or read(root, "DKDBG_PORT") or ""
+    """Return the port on 127.0.0.1: DKDBG_PORT if it is set to one, otherwise the planned one."""
+    chosen = read(root, "DKDBG_PORT") or ""
     return int(chosen) if re.fullmatch(r"[0-9]{1,5}", chosen) and 0 < int(chosen) < 65536 else planned
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from contextlib import suppress
 from pathlib import Path
@@ -269,7 +268,7 @@ def choose_gpu(root: Path, service: DebugService, host: HostFacts) -> tuple[GpuK
     """
     if not service.gpu:
         return "none", "nothing in the repository asks for one"
-    text = os.environ.get("DKDBG_GPU") or dotenv.read(root, "DKDBG_GPU")
+    text = dotenv.read(root, "DKDBG_GPU")
     for kind in GPU_KINDS:
         if text == kind:
             return kind, "DKDBG_GPU says so"

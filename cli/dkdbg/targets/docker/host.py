@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,7 +165,7 @@ def choose_processes(
 
     Each rank gets its own GPU (NCCL rejects two on one). Without GPUs each gets a core, if the program runs on a CPU.
     """
-    if not service.processes or os.environ.get(ENV_PROCESSES) or dotenv.read(root, ENV_PROCESSES):
+    if not service.processes or dotenv.read(root, ENV_PROCESSES):
         return {}
     if gpu != "none":
         can, of_what = host.gpus, f"{host.gpus} GPU{'s' * (host.gpus != 1)}"
