@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.supervisor import edited
+from dkdbg.agent.supervisor import restarts
 from tests.agent.dap_probe import Client, Editor, Session, wait_for
 from tests.engine.projects import must
 from tests.hints import in_shell
@@ -158,19 +158,19 @@ def test_a_program_that_answers_nothing_delays_an_attach_by_a_second_at_most(pro
 
 
 def test_an_old_run_is_not_thrown_away_by_an_attach():
-    assert edited.should_restart(["/w/train.py"], "auto", edited.MAX_RESTART_AGE_S - 1, is_held=False)
-    assert not edited.should_restart(["/w/train.py"], "auto", edited.MAX_RESTART_AGE_S + 1, is_held=False)
-    assert not edited.should_restart([], "auto", 1.0, is_held=False)
+    assert restarts.should_restart(["/w/train.py"], "auto", restarts.MAX_RESTART_AGE_S - 1, is_held=False)
+    assert not restarts.should_restart(["/w/train.py"], "auto", restarts.MAX_RESTART_AGE_S + 1, is_held=False)
+    assert not restarts.should_restart([], "auto", 1.0, is_held=False)
 
 
 def test_only_mapped_files_and_those_below_the_mapped_folders_count(tmp_path):
     record: Any = {"mappings": [{"remoteRoot": str(tmp_path / "w"), "exists": True}], "cwd": "/"}
     mine, cache = str(tmp_path / "w" / "a.py"), str(tmp_path / "cache" / "b.py")
     hook = str(tmp_path / "w" / "run" / "h.py")
-    assert edited.own_files([mine, cache, hook], record, str(tmp_path / "w" / "run")) == [mine]
-    assert edited.own_files([mine], {**record, "mappings": []}, "/run") == []
-    assert edited.own_files([mine], {**record, "mappings": [], "cwd": str(tmp_path)}, "/run") == [mine]
+    assert restarts.own_files([mine, cache, hook], record, str(tmp_path / "w" / "run")) == [mine]
+    assert restarts.own_files([mine], {**record, "mappings": []}, "/run") == []
+    assert restarts.own_files([mine], {**record, "mappings": [], "cwd": str(tmp_path)}, "/run") == [mine]
     file = {"mappings": [{"remoteRoot": mine, "exists": True}], "cwd": "/"}
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "a.py").touch()
-    assert edited.own_files([mine, f"{mine}.orig"], file, "/run") == [mine]
+    assert restarts.own_files([mine, f"{mine}.orig"], file, "/run") == [mine]

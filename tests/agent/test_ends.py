@@ -11,7 +11,7 @@ import pytest
 
 from dkdbg.agent.proxy.broker.sessions import MAX_CHARACTERS, MAX_PROCESSES, StderrTail
 from dkdbg.agent.state import records
-from dkdbg.agent.supervisor import end_note, hook_check
+from dkdbg.agent.supervisor import ending, hook_check
 from dkdbg.dap import debugger as debuggers
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
@@ -167,7 +167,7 @@ def test_of_much_that_was_said_the_end_is_kept():
         == ("x" * MAX_CHARACTERS + str(MAX_PROCESSES * 2 - 1))[-MAX_CHARACTERS:]
     )
     assert words.of_a_failure(1)[0] == f"rank {MAX_PROCESSES * 2 - 1}"
-    note = end_note.compose(
+    note = ending.end_note(
         1, "exited with code 1", "\n".join(f"line {i}" for i in range(100)) + "\rbar 9\x1b[2K\n"
     )
     assert note.splitlines()[1:] == [*(f"  line {i}" for i in range(88, 99)), "  bar 9\\x1b[2K"]

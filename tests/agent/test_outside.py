@@ -2,7 +2,7 @@
 
 import json
 
-from dkdbg.agent.supervisor import outside
+from dkdbg.agent.supervisor import where
 
 #: Of py-spy 0.4.3: `py-spy dump --json --nonblocking --pid 29619`, with one of three frames of a thread's beginning.
 DUMP = """[
@@ -19,7 +19,7 @@ DUMP = """[
 
 
 def test_a_dump_has_the_main_thread_first_and_tells_own_code_from_installed():
-    found = outside.read(json.loads(DUMP), 29619)
+    found = where.read_py_spy(json.loads(DUMP), 29619)
     assert [(each["name"], each["main"], each["frames"]) for each in found] == [
         ("MainThread", 1, [("/home/me/nap.py", 4, "nap", 1)]),
         ("aside", 0, [("/usr/lib/python3.11/threading.py", 982, "Thread.run", 0)]),
@@ -29,7 +29,7 @@ def test_a_dump_has_the_main_thread_first_and_tells_own_code_from_installed():
 def test_the_thread_of_the_agent_is_left_out():
     dump = json.loads(DUMP)
     dump[0]["frames"][0]["filename"] = "/tmp/dkdbg-0/hook-1/inprocess/hook/sitecustomize.py"
-    assert [each["name"] for each in outside.read(dump, 29619)] == ["MainThread"]
+    assert [each["name"] for each in where.read_py_spy(dump, 29619)] == ["MainThread"]
 
 
 #: Of py-spy 0.4.3 on a process that has ended; the backtrace goes on.
@@ -46,5 +46,5 @@ Stack backtrace:
 
 def test_what_py_spy_complains_of_is_its_first_line_and_no_backtrace():
     reason = "Failed to get process executable name. Check that the process is running."
-    assert outside.complaint(COMPLAINT) == reason
-    assert outside.complaint("") == "no output"
+    assert where.complaint(COMPLAINT) == reason
+    assert where.complaint("") == "no output"

@@ -1,4 +1,4 @@
-"""Ends every process of a run: SIGTERM, some seconds, SIGKILL.
+"""Ends every process of a run: SIGTERM, some seconds, SIGKILL. Composes the message to the editor at its end.
 
 A process group is not enough: torchrun puts each rank into a session of its own, and daemons leave their
 parent. The processes of a run are found by parentage, by the session's folder in the environment, and by
@@ -12,12 +12,12 @@ import os
 import signal
 import time
 
-from dkdbg.agent import settings
+from dkdbg.agent import console, contract, settings
 from dkdbg.agent.state import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, Optional
+    from typing import Callable, Dict, Iterable, List, Optional
 
     from dkdbg.agent.supervisor import child
 
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 GRACE_S = 5.0
 #: Seconds after SIGKILL; only a process in an uninterruptible call lives longer.
 KILL_TIMEOUT_S = 5.0
+#: Maximum lines of stderr, and characters of each.
+MAX_LINES = 12
+MAX_LINE_CHARS = 300
+_MEANINGS = {
+    contract.EXIT_NOT_FOUND: ", as a shell does when it does not find a command",
+    contract.EXIT_NOT_EXECUTABLE: ", as a shell does when it may not execute a file",
+}
 
 
 class Ending:
@@ -118,3 +125,32 @@ def _group_of(pid: int) -> int:
 
 def _is_same(pid: int, start: Optional[int]) -> bool:
     return procfs.alive(pid) and procfs.start_ticks(pid) == start
+
+
+def end_note(code: int, end: str, words: str, name: str = "") -> str:
+    """Return the message to the editor.
+
+    Args:
+        code: the exit code. end: its description, `exited with code 1`.
+        words: the last stderr output; empty where unknown.
+        name: name of the process that wrote it; empty for the program itself.
+    """
+    text = headline(code, end)
+    if code == 0:
+        return text
+    lines = last_lines(words)
+    if not lines:
+        return text + "; what it said is in its log"
+    return "%s; %s last on stderr:\n%s" % (text, name + " said" if name else "it said", "\n".join(lines))
+
+
+def headline(code: int, end: str) -> str:
+    """Return the first part of the message, without the reason."""
+    return "the program %s%s" % (end, _MEANINGS.get(code, ""))
+
+
+def last_lines(words: str) -> List[str]:
+    """Return the last lines of a program's output, printable and indented."""
+    lines = [line.rpartition("\r")[2].rstrip() for line in words.replace("\r\n", "\n").split("\n")]
+    found = [console.printable(line) for line in lines if line][-MAX_LINES:]
+    return ["  " + (line if len(line) <= MAX_LINE_CHARS else line[:MAX_LINE_CHARS] + "...") for line in found]

@@ -1,16 +1,21 @@
-"""Requests to restart the program (from `restart`, an editor, a changed file) and their waiting senders."""
+"""Restarts of the program: whether changed sources, which an editor shows, ask for one, and requests with their senders."""
 
 from __future__ import annotations
 
+import os
 import threading
+
+from dkdbg.agent import contract
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable
+    from typing import Callable, Iterable, List
 
 #: Seconds before a restart is reported as too slow.
 TIMEOUT_S = 25.0
 NOT_STARTED = "not started yet: it waits for an editor"
+#: Age in seconds beyond which an attach does not end a run: its results so far may be wanted.
+MAX_RESTART_AGE_S = 3600.0
 
 
 class Restarts:
@@ -78,3 +83,46 @@ class Restarts:
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
+
+
+def own_files(paths: Iterable[str], record: contract.Record, runtime: str) -> List[str]:
+    """Return the user's own files among these: below a mapped folder, else below the working directory.
+
+    Args:
+        paths: absolute. runtime: the agent's own folder, where its hook and debugpy are unpacked.
+    """
+    mapped = [entry["remoteRoot"] for entry in record["mappings"] if entry["exists"]]
+    roots = [os.path.realpath(root) for root in mapped or [record["cwd"]]]
+    ours = os.path.realpath(runtime)
+    return sorted(path for path in set(paths) if _below(path, roots) and not _below(path, [ours]))
+
+
+def should_restart(changed: List[str], restart: str, age: float, *, is_held: bool) -> bool:
+    """Tell whether an attach restarts the program.
+
+    Args:
+        restart: one of contract.RESTART. age: age of this run, in seconds.
+        is_held: a process waits for an editor, after a crash or at a `breakpoint()`: the editor attaches to see that.
+    """
+    return bool(changed) and restart == contract.RESTART_AUTO and age < MAX_RESTART_AGE_S and not is_held
+
+
+def described(changed: List[str]) -> str:
+    """Describe the changed files in one line."""
+    more = " and %d more" % (len(changed) - 1) if len(changed) > 1 else ""
+    was = "were" if len(changed) > 1 else "was"
+    return "%s%s %s changed after the program had been started" % (os.path.relpath(changed[0]), more, was)
+
+
+def changed_note(changed: List[str], restart: str) -> str:
+    """Return the message for an editor's user when the program is not restarted."""
+    how = "Restart in this editor (Ctrl+Shift+F5), the task `dkdbg: restart` or `dkdbg restart`"
+    if restart == contract.RESTART_NEVER:
+        how = "the task `dkdbg: restart` or `dkdbg restart`"
+    text = "%s: the previous code is running, and breakpoints may not stop or stop elsewhere. To run what you see: %s"
+    return text % (described(changed), how)
+
+
+def _below(path: str, roots: Iterable[str]) -> bool:
+    real = os.path.realpath(path)
+    return any(f"{real}/".startswith(root.rstrip("/") + "/") for root in roots if root != "/")

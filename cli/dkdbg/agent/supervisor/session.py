@@ -21,8 +21,6 @@ from dkdbg.agent.state import choice, deadlines, naming, notes, processes, procf
 from dkdbg.agent.supervisor import (
     child,
     control,
-    edited,
-    end_note,
     ending,
     held_deadlines,
     hook_check,
@@ -35,7 +33,6 @@ from dkdbg.agent.supervisor import (
     restarts,
     reverse,
     site_folders,
-    stopped_clocks,
     unhit,
 )
 
@@ -166,7 +163,7 @@ class Session:
                 reason % (options.host, options.port, error.strerror, settings.ENV_PORT)
             ) from error
         self.store = records.SessionStore(runtime, options.name)
-        self._clocks = stopped_clocks.StoppedClocks(self.store.directory, on_hold=self._on_hold)
+        self._clocks = held_deadlines.StoppedClocks(self.store.directory, on_hold=self._on_hold)
         self._choice = choice.Choice(self.store.directory, os.environ.get(settings.ENV_RANKS, ""))
         self._sites = site_folders.Sites(os.environ)
         self._original_service = original_service.OriginalService(
@@ -365,10 +362,10 @@ class Session:
         name, words = "", ""
         if code and self.attached:
             name, words = self._service.stderr_tail(running.pid, procfs.alive)
-        self._service.program_ended(end_note.headline(code, end))
+        self._service.program_ended(ending.headline(code, end))
         if self.attached and (note := self._hook_check.note()):
             self.say(note, "important")
-        note = end_note.compose(code, end, words, name)
+        note = ending.end_note(code, end, words, name)
         if code and self._first_death:
             note = "%s; other failures came after it\n%s" % (self._first_death, note)
         self._backend.say("dkdbg: " + note, "stderr" if code else "console")
@@ -477,7 +474,7 @@ class Session:
         if self.attaches > before:
             self.say("the program ended before the editor attached; with DKDBG_WAIT=60 it waits for one")
             if code:
-                self._backend.say("dkdbg: " + end_note.compose(code, detail, ""), "stderr")
+                self._backend.say("dkdbg: " + ending.end_note(code, detail, ""), "stderr")
 
     def _connect_back(self) -> None:
         """Announce this session to a waiting `dkdbg attach --listen`, if requested."""
@@ -557,10 +554,10 @@ class Session:
         if self._asks:  # a query does not care about new code
             return set()
         record = self.store.snapshot()
-        self._edited = edited.own_files(self.table.changed_files(), record, self._runtime)
+        self._edited = restarts.own_files(self.table.changed_files(), record, self._runtime)
         held = any(process["state"] for process in record["processes"])
         age = time.monotonic() - self._since
-        self._should_restart = edited.should_restart(self._edited, self.options.restart, age, is_held=held)
+        self._should_restart = restarts.should_restart(self._edited, self.options.restart, age, is_held=held)
         return self.table.leave_out() if self._should_restart else set()
 
     def _on_death(self, pid: int, line: str, stack: List[str], says_more: bool) -> None:
@@ -605,9 +602,9 @@ class Session:
         self.table.follow_timeouts()
         self._say_choice()
         if changed and self._should_restart:  # now that new processes join, and stop from their first line on
-            self.restarts.request(edited.described(changed))
+            self.restarts.request(restarts.described(changed))
         elif changed:
-            self.tell(edited.note(changed, self.options.restart), "important")
+            self.tell(restarts.changed_note(changed, self.options.restart), "important")
         self.table.look_now()
         self.inbox.wake()
 

@@ -1,22 +1,26 @@
 """`dkdbg.agent where`: the stacks of all Python processes of the sessions here, as one JSON object on standard output.
 
 The processes are asked in parallel over their own sockets, and answer in the hook's thread. Access to the
-session's private folder is enough. A process that does not answer in time is inspected from outside
-(`outside.py`).
+session's private folder is enough. A process that does not answer in time is inspected from outside: its kernel
+state and, where installed and permitted, py-spy. py-spy is never required. It shows a process that holds the GIL in C
+for good, and native frames.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
+import subprocess
+import sys
+import threading
 
 from dkdbg.agent.state import announced, processes, procfs, records
-from dkdbg.agent.supervisor import outside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List
+    from typing import Any, Dict, List, Optional, Tuple
 
     from dkdbg.agent import contract
 
@@ -29,6 +33,18 @@ _MAX_PROCESSES = 4096
 _FIELDS = (
     "pid", "ppid", "name", "rank", "local_rank", "world_size", "origin", "started", "joined", "state", "detail", "stopped",
 )  # fmt: skip
+#: Seconds for one process, and the maximum processes to inspect in parallel.
+_PY_SPY_TIMEOUT_S = 10.0
+_MAX_PARALLEL = 8
+_HOOK = "/inprocess/hook/sitecustomize.py"
+_INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python")
+_STATES = {
+    "R": "it runs C code that holds the GIL, or gets no CPU time",
+    "S": "it sleeps, mostly in C code that holds the GIL",
+    "D": "it waits in the kernel and cannot be interrupted",
+    "T": "it is stopped by a signal (SIGCONT continues it)",
+    "t": "another debugger has stopped it",
+}
 
 
 def main(words: List[str]) -> int:
@@ -53,7 +69,7 @@ def _session(record: contract.Record, *, native: bool) -> Dict[str, Any]:
     there = announced_processes(folders, record)
     answers = processes.ask_all(processes.sockets_in(folders, there), "stacks", TIMEOUT_S)
     told = [_process(each, answers.get(each["pid"], "")) for each in there]
-    outside.fill_in(told, native=native)
+    _fill_in(told, native=native)
     return {
         "id": record["id"],
         "name": record["name"],
@@ -87,3 +103,84 @@ def _process(process: contract.Process, answer: str) -> Dict[str, Any]:
         told["threads"], told["left_out"] = found["threads"], found["left_out"]
         told["collectives"] = json.loads(collectives) if collectives else []
     return told
+
+
+def _fill_in(told: List[Dict[str, Any]], *, native: bool) -> None:
+    """Add the outside view of processes that did not answer; with `native`, of all processes."""
+    silent = [each for each in told if each["threads"] is None]
+    for each in silent:
+        each["why"] = "it does not answer: %s" % _STATES.get(each["os"], "it has ended, or is about to")
+        waits = procfs.waits_in(each["pid"])
+        if waits:
+            each["why"] += " (%s)" % waits
+    program = _py_spy()
+    wanted = told if native else silent
+    if program is None:
+        for each in wanted if native else ():
+            each["note"] = "no native frames: py-spy is not on PATH there"
+        return
+    running = threading.BoundedSemaphore(_MAX_PARALLEL)
+
+    def look(process: Dict[str, Any]) -> None:
+        with running:
+            _run_py_spy(program, process, native=native)
+
+    threads = [threading.Thread(target=look, args=(each,), daemon=True) for each in wanted]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(_PY_SPY_TIMEOUT_S + 1)
+
+
+def _py_spy() -> Optional[str]:
+    """Return the path of py-spy: from absolute folders on PATH, or beside this Python."""
+    folders = [each for each in os.environ.get("PATH", "").split(os.pathsep) if each.startswith(os.sep)]
+    for folder in [*folders, os.path.dirname(sys.executable)]:
+        path = os.path.join(folder, "py-spy")
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def _run_py_spy(program: str, process: Dict[str, Any], *, native: bool) -> None:
+    # Without --nonblocking py-spy stops the process for some milliseconds; native frames require that.
+    how = "--native" if native else "--nonblocking"
+    argv = [program, "dump", "--json", how, "--pid", str(process["pid"])]
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=_PY_SPY_TIMEOUT_S, check=False)
+        answer = json.loads(done.stdout) if done.returncode == 0 else None
+    except (OSError, subprocess.SubprocessError, ValueError, RecursionError) as error:
+        process["note"] = "py-spy: %s" % str(error)[:200]
+        return
+    if not isinstance(answer, list):
+        process["note"] = "py-spy: %s" % complaint(done.stderr.decode("utf-8", "replace"))
+        return
+    process["threads"] = read_py_spy(answer, process["pid"])
+    process["by"] = "py-spy"
+
+
+def complaint(text: str) -> str:
+    """Return py-spy's error line; its reasons and a backtrace may follow."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no output"]
+    first = next((line for line in lines if line.startswith("Error: ")), lines[-1])
+    return first.replace("Error: ", "", 1)[:200]
+
+
+def read_py_spy(answer: List[Any], pid: int) -> List[Dict[str, Any]]:
+    """Return the threads of `py-spy dump --json` (0.4) in the form of stacks.py, the main one first."""
+    found = []
+    for each in answer:
+        frames = [_py_spy_frame(frame) for frame in each.get("frames", ())]
+        name = str(each.get("thread_name") or "")
+        if name != "dkdbg hook" and not any(_HOOK in frame[0] for frame in frames):
+            number = int(each.get("os_thread_id") or 0)
+            found.append(
+                {"name": name, "id": number, "main": int(number == pid), "more": 0, "frames": frames[:100]}
+            )
+    return sorted(found, key=lambda each: -each["main"])
+
+
+def _py_spy_frame(frame: Dict[str, Any]) -> Tuple[str, int, str, int]:
+    path = str(frame.get("filename") or frame.get("module") or "")
+    is_own = path.endswith(".py") and not any(mark in path for mark in _INSTALLED)
+    return path, int(frame.get("line") or 0), str(frame.get("name")), int(is_own)
