@@ -10,9 +10,12 @@ from __future__ import annotations
 import os
 import re
 
+from dkdbg.agent.dap import messages
 from dkdbg.agent.dap.messages import as_dict, as_list, as_text
+from dkdbg.agent.inprocess import ranks
 from dkdbg.agent.inprocess.ranks import EVERYONE
 from dkdbg.agent.proxy.broker import comparing
+from dkdbg.agent.proxy.broker.connection import LATER, Action
 from dkdbg.agent.state import job
 
 TYPE_CHECKING = False
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from dkdbg.agent import contract
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.inprocess.ranks import RankSet
-    from dkdbg.agent.proxy.broker.connection import Action, Connection
+    from dkdbg.agent.proxy.broker.connection import Connection
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
     #: One process as a JSON object; see BroadcastQuery.rows.
@@ -41,6 +44,11 @@ MAX_PROCESSES = 1024
 _EXCEPTION = re.compile(r"(Error|Exception|Exit|Interrupt|Iteration|Warning)$")
 #: States of a row.
 VALUE, ERROR, RUNNING, SILENT, FREE, DONE = "value", "error", "running", "no answer", "not attached", "done"
+#: Seconds that a rank may evaluate; the answers of the others wait for it.
+CONSOLE_TIMEOUT_S = 10.0
+#: `@all EXPRESSION` or `@0,3 EXPRESSION`: no Python expression begins like this.
+_FORM = re.compile(r"\s*@\s*([A-Za-z0-9][A-Za-z0-9,:\-]*)(?:\s+(.*))?\Z", re.DOTALL)
+_CONTEXTS = ("repl", None)
 
 
 class Question:
@@ -263,3 +271,47 @@ def _reason(answer: Message) -> str:
     """Return the last line of a failed request's message: in a traceback, that is the error."""
     lines = as_text(answer.get("message")).strip().splitlines()
     return lines[-1][:400] if lines else "it did not answer"
+
+
+def asks_ranks(request: Message) -> bool:
+    """Tell whether an `evaluate` request of an editor's Debug Console is for several ranks."""
+    arguments = as_dict(request.get("arguments"))
+    text = arguments.get("expression")
+    if (
+        not isinstance(text, str)
+        or arguments.get("context") not in _CONTEXTS
+        or not text.lstrip().startswith("@")
+    ):
+        return False
+    return "\n" not in text.strip() and _FORM.match(text) is not None  # otherwise a function with a decorator
+
+
+def ask_ranks(request: Message, connection: Connection, sessions: Sessions) -> List[Action]:
+    """Query the ranks, and answer the request with a table when all have answered, after at most CONSOLE_TIMEOUT_S seconds.
+
+    This grants no new access: a client with a session of this port can evaluate in each rank anyway.
+    """
+    match = _FORM.match(as_dict(request.get("arguments"))["expression"])
+    assert match is not None  # noqa: S101 - checked by asks_ranks
+    try:
+        wanted = ranks.parse(match.group(1))
+    except ranks.RankSetError as error:
+        return [connection.refuse(request, "%s; %s" % (error, error.hint))]
+    if not match.group(2):
+        return [connection.refuse(request, "evaluate what? @%s EXPRESSION" % match.group(1))]
+
+    def finished(found: BroadcastQuery) -> List[Action]:
+        text = comparing.table(found.rows)
+        return [connection.to_client(messages.answer(request, result=text, variablesReference=0))]
+
+    found = BroadcastQuery(
+        Question(EVALUATE, match.group(2).strip(), ranks=wanted),
+        sessions,
+        sessions.agent.processes(),
+        finished,
+    )
+    actions = found.begin()
+    if found.is_done:
+        return actions
+    late = "no answer within %g s" % CONSOLE_TIMEOUT_S
+    return [*actions, Action(LATER, connection, seconds=CONSOLE_TIMEOUT_S, later=lambda: found.give_up(late))]

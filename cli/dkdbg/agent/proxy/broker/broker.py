@@ -1,20 +1,19 @@
 """Decides what passes between one client and debugpy's adapter: a state machine without sockets and clocks.
 
 Before an attach with the right token, only `initialize` and `disconnect` reach the adapter. One client controls a
-process. A second one observes or takes over. Each phase is a class in a module of its own; `Broker` has the table.
+process. A second one observes or takes over. Each phase is a class; `Broker` has the table.
 """
 
 from __future__ import annotations
 
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.proxy.broker import handover
-from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
+from dkdbg.agent.proxy.broker.adapter_side import AdapterSide, OpenRequests
 from dkdbg.agent.proxy.broker.attaching import Attaching
 from dkdbg.agent.proxy.broker.connection import ATTACHING, CLOSED, ROOT, Connection
 from dkdbg.agent.proxy.broker.controller import Controlling
-from dkdbg.agent.proxy.broker.ending import Closed, Evicted
 from dkdbg.agent.proxy.broker.observers import Observing
-from dkdbg.agent.proxy.broker.open_requests import OpenRequests
+from dkdbg.agent.proxy.broker.phase import Closed, Evicted
 from dkdbg.agent.proxy.broker.reattach import Reattaching
 from dkdbg.agent.proxy.broker.replay import Settings
 from dkdbg.agent.proxy.broker.stops import Stops

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dkdbg.agent.dap import messages, sources
 from dkdbg.agent.dap.messages import as_dict
 from dkdbg.agent.inprocess import ranks
-from dkdbg.agent.proxy.broker import group_control, handover, rank_console
+from dkdbg.agent.proxy.broker import broadcast_query, group_control, handover
 from dkdbg.agent.proxy.broker.connection import (
     CONTROLLING,
     EVICTED,
@@ -48,8 +48,8 @@ class Controlling(SessionPhase):
             return [connection.refuse(request, "this connection is already attached")]
         if command == "restart":
             return [self._restart(request)]
-        if command == "evaluate" and rank_console.is_asked(request):
-            return rank_console.ask(request, connection, self._sessions)
+        if command == "evaluate" and broadcast_query.asks_ranks(request):
+            return broadcast_query.ask_ranks(request, connection, self._sessions)
         if command == messages.CHOOSE:
             return self._choose(request)
         if command in (messages.BARRIER, messages.GROUP):

@@ -1,17 +1,21 @@
-"""Base of the phases of a connection: what all of them need, and how they end a session. No I/O."""
+"""Base of the phases of a connection: what all of them need, and how they end a session. No I/O.
+
+Also the phases of an ended session: its client knows and has not left, or the connection is closed.
+"""
 
 from __future__ import annotations
 
 from dkdbg.agent.dap import messages
-from dkdbg.agent.proxy.broker.connection import EVICTED, Phase
+from dkdbg.agent.proxy.broker import handover
+from dkdbg.agent.proxy.broker.connection import CLOSED, EVICTED, Phase
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Tuple
 
-    from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
+    from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.proxy.broker.adapter_side import AdapterSide, OpenRequests
     from dkdbg.agent.proxy.broker.connection import Action, Connection
-    from dkdbg.agent.proxy.broker.open_requests import OpenRequests
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
     #: A connection, the sessions of the port, the handler of its adapter's messages, its unanswered requests.
@@ -31,3 +35,41 @@ class SessionPhase(Phase):
         self.connection.leaving = True
         told = (messages.say(text, category), messages.event("terminated"))
         return [self.connection.to_client(each) for each in told]
+
+
+class Evicted(SessionPhase):
+    """Phase of a client that knows that its session has ended."""
+
+    name = EVICTED
+
+    def from_client(self, request: Message, body: bytes) -> List[Action]:
+        """Let the client disconnect, and refuse everything else."""
+        if request["command"] != "disconnect":
+            return super().from_client(request, body)
+        return handover.leave(self.connection, self._sessions, request)
+
+    def from_adapter(self, body: bytes) -> List[Action]:
+        """Pass on messages for other clients only; this one already knows."""
+        return [action for action in self._adapter.take(body) if action.connection is not self.connection]
+
+    def adapter_gone(self) -> List[Action]:
+        """Release the process."""
+        return handover.released(self.connection, self._sessions)
+
+    def again(self) -> List[Action]:
+        """Release the process: another client took it over before this one was connected to the adapter."""
+        return handover.released(self.connection, self._sessions)
+
+
+class Closed(SessionPhase):
+    """Phase of a closed connection: drops all further messages."""
+
+    name = CLOSED
+
+    def from_client(self, request: Message, body: bytes) -> List[Action]:  # noqa: ARG002
+        """Drop a request."""
+        return []
+
+    def adapter_gone(self) -> List[Action]:
+        """Release the process."""
+        return handover.released(self.connection, self._sessions)

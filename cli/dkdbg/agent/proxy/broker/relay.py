@@ -12,17 +12,19 @@ import time
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.inprocess import duration
-from dkdbg.agent.proxy.broker import barrier_timer, broadcast_query, connection, group_control
+from dkdbg.agent.proxy.broker import broadcast_query, connection, group_control
 from dkdbg.agent.proxy.broker.broker import Broker
 from dkdbg.agent.proxy.broker.connection import CLOSED, EVICTED, OBSERVING, REATTACHING, ROOT
 from dkdbg.agent.proxy.broker.sessions import Sessions
+from dkdbg.agent.state import job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Iterable, List, Optional, Tuple
 
+    from dkdbg.agent import contract
     from dkdbg.agent.proxy.broker.agent import Agent
-    from dkdbg.agent.proxy.broker.connection import Link
+    from dkdbg.agent.proxy.broker.connection import Action, Link
 
 #: Seconds that a client waits for an adapter that is (re)starting, and until it gets a message about that.
 BACKEND_TIMEOUT_S = 30.0
@@ -42,6 +44,8 @@ STDERR_TIMEOUT_S = 10.0
 MAX_NOTES = 100
 #: Seconds that a client has to close after the adapter has ended its session: some never do.
 LEAVE_TIMEOUT_S = 5.0
+#: Seconds between two checks of the rank barrier.
+BARRIER_INTERVAL_S = 0.05
 
 
 class Service:
@@ -55,7 +59,7 @@ class Service:
         self._agent = agent
         self._sessions = Sessions(agent, clock=time.monotonic, wall=lambda: time.strftime("%H:%M"))
         self._lock = threading.Condition()
-        self.barrier_timer = barrier_timer.BarrierTimer(self._sessions, self._lock, _send)
+        self.barrier_timer = BarrierTimer(self._sessions, self._lock, _send)
         self._notes = Notes()
         self._refused = 0
         self._next_log = 0.0
@@ -458,3 +462,54 @@ def _send(actions: Iterable[connection.Action]) -> None:
             action.connection.link.to_adapter(action.body)
         elif action.kind == connection.TO_CLIENT:
             action.connection.link.to_client(action.body)
+
+
+class BarrierTimer:
+    """Makes the ranks of a running job stop together, on its own thread; see rank_barrier.py.
+
+    Args:
+        sessions: those of the port, with the barrier. lock: guards them.
+        act: carries out actions, without the lock.
+    """
+
+    def __init__(
+        self, sessions: Sessions, lock: threading.Condition, act: Callable[[List[Action]], None]
+    ) -> None:
+        self._sessions = sessions
+        self._lock = lock
+        self._act = act
+        self._thread = False
+
+    def begin(self, ranks: List[contract.Process]) -> None:
+        """Withhold the stops of these ranks until all of them are stopped, with those of other agents."""
+        pids, actions = [each["pid"] for each in ranks], []
+        with self._lock:
+            root, barrier = self._sessions.controller(ROOT), self._sessions.barrier
+            if root is None or not messages.opens_sessions(root.client_info):
+                return  # such a client attaches to ranks one by one, or never
+            if root.arguments.get(messages.LEADS_BARRIER) is True:
+                actions = barrier.close_for_job(pids, job.share(ranks))
+            else:
+                barrier.close(pids)
+            starts = barrier.is_closed and not self._thread
+            self._thread = self._thread or starts
+        self._act(actions)
+        if starts:
+            threading.Thread(target=self._watch, name="dkdbg barrier", daemon=True).start()
+
+    def without(self, pid: int) -> None:
+        """Stop waiting for a rank."""
+        with self._lock:
+            self._sessions.barrier.left(pid)
+
+    def _watch(self) -> None:
+        while True:
+            with self._lock:
+                actions = self._sessions.barrier.settle()
+                if not self._sessions.barrier.is_closed:
+                    self._thread = False
+                over = not self._thread
+            self._act(actions)
+            if over:
+                return
+            time.sleep(BARRIER_INTERVAL_S)
