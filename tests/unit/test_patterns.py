@@ -4,7 +4,7 @@ import fnmatch
 
 import pytest
 
-from dkdbg.agent.inprocess.profilers import nsight, patterns, profiling
+from dkdbg.agent.inprocess.profilers import profiling, tools
 
 #: Its worker names.
 DTENSOR, DTENSOR_V2, MEGATRON = "dtensor_policy_worker", "dtensor_policy_worker_v2", "megatron_policy_worker"
@@ -42,7 +42,7 @@ SGLANG = "sglang_generation_worker"
     ],
 )
 def test_the_first_pattern_that_matches_all_of_a_name_counts(text, worker, pattern):
-    assert patterns.matched([worker], patterns.parse(text)) == pattern
+    assert tools.matched([worker], tools.parse_patterns(text)) == pattern
     theirs = [each.strip() for each in text.split(",") if each.strip()]
     first = next((each for each in theirs if fnmatch.fnmatch(worker, each)), "")
     assert first == pattern, "as NeMo RL does it"
@@ -66,7 +66,7 @@ def test_what_a_process_is_called(words, rank, worker, others):
 
 def test_what_the_user_says_of_nsys_is_said_once():
     tool = {"path": "/usr/bin/nsys", "options": ["--trace=osrt", "--capture-range=cudaProfilerApi"]}
-    words = nsight.line(tool, "/p/100%/worker")
+    words = tools.nsys_line(tool, "/p/100%/worker")
     assert words[:2] == ["/usr/bin/nsys", "profile"]
     assert "cuda,nvtx" not in words
     assert words[-2:] == ["-o", "/p/100%%/worker_%p"]

@@ -13,7 +13,7 @@ import time
 
 from dkdbg.agent import settings
 from dkdbg.agent.inprocess import ranks
-from dkdbg.agent.inprocess.profilers import nsight, patterns, profiling
+from dkdbg.agent.inprocess.profilers import profiling, tools
 from dkdbg.agent.state import procfs
 
 TYPE_CHECKING = False
@@ -60,8 +60,8 @@ def prepare(environment: MutableMapping[str, str], log: Callable[[str], None]) -
     """
     environment.pop(profiling.ENV, None)
     environment.pop(profiling.MARK, None)
-    tools = [tool for name in _VARIABLES for tool in [_tool(name, environment, log)] if tool is not None]
-    if not tools:
+    wanted = [tool for name in _VARIABLES for tool in [_tool(name, environment, log)] if tool is not None]
+    if not wanted:
         return
     folder = os.path.abspath(environment.get(settings.ENV_PROFILE_DIR) or _FOLDER)
     try:
@@ -71,7 +71,7 @@ def prepare(environment: MutableMapping[str, str], log: Callable[[str], None]) -
             "profiles cannot be written to %s: %s; name another folder: %s"
             % (folder, error.strerror, settings.ENV_PROFILE_DIR)
         ) from error
-    environment[profiling.ENV] = json.dumps({"folder": folder, "tools": tools})
+    environment[profiling.ENV] = json.dumps({"folder": folder, "tools": wanted})
 
 
 def report(directory: str, environment: Mapping[str, str], log: Callable[[str], None]) -> None:
@@ -101,10 +101,10 @@ def report(directory: str, environment: Mapping[str, str], log: Callable[[str], 
 def _tool(name: str, environment: Mapping[str, str], log: Callable[[str], None]) -> Optional[Dict[str, Any]]:
     """Return the request for a tool; None for none. Raises ValueError, see `prepare`."""
     of_names, of_ranks, of_options = _VARIABLES[name]
-    wanted = patterns.parse(environment.get(of_names, ""))
+    wanted = tools.parse_patterns(environment.get(of_names, ""))
     is_nemos = name == "nsys" and not wanted and not environment.get(of_ranks)
     if is_nemos:
-        wanted = patterns.parse(environment.get(settings.ENV_NEMO_RL_NSYS, ""))
+        wanted = tools.parse_patterns(environment.get(settings.ENV_NEMO_RL_NSYS, ""))
     chosen = environment.get(of_ranks, "").strip()
     if not wanted and not chosen:
         return None
@@ -153,7 +153,7 @@ def _found(name: str, environment: Mapping[str, str]) -> str:
     found = shutil.which(name, path=environment.get("PATH"))
     if found is None and name == "nsys":
         others = sorted(
-            path for pattern in nsight.PLACES for path in glob.glob(pattern) if os.access(path, os.X_OK)
+            path for pattern in tools.NSYS_PLACES for path in glob.glob(pattern) if os.access(path, os.X_OK)
         )
         found = others[-1] if others else None
     return os.path.abspath(found) if found else ""
@@ -197,7 +197,7 @@ def _file(note: Mapping[str, Any]) -> str:
     """Return a profile's path and size; nsys names it by the pid of its child, not by the noted one."""
     paths = [note["path"]]
     if note["base"]:
-        endings = (profiling.ENDINGS[note["tool"]], nsight.RAW)
+        endings = (profiling.ENDINGS[note["tool"]], tools.NSYS_RAW)
         paths = [path for each in endings for path in glob.glob(glob.escape(note["base"]) + "_*" + each)]
     there = [path for path in paths if os.path.exists(path)]
     if not there:

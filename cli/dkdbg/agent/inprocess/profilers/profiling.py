@@ -16,7 +16,7 @@ import re
 import sys
 
 from .. import choosing, ranks
-from . import nsight, patterns, py_spy
+from . import tools
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,13 +72,19 @@ def begin(directory: str, words: List[str]) -> None:
         _tell(directory, "nsys", (worker, why), "%s_%d%s" % (base, os.getpid(), ENDINGS["nsys"]), base=base)
         os.environ[MARK] = "nsys"
         sys.stderr.flush()
-        argv = [*nsight.line(tool, base), sys.executable, *words[1:]]
+        argv = [*tools.nsys_line(tool, base), sys.executable, *words[1:]]
         os.execv(argv[0], argv)  # noqa: S606
     os.environ[MARK] = "all"
     for name, (tool, why) in found.items():
         path = base + ENDINGS[name]
         if name == "py-spy":
-            _tell(directory, name, (worker, why), path, by=py_spy.start(tool["path"], tool["options"], path))
+            _tell(
+                directory,
+                name,
+                (worker, why),
+                path,
+                by=tools.start_py_spy(tool["path"], tool["options"], path),
+            )
         elif name == "torch":
             _tell(directory, name, (worker, why), path)
             from . import torch_profile
@@ -88,7 +94,7 @@ def begin(directory: str, words: List[str]) -> None:
 
 def reason(tool: Dict[str, Any], known: Sequence[str], rank: Optional[int]) -> str:
     """Return why a process is to be profiled by a tool; empty when it is not."""
-    pattern = patterns.matched(known, tool["patterns"])
+    pattern = tools.matched(known, tool["patterns"])
     if pattern:
         return "matched pattern '%s'" % pattern
     if tool["ranks"] and rank is not None and ranks.parse(tool["ranks"]).contains(rank):

@@ -20,7 +20,7 @@ import shlex
 import shutil
 import sys
 
-from . import nsight, patterns, py_spy, torch_profile
+from . import tools, torch_profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Profiler:
         if not known or ENV in own.get("py_executable", ""):
             return options
         tool = self._tools["nsys"]
-        pattern = patterns.matched(known, tool["patterns"])
+        pattern = tools.matched(known, tool["patterns"])
         asks = own.get("nsight") or own.get("_nsight")
         if not tool["is_ours"] and not asks and "nemo_rl" in sys.modules:
             pattern = ""  # NeMo RL wraps its actors itself, and has not wrapped this one
@@ -163,9 +163,9 @@ class Profiler:
     def _text(self, tool: Dict[str, Any], about: Dict[str, str], python: str) -> str:
         worker = _UNSAFE.sub("_", about["worker"])
         return _NSYS.format(
-            nsys=shlex.quote(tool["path"]), places=" ".join(nsight.PLACES), folder=shlex.quote(self._settings["folder"]),
+            nsys=shlex.quote(tool["path"]), places=" ".join(tools.NSYS_PLACES), folder=shlex.quote(self._settings["folder"]),
             below=FOLDER, env=ENV, env_base=ENV_BASE, about=shlex.quote(json.dumps(about)), worker=worker, file=worker,
-            options=" ".join(map(shlex.quote, nsight.options(tool))), python=python or '"$python"',
+            options=" ".join(map(shlex.quote, tools.nsys_options(tool))), python=python or '"$python"',
         )  # fmt: skip
 
     def _under_nsys(self) -> None:
@@ -176,7 +176,7 @@ class Profiler:
             return
         pids = _up_to(base)
         paths = [
-            "%s_%d%s" % (base, each, ending) for ending in (ENDINGS["nsys"], nsight.RAW) for each in pids
+            "%s_%d%s" % (base, each, ending) for ending in (ENDINGS["nsys"], tools.NSYS_RAW) for each in pids
         ]
         self._note("nsys", self._own["worker"], self._own["why"], paths, pids)
 
@@ -195,7 +195,7 @@ class Profiler:
         for name in ("py-spy", "torch"):
             if is_first and name in self._tools:
                 tool = self._tools[name]
-                pattern = patterns.matched(known, tool["patterns"])
+                pattern = tools.matched(known, tool["patterns"])
                 if pattern:
                     self._look(tool, known[0], given, "matched pattern '%s'" % pattern)
                 else:
@@ -212,7 +212,7 @@ class Profiler:
                 text = "py-spy is not installed on this node (%s): worker '%s' runs unprofiled"
                 _say(text % (os.uname().nodename, worker))
                 return
-            pids = [py_spy.start(program, tool["options"], path)]
+            pids = [tools.start_py_spy(program, tool["options"], path)]
         else:
             pids = [os.getpid()]
             torch_profile.follow(path, tool["steps"])

@@ -36,7 +36,7 @@ NAME = "ray.json"
 NAMESPACE = b"dkdbg"
 #: See profiling.py and contract.py, and the modules that profiling needs, each after those that it imports.
 ENV_PROFILE, ENV_PROFILE_DIR = "DKDBG_PROFILE", "DKDBG_PROFILE_DIR"
-_PROFILERS = ("nsight", "patterns", "py_spy", "torch_profile", "ray_profile")
+_PROFILERS = ("tools", "torch_profile", "ray_profile")
 _INTERVAL_S = 0.3
 _SESSION = "DKDBG_SESSION_DIR"
 #: Prefix of a job's command line: the sourced file puts the driver into our session, where it runs on this

@@ -1,0 +1,84 @@
+"""The profilers nsys and py-spy, and which workers they are for.
+
+This travels to Ray's workers as text: it imports nothing of dkdbg.
+
+Workers are selected by name, as NeMo RL's NRL_NSYS_WORKER_PATTERNS does: comma-separated shell patterns. `fnmatch` on
+POSIX: `*`, `?`, `[seq]`, `[!seq]`, case-sensitive, for the whole name. Spaces around a pattern are ignored, and so is an
+empty one. The first matching pattern is reported.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import subprocess
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterable, List, Sequence
+
+#: Usual paths of nsys outside of PATH.
+NSYS_PLACES = (
+    "/usr/local/cuda/bin/nsys",
+    "/opt/nvidia/nsight-systems/*/bin/nsys",
+    "/opt/nvidia/nsight-systems*/bin/nsys",
+)
+#: Suffix of nsys's raw file without its importer, as in Debian's package of 2022.4; nsys-ui or QdstrmImporter
+#: reads it.
+NSYS_RAW = ".qdstrm"
+#: Defaults unless the user sets them: option, value, the option's other name.
+_NSYS_USUAL = (("-t", "cuda,nvtx", "--trace"), ("-s", "none", "--sample"))
+_PR_SET_PTRACER, _ANYBODY = 0x59616D61, -1
+
+
+def parse_patterns(text: str) -> List[str]:
+    """Return the patterns in a text."""
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def matched(names: Iterable[str], patterns: Sequence[str]) -> str:
+    """Return the first pattern that matches one of a worker's names; empty without a match."""
+    known = [each for each in names if each]
+    for pattern in patterns:
+        if any(fnmatch.fnmatchcase(name, pattern) for name in known):
+            return pattern
+    return ""
+
+
+def nsys_options(tool: Dict[str, Any]) -> List[str]:
+    """Return the arguments after `nsys profile`, up to the name of the file."""
+    given = [each.partition("=")[0] for each in tool["options"]]
+    usual = [word for words in _NSYS_USUAL if not {words[0], words[2]} & set(given) for word in words[:2]]
+    return [*usual, *tool["options"]]
+
+
+def nsys_line(tool: Dict[str, Any], base: str) -> List[str]:
+    """Return the command line of nsys, up to the program's; its file is `base`, the program's pid and a suffix."""
+    return [tool["path"], "profile", *nsys_options(tool), "-o", base.replace("%", "%%") + "_%p"]
+
+
+def start_py_spy(program: str, options: Sequence[str], path: str) -> int:
+    """Record until this process ends; return the pid of py-spy, which is not our child: programs wait for theirs.
+
+    Args:
+        program: path of py-spy. path: path of its file; its messages go to the same path with `.log`.
+    """
+    import ctypes
+
+    # Yama (ptrace_scope=1) lets only the parent trace a process, which may permit others.
+    ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(_ANYBODY), 0, 0, 0)
+    argv = [
+        program,
+        "record",
+        "--pid",
+        "%d" % os.getpid(),
+        "--duration",
+        "unlimited",
+        "--format",
+        "speedscope",
+    ]
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >/dev/null 2>"$0" & echo $!', path + ".log", *argv, *options, "-o", path],
+        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False, start_new_session=True,
+    )  # fmt: skip
+    return int(done.stdout or b"0")
