@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dkdbg.agent.inprocess.pydevd_patches import waking
+from dkdbg.agent.inprocess.pydevd_patches import suspending
 
 
 class _Debugger:
@@ -36,7 +36,7 @@ def test_a_held_thread_looks_again_after_its_command_though_it_failed(error):
     class Patched(_Debugger):
         pass
 
-    waking._after_commands(Patched)
+    suspending._wake_after_commands(Patched)
     debugger = Patched()
     debugger.post_internal_command(_Command(error), "held")
     for event in debugger._thread_events.values():
@@ -57,6 +57,6 @@ def test_an_editor_that_leaves_wakes_the_threads_that_it_held():
             assert thread_id == "*"
 
     debugger = _Debugger()
-    waking._after_resume(SimpleNamespace(get_global_debugger=lambda: debugger), Api)
+    suspending._wake_after_resume(SimpleNamespace(get_global_debugger=lambda: debugger), Api)
     Api().request_disconnect(debugger, resume_threads=True)
     assert all(event.is_set() for event in debugger._thread_events.values())

@@ -72,7 +72,7 @@ class Config:
         continues: effect of Continue and Pause in one rank on the others of its job, `all` or `one`; the key
             `continue`.
         beats: patterns, with commas, of threads that run on while a debugger holds the others; see
-            agent/inprocess/clocks/beats.py.
+            agent/inprocess/clocks/clocks.py.
         agent: `checked-in` if git has the agent; `fetched` if git has its digest and `dkdbg up` writes it.
         token: source from which the launch entry takes the token that the debug port requires.
         sync: the table [sync].

@@ -224,12 +224,10 @@ def _patch(session_dir: str) -> None:
         suspending,
         uncaught,
         untrace,
-        waking,
     )
 
     connection.watch()
     shutdown.watch()
-    waking.watch()
     suspending.watch()
     untrace.watch()
     uncaught.watch()
@@ -241,18 +239,15 @@ def _patch(session_dir: str) -> None:
 
 
 def _watch_libraries() -> None:
-    """Watch code that breakpoints would miss: compiled or shipped functions, and threads made by C++."""
-    from . import compiled, importing, native_threads, shipped_code
+    """Watch code that breakpoints would miss, in functions and threads of libraries."""
+    from . import importing, missed_code
 
     def trace_threads(module: Any) -> None:
         from .ray import worker
 
         worker.trace_threads(module.FunctionActorManager)
 
-    if not os.environ.get("TORCH_COMPILE_DISABLE"):
-        compiled.watch()
-    native_threads.watch()
-    shipped_code.watch()
+    missed_code.watch()
     if sys.version_info < (3, 12):
         importing.after("ray._private.function_manager", trace_threads)
 
@@ -382,7 +377,7 @@ def _watch_configuration() -> None:
     """
     from _pydevd_bundle.pydevd_api import PyDevdAPI
 
-    from . import zipped
+    from . import missed_code
     from .pydevd_patches import own_tracer
 
     run = PyDevdAPI.run
@@ -391,7 +386,7 @@ def _watch_configuration() -> None:
         py_db.dkdbg_configured.set()
         done = run(self, py_db)
         with contextlib.suppress(Exception):
-            zipped.watch(py_db)
+            missed_code.warn_of_zip(py_db)
             own_tracer.report()
         return done
 

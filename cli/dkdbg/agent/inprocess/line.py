@@ -407,7 +407,7 @@ def _is_compiled(code: CodeType) -> bool:
 
 
 def _beats(code: CodeType) -> bool:
-    """Tell whether a thread runs this code that the debugger neither stops nor traces; see clocks/beats.py."""
+    """Tell whether a thread runs this code that the debugger neither stops nor traces; see clocks/clocks.py."""
     from .clocks.slow_clocks import BEATS
 
     threads = getattr(sys.modules.get("threading"), "_active", {})

@@ -2,7 +2,7 @@
 
 Only what is certain: another copy of the file has run the line, or the line ran while its module was imported. A
 function may have run before the breakpoint came and may run again, so it is left out. What torch.compile
-swallows, other Pythons and files that differ are reported elsewhere (inprocess/compiled.py, hook_check.py).
+swallows, other Pythons and files that differ are reported elsewhere (inprocess/missed_code.py, hook_check.py).
 """
 
 from __future__ import annotations

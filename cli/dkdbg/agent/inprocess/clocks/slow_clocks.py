@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional, Set
 
-#: Attribute of a thread that keeps the true clocks; see beats.py.
+#: Attribute of a thread that keeps the true clocks; see clocks.py.
 BEATS = "dkdbg_beats"
 _NAMES = ("monotonic", "perf_counter", "time")
 #: Prefixes of modules that keep the true clocks.

@@ -10,6 +10,10 @@ late reports that all run, after another stop has been reported. The resumption 
 reported. 4. `continue` is answered with that report. Without it, because nothing was stopped, or another
 thread stops before the resumed ones have noticed, the answer is missing, and debugpy's adapter accepts no
 further request before it, not even about the new stop.
+
+Stopped threads are woken as soon as their state changes. pydevd's wait loop checks the state, and then sleeps up to
+0.2 s or until its event is set (PyDB._do_wait_suspend, debugpy 1.8.22). Where pydevd changes the state and sets no
+event, everything takes 200 ms too long.
 """
 
 # debugpy is untyped.
@@ -30,10 +34,12 @@ _lock = _thread.RLock()
 
 
 def watch() -> None:
-    """Fix these faults."""
+    """Fix these faults, and wake stopped threads from now on."""
     import pydevd
     from _pydevd_bundle import pydevd_api, pydevd_comm, pydevd_thread_lifecycle
 
+    _wake_after_commands(pydevd.PyDB)
+    _wake_after_resume(pydevd, pydevd_api.PyDevdAPI)
     _stop_at_once(pydevd.PyDB)
     for module in (pydevd_api, pydevd_comm):
         module.resume_threads = _resuming_at_once(pydevd_thread_lifecycle, module.resume_threads)
@@ -114,3 +120,46 @@ def _call_back(notification: Any) -> None:
         callbacks, notification._callbacks = notification._callbacks, []
     for callback in callbacks:
         callback()
+
+
+def _wake_after_commands(debugger_class: Any) -> None:
+    """Wake the thread after a command: a step took 204 ms instead of 4, because the loop sleeps after a command."""
+    post = debugger_class.post_internal_command
+
+    def post_and_wake(self: Any, command: Any, thread_id: str) -> None:
+        run = command.do_it
+
+        def run_and_wake(debugger: Any) -> None:
+            try:
+                run(debugger)
+            finally:
+                _wake(self)  # a step may resume the other threads too
+
+        command.do_it = run_and_wake
+        post(self, command, thread_id)
+
+    debugger_class.post_internal_command = post_and_wake
+
+
+def _wake_after_resume(pydevd: Any, api_class: Any) -> None:
+    """Wake the threads after a resume. Continue took up to 200 ms before the program ran.
+
+    The same delay hit the program of an editor that left, and the next stop of one that came back at once:
+    PyDevdAPI.request_disconnect resumes too.
+    """
+    resume = api_class.request_resume_thread
+
+    def request_resume_thread(self: Any, thread_id: str) -> Any:
+        try:
+            return resume(self, thread_id)
+        finally:
+            debugger = pydevd.get_global_debugger()
+            if debugger is not None:
+                _wake(debugger)
+
+    api_class.request_resume_thread = request_resume_thread
+
+
+def _wake(debugger: Any) -> None:
+    for event in list(debugger._thread_events.values()):
+        event.set()

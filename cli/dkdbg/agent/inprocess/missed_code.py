@@ -1,0 +1,182 @@
+"""Finds code that breakpoints would miss, and makes them stop there where that can be done. Used by join.py.
+
+- Functions that torch.compile has compiled: a breakpoint there never stops, and gets a warning. torch is never imported
+    from here; Dynamo's bytecode hook (`torch._dynamo.convert_frame.register_bytecode_hook`, torch 2.0 and newer)
+    reports the replaced code.
+- Threads that `threading` does not know. They are made by `_thread`, or by C++, in which frameworks call the user's
+    functions. Up to Python 3.11 pydevd traces only threads whose start it sees, so that a breakpoint in `backward` of an
+    `autograd.Function` never stopped on a GPU. From 3.12 on it sees what they call, but not a loop that began before the
+    attach.
+- Functions that cloudpickle ships keep the name of their file. A function of the main script or a notebook travels by
+    value (joblib, dask, submitit), and cloudpickle 3.1.3 names its file `<dynamic-code>`.
+- A program that is a zip file (zipapp, shiv, pex) gets a warning: an editor has no file with its code.
+"""
+
+# The frameworks, cloudpickle and debugpy have no types here, and are only used where they are already loaded.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="import-not-found"
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import threading
+from types import CodeType
+
+from . import importing, session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Set, Tuple
+
+_CONVERT_FRAME = "torch._dynamo.convert_frame"
+_REMEDY = (
+    "torch.compile has compiled %s: the breakpoint at %s:%d does not stop there. "
+    "Run with `launch --no-compile` (DKDBG_NO_COMPILE=1), or set TORCH_COMPILE_DISABLE=1"
+)
+#: Canonical file name -> line -> name of the compiled function.
+_lines: Dict[str, Dict[int, str]] = {}
+_reported: Set[Tuple[str, int]] = set()
+#: Module -> its functions that C++ calls, or that are the first of the framework's below it.
+_CALLED = {
+    "torch.autograd.function": ("BackwardCFunction.apply", "BackwardCFunction.apply_boxed"),
+    "torch.distributed.rpc.internal": ("_run_function",),
+    "tensorflow.python.ops.script_ops": ("FuncRegistry.__call__",),  # py_function, numpy_function
+    "jax._src.callback": ("pure_callback_impl", "io_callback_impl"),
+    "jax._src.debugging": ("debug_callback_p.impl",),
+}
+_NAMELESS = "<dynamic-code>"
+_ZIP_NOTE = (
+    "%s is a zip: it runs its own copies, so breakpoints in the original files do not stop. "
+    "Debug the original folder: python FOLDER"
+)
+_zip_is_reported = False
+
+
+def watch() -> None:
+    """Watch the frameworks, now or from their import on."""
+    if not os.environ.get("TORCH_COMPILE_DISABLE"):
+        _check_new_breakpoints()
+        importing.after(_CONVERT_FRAME, _attach)
+    importing.after("cloudpickle.cloudpickle", _keep_names)
+    if sys.version_info >= (3, 12):
+        _watch_running()
+        return
+    for module, paths in _CALLED.items():
+        importing.after(module, functools.partial(_wrap, paths))
+
+
+def warn_of_zip(debugger: Any) -> None:
+    """Warn the editor that is attached to this debugger if the program is a zip file, once."""
+    global _zip_is_reported  # noqa: PLW0603
+    if not _zip_is_reported and _is_zip(sys.argv[0] if getattr(sys, "argv", None) else ""):
+        _zip_is_reported = True
+        session.tell(debugger, _ZIP_NOTE % os.path.basename(sys.argv[0]))
+
+
+def _is_zip(path: str) -> bool:
+    if path.endswith(".py") or not os.path.isfile(path):
+        return False
+    import zipimport
+
+    try:
+        zipimport.zipimporter(path).is_package("__main__")
+    except zipimport.ZipImportError:
+        return False
+    return True
+
+
+def _attach(module: Any) -> None:
+    try:
+        for reference in list(getattr(module.input_codes, "seen", ())):  # functions compiled before we joined
+            code = reference()
+            if code is not None:
+                _note(code)
+        module.register_bytecode_hook(lambda code, _new: _note(code))
+    except Exception as error:  # another torch: breakpoints in compiled code get no warning
+        if os.environ.get("DKDBG_DEBUG"):
+            sys.stderr.write("dkdbg: torch.compile: %r\n" % (error,))
+
+
+def _note(code: CodeType) -> None:
+    import dis
+
+    import pydevd_file_utils
+
+    path = pydevd_file_utils.canonical_normalized_path(code.co_filename)
+    lines = _lines.setdefault(path, {})
+    for _, line in dis.findlinestarts(code):
+        if line and line != code.co_firstlineno:
+            lines[line] = code.co_name
+    _compare()
+
+
+def _check_new_breakpoints() -> None:
+    from _pydevd_bundle.pydevd_api import PyDevdAPI
+
+    add = PyDevdAPI.add_breakpoint
+
+    def add_breakpoint(*args: Any, **kwargs: Any) -> Any:
+        result = add(*args, **kwargs)
+        _compare()
+        return result
+
+    PyDevdAPI.add_breakpoint = add_breakpoint
+
+
+def _compare() -> None:
+    """Warn once about each breakpoint in compiled code."""
+    debugger = session.debugger()
+    if debugger is None or not _lines:
+        return
+    for path, lines in list(_lines.items()):
+        for line in list(debugger.breakpoints.get(path) or ()):
+            if line in lines and (path, line) not in _reported:
+                _reported.add((path, line))
+                session.tell(debugger, _REMEDY % (lines[line], os.path.basename(path), line))
+
+
+def _watch_running() -> None:
+    from _pydevd_sys_monitoring import pydevd_sys_monitoring as monitoring
+
+    enable, theirs = monitoring.enable_code_tracing, sys.modules["pydevd"].threading
+
+    def enable_code_tracing(thread_ident: Any, code: Any, frame: Any) -> Any:
+        """Trace the code of a running frame; the thread matters only if it is stepping."""
+        known = thread_ident in theirs._active
+        return enable(thread_ident if known else theirs.main_thread().ident, code, frame)
+
+    monitoring.enable_code_tracing = enable_code_tracing
+
+
+def _wrap(paths: Any, module: Any) -> None:
+    for path in paths:
+        *owners, name = path.split(".")
+        owner = functools.reduce(getattr, owners, module)
+        if hasattr(owner, name):  # another version of the framework may lack it
+            setattr(owner, name, _traced(getattr(owner, name)))
+
+
+def _traced(run: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(run)
+    def run_traced(*args: Any, **named: Any) -> Any:
+        if sys.gettrace() is None:
+            threading.current_thread()  # pydevd skips threads that `threading` does not know
+            with contextlib.suppress(Exception):  # the debugger has ended
+                sys.modules["debugpy"].trace_this_thread(True)
+        return run(*args, **named)
+
+    return run_traced
+
+
+def _keep_names(module: Any) -> None:
+    table = module.Pickler._dispatch_table
+    true = table[CodeType]
+
+    def reduce(code: CodeType) -> Any:
+        make, values = true(code)
+        return make, tuple(code.co_filename if value == _NAMELESS else value for value in values)
+
+    table[CodeType] = reduce
