@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.autostart import command_line
+from dkdbg.agent.autostart.job import is_program
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
@@ -260,9 +260,9 @@ def test_helpers_start_nothing_and_what_an_installer_starts_is_its_own(job):
     ],
 )
 def test_a_command_line_is_that_of_a_program(line, is_one):
-    assert command_line.is_program(line.split(), is_first=False) is is_one
+    assert is_program(line.split(), is_first=False) is is_one
 
 
 def test_code_on_the_command_line_is_the_program_of_a_container_that_was_started_with_it():
-    assert command_line.is_program(["python", "-c", "train()"], is_first=True)
-    assert not command_line.is_program(["python", "train.py"], is_first=True, more_helpers="other,train.py")
+    assert is_program(["python", "-c", "train()"], is_first=True)
+    assert not is_program(["python", "train.py"], is_first=True, more_helpers="other,train.py")

@@ -3,15 +3,19 @@
 A lock decides who is first, also among ranks that start at the same instant: the agent holds it while it
 lives. The note for its members lies beside it. Both are in the runtime folder, which belongs to this user
 alone.
+
+Only a job's programs start it; `pip`, `python -c` of a script and the like are its helpers.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 
-from dkdbg.agent.autostart import command_line, note
+from dkdbg.agent.autostart import note
+from dkdbg.agent.inprocess import choosing
 from dkdbg.agent.state import procfs, runtime_dir
 
 TYPE_CHECKING = False
@@ -26,6 +30,12 @@ _POLL_INTERVAL_S = 0.02
 _RETRY_AFTER_S = 60.0
 #: Seconds for another process of this user to choose the runtime folder.
 _LOCK_TIMEOUT_S = 3.0
+#: Programs and modules that install, build or query; dkdbg's too.
+_HELPERS = re.compile(
+    r"^(pip[\d.]*|pipx|uv|ninja|cmake|meson|conda|mamba|poetry|pdm|hatch|virtualenv|venv|ensurepip|setup\.py|build|twine"
+    r"|compileall|py_compile|json\.tool|site|sysconfig|platform|zipfile|tarfile|supervisord|supervisorctl|awscli|aws"
+    r"|dkdbg|debugpy)(\.exe)?$"
+)
 
 
 def begin(archive: str) -> str:
@@ -46,8 +56,9 @@ def begin(archive: str) -> str:
         return ""
     is_first = os.getpid() == 1
     helpers = os.environ.get("DKDBG_SKIP", "")
-    if not command_line.is_program(words, is_first=is_first, more_helpers=helpers):
-        if command_line.builds(words):  # its children are build backends, which look like programs
+    if not is_program(words, is_first=is_first, more_helpers=helpers):
+        # The children of a build tool are build backends, which look like programs; those of `conda run` are programs.
+        if _is_helper(words) and "run" not in words:
             _set_python_path([], archive)
         return ""
     found = _find_or_start(archive, words, _open_runtime())
@@ -164,3 +175,25 @@ def _set_python_path(first: List[str], archive: str) -> None:
     entries = [*first, *(entry for entry in former if entry and os.path.abspath(entry) != archive)]
     if entries:
         os.environ["PYTHONPATH"] = os.pathsep.join(entries)
+
+
+def is_program(words: List[str], *, is_first: bool, more_helpers: str = "") -> bool:
+    """Tell whether a Python command line is that of a program.
+
+    Args:
+        words: as the interpreter was started. is_first: whether it is the container's first process, whose
+            command was written as the job: then code on the command line is a program too.
+        more_helpers: comma-separated text that marks more helpers (DKDBG_SKIP).
+    """
+    line = " ".join(words)
+    if any(word in line for word in more_helpers.split(",") if word):
+        return False
+    _, kind, _ = choosing.what_runs(words)
+    return is_first if kind == "code" else bool(kind) and not _is_helper(words)
+
+
+def _is_helper(words: List[str]) -> bool:
+    _, kind, name = choosing.what_runs(words)
+    if kind == "module":
+        return bool(_HELPERS.match(name) or _HELPERS.match(name.partition(".")[0]))
+    return kind == "file" and bool(_HELPERS.match(os.path.basename(name)))
