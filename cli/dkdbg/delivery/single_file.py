@@ -106,7 +106,7 @@ def is_older(held: str, installed: str) -> bool:
 #: Modules of dkdbg/agent/inprocess for pdb on an OpenPAI job's port: few enough for a line of the job's YAML.
 _PDB = (
     "__init__", "pai", "on_demand", "session", "own_socket",
-    "pdb/__init__", "pdb/loopback", "pdb/pdb_login", "pdb/pdb_token", "pdb/socket_pdb",
+    "pdb/__init__", "pdb/loopback", "pdb/pdb_login", "pdb/socket_pdb",
 )  # fmt: skip
 
 

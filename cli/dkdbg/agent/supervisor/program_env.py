@@ -7,7 +7,7 @@ import os
 from dkdbg.agent import console, settings
 from dkdbg.agent.contract import CONTINUE_ALL, CONTINUES, LOOPBACK
 from dkdbg.agent.inprocess import duration, ranks
-from dkdbg.agent.inprocess.pdb import pdb_token
+from dkdbg.agent.inprocess.pdb import pdb_login
 from dkdbg.agent.proxy.listener import tokens
 from dkdbg.agent.supervisor import exposure, profiles, reverse
 from dkdbg.launchers.lines import wrappers
@@ -130,7 +130,7 @@ def _digest(environment: MutableMapping[str, str]) -> str:
         token = tokens.read(environment)
     except ValueError:  # the session reports it shortly
         return ""
-    return pdb_token.digest(token) if token else ""
+    return pdb_login.digest(token) if token else ""
 
 
 def _ranks(text: str) -> str:

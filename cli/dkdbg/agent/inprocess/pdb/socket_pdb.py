@@ -16,7 +16,7 @@ import sys
 import threading
 
 from .. import own_socket, session
-from . import loopback, pdb_login, pdb_token
+from . import loopback, pdb_login
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def forget() -> None:
             os.close(client.connection.detach())
     _clients.clear()
     _opening.clear()
-    pdb_token.renew_lock()
+    pdb_login.renew_lock()
     for listener in _listeners.values():
         listener.close()
     _listeners.clear()
@@ -287,7 +287,7 @@ def _awaited(address: str, seconds: float, what: str, *, says_none: bool) -> Opt
         return None
     _ran_out = False
     if listener in _once:
-        pdb_token.forget()  # a later reader of the log cannot use it
+        pdb_login.forget_token()  # a later reader of the log cannot use it
     client = _clients[address] = _Client(address, connection)
     return client.pdb()
 
@@ -306,7 +306,7 @@ def listen(address: str, *, makes_token: bool = False) -> own_socket.OwnSocket:
     with _opening.setdefault(address, threading.RLock()):
         found = _listeners.get(address)
         if found is None or not found.is_own():
-            named = address.startswith("/") or pdb_token.is_named(os.environ)
+            named = address.startswith("/") or pdb_login.token_is_named(os.environ)
             found = own_socket.take(_bound(address, named=named or makes_token))
             if makes_token and not named and not loopback.is_loopback_address(str(found.getsockname()[0])):
                 _once.add(found)
@@ -356,7 +356,7 @@ def where(listener: socket.socket) -> str:
 def _how(listener: socket.socket) -> str:
     """Describe where pdb listens, the netcat command, and the first line to type."""
     host, port = listener.getsockname()[:2]
-    return "%s (nc %s %d); %s" % (where(listener), host, port, pdb_token.to_type())
+    return "%s (nc %s %d); %s" % (where(listener), host, port, pdb_login.to_type())
 
 
 def _is_frozen(frame: FrameType) -> bool:
