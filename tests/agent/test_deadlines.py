@@ -11,7 +11,7 @@ import time
 import pytest
 
 from dkdbg.agent.dap import messages
-from dkdbg.agent.supervisor import held_deadlines, pending_collectives
+from dkdbg.agent.supervisor import held_deadlines
 from tests.agent.dap_probe import Editor
 
 PROGRAM = "import time\nfor n in range(3):\n    time.sleep(0.1)\n    n += 1\n"
@@ -150,9 +150,9 @@ def test_a_time_without_end_is_not_told_and_what_was_added_ends_with_the_next_at
 @pytest.mark.core
 def test_a_rank_that_has_ended_waits_no_longer_in_its_collective(monkeypatch):
     alive = {1, 2}
-    monkeypatch.setattr(pending_collectives.procfs, "alive", alive.__contains__)
-    monkeypatch.setattr(pending_collectives.duration, "later", lambda *_: None)
-    found = pending_collectives.PendingCollectives(str, list, list)
+    monkeypatch.setattr(held_deadlines.procfs, "alive", alive.__contains__)
+    monkeypatch.setattr(held_deadlines.duration, "later", lambda *_: None)
+    found = held_deadlines.PendingCollectives(str, list, list)
     for pid in (1, 2, 1, 2):
         found.note(pid, "barrier", 5.0, 100.0)
     assert [each["what"] for each in found.deadlines()] == ["1, 2: giving up in barrier"]

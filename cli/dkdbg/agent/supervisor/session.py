@@ -28,7 +28,6 @@ from dkdbg.agent.supervisor import (
     image_files,
     original_service,
     own_client,
-    pending_collectives,
     profiles,
     restarts,
     reverse,
@@ -209,7 +208,7 @@ class Session:
             before_look=self._check_processes,
             on_death=self._on_death,
         )
-        self._pending = pending_collectives.PendingCollectives(
+        self._pending = held_deadlines.PendingCollectives(
             self.table.name_of,
             self.table.ask_timeouts,
             lambda line: self.tell(line, "important"),
@@ -523,7 +522,7 @@ class Session:
             % (whose, timeouts.RAISED_S // 3600)
         )
         if others:
-            what = "%s, not under dkdbg: giving up in a collective" % pending_collectives.listed(
+            what = "%s, not under dkdbg: giving up in a collective" % held_deadlines.listed_ranks(
                 ["rank %d" % rank for rank in others]
             )
             lift = "attach with %s too" % " ".join("--pid %d" % pid for pid in pids) if pids else ""
