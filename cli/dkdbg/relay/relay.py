@@ -23,9 +23,7 @@ from dkdbg.agent import sockets
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import containers, local_users
 from dkdbg.agent.relay import wire
-from dkdbg.agent.relay.channel import Channel
-from dkdbg.agent.relay.counting import Counting
-from dkdbg.agent.relay.exchange import Exchange
+from dkdbg.agent.relay.exchange import Channel, Counting, Exchange
 from dkdbg.agent.relay.wire import WireError
 from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError, GoneError

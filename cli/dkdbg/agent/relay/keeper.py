@@ -22,8 +22,7 @@ from dkdbg.agent import sockets
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import local_users
 from dkdbg.agent.relay import questions, wire
-from dkdbg.agent.relay.channel import Channel
-from dkdbg.agent.relay.exchange import Exchange
+from dkdbg.agent.relay.exchange import Channel, Exchange
 from dkdbg.agent.relay.program import Order, Program
 from dkdbg.agent.relay.wire import WireError
 
