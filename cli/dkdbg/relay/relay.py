@@ -157,7 +157,7 @@ class Relay:
         """Send a query to the remote agent, which has to support queries.
 
         Args:
-            words: the query as a JSON array, see `agent.relay.questions`.
+            words: the query as a JSON array, see `agent.relay.program.question`.
         """
         stdio, theirs = socket.socketpair()
         stderr, their_errors = socket.socketpair()

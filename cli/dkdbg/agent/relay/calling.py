@@ -19,7 +19,7 @@ import sys
 import time
 
 from dkdbg.agent import console
-from dkdbg.agent.relay import questions, secure_channel
+from dkdbg.agent.relay import program, secure_channel
 from dkdbg.agent.relay.keeper import SECRET
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the agent handles its own signals with sigwait
     answer: Dict[str, Any] = json.loads(sys.stdin.readline())
-    about = json.dumps({**answer["about"], "answers": questions.VERBS})
+    about = json.dumps({**answer["about"], "answers": program.QUESTIONS})
     caller = _Caller(answer["host"], answer["port"], answer["fingerprint"], answer["token"], about)
     try:
         caller.run()

@@ -21,9 +21,9 @@ import time
 from dkdbg.agent import sockets
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import local_users
-from dkdbg.agent.relay import questions, wire
+from dkdbg.agent.relay import wire
 from dkdbg.agent.relay.exchange import Channel, Exchange
-from dkdbg.agent.relay.program import Order, Program
+from dkdbg.agent.relay.program import MAX_QUESTIONS, Order, Program, question
 from dkdbg.agent.relay.wire import WireError
 
 TYPE_CHECKING = False
@@ -192,8 +192,8 @@ class Keeper(Exchange):
 
     def _ask(self, channel: int, payload: bytes) -> None:
         """Start the agent with a question, and report its exit as that of a program."""
-        order = questions.order(payload)
-        if len(self._asked) >= questions.MOST or len(self.channels) + 2 > wire.CHANNELS:
+        order = question(payload)
+        if len(self._asked) >= MAX_QUESTIONS or len(self.channels) + 2 > wire.CHANNELS:
             self.last_channel = channel + 1
             for number in (channel, channel + 1):
                 self._refuse(number, "too many questions")

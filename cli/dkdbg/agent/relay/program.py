@@ -17,6 +17,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import termios
 import threading
 import time
@@ -33,6 +34,10 @@ KEPT, _MAX_BUFFERED_BYTES = 16 << 20, 1 << 16
 _CHUNK = 1 << 16
 #: Seconds without output after the program's exit until an output counts as ended that another process still holds.
 _TAIL = 0.5
+#: Verbs that the agent answers through a relay to its ports; an agent that connects back lists them in its description.
+QUESTIONS = ("ranks", "sessions", "where")
+#: Maximum number of questions at a time.
+MAX_QUESTIONS = 8
 
 
 class Order:
@@ -283,3 +288,21 @@ def _is_written(target: int, data: bytes) -> bool:
 
 def _set_size(terminal: int, rows: int = 0, columns: int = 0) -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, array.array("H", [rows, columns, 0, 0]))
+
+
+def question(payload: bytes) -> Order:
+    """Return the command for a question. Raises WireError: the question is invalid.
+
+    The other end has the session's token and a debugger, with which it can run anything. Rejecting every other command
+    limits mistakes; it is not a security boundary.
+    """
+    try:
+        words: Any = json.loads(payload.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError) as error:
+        raise WireError("a question that is none: %s" % error) from error
+    if not isinstance(words, list) or not words or words[0] not in QUESTIONS:
+        raise WireError("a question that the agent does not answer")
+    agent = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
+    argv = [sys.executable, "-I", "-S", "-B", agent, *words]
+    data = json.dumps({"argv": argv, "terminal": None, "environment": {}})
+    return Order(data.encode("utf-8", "surrogateescape"))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent import sockets
-from dkdbg.agent.relay import questions
+from dkdbg.agent.relay import program
 from dkdbg.agent.state import runtime_dir
 from dkdbg.targets.reverse import query_client
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.reverse.jobs import ConnectedJob
 
 #: The verbs that an agent of our version answers.
-ANSWERED = frozenset(questions.VERBS)
+ANSWERED = frozenset(program.QUESTIONS)
 #: Names of the sockets contain the PID.
 _PREFIX, _SUFFIX = "calls-", ".sock"
 #: Maximum bytes of a socket's path: the system's limit is 107, on macOS 103.
