@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg.agent import sockets
-from dkdbg.agent.proxy.listener.pending import PendingConnections
+from dkdbg.agent.proxy.listener.listener import PendingConnections
 from dkdbg.agent.relay import secure_channel
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.printable import printable
