@@ -41,7 +41,6 @@ class Setting:
     in_compose = False
 
     def __init__(self, env: str, where: str, text: str, **fields: object) -> None:
-        """Set the attributes above."""
         self.env, self.where, self.help = env, where, text
         for field, value in fields.items():
             getattr(self, field)

@@ -78,11 +78,7 @@ def start_known(member: Member, waiting: Optional[socket]) -> None:
 def _until_gone(thread_id: int) -> None:
     end = time.monotonic() + THREAD_TIMEOUT_S
     while os.path.exists("/proc/self/task/%d" % thread_id) and time.monotonic() < end:
-        _sleep(0.0005)
-
-
-def _sleep(seconds: float) -> None:
-    getattr(sys.modules.get("pydevd"), "time", time).sleep(seconds)
+        getattr(sys.modules.get("pydevd"), "time", time).sleep(0.0005)
 
 
 def _is_known() -> bool:

@@ -201,7 +201,7 @@ class Sidecar:
         idle = False
         while not self._leaving and (stays or time.monotonic() < last + TIMEOUT_S):
             self._take(shared.inbox.next(1.0))
-            if self._any_alive():
+            if program.poll() is None or any(map(procfs.alive, shared.table.announced())):
                 last = time.monotonic()
             if idle != (last + TIMEOUT_S < time.monotonic()):
                 idle = not idle
@@ -225,11 +225,6 @@ class Sidecar:
         pid = os.getpid()
         note.write_go(self._path, (pid, procfs.start_ticks(pid) or 0), hook, changed, gone)
         os.close(self._ready)
-
-    def _any_alive(self) -> bool:
-        if self._program.poll() is None:
-            return True
-        return any(procfs.alive(pid) for pid in self._session.table.announced())
 
     def _take(self, arrival: Optional[child.Arrival]) -> None:
         shared = self._session
