@@ -1,24 +1,30 @@
 """Listens on the port that an editor attaches to, and passes only real DAP clients on.
 
 A connection is passed on only after a complete, valid `initialize` request. Bare TCP probes, other protocols and
-half-open clients end here. `GET /healthz` and `GET /status` are answered here, but not to web pages (web.py).
+half-open clients end here. HTTP is answered here: `GET /healthz`, and `/status` for the attach proxy. `state/records.py`
+checks containers.
+
+Browsers that act for a web page are refused. DNS rebinding could let a page read an answer; its browser sends the
+page's host name in `Host`, all legitimate clients send an address.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import ipaddress
+import json
 import socket
 import threading
 import time
 
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.proxy.listener import containers, local_users, peers, proof, tokens, web
+from dkdbg.agent.proxy.listener import containers, local_users, peers, proof, tokens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional, Set, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
     #: Serves a client until both sides have ended. Takes its socket, the body of its first request, and the parser
     #: with the data after it.
@@ -42,6 +48,17 @@ CLOSE_TIMEOUT_S = 1.0
 REFUSAL_LOG_INTERVAL_S = 10.0
 #: Fields of the status without the token. The attach proxy needs the agent's identity and whether the adapter is up.
 _PUBLIC = ("id", "name", "pid", "state", "client", "adapter_up", "started", "updated", "runs", "exit_code")
+_HTTP_METHODS = (b"GET ", b"HEAD ")
+#: Maximum bytes of a request's head.
+_MAX_HEAD_BYTES = 8192
+_HEAD_END = b"\r\n\r\n"
+_MISDIRECTED = "use an address or localhost, not a host name: http://127.0.0.1:PORT/healthz"
+_WEB_PAGE = "web pages get no answer here"
+_BROKEN_HEAD = "the head of this request is not whole"
+_HEAD = (
+    b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n"
+    b"X-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n%s\r\n"
+)
 
 
 class Listener:
@@ -195,12 +212,12 @@ class Listener:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         deadline = time.monotonic() + FIRST_FRAME_TIMEOUT_S
         first = self._first(sock, deadline)
-        while first and len(first) < 5 and any(word.startswith(first) for word in web.METHODS):
+        while first and len(first) < 5 and any(word.startswith(first) for word in _HTTP_METHODS):
             more = _receive(sock, deadline)
             if not more:
                 return None
             first += more
-        if first.startswith(web.METHODS):
+        if first.startswith(_HTTP_METHODS):
             self._answer_http(sock, first, deadline)
             return None
         parser = frames.FrameParser(max_body=MAX_FIRST_FRAME_BYTES)
@@ -234,12 +251,12 @@ class Listener:
         return _receive(sock, deadline)
 
     def _answer_http(self, sock: socket.socket, first: bytes, deadline: float) -> None:
-        request = web.Request(_read_head(sock, first, deadline))
+        request = _HttpRequest(_read_head(sock, first, deadline))
         code, content = request.refusal
         exchange = proof.begin(proof.STATUS, request.nonce) if self._check and not code else None
         if exchange is not None:
             sock.sendall(proof.challenge(exchange))
-            request = web.Request(_read_head(sock, b"", deadline))
+            request = _HttpRequest(_read_head(sock, b"", deadline))
             code, content = request.refusal
         status, more = self._status(), b""
         if code:
@@ -259,7 +276,7 @@ class Listener:
             code, content = b"404 Not Found", {"paths": ["/healthz", "/status"]}
         sock.sendall(request.answer(code, content, more))
 
-    def _may_see_all(self, sock: socket.socket, request: web.Request) -> bool:
+    def _may_see_all(self, sock: socket.socket, request: _HttpRequest) -> bool:
         token = request.shown(b"bearer")
         if not token or not self._check:  # not a guess
             return not self._check and not self._refusal_of_user(sock)
@@ -291,7 +308,7 @@ class Listener:
 def _read_head(sock: socket.socket, first: bytes, deadline: float) -> bytes:
     """Read the head of an HTTP request; `first` has arrived already."""
     data = first
-    while not web.is_whole(data):
+    while not _is_whole(data):
         more = _receive(sock, deadline)
         if not more:
             break
@@ -377,3 +394,73 @@ class PendingConnections:
         found = [each for each in self._addresses if each not in self._initialized] or list(self._addresses)
         counts = collections.Counter(self._addresses[each] for each in found)
         return max(found, key=lambda each: counts[self._addresses[each]], default=None)
+
+
+def _is_whole(data: bytes) -> bool:
+    """Tell whether a request's head is complete, or too long."""
+    return _HEAD_END in data or len(data) >= _MAX_HEAD_BYTES
+
+
+class _HttpRequest:
+    """Head of one request; its `path` is empty if missing."""
+
+    def __init__(self, data: bytes) -> None:
+        head, end, _ = data[:_MAX_HEAD_BYTES].partition(_HEAD_END)
+        line, _, rest = head.partition(b"\r\n")
+        self.path = b"".join(line.split(b" ", 2)[1:2])
+        self._has_body = not data.startswith(b"HEAD ")
+        self._whole = bool(end)
+        self._fields: Dict[bytes, List[bytes]] = {}
+        for field in rest.split(b"\r\n"):
+            name, _, value = field.partition(b":")
+            self._fields.setdefault(name.strip().lower(), []).append(value.strip())
+
+    @property
+    def refusal(self) -> Tuple[bytes, Dict[str, Any]]:
+        """Return status line and content of a refusal; both empty if the request is accepted.
+
+        A request without `Host` does not come from a browser.
+        """
+        if not self._whole:
+            return b"400 Bad Request", {"error": _BROKEN_HEAD}
+        asked_by = self._fields.get(b"sec-fetch-site", [])  # `none`: the user has typed the address
+        if b"origin" in self._fields or any(value != b"none" for value in asked_by):
+            return b"403 Forbidden", {"error": _WEB_PAGE}
+        hosts = self._fields.get(b"host", [])
+        if len(hosts) > 1 or not all(map(_is_address, hosts)):
+            return b"421 Misdirected Request", {"error": _MISDIRECTED}
+        return b"", {}
+
+    @property
+    def nonce(self) -> str:
+        """Return the client's nonce for a proof (proof.py), empty if missing."""
+        return b"".join(self._fields.get(b"dkdbg-nonce", [])[:1]).decode("ascii", "replace")
+
+    def shown(self, scheme: bytes) -> str:
+        """Return the credentials in `Authorization` for a scheme, named in lower case; empty if missing."""
+        for value in self._fields.get(b"authorization", []):
+            kind, _, shown = value.partition(b" ")
+            if kind.lower() == scheme and shown.strip():
+                return shown.strip().decode("utf-8", "replace")
+        return ""
+
+    def answer(self, code: bytes, content: Dict[str, Any], more: bytes = b"") -> bytes:
+        """Return the whole answer; `more` are further header lines with line ends."""
+        body = json.dumps(content).encode() + b"\n"
+        return _HEAD % (code, len(body), more) + (body if self._has_body else b"")
+
+
+def _is_address(host: bytes) -> bool:
+    """Tell whether a `Host` field is an address or localhost, with or without a port."""
+    name = host.decode("ascii", "replace").lower()
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    elif name.count(":") == 1:
+        name = name.partition(":")[0]
+    if name == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
