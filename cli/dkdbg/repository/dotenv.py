@@ -27,7 +27,7 @@ def encode(text: str) -> bytes:
 
 
 def read(root: Path, key: str) -> str | None:
-    """Return the value of a variable as compose takes it: of the environment, otherwise of the repository's .env; or None.
+    """Return the value of a variable as compose resolves it: the environment first, then .env; None without one.
 
     Raises:
         DkdbgError: the file cannot be read.
