@@ -217,6 +217,15 @@ def test_a_leak_is_found_in_its_line(name, tmp_path, audit):
     assert not any(secret in said.out for secret in (HF, GITHUB, OURS))
 
 
+def test_a_manifest_of_dkdbg_hides_no_leak(tmp_path, audit):
+    path, text, line, rule = next(iter(LEAKS.values()))
+    manifest = json.dumps({"version": 1, "files": {path: ""}})
+    for folder in (".", "part"):
+        root = tmp_path / folder.replace(".", "root")
+        written(root, {f"{folder}/{path}": text, f"{folder}/.dkdbg/manifest.json": manifest})
+        assert (f"{(Path(folder) / path).as_posix()}:{line}", rule) in places(audit(root).out)
+
+
 def test_each_rule_has_a_leak():
     found = {rule for _, _, _, rule in LEAKS.values()}
     assert found == set(RULES) - {"old-agent", "unread"}  # their tests are below

@@ -71,7 +71,7 @@ def initialised(here: Path) -> Path | None:
 
     Outside a git repository only `here` itself is checked, and folders of another user are ignored.
     """
-    if _is_set_up(here):
+    if is_set_up(here):
         return here
     if not any(os.path.lexists(folder / ".git") for folder in (here, *here.parents)):
         return None
@@ -81,7 +81,7 @@ def initialised(here: Path) -> Path | None:
                 return None
         except OSError:
             return None
-        if _is_set_up(folder):
+        if is_set_up(folder):
             return folder
         if os.path.lexists(folder / ".git"):
             return None
@@ -93,5 +93,6 @@ def is_project(folder: Path) -> bool:
     return any((folder / name).is_file() for name in PROJECT_FILES)
 
 
-def _is_set_up(folder: Path) -> bool:
+def is_set_up(folder: Path) -> bool:
+    """Return whether dkdbg has generated files for a folder."""
     return (folder / ".dkdbg" / "manifest.json").is_file()

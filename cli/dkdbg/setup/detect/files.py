@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import stat
 import time
@@ -12,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import is_text, printable
-from dkdbg.repository import folders
 
 if TYPE_CHECKING:
     import re
@@ -70,7 +67,6 @@ class Tree:
         self._until = time.monotonic() + MAX_WALK_S
         self._text: dict[str, str] = {}
         found, dirs = _walk(root, self.problems) if listed is None else _listed(root, listed, self.problems)
-        ignore |= _generated_below(root, dirs)
         found = [path for path in found if path not in ignore]
         self.files: tuple[str, ...] = tuple(found)
         self.dirs: tuple[str, ...] = tuple(dirs)
@@ -139,17 +135,6 @@ class Tree:
             self.note(f"{path}: {error.strerror or error}")
             return ""
         return decode(raw)
-
-
-def _generated_below(root: Path, dirs: Iterable[str]) -> frozenset[str]:
-    """Return the files that dkdbg has generated for folders below the root, which are set up by themselves."""
-    found: set[str] = set()
-    for folder in dirs:
-        manifest = root / folder / ".dkdbg" / "manifest.json"
-        if manifest.is_file():
-            with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-                found.update(f"{folder}/{path}" for path in json.loads(folders.read_whole(manifest))["files"])
-    return frozenset(found)
 
 
 def decode(raw: bytes) -> str:

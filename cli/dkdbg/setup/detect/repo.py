@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING
 
 from dkdbg.core.facts import BY_USER, Project, PythonFact, RepoFacts, Rival, TorchFact
+from dkdbg.errors import DkdbgError
 from dkdbg.launchers.lines.command_lines import port_of
 from dkdbg.setup.detect.accelerator.frameworks import places_itself, uses_accelerator
 from dkdbg.setup.detect.accelerator.gpu import CUDA_DRIVER, read_gpu
 from dkdbg.setup.detect.accelerator.torch import TextEvidence, is_for_cpu, read_torch, torch_index
-from dkdbg.setup.detect.around import below_git_root
+from dkdbg.setup.detect.around import below_git_root, is_set_up
 from dkdbg.setup.detect.docker import service
 from dkdbg.setup.detect.docker.dockerfile import keeps_bytecode_out, run_lines, takes_system_python
 from dkdbg.setup.detect.docker.images import read_image
@@ -27,6 +29,7 @@ from dkdbg.setup.detect.python.python_version import DEFAULT, read_python
 from dkdbg.setup.detect.python.requirements import included_files, installs_itself
 from dkdbg.setup.detect.python.system_packages import system_packages
 from dkdbg.setup.detect.survey import Survey
+from dkdbg.setup.render import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,8 +73,20 @@ def inspect(
         DkdbgError: the folder cannot be read, or the compose file that plain `docker compose` uses is invalid. Other
             broken files are skipped and listed in `problems`.
     """
-    root = root.absolute()
-    return _facts(Survey(Tree(root, ignore=ignore), command, service, dockerfile), python, gpu)
+    tree = Tree(root.absolute(), ignore=ignore)
+    if below := _generated_below(tree):
+        tree = Tree(tree.root, ignore=ignore | below)
+    return _facts(Survey(tree, command, service, dockerfile), python, gpu)
+
+
+def _generated_below(tree: Tree) -> frozenset[str]:
+    """Return the files that dkdbg has generated for folders below the root, which are set up by themselves."""
+    found: set[str] = set()
+    for folder in tree.dirs:
+        if is_set_up(tree.root / folder):
+            with contextlib.suppress(DkdbgError):  # of no use there either
+                found.update(f"{folder}/{path}" for path in manifest.load(tree.root / folder).files)
+    return frozenset(found)
 
 
 def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> RepoFacts:

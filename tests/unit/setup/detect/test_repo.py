@@ -43,9 +43,12 @@ def test_environments_loops_and_broken_links_are_not_seen(project):
 
 @pytest.mark.parametrize(
     ("manifest", "seen"),
-    [('{"files": {"Dockerfile": ""}}', False), ('{"files": 1}', True), ("[", True), (None, True)],
-    ids=["its own", "odd", "broken", "a FIFO"],
-)
+    [
+        ('{"version": 1, "files": {"Dockerfile": ""}}', False), ('{"version": 1, "files": 1}', True),
+        ('{"version": 1, "files": {"../part/Dockerfile": ""}}', True), ("[", True), (None, True),
+    ],
+    ids=["its own", "odd", "outside", "broken", "a FIFO"],
+)  # fmt: skip
 def test_files_that_dkdbg_generated_for_a_folder_below_are_no_evidence(project, manifest, seen):
     project.write("part/Dockerfile", "FROM python:3.11-slim\n").program("part/train.py")
     if manifest is None:
@@ -53,8 +56,8 @@ def test_files_that_dkdbg_generated_for_a_folder_below_are_no_evidence(project, 
         os.mkfifo(project.root / "part/.dkdbg/manifest.json")
     else:
         project.write("part/.dkdbg/manifest.json", manifest)
-    tree = Tree(project.root)
-    assert (tree.has("part/Dockerfile"), tree.has("part/train.py")) == (seen, True)
+    facts = project.facts()
+    assert (bool(facts.dockerfiles), facts.entrypoint.file) == (seen, "part/train.py")
 
 
 def test_a_folder_of_data_is_looked_at_in_part(project):
