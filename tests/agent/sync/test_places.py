@@ -15,6 +15,7 @@ from dkdbg.sync.receiver.problems import Refused
 from tests.agent.sync.conftest import snapshot
 from tests.agent.sync.host import digest, entry, operations, packed
 from tests.commands import command
+from tests.needs import give_up
 from tests.pythons import MINORS, need
 
 USER = 12345
@@ -25,9 +26,7 @@ ROOT_ONLY = "only root can become another user, and mount"
 def as_root():
     """What a test needs that becomes another user or mounts. A missing right skips on a laptop, and fails in CI."""
     if os.geteuid() != 0:
-        if os.environ.get("CI"):
-            pytest.fail(ROOT_ONLY)
-        pytest.skip(ROOT_ONLY)
+        give_up(ROOT_ONLY)
 
 
 @pytest.fixture
@@ -61,7 +60,7 @@ def mounted(tmp_path, as_root):  # noqa: ARG001
         place.mkdir(parents=True, exist_ok=True)
         done = command(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], check=False)
         if done.returncode:
-            (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no mount here: {done.stderr.strip()}")
+            give_up(f"no mount here: {done.stderr.strip()}")
         places.append(place)
         return place
 
