@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from typing import TYPE_CHECKING
 
 from dkdbg.core.facts import BY_USER, Project, PythonFact, RepoFacts, Rival, TorchFact
@@ -18,7 +19,7 @@ from dkdbg.setup.detect.docker.dockerfile import keeps_bytecode_out, run_lines, 
 from dkdbg.setup.detect.docker.images import read_image
 from dkdbg.setup.detect.docker.installed import how_installed, is_compiled, source_root
 from dkdbg.setup.detect.docker.service import harmless_scripts
-from dkdbg.setup.detect.files import Tree, parent
+from dkdbg.setup.detect.files import MAX_TEXT_BYTES, MAX_WALK_S, Tree, parent
 from dkdbg.setup.detect.launch.candidates import module_file
 from dkdbg.setup.detect.launch.entrypoint import terminal_asked
 from dkdbg.setup.detect.launch.readme import installed_extras, installed_names
@@ -80,12 +81,18 @@ def inspect(
 
 
 def _generated_below(tree: Tree) -> frozenset[str]:
-    """Return the files that dkdbg has generated for folders below the root, which are set up by themselves."""
+    """Return the files that dkdbg has generated for folders below the root, which are set up by themselves.
+
+    Bounded in size and time, as all that is read: `init` writes some 20 names, and anyone can write millions.
+    """
     found: set[str] = set()
-    for folder in tree.dirs:
-        if is_set_up(tree.root / folder):
-            with contextlib.suppress(DkdbgError):  # of no use there either
+    until = time.monotonic() + MAX_WALK_S
+    for folder in filter(lambda each: is_set_up(tree.root / each), tree.dirs):
+        with contextlib.suppress(DkdbgError, OSError):  # a file that init cannot use there either
+            if (tree.root / folder / manifest.MANIFEST).stat().st_size <= MAX_TEXT_BYTES:
                 found.update(f"{folder}/{path}" for path in manifest.load(tree.root / folder).files)
+        if time.monotonic() > until:
+            break
     return frozenset(found)
 
 

@@ -9,7 +9,7 @@ import pytest
 from dkdbg.core.facts import facts_json
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.detect.docker.devcontainer import read_devcontainers
-from dkdbg.setup.detect.files import MAX_DIR_ENTRIES, Tree, decode, join
+from dkdbg.setup.detect.files import MAX_DIR_ENTRIES, MAX_TEXT_BYTES, Tree, decode, join
 from dkdbg.setup.detect.repo import inspect
 
 
@@ -46,8 +46,9 @@ def test_environments_loops_and_broken_links_are_not_seen(project):
     [
         ('{"version": 1, "files": {"Dockerfile": ""}}', False), ('{"version": 1, "files": 1}', True),
         ('{"version": 1, "files": {"../part/Dockerfile": ""}}', True), ("[", True), (None, True),
+        ('{"version": 1, "files": {"Dockerfile": ""}}' + " " * MAX_TEXT_BYTES, True),
     ],
-    ids=["its own", "odd", "outside", "broken", "a FIFO"],
+    ids=["its own", "odd", "outside", "broken", "a FIFO", "too large"],
 )  # fmt: skip
 def test_files_that_dkdbg_generated_for_a_folder_below_are_no_evidence(project, manifest, seen):
     project.write("part/Dockerfile", "FROM python:3.11-slim\n").program("part/train.py")
