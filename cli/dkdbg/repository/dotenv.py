@@ -32,16 +32,27 @@ def read(root: Path, key: str) -> str | None:
     Raises:
         DkdbgError: the file cannot be read.
     """
-    if os.environ.get(key):
-        return os.environ[key]
+    return os.environ.get(key) or _saved(root, key)
+
+
+def _saved(root: Path, key: str) -> str | None:
     text = transaction.read(root, PurePosixPath(".env"))
     return value_of(text.decode("utf-8", errors="replace"), key) if text else None
 
 
 def local_port(root: Path, planned: int) -> int:
     """Return the port on 127.0.0.1: DKDBG_PORT if it is set to one, otherwise the planned one."""
-    chosen = read(root, "DKDBG_PORT") or ""
-    return int(chosen) if re.fullmatch(r"[0-9]{1,5}", chosen) and 0 < int(chosen) < 65536 else planned
+    return _port(read(root, "DKDBG_PORT")) or planned
+
+
+def saved_port(root: Path, planned: int) -> int:
+    """Return the port for files that every shell reads: as `local_port`, without the environment of this one."""
+    return _port(_saved(root, "DKDBG_PORT")) or planned
+
+
+def _port(text: str | None) -> int | None:
+    is_port = text and re.fullmatch(r"[0-9]{1,5}", text) and 0 < int(text) < 65536
+    return int(text) if text and is_port else None
 
 
 def assignments(text: str) -> Iterator[tuple[str, str]]:

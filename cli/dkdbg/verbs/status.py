@@ -12,6 +12,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.repository.dotenv import local_port
 from dkdbg.setup.render import manifest
+from dkdbg.setup.render.editor_files import launch_port
 from dkdbg.targets import registry
 from dkdbg.verbs.parts.repository import check_root, check_written
 
@@ -54,7 +55,7 @@ def _of_service(root: Path) -> int:
         return 0
     _say(
         "set up",
-        f"{service.name} in {service.compose_file}, F5 attaches to port {local_port(root, service.port)}",
+        f"{service.name} in {service.compose_file}, F5 attaches to port {launch_port(root) or local_port(root, service.port)}",
     )
     try:
         check_written(root, service.compose_file)

@@ -41,6 +41,13 @@ def test_another_port_than_launch_json_s_is_said_before_anything_starts(root, tm
     assert "docker was called" not in done.stdout
 
 
+def test_the_port_of_one_shell_is_in_no_file_before_up_takes_it(root, dkdbg, monkeypatch):
+    """A terminal in the dev container has DKDBG_PORT of the debug service."""
+    monkeypatch.setenv("DKDBG_PORT", str(free_port()))
+    assert dkdbg(root, "init", "--check").code == 0
+    assert f"F5 attaches to port {port_of(root)}\n" in dkdbg(root).out
+
+
 def test_a_port_where_somebody_else_answers_for_the_editor_is_left_alone(root, tmp_path):
     """As `dkdbg attach` does, or a tunnel."""
     (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")

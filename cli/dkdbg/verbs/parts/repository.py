@@ -14,7 +14,7 @@ from dkdbg.core import config as configuration
 from dkdbg.core import sessions
 from dkdbg.delivery import single_file
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.repository.dotenv import local_port
+from dkdbg.repository.dotenv import saved_port
 from dkdbg.repository.transaction import read
 from dkdbg.setup.detect.around import no_way_to
 from dkdbg.setup.render import fetched_agent, manifest
@@ -100,7 +100,7 @@ def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWa
     """Return the wanted files; the launch entry keeps the local port that an earlier `up` had to choose."""
     from dkdbg.setup.render.project import wanted_files
 
-    wanted = wanted_files(root, plan, config, local_port=local_port(root, plan.service.port))
+    wanted = wanted_files(root, plan, config, local_port=saved_port(root, plan.service.port))
     overlays = PurePosixPath(overlay.FOLDER)  # written by `init --k8s`
     stale = {
         str(path): None
