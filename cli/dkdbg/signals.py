@@ -64,6 +64,22 @@ def ignore() -> None:
 
 
 @contextlib.contextmanager
+def delayed() -> Iterator[None]:
+    """Delay the handlers of signals that end a verb until the with statement's end: what is created in it is noted first."""
+    came: list[int] = []
+    former = {number: found for number in ENDING if callable(found := signal.getsignal(number))}
+    for each in former:
+        signal.signal(each, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        for each, handler in former.items():
+            signal.signal(each, handler)
+    for number in came[:1]:
+        former[signal.Signals(number)](number, None)
+
+
+@contextlib.contextmanager
 def ignored() -> Iterator[None]:
     """Ignore the signals that end a verb, here and in processes that are started, while something is removed."""
     former = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}

@@ -8,7 +8,7 @@ import contextlib
 import importlib.util
 import json
 import os
-import signal
+import shutil
 import socket
 import subprocess
 import textwrap
@@ -158,7 +158,7 @@ def restored(found: Project) -> Iterator[Project]:
     """The project, as it was before at the end."""
     with contextlib.ExitStack() as opened:
         yield replace(found, env=dict(found.env), opened=opened)
-    found.compose("down", "--volumes", "--timeout", "2")
+    found.compose("down", "--volumes", "--remove-orphans", "--timeout", "2")
     for words in (["checkout", "-q", "."], ["clean", "-fdxq"]):
         git(found.root, *words)
 
@@ -238,11 +238,27 @@ def test_what_the_user_starts_meanwhile_stays(project):
     assert [each for each in names if found.root.name in each] == [f"{found.root.name}-other-1"]
 
 
-def test_a_signal_removes_the_run(project):
-    found = project()
-    running = verifying(found)
-    running.send_signal(signal.SIGTERM)
-    assert running.wait(60) == 130
+#: Ends whoever calls it before the command of this number after `compose run`.
+SIGNALLING = """\
+#!/bin/sh
+case "$*" in *" run --name "*) : >{count} ;; esac
+if [ -e {count} ]; then echo >>{count}; fi
+if [ "$(grep -c '' {count} 2>/dev/null)" = {number} ]; then kill -TERM $PPID; sleep 0.5; fi
+exec {docker} "$@"
+"""
+
+
+@pytest.mark.parametrize("number", [1, 3, 5])
+def test_a_signal_at_any_moment_of_the_start_removes_the_run(project, tmp_path, number):
+    found, wrapper = project(), tmp_path / "bin/docker"
+    wrapper.parent.mkdir()
+    wrapper.write_text(
+        SIGNALLING.format(count=tmp_path / "count", number=number, docker=shutil.which("docker"))
+    )
+    wrapper.chmod(0o755)
+    found.env["PATH"] = f"{wrapper.parent}:{os.environ['PATH']}"
+    done = dkdbg(found.root, "verify", "--json", env=found.env)
+    assert done.returncode == 130, done.stdout + done.stderr
     for kind in (["ps", "-a", "--format", "{{.Names}}"], ["network", "ls"]):
         assert found.root.name not in command(["docker", *kind]).stdout, kind
 

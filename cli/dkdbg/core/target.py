@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dkdbg.core.plan import DebugService
     from dkdbg.core.pythons import PythonThere
     from dkdbg.core.sessions import SeenSession
-    from dkdbg.core.target_values import CopyPlan, Once, Prepared, Start, Started, Trial
+    from dkdbg.core.target_values import AtEnd, CopyPlan, Once, Prepared, Start, Started, Trial
 
 
 class Capability(Enum):
@@ -358,14 +358,17 @@ class Target(ABC):
         """
         raise self._unsupported(Capability.ONE_OFF)
 
-    def trial(self, wanted: Once, *, report: Callable[[str], None]) -> Trial:
+    def trial(self, wanted: Once, *, report: Callable[[str], None], at_end: AtEnd) -> Trial:
         """Start the program of the debug service once more, beside all that runs, for a proof.
 
         Args:
             report: takes one line of progress.
+            at_end: takes functions to call at the end, the last one first: they remove all that the start creates,
+                except the image, or raise DkdbgError. It gets each before that is created: a signal may end the
+                start anywhere.
 
         Raises:
-            DkdbgError: it cannot be started, with cause and next step; nothing of it is left.
+            DkdbgError: it cannot be started, with cause and next step.
         """
         raise self._unsupported(Capability.ONE_OFF)
 

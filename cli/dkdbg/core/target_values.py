@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     from dkdbg.core.plan import DebugService
 
+    #: Takes a function to call at the end.
+    AtEnd = Callable[[Callable[[], None]], object]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
@@ -116,7 +119,6 @@ class Trial:
         probe: runs a shell script in the same image, without the program, and returns its output; empty outside of
             containers, where other users may own what it would run.
         output: returns the end of what the program and the agent have printed.
-        stop: ends it and removes all that its start has created, except the image.
     """
 
     address: str
@@ -128,7 +130,6 @@ class Trial:
     ended: Callable[[], int | None]
     output: Callable[[], str]
     probe: Callable[[str], str]
-    stop: Callable[[], None]
 
 
 @dataclass(frozen=True, kw_only=True)

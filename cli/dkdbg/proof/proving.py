@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dkdbg.core.target import Target
-    from dkdbg.core.target_values import Trial
+    from dkdbg.core.target_values import AtEnd, Trial
     from dkdbg.proof.asked import Entry
     from dkdbg.proof.first_lines import FirstLines
     from dkdbg.proof.line_answer import LineAnswer
@@ -60,7 +60,7 @@ class Subject:
     Attributes:
         root: the repository's root, resolved.
         entry: the editor's launch entry.
-        start: starts a trial run; raises DkdbgError, after the lines of its progress went to its argument.
+        start: starts a trial run; arguments as for `Target.trial`; raises DkdbgError.
         target_at: returns the target at an address.
         around: facts for remedies.
         gpu: source of the wish for a GPU; empty without one.
@@ -71,7 +71,7 @@ class Subject:
 
     root: Path
     entry: Entry
-    start: Callable[[Callable[[str], None]], Trial]
+    start: Callable[[Callable[[str], None], AtEnd], Trial]
     target_at: Callable[[str], Target]
     around: Around
     gpu: str = ""
@@ -158,9 +158,9 @@ class _Run:
             if seen := _gpu_seen(trial.gpu, target, stopped.executable):
                 self._hold("gpu", seen)
 
-    def _end(self, trial: Trial) -> None:
+    def _end(self, stop: Callable[[], None]) -> None:
         try:
-            trial.stop()
+            stop()
         except DkdbgError as error:
             self._proof.left.append(error.message)
             self._report(error.message)
@@ -173,10 +173,9 @@ class _Run:
             self._report(line)
 
         try:
-            trial = self._subject.start(report)
+            trial = self._subject.start(report, lambda stop: opened.callback(self._end, stop))
         except DkdbgError as error:
             raise BrokenError(program_end.of_start(error, lines, self._subject.around)) from error
-        opened.callback(self._end, trial)
         self._hold("start", f"{trial.address}: {' '.join(trial.program)}"[:200])
         return trial
 
@@ -385,22 +384,20 @@ class _Run:
         """Run it once more, and stop in the user's functions by their names, wherever they are loaded from."""
         found: list[Finding] = []
         copies: list[str] = []
-        with contextlib.suppress(DkdbgError):
-            trial = self._subject.start(self._report)
-            with contextlib.ExitStack() as opened:
-                opened.callback(self._end, trial)
-                target = opened.enter_context(contextlib.closing(self._subject.target_at(trial.address)))
+        with contextlib.suppress(DkdbgError), contextlib.ExitStack() as opened:
+            trial = self._subject.start(self._report, lambda stop: opened.callback(self._end, stop))
+            target = opened.enter_context(contextlib.closing(self._subject.target_at(trial.address)))
 
-                def look(path: str) -> None:
-                    copies.append(path)
-                    with contextlib.suppress(DkdbgError):
-                        found[:] = self._causes(self._ask(target, self._files[0]))
+            def look(path: str) -> None:
+                copies.append(path)
+                with contextlib.suppress(DkdbgError):
+                    found[:] = self._causes(self._ask(target, self._files[0]))
 
-                if trial.ready(self._subject.timeout):
-                    self._session = trial.session()
-                    stopping.copy_of(
-                        self._options(trial, target), self._files, timeout=_BY_NAME_TIMEOUT_S, look=look
-                    )
+            if trial.ready(self._subject.timeout):
+                self._session = trial.session()
+                stopping.copy_of(
+                    self._options(trial, target), self._files, timeout=_BY_NAME_TIMEOUT_S, look=look
+                )
         decisive = [each for each in found if each.cause in _DECISIVE]
         if decisive:
             return decisive[0]

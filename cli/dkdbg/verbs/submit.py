@@ -84,19 +84,20 @@ def call(options: argparse.Namespace, root: Path) -> int:
         if options.interactive:
             return _hold(root, queue, options, say)
         wanted = _submission(options, command, wait=options.wait, name=_name(command))
-        with _one_by_one() as asked_to_end:
-            job = queue.submit(wanted)
-        address = queue.address(job)
-        say("job", f"job {job} is submitted: {address}", job=job, address=address)
-        if options.no_attach and not asked_to_end:
-            return 0
+        job = ""
         try:
-            if asked_to_end:
-                raise KeyboardInterrupt  # Ctrl-C was delayed until the job had a number
+            with signals.delayed():  # a half-submitted job could not be cancelled
+                job = queue.submit(wanted)
+            address = queue.address(job)
+            say("job", f"job {job} is submitted: {address}", job=job, address=address)
+            if options.no_attach:
+                return 0
             _wait_for_nodes(queue, job, say)
             _wait_for_ranks(root, queue, job, say)
         except KeyboardInterrupt:
-            return _leave(queue, job, address, say)
+            if not job:
+                raise
+            return _leave(queue, job, queue.address(job), say)
         from dkdbg.verbs.attach import attach
 
         end = _End(queue, job)
@@ -162,20 +163,6 @@ class _Said:
 
 def _name(command: Sequence[str]) -> str:
     return PurePath(command[1] if len(command) > 1 and command[1][:1] != "-" else command[0]).name
-
-
-@contextlib.contextmanager
-def _one_by_one() -> Iterator[list[int]]:
-    """Delay Ctrl-C until the job has a number: a half-submitted job could not be cancelled. Yield the delayed signals."""
-    came: list[int] = []
-    former = {each: found for each in signals.ENDING if callable(found := signal.getsignal(each))}
-    for number in former:
-        signal.signal(number, lambda number, _frame: came.append(number))
-    try:
-        yield came
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
@@ -281,7 +268,7 @@ def _hold(root: Path, queue: Queue, options: argparse.Namespace, say: _Said) -> 
     for number in signals.ENDING:  # a closed terminal too: held nodes cost until their time limit
         signal.signal(number, signals.interrupt_once)
     job = queue.held()
-    taken = bool(job)
+    taken, code = bool(job), EXIT_INTERRUPTED
     if taken:
         if options.others:
             raise DkdbgError(
@@ -290,23 +277,24 @@ def _hold(root: Path, queue: Queue, options: argparse.Namespace, say: _Said) -> 
                 exit_code=EXIT_USAGE,
             )
         say("job", f"job {job} is already held and is used again", job=job, address=queue.address(job))
-        came: list[int] = []
-    else:
-        with _one_by_one() as came:
-            job = queue.submit(_submission(options, (), wait=0, name="interactive"))
-        say("job", f"job {job} is submitted: {queue.address(job)}", job=job, address=queue.address(job))
-    address = queue.address(job)
-    code = EXIT_INTERRUPTED
     try:
-        if not came:
-            _wait_for_nodes(queue, job, say)
-            code = _in_there(root, address, options.ranks, options.wait)
+        if not taken:
+            with signals.delayed():
+                job = queue.submit(_submission(options, (), wait=0, name="interactive"))
+            say("job", f"job {job} is submitted: {queue.address(job)}", job=job, address=queue.address(job))
+        _wait_for_nodes(queue, job, say)
+        code = _in_there(root, queue.address(job), options.ranks, options.wait)
     except KeyboardInterrupt:
-        pass
+        if not job:
+            raise
     finally:
         if taken or (options.keep and code != EXIT_INTERRUPTED):
-            say("left", f"job {job} is still held: dkdbg run --on {address} -- python train.py", job=job)
-        else:
+            say(
+                "left",
+                f"job {job} is still held: dkdbg run --on {queue.address(job)} -- python train.py",
+                job=job,
+            )
+        elif job:
             with signals.ignored():
                 queue.cancel(job)
             say("cancelled", f"job {job} is cancelled", job=job)

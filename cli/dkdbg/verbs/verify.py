@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.core.plan import DebugService
-    from dkdbg.core.target_values import Trial
+    from dkdbg.core.target_values import AtEnd, Trial
     from dkdbg.proof.proving import Proof, Subject
     from dkdbg.verbs.parser import Parser
 
@@ -130,12 +130,12 @@ def _of_service(root: Path, service: DebugService, timeout: float) -> Subject:
     entry = asked.of_repository(root, [(each.local, str(each.remote)) for each in plan.mappings])
     os.environ.update(_SETTINGS)  # compose reads settings from the environment
 
-    def start(report: Callable[[str], None]) -> Trial:
+    def start(report: Callable[[str], None], at_end: AtEnd) -> Trial:
         wanted = Once(
             service=service, token=lambda: token, command=(), port=entry.port or local_port(root, service.port),
             wait=_WAIT_S, ranks="", tty=False,
         )  # fmt: skip
-        return registry.home(root, service.name).trial(wanted, report=report)
+        return registry.home(root, service.name).trial(wanted, report=report, at_end=at_end)
 
     extends = plan.service.extends
     wish = (

@@ -19,14 +19,15 @@ class Run:
         self.ended, self.closed, self.fails = 0, 0, fails
         (tmp_path / "train.py").write_text("def main():\n    print(1)\n")
         self.subject = proving.Subject(
-            root=tmp_path, entry=Entry(port=1, mappings=((str(tmp_path), "/app"),)), start=lambda _: self.trial(), gpu=gpu,
+            root=tmp_path, entry=Entry(port=1, mappings=((str(tmp_path), "/app"),)), start=self.trial, gpu=gpu,
             target_at=lambda _: SimpleNamespace(close=self.close, running_agent=self.lost), around=Around(installs_from=lambda _: ("", "")),
         )  # fmt: skip
 
-    def trial(self):
+    def trial(self, _, at_end):
+        at_end(self.stop)
         return Trial(
             address="docker://x", port=1, program=("python", "train.py"), gpu=("none", "no driver"), ready=lambda _: True,
-            session=str, ended=lambda: None, output=str, probe=str, stop=self.stop,
+            session=str, ended=lambda: None, output=str, probe=str,
         )  # fmt: skip
 
     def stop(self):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.plan import DebugService
     from dkdbg.core.target import Reach
-    from dkdbg.core.target_values import Once, Prepared, Start, Started, Trial
+    from dkdbg.core.target_values import AtEnd, Once, Prepared, Start, Started, Trial
     from dkdbg.sync.report import Event
     from dkdbg.targets.docker.container import Container
     from dkdbg.targets.docker.remote_project import Filled
@@ -93,16 +93,16 @@ class ComposeTarget(ContainerTarget):
 
         return prepare(self._root, wanted, report=report)
 
-    def trial(self, wanted: Once, *, report: Callable[[str], None]) -> Trial:
+    def trial(self, wanted: Once, *, report: Callable[[str], None], at_end: AtEnd) -> Trial:
         """Start a `docker compose run --detach` of the service's own command."""
         from dkdbg.targets.docker.compose_trial import start
 
         if client.endpoint().is_local:
-            return start(self._root, wanted, report=report)
+            return start(self._root, wanted, report=report, at_end=at_end)
         from dkdbg.targets.docker.remote_up import RemoteCopies
 
         copies = RemoteCopies(self._root, wanted.service, _filling(self._root, report))
-        return start(self._root, wanted, report=report, copies=copies)
+        return start(self._root, wanted, report=report, at_end=at_end, copies=copies)
 
     def replaced(self) -> tuple[str, ...]:
         """Return mounted files that were replaced on this machine, by inode and contents; empty for a remote engine."""

@@ -21,10 +21,10 @@ from dkdbg.targets.docker.image_build import IMAGE_VOLUME
 from dkdbg.targets.docker.ports import is_free
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from dkdbg.core.target_values import Once, Prepared
+    from dkdbg.core.target_values import AtEnd, Once, Prepared
     from dkdbg.targets.docker.remote_up import RemoteCopies
 
 #: Lines of the container's output to read, and seconds between two looks at its health.
@@ -34,7 +34,12 @@ _MAX_OUTPUT_BYTES, _TIMEOUT_S, _REMOVAL_TIMEOUT_S = 1 << 20, 60.0, 120.0
 
 
 def start(
-    root: Path, wanted: Once, *, report: Callable[[str], None], copies: RemoteCopies | None = None
+    root: Path,
+    wanted: Once,
+    *,
+    report: Callable[[str], None],
+    at_end: AtEnd,
+    copies: RemoteCopies | None = None,
 ) -> Trial:
     """Start it; see `Target.trial`.
 
@@ -57,13 +62,15 @@ def start(
         }
         _check_ports(model, wanted, ports)
     copied = {f"{model.get('name')}_{IMAGE_VOLUME}"} - _volumes(model)
-    try:
-        prepared = prepare(root, wanted, report=report, detached=True, copies=copies)
-    except BaseException:
-        _remove_copies(copies)
-        raise
+
+    def remove_volumes() -> None:
+        names = copied | set(copies.volumes if copies is not None else ())
+        _remove([("docker", "volume", "rm", "--force", *sorted(names))] if names else [], root)
+
+    at_end(remove_volumes)
+    prepared = prepare(root, wanted, report=report, detached=True, copies=copies)
     # `prepare` creates that volume; what else has appeared during a build is the user's.
-    before, volumes = _containers(root), _volumes(model) - copied
+    before, volumes = _containers(root), _volumes(model)
     made: list[tuple[set[str], set[str]]] = []
 
     def created() -> tuple[set[str], set[str]]:
@@ -73,7 +80,7 @@ def start(
             each.id for each in new
             if each.name == prepared.name or not (each.one_off or each.service == wanted.service.name)
         }  # fmt: skip
-        return ids, (_volumes(model) - volumes) | set(copies.volumes if copies is not None else ())
+        return ids, _volumes(model) - volumes
 
     def removals() -> Iterator[Sequence[str]]:
         yield prepared.cleaning
@@ -85,28 +92,16 @@ def start(
         if not before and not _containers(root):  # then the project's network was made by this trial too
             yield service.down_project()
 
-    @signals.ignored()
-    def stop() -> None:
-        left = [_failure(argv, root, prepared.environment) for argv in removals()]
-        if any(left):
-            raise DkdbgError(f"left behind: {'; '.join(filter(None, left))}")
-
-    try:
-        done = process.stream(
-            prepared.argv, cwd=root, env=prepared.environment, report=report, stdin_text=prepared.stdin_text
-        )
-        made.append(created())
-        check(done)
-    except BaseException:
-        try:
-            stop()
-        except DkdbgError as error:
-            report(error.message)
-        raise
-    return _trial(prepared, stop)
+    at_end(lambda: _remove(removals(), root, prepared.environment))
+    done = process.stream(
+        prepared.argv, cwd=root, env=prepared.environment, report=report, stdin_text=prepared.stdin_text
+    )
+    made.append(created())
+    check(done)
+    return _trial(prepared)
 
 
-def _trial(prepared: Prepared, stop: Callable[[], None]) -> Trial:
+def _trial(prepared: Prepared) -> Trial:
     """Return the started run."""
 
     def ready(limit: float) -> bool:
@@ -154,7 +149,7 @@ def _trial(prepared: Prepared, stop: Callable[[], None]) -> Trial:
     found = containers.of_name(prepared.name, runs=False)
     return Trial(
         address=f"docker://{prepared.name}", port=prepared.port if found is None or has_network(found) else 0, program=prepared.program, gpu=prepared.gpu,
-        ready=ready, session=lambda: "", ended=ended, output=output, probe=probe, stop=stop,
+        ready=ready, session=lambda: "", ended=ended, output=output, probe=probe,
     )  # fmt: skip
 
 
@@ -172,11 +167,6 @@ def _check_ports(model: Mapping[str, Any], wanted: Once, ours: set[str]) -> None
             raise with_port(taken, model, wanted.service.name)
 
 
-def _remove_copies(copies: RemoteCopies | None) -> None:
-    if copies is not None and copies.volumes:
-        process.run(("docker", "volume", "rm", "--force", *copies.volumes), timeout=_REMOVAL_TIMEOUT_S)
-
-
 def _volumes(model: Mapping[str, Any]) -> set[str]:
     """Return the names of the project's volumes on the engine."""
     label = f"label={PROJECT_NAME}={model.get('name')}"
@@ -188,7 +178,17 @@ def _containers(root: Path) -> set[str]:
     return {each.id for each in containers.of_project(root)}
 
 
-def _failure(argv: Sequence[str], root: Path, environment: Mapping[str, str]) -> str:
+@signals.ignored()
+def _remove(
+    removals: Iterable[Sequence[str]], root: Path, environment: Mapping[str, str] | None = None
+) -> None:
+    """Run commands that remove what a trial has created. Raises DkdbgError: something is left, and why."""
+    left = [_failure(argv, root, environment) for argv in removals]
+    if any(left):
+        raise DkdbgError(f"left behind: {'; '.join(filter(None, left))}")
+
+
+def _failure(argv: Sequence[str], root: Path, environment: Mapping[str, str] | None) -> str:
     """Run a command that removes something; return why it failed, empty if it did not."""
     try:
         done = process.run(argv, cwd=root, env=environment, timeout=_REMOVAL_TIMEOUT_S)

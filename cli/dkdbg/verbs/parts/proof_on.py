@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.sessions import SeenSession
     from dkdbg.core.target import Target
+    from dkdbg.core.target_values import AtEnd
     from dkdbg.proof.proving import Subject
 
 #: Seconds that the program waits for the client; seconds to end, and between two looks.
@@ -70,7 +71,7 @@ def subject(root: Path, name: str, command: Sequence[str], *, sync: bool, timeou
     token = tokens.read(os.environ) if is_here else None
     return proving.Subject(
         root=root, entry=asked.Entry(port=None, mappings=asked.absolute(root, pairs), source=f"the target {name}"),
-        start=lambda report: _start(root, name, argv, is_here=is_here, sync=sync, report=report),
+        start=lambda report, at_end: _start(root, name, argv, is_here=is_here, sync=sync, report=report, at_end=at_end),
         target_at=lambda _: registry.target_of(name, root), around=replace(proof_repair.around(root, shlex.join(argv)), installs_from=None),
         isolated=isolated, extra={tokens.PROPERTY: token} if token else {}, timeout=timeout,
     )  # fmt: skip
@@ -82,7 +83,14 @@ def _workspace(target: Target, root: Path, *, sync: bool) -> tuple[str, str]:
 
 
 def _start(
-    root: Path, name: str, argv: Sequence[str], *, is_here: bool, sync: bool, report: Callable[[str], None]
+    root: Path,
+    name: str,
+    argv: Sequence[str],
+    *,
+    is_here: bool,
+    sync: bool,
+    report: Callable[[str], None],
+    at_end: AtEnd,
 ) -> Trial:
     """Start `dkdbg run`, which brings the agent and forwards a local port to it.
 
@@ -98,7 +106,26 @@ def _start(
         "-C", str(root), "run", "--on", name, "--wait", str(_WAIT_S), *flags, "--attach", str(port), "--", *argv
     )  # fmt: skip
     log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
-    child = process.start(words, cwd=root, stdout=log.fileno(), stderr=log.fileno(), new_session=True)
+
+    @signals.ignored()
+    def stop() -> None:
+        log.close()
+        if child.poll() is not None:
+            return
+        child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(_END_TIMEOUT_S)
+        except process.TimeoutExpired as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            raise DkdbgError(
+                f"left behind: perhaps {shlex.join(argv)} on {name}; dkdbg ps {name} shows it"
+            ) from error
+
+    with signals.delayed():
+        child = process.start(words, cwd=root, stdout=log.fileno(), stderr=log.fileno(), new_session=True)
+        at_end(stop)
 
     def output() -> str:
         size = os.fstat(log.fileno()).st_size  # the child writes at the shared position
@@ -129,25 +156,9 @@ def _start(
                 ).stdout
         return ""
 
-    @signals.ignored()
-    def stop() -> None:
-        log.close()
-        if child.poll() is not None:
-            return
-        child.send_signal(signal.SIGTERM)
-        try:
-            child.wait(_END_TIMEOUT_S)
-        except process.TimeoutExpired as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-            raise DkdbgError(
-                f"left behind: perhaps {shlex.join(argv)} on {name}; dkdbg ps {name} shows it"
-            ) from error
-
     return Trial(
         address=name, port=port, program=tuple(argv), gpu=("none", "not asked for there"), ready=ready,
-        session=lambda: session[0], ended=child.poll, output=output, probe=probe, stop=stop,
+        session=lambda: session[0], ended=child.poll, output=output, probe=probe,
     )  # fmt: skip
 
 

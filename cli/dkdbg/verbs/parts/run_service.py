@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from dkdbg import console, hints, process
+from dkdbg import console, hints, process, signals
 from dkdbg.core.target import Capability
 from dkdbg.core.target_values import Once
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -66,7 +66,8 @@ def run_in_service(
     try:
         return process.attached(prepared.argv, tty=tty, on_signal=tell, cwd=root, env=prepared.environment)
     finally:
-        process.run(prepared.cleaning, cwd=root)
+        with signals.ignored():
+            process.run(prepared.cleaning, cwd=root)
 
 
 def program(command: Sequence[str]) -> tuple[str, ...]:
