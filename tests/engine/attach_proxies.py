@@ -1,6 +1,7 @@
 """`dkdbg attach` as a user runs it, and containers with the agent in them."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -92,8 +93,9 @@ def attach_proxy(
 @contextmanager
 def proxy_of(words: list[str], cwd: Path, env: Mapping[str, str] | None = None) -> Iterator[AttachProxy]:
     """A command that is a `dkdbg attach --json`, ended by Ctrl-C; only the proxy reads its output."""
+    late = {"DKDBG_JOIN_DEADLINE": "60", **(os.environ if env is None else env)}  # see Containers.run
     process = subprocess.Popen(
-        words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        words, cwd=cwd, env=late, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )
     proxy = AttachProxy(process)
     try:
