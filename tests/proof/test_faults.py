@@ -238,6 +238,28 @@ def test_what_the_user_starts_meanwhile_stays(project):
     assert [each for each in names if found.root.name in each] == [f"{found.root.name}-other-1"]
 
 
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_service_that_the_program_needs_is_afterwards_as_it_was_before(project, runs):
+    found = project(
+        {"compose.yaml": """\
+            services:
+              job: {build: ., depends_on: [db]}
+              db: {image: {base}, command: [sleep, "600"], init: true, environment: {A: "1"}}
+            """}
+    )  # fmt: skip
+    found.compose("up", "-d", "db")
+    if not runs:
+        found.compose("stop", "--timeout", "1", "db")
+    found.edit("compose.yaml", 'A: "1"', 'A: "2"')
+    name = f"{found.root.name}-db-1"
+    seen = ["docker", "container", "inspect", "--format", "{{.State.Running}} {{.Id}}", name]
+    state, id_ = command(seen).stdout.split()
+    assert found.ask("verify")["proven"]
+    now, id_now = command(seen).stdout.split()
+    assert now == state
+    assert not runs or id_now == id_
+
+
 #: Ends whoever calls it before the command of this number after `compose run`.
 SIGNALLING = """\
 #!/bin/sh

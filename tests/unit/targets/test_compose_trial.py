@@ -11,16 +11,23 @@ from dkdbg.targets.docker import client, compose_cli, compose_trial, containers
 
 
 class Engine:
-    """An engine: its containers and volumes, and the commands that it was given; those in `broken` fail."""
+    """An engine: its containers (id -> service, empty for one-off ones) and volumes, and the commands that it was given.
 
-    services, one_off = {"run": "p", "up": "p"}, ("run", "another run")
+    Commands that begin with words in `broken` fail.
+    """
 
     def __init__(self, monkeypatch, *, broken=()):
-        self.containers, self.volumes, self.broken = ["old"], ["p_old"], broken
-        self.ran = []
-        service = {"p": {"command": ["--", "python", "train.py"]}}
+        self.containers, self.volumes, self.broken = {"old": "web"}, ["p_old"], broken
+        self.stopped, self.ran, self.at_end = set(), [], []
+        mounts = [{"type": "volume", "source": "db"}]
+        program = {"command": ["--", "python", "train.py"], "depends_on": ["db"]}
+        model = {
+            "name": "p",
+            "services": {"p": program, "db": {"volumes": mounts}},
+            "volumes": {"db": {"name": "p_db"}},
+        }
         monkeypatch.setattr(client, "endpoint", lambda: SimpleNamespace(is_local=True))
-        monkeypatch.setattr(compose_cli, "check_project", lambda *_: {"name": "p", "services": service})
+        monkeypatch.setattr(compose_cli, "check_project", lambda *_: model)
         monkeypatch.setattr(compose_trial, "runs_nothing", lambda *_: False)
         monkeypatch.setattr(containers, "of_project", self.of_project)
         monkeypatch.setattr(containers, "of_name", lambda *_, **__: None)
@@ -30,40 +37,53 @@ class Engine:
 
     def of_project(self, _root):
         return tuple(
-            SimpleNamespace(
-                id=each, name=each, published={}, service=self.services.get(each, ""), one_off=each in self.one_off
-            )
-            for each in self.containers
+            SimpleNamespace(id=each, name=each, published={}, service=service, one_off=not service, running=each not in self.stopped)
+            for each, service in self.containers.items()
         )  # fmt: skip
 
     def prepare(self, *_args, **_options):
         self.volumes.append("p_dkdbg-image")
-        self.containers.append("started during the build")
+        self.containers["started during the build"] = "web"
         return Prepared(
             argv=("up",), environment={}, port=1, tell=lambda _: True, cleaning=("docker", "rm", "run"), name="run"
         )  # fmt: skip
 
     def stream(self, argv, **_options):
-        self.containers += ["run", "db"]
+        self.containers |= {"run": "", "new db": "db"}
         self.volumes.append("p_db")
         return process.Result(argv=argv, code=0, stdout="", stderr="")
 
     def run(self, argv, **_options):
-        if argv[1:3] == ("volume", "ls"):
-            return process.Result(argv=argv, code=0, stdout="\n".join(self.volumes), stderr="")
-        self.ran.append(" ".join(argv))
-        is_broken = argv[:2] in self.broken
-        return process.Result(argv=argv, code=int(is_broken), stdout="", stderr="in use" * is_broken)
+        said = " ".join(argv)
+        if is_listing := argv[1:3] == ("volume", "ls"):
+            self.listings = getattr(self, "listings", 0) + 1
+            said += f" {self.listings}"
+        else:
+            self.ran.append(said)
+        is_broken = said.startswith(tuple(self.broken)) if self.broken else False
+        shown = "\n".join(self.volumes) if is_listing and not is_broken else ""
+        return process.Result(argv=argv, code=int(is_broken), stdout=shown, stderr="in use" * is_broken)
 
     def start(self, tmp_path):
         wanted = SimpleNamespace(service=SimpleNamespace(name="p", port=5678))
-        return compose_trial.start(tmp_path, wanted, report=lambda _: None)
+        return compose_trial.start(tmp_path, wanted, report=lambda _: None, at_end=self.at_end.append)
+
+    def end(self):
+        """Call what the start has handed over, and return what cannot be removed."""
+        left = []
+        for stop in reversed(self.at_end):
+            try:
+                stop()
+            except DkdbgError as error:  # noqa: PERF203 - the next is called all the same
+                left.append(error.message)
+        return left
 
 
 REMOVED = [
     "docker rm run",
-    "docker rm --force --volumes db run",
-    "docker volume rm --force p_db p_dkdbg-image",
+    "docker rm --force --volumes new db",
+    "docker volume rm --force p_db",
+    "docker volume rm --force p_dkdbg-image",
 ]
 
 
@@ -74,24 +94,55 @@ def test_only_what_the_start_has_created_is_removed_nothing_of_another_command_t
     stream = engine.stream
 
     def beside(argv, **options):
-        engine.containers += ["up", "another run"]
+        engine.containers |= {"up": "p", "another run": "", "another service": "web"}
+        engine.volumes.append("p_another")
         return stream(argv, **options)
 
     monkeypatch.setattr(process, "stream", beside)
-    trial = engine.start(tmp_path)
-    engine.containers.append("of the user")
+    engine.start(tmp_path)
+    engine.containers["of the user"] = "db"
     engine.volumes.append("p_of-the-user")
-    trial.stop()
+    assert engine.end() == []
     assert engine.ran == REMOVED
 
 
+@pytest.mark.parametrize("ran", [True, False])
+def test_a_service_that_had_a_container_keeps_it_although_compose_has_replaced_it(tmp_path, monkeypatch, ran):
+    engine = Engine(monkeypatch)
+    engine.containers["old db"] = "db"
+    engine.volumes.append("p_db")
+    engine.stopped = set() if ran else {"old db"}
+    stream = engine.stream
+
+    def replacing(argv, **options):
+        del engine.containers["old db"]
+        return stream(argv, **options)
+
+    monkeypatch.setattr(process, "stream", replacing)
+    engine.start(tmp_path)
+    assert engine.end() == []
+    assert engine.ran == [REMOVED[0], *([] if ran else ["docker stop new db"]), REMOVED[3]]
+
+
+@pytest.mark.parametrize("listing", [1, 2, 3])
+def test_an_engine_that_fails_to_answer_once_costs_no_volume_of_the_user(tmp_path, monkeypatch, listing):
+    engine = Engine(
+        monkeypatch,
+        broken=[f"docker volume ls --quiet --filter label=com.docker.compose.project=p {listing}"],
+    )
+    engine.containers["db"] = "db"
+    engine.volumes.append("p_db")
+    with pytest.raises(DkdbgError):
+        engine.start(tmp_path)
+    engine.end()
+    assert not [each for each in engine.ran if "p_db" in each or "p_old" in each]
+
+
 def test_each_removal_is_tried_and_those_that_fail_are_told(tmp_path, monkeypatch):
-    engine = Engine(monkeypatch, broken={("docker", "rm")})
-    trial = engine.start(tmp_path)
-    with pytest.raises(
-        DkdbgError, match=r"left behind: docker rm run: in use; docker rm --force.* run: in use"
-    ):
-        trial.stop()
+    engine = Engine(monkeypatch, broken=["docker rm"])
+    engine.start(tmp_path)
+    [left] = engine.end()
+    assert left == "left behind: docker rm run: in use; docker rm --force --volumes 'new db': in use"
     assert engine.ran == REMOVED
 
 

@@ -66,6 +66,7 @@ class ComposeService:
         name: str,
         stays: bool,
         detached: bool = False,
+        alone: bool = False,
     ) -> tuple[str, ...]:
         """Run another command in a new container, which is removed at its end unless it `stays`.
 
@@ -76,6 +77,7 @@ class ComposeService:
             name: name of the container.
             stays: keep the container, because Podman forgets the exit code of one that it removes.
             detached: return once it is started.
+            alone: leave the services that it depends on as they are.
         """
         kept = ("--name", name, *(() if stays else ("--rm",)))
         ports = ("--service-ports",) if all_ports else ("--publish", publish) if publish else ()
@@ -85,6 +87,7 @@ class ComposeService:
             "run",
             *kept,
             *(("--detach",) if detached else ()),
+            *(("--no-deps",) if alone else ()),
             *(() if tty else ("--no-TTY",)),
             *ports,
             *flags,

@@ -13,8 +13,8 @@ from dkdbg.agent.settings import ENV_STANDS_FOR
 from dkdbg.core.target_values import Prepared
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.launchers.lines.command_lines import launchers_in
-from dkdbg.targets.docker import compose_cli, podman_engine
-from dkdbg.targets.docker.compose import ComposeService, runs_nothing
+from dkdbg.targets.docker import compose_cli, containers, podman_engine
+from dkdbg.targets.docker.compose import ComposeService, runs_nothing, started
 from dkdbg.targets.docker.compose_up import check_name, check_published, choose_gpu, make_mount_points
 from dkdbg.targets.docker.host import host_facts
 from dkdbg.targets.docker.image_build import ImageBuild
@@ -114,6 +114,8 @@ def prepare(
         name=name,
         stays=host.is_podman or detached,
         detached=detached,
+        alone=detached
+        and _needs_are_ready(model, service.name, root),  # compose replaces those that have changed
     )
     words = [str(word) for key in ("entrypoint", "command") for word in described.get(key) or ()]
     return Prepared(
@@ -123,9 +125,17 @@ def prepare(
     )  # fmt: skip
 
 
+def _needs_are_ready(model: Mapping[str, Any], service: str, root: Path) -> bool:
+    """Return whether the services that another one depends on run already."""
+    needed = set(started(model, service)) - {service}
+    return bool(needed) and needed <= {each.service for each in containers.of_project(root) if each.ready}
+
+
 def _is_entered(container: str) -> bool:
-    """Return whether another command was started in a container with `docker exec`."""
+    """Return whether another command was started in a container with `docker exec`; also if the engine does not say."""
     asked = process.run(("docker", "top", container, "-o", "pid,ppid,args"), timeout=None)
+    if asked.code:
+        return True
     lines = asked.stdout.splitlines()[1:]
     rows = [line.split(None, 2) for line in lines]
     inside = {row[0] for row in rows}

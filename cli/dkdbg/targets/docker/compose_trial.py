@@ -13,7 +13,7 @@ from dkdbg.core.known_errors import last_line
 from dkdbg.core.target_values import Trial
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets.docker import compose_cli, containers
-from dkdbg.targets.docker.compose import ComposeService, runs_nothing
+from dkdbg.targets.docker.compose import ComposeService, runs_nothing, started
 from dkdbg.targets.docker.compose_once import prepare, published_ports
 from dkdbg.targets.docker.container import PROJECT_NAME, has_network
 from dkdbg.targets.docker.engine_errors import check, explain, with_port
@@ -21,7 +21,7 @@ from dkdbg.targets.docker.image_build import IMAGE_VOLUME
 from dkdbg.targets.docker.ports import is_free
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from dkdbg.core.target_values import AtEnd, Once, Prepared
@@ -62,6 +62,8 @@ def start(
         }
         _check_ports(model, wanted, ports)
     copied = {f"{model.get('name')}_{IMAGE_VOLUME}"} - _volumes(model)
+    services = set(started(model, wanted.service.name))
+    needed = services - {wanted.service.name}
 
     def remove_volumes() -> None:
         names = copied | set(copies.volumes if copies is not None else ())
@@ -70,26 +72,30 @@ def start(
     at_end(remove_volumes)
     prepared = prepare(root, wanted, report=report, detached=True, copies=copies)
     # `prepare` creates that volume; what else has appeared during a build is the user's.
-    before, volumes = _containers(root), _volumes(model)
-    made: list[tuple[set[str], set[str]]] = []
+    before, volumes = containers.of_project(root), _volumes(model)
+    known = {each.service for each in before if not each.one_off}
+    ran = {each.service for each in before if each.running and not each.one_off}
+    made: list[tuple[set[str], set[str], set[str]]] = []
 
-    def created() -> tuple[set[str], set[str]]:
-        new = (each for each in containers.of_project(root) if each.id not in before)
-        # Another container of the service, or a one-off one, belongs to another command.
-        ids = {
-            each.id for each in new
-            if each.name == prepared.name or not (each.one_off or each.service == wanted.service.name)
-        }  # fmt: skip
-        return ids, _volumes(model) - volumes
+    def created() -> tuple[set[str], set[str], set[str]]:
+        """Return the new containers, those that ran no more before, and the new volumes, all of them of this start."""
+        now = [each for each in containers.of_project(root) if each.service in needed and not each.one_off]
+        new = {each.id for each in now if each.service not in known}
+        woken = {each.id for each in now if each.service in known - ran and each.running}
+        return new, woken, (_volumes(model) - volumes) & _volumes_of(model, services)
 
     def removals() -> Iterator[Sequence[str]]:
         yield prepared.cleaning
-        ids, names = made[0] if made else created()
-        if ids:
-            yield "docker", "rm", "--force", "--volumes", *sorted(ids)
+        new, woken, names = made[0] if made else created()
+        if new:
+            yield "docker", "rm", "--force", "--volumes", *sorted(new)
+        if woken:
+            yield "docker", "stop", *sorted(woken)
         if names:
             yield "docker", "volume", "rm", "--force", *sorted(names)
-        if not before and not _containers(root):  # then the project's network was made by this trial too
+        if not before and not containers.of_project(
+            root
+        ):  # then this trial has made the project's network too
             yield service.down_project()
 
     at_end(lambda: _remove(removals(), root, prepared.environment))
@@ -170,12 +176,14 @@ def _check_ports(model: Mapping[str, Any], wanted: Once, ours: set[str]) -> None
 def _volumes(model: Mapping[str, Any]) -> set[str]:
     """Return the names of the project's volumes on the engine."""
     label = f"label={PROJECT_NAME}={model.get('name')}"
-    return set(process.run(("docker", "volume", "ls", "--quiet", "--filter", label)).stdout.split())
+    return set(check(process.run(("docker", "volume", "ls", "--quiet", "--filter", label))).stdout.split())
 
 
-def _containers(root: Path) -> set[str]:
-    """Return the ids of the project's containers, ended ones too."""
-    return {each.id for each in containers.of_project(root)}
+def _volumes_of(model: Mapping[str, Any], services: Collection[str]) -> set[str]:
+    """Return the names of the volumes that services of the project mount by name."""
+    mounts = (mount for name in services for mount in model["services"][name].get("volumes") or ())
+    sources = {each.get("source") for each in mounts if each.get("type") == "volume"}
+    return {str(body.get("name")) for key, body in (model.get("volumes") or {}).items() if key in sources}
 
 
 @signals.ignored()

@@ -82,6 +82,7 @@ class Container:
     Attributes:
         label: name of the debug service; empty for containers unrelated to dkdbg.
         running: whether it runs now.
+        ready: whether it runs, and its healthcheck passes if it has one.
         host_network: whether its ports are this machine's.
         published: port inside -> `host:port` outside.
         port: the debug port inside.
@@ -119,6 +120,7 @@ class Container:
     binds: Mapping[str, str] = field(default_factory=dict)
     unhealthy_after: float | None = None
     restarted_by: str = ""
+    ready: bool = False
 
     @classmethod
     def of(cls, inspected: Mapping[str, Any]) -> Container:
@@ -137,6 +139,7 @@ class Container:
             id=inspected["Id"], name=inspected["Name"].lstrip("/"), label=labels.get(LABEL, ""),
             agent=(entrypoint[0], AGENT_FILE) if entrypoint[1:2] == [AGENT_FILE] else AGENT,  # no sh in some images
             running=bool(inspected["State"]["Running"]),
+            ready=bool(inspected["State"]["Running"]) and (inspected["State"].get("Health") or {}).get("Status", "healthy") == "healthy",
             host_network=inspected["HostConfig"].get("NetworkMode") == "host", published=published,
             port=_port(port) or DEFAULT_PORT,
             address=next(

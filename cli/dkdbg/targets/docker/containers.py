@@ -46,8 +46,8 @@ _AGENT_TIMEOUT_S = 20.0
 def of_debug_services() -> tuple[Container, ...]:
     """Return the containers of all debug services, including ended ones, and those that `dkdbg run` currently uses."""
     labelled = [id_ for id_, _ in _listed(LABEL)]
-    running = process.run(["docker", "ps", "--quiet", "--no-trunc"], timeout=_ANSWER_TIMEOUT_S).stdout.split()
-    others = [id_ for id_ in running if id_ not in labelled]
+    running = check(process.run(["docker", "ps", "--quiet", "--no-trunc"], timeout=_ANSWER_TIMEOUT_S))
+    others = [id_ for id_ in running.stdout.split() if id_ not in labelled]
     return (*_inspected(labelled), *(each for each in _inspected(others) if each.label))
 
 
@@ -156,10 +156,13 @@ def _inspected(ids: Sequence[str]) -> tuple[Container, ...]:
     if not ids:
         return ()
     asked = process.run(["docker", "container", "inspect", *ids], timeout=_ANSWER_TIMEOUT_S)
-    try:  # a removed container makes inspect fail, but the others are still shown
-        return tuple(_container(each) for each in json.loads(asked.stdout))
-    except ValueError:
-        raise explain(asked.code or 1, asked.stderr) from None
+    found: list[dict[str, Any]] = []
+    with contextlib.suppress(ValueError):
+        found = json.loads(asked.stdout)
+    gone = asked.stderr.lower().count("no such container")  # inspect fails then, and still shows the others
+    if len(found) + gone < len(ids):  # without an engine docker shows an empty list
+        raise explain(asked.code or 1, asked.stderr)
+    return tuple(_container(each) for each in found)
 
 
 def _container(inspected: dict[str, Any]) -> Container:
