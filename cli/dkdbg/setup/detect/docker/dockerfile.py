@@ -75,6 +75,12 @@ _FROM_FILES = {
     "poetry": {"install", "config", "lock"},
     "uv": {"sync", "lock", "venv", "python", "cache"},
 }
+#: Files that count in a copied folder, as in image_inputs.sh; and the files that a command installs from.
+_COUNTED = re.compile(
+    r"(?:^|/)(?:requirement[^/]*|constraint[^/]*|[^/]*\.lock|pyproject\.toml|setup\.[^/]*|environment[^/]*\.y[^/]*ml|Pipfile[^/]*)$"
+)
+_PIPS_FILE = re.compile(r"^(?:-[rc][\n=]?|--(?:requirements?|constraints?)[\n=])([^\n]+)", re.MULTILINE)
+_CONDAS_FILE = re.compile(r"^(?:-f|--file)[\n=]([^\n]+)", re.MULTILINE)
 #: Patterns, without slashes around them, that match bytecode in every folder. Without `**/` they would match in the
 #: context's own folder only. Source: the Dockerfile reference, .dockerignore.
 _BYTECODE = re.compile(r"\*\*/(?:__pycache__(?:/\*\*?)?|\*\.py(?:c|\?|\[\w*c\w*\]))|\*\*?")
@@ -465,9 +471,10 @@ def _is_harmless(words: list[str]) -> bool:
     if name == "uv" and rest[:1] == ["pip"]:
         name, rest = "pip", rest[1:]
     if re.fullmatch(r"pip3?(?:\.\d+)?", name):
-        return _is_harmless_pip(rest)
+        return _is_harmless_pip(rest) and _all_count(_PIPS_FILE.findall("\n".join(rest)))
     if name in _FROM_FILES:
-        return bool(set(rest) & _FROM_FILES[name]) and "--no-editable" not in rest
+        is_known = bool(set(rest) & _FROM_FILES[name]) and "--no-editable" not in rest
+        return is_known and _all_count(_CONDAS_FILE.findall("\n".join(rest)))
     return name in _HARMLESS
 
 
@@ -490,6 +497,14 @@ def _is_harmless_pip(words: list[str]) -> bool:
             return False
         before = word
     return True
+
+
+def _all_count(paths: list[str]) -> bool:
+    """Return whether all files that a command installs from count in a copied folder, by their names and depth."""
+    return all(
+        "://" in path or (_COUNTED.search(path) and path.count("/") <= (4 if path.startswith("/") else 2))
+        for path in paths
+    )
 
 
 def keeps_bytecode_out(text: str) -> bool:
