@@ -332,6 +332,8 @@ class RepoFacts:
             with others; empty if a lock names everything.
         included: files of the repository that pip reads through `-r` or `-c` lines of `dependency_files`.
         installs_itself: whether a requirements file installs the repository (`-e .`, `.`).
+        local_packages: folders below the root from which `dependency_files` install further packages: members of a
+            workspace, path dependencies.
         frameworks: such as `torch`, `jax`, `tensorflow`, `ray`, `fastapi`.
         entrypoint: the best candidate, None when nothing can be started.
         candidates: every candidate seen, best first, `entrypoint` included.
@@ -383,6 +385,7 @@ class RepoFacts:
     unnamed: tuple[str, ...] = ()
     included: tuple[str, ...] = ()
     installs_itself: bool = False
+    local_packages: tuple[str, ...] = ()
     frameworks: tuple[str, ...] = ()
     torch: TorchFact | None = None
     entrypoint: EntryPoint | None = None

@@ -196,7 +196,8 @@ def gpu_extra(facts: RepoFacts) -> str | None:
 
 def _uv(facts: RepoFacts) -> Install:
     extra = f" --extra {gpu_extra(facts)}" if gpu_extra(facts) else ""
-    sync = f"UV_PROJECT_ENVIRONMENT=$VIRTUAL_ENV /opt/uv/bin/uv sync --frozen --no-install-project{extra}"
+    left_out = "--all-packages --no-install-local" if facts.local_packages else "--no-install-project"
+    sync = f"UV_PROJECT_ENVIRONMENT=$VIRTUAL_ENV /opt/uv/bin/uv sync --frozen {left_out}{extra}"
     return Install(
         run=f"python3 -m venv /opt/uv && /opt/uv/bin/pip install uv && {sync}", copy=facts.dependency_files
     )
@@ -204,7 +205,8 @@ def _uv(facts: RepoFacts) -> Install:
 
 def _poetry(facts: RepoFacts) -> Install:
     extra = f" --extras {gpu_extra(facts)}" if gpu_extra(facts) else ""
-    return _with_tool("poetry", f"poetry install --no-root --no-interaction{extra}", facts.dependency_files)
+    left_out = "--no-root --no-directory" if facts.local_packages else "--no-root"
+    return _with_tool("poetry", f"poetry install {left_out} --no-interaction{extra}", facts.dependency_files)
 
 
 def _with_tool(tool: str, words: str, files: tuple[str, ...]) -> Install:

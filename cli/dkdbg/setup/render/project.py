@@ -136,6 +136,8 @@ def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
         *roots,
     }:  # the package is installed with `pip install -e`
         roots.append(entry.home)
+    for folder in plan.facts.local_packages:
+        roots.append(f"{folder}/src" if (plan.facts.root / folder / "src").is_dir() else folder)
     return tuple(shlex.quote(posixpath.normpath(f"{plan.workspace}/{root}")) for root in roots)
 
 

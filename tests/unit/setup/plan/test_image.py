@@ -33,6 +33,12 @@ def test_lock_files_of_uv_poetry_pdm_and_pipenv_are_obeyed_and_without_one_pip_g
     files = ("pyproject.toml", "uv.lock")
     made = runs(package_manager="uv", dependency_files=files, extras=("cpu", "gpu"), gpu="optional")
     assert made[0].endswith("uv sync --frozen --no-install-project --extra gpu")
+    local = {"local_packages": ("packages/core",)}  # their folders are not in the image yet
+    assert (
+        "--all-packages --no-install-local" in runs(package_manager="uv", dependency_files=files, **local)[0]
+    )
+    made = runs(package_manager="poetry", dependency_files=("poetry.lock",), **local)
+    assert "install --no-root --no-directory" in made[0]
     for manager, files, command in (
         ("poetry", ("pyproject.toml", "poetry.lock"), "/opt/poetry/bin/poetry install --no-root"),
         ("pdm", ("pyproject.toml", "pdm.lock"), "/opt/pdm/bin/pdm sync --no-self"),

@@ -28,6 +28,12 @@ _INSTALLS_ITSELF = re.compile(
     re.MULTILINE,
 )
 _KINDS = (".txt", ".in", ".yml", ".yaml")
+#: The folder of a package of the repository: in a requirements file, a uv.lock, a poetry.lock.
+_LOCAL_PACKAGES = (
+    (_KINDS, _ITEM + r"(?:(?:-e|--editable)[ \t=]*)?\./([\w./-]+)"),
+    (("uv.lock",), r'^source = \{ (?:editable|virtual|directory) = "([\w./-]+)" \}'),
+    (("poetry.lock",), r'^\[package\.source\]\ntype = "directory"\nurl = "([\w./-]+)"'),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,3 +194,15 @@ def _follow(tree: Tree, files: list[str], seen: set[str]) -> Iterator[str]:
 def installs_itself(tree: Tree, files: Iterable[str]) -> bool:
     """Return whether one of `files` installs a folder of the repository."""
     return any(_INSTALLS_ITSELF.search(tree.text(name)) for name in files if name.endswith(_KINDS))
+
+
+def local_packages(tree: Tree, files: Iterable[str]) -> tuple[str, ...]:
+    """Return the folders below the root from which `files` install packages, relative to it; without the root itself."""
+    found: dict[str, None] = {}
+    for name in files:
+        for kinds, pattern in _LOCAL_PACKAGES:
+            for path in re.findall(pattern, tree.text(name), re.MULTILINE) if name.endswith(kinds) else ():
+                folder = posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
+                if not folder.startswith((".", "/")) and tree.has_dir(folder):
+                    found[folder] = None
+    return tuple(found)

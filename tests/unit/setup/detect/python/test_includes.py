@@ -3,7 +3,7 @@
 import pytest
 
 from dkdbg.setup.detect.files import Tree
-from dkdbg.setup.detect.python.requirements import included_files, installs_itself
+from dkdbg.setup.detect.python.requirements import included_files, installs_itself, local_packages
 
 
 def tree(root, **files):
@@ -38,3 +38,19 @@ def test_a_line_that_installs_the_repository(tmp_path, line):
 def test_a_line_that_does_not(tmp_path, line):
     assert not installs_itself(tree(tmp_path, a_txt=f"{line}\n"), ["a.txt"])
     assert not installs_itself(tree(tmp_path, e_yml=f"dependencies:\n  - pip:\n    - {line}\n"), ["e.yml"])
+
+
+def test_packages_of_the_repository_that_are_installed_from_its_folders(tmp_path):
+    source = 'name = "a"\nversion = "1"\nsource = {{ {} = "{}" }}\n'
+    sources = (("virtual", "."), ("editable", "packages/core"), ("directory", "../up"), ("editable", "gone"))
+    found = tree(
+        tmp_path,
+        uv_lock="".join(source.format(*each) for each in sources),
+        poetry_lock='[package.source]\ntype = "directory"\nurl = "libs/x"\n',
+        a_txt="-e .\n-e ./packages/core[dev]\n./libs/x\n",
+        packages__core__pyproject_toml="",
+        libs__x__pyproject_toml="",
+    )
+    assert local_packages(found, ["uv.lock"]) == ("packages/core",)
+    assert local_packages(found, ["poetry.lock"]) == ("libs/x",)
+    assert local_packages(found, ["a.txt"]) == ("packages/core", "libs/x")
