@@ -6,12 +6,15 @@ the same bytes, so that a second `init` changes nothing.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
 import os
 import re
 import shlex
+import shutil
 import sys
+import tempfile
 import zipfile
 import zlib
 from importlib import metadata, resources
@@ -244,14 +247,20 @@ def _downloaded_debugpy(version: str) -> Path:
     package = target / "debugpy"
     if (package / "__init__.py").is_file():
         return package
-    argv = [
-        sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--ignore-requires-python",
-        "--only-binary=:all:", "--platform=any", "--target", str(target), f"debugpy=={version}",
-    ]  # fmt: skip
+    shutil.rmtree(target, ignore_errors=True)
     # `-m` makes Python search the working folder first, which may be an untrusted repository with a pip.py.
     cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
-    result = process.run(argv, cwd=cache_dir(), timeout=180.0)
-    if result.code or not (package / "__init__.py").is_file():
+    # Renamed once it is whole: pip moves the files one by one, and may be interrupted.
+    with tempfile.TemporaryDirectory(prefix=f"{target.name}-", dir=cache_dir()) as folder:
+        argv = [
+            sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--ignore-requires-python",
+            "--only-binary=:all:", "--platform=any", "--target", f"{folder}/whole", f"debugpy=={version}",
+        ]  # fmt: skip
+        result = process.run(argv, cwd=cache_dir(), timeout=180.0)
+        if not result.code:
+            with contextlib.suppress(OSError):  # another dkdbg was faster
+                Path(folder, "whole").rename(target)
+    if not (package / "__init__.py").is_file():
         raise DkdbgError(
             f"cannot fetch debugpy {version}, which this repository's old Python needs: {result.stderr.strip()[-300:]}",
             hint="run this once while the package index is reachable; it is cached afterwards",

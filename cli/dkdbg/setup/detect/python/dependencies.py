@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 _USUAL_CONDA = re.compile(r"(?:conda[-_]?)?env(?:ironment)?(?:[-_.][\w.-]+)?\.ya?ml|conda\.ya?ml")
-#: Maximum YAML files with other names to check for conda environments.
-_MAX_UNUSUAL = 100
+#: Maximum YAML files with other names to check for conda environments, and characters to parse of all of them.
+_MAX_UNUSUAL, _MAX_CONDA_CHARS = 100, 300_000
 REQUIREMENT_FILES = re.compile(
     r"(?:pip[-_])?requirements?(?:[-_.][\w.-]+)?\.(?:txt|in)|[\w.-]*[-_.]requirements\.txt"
 )
@@ -39,7 +39,7 @@ def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
     """Return every dependency file of the repository, without third-party code, shallow ones first."""
     found: list[DependencyFile] = []
     unusual = [path for path in tree.matching(re.compile(r".*\.ya?ml")) if _may_be_conda(path)][:_MAX_UNUSUAL]
-    conda_files = {path for path in unusual if _is_conda(tree.text(path))}
+    conda_files, left = {path for path in unusual if _is_conda(tree.text(path))}, _MAX_CONDA_CHARS
     for path in tree.files:
         name = path.rsplit("/", 1)[-1]
         if is_vendored(path) or path.count("/") > 4:
@@ -57,7 +57,12 @@ def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
         elif name in {"uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "pixi.lock"}:
             found.append(read_lock(tree, path))
         elif path in conda_files or _USUAL_CONDA.fullmatch(name):
-            conda = read_conda(tree, path)
+            left -= len(tree.text(path))
+            conda = read_conda(tree, path) if left >= 0 else None
+            if left < 0:
+                tree.note(
+                    f"{path}: not read: the conda environments have more than {_MAX_CONDA_CHARS // 1000} KB"
+                )
             if conda is not None:
                 found.append(conda)
         elif REQUIREMENT_FILES.fullmatch(name) or (

@@ -5,6 +5,7 @@ import shlex
 import pytest
 
 from dkdbg.setup.detect.files import Tree
+from dkdbg.setup.detect.python import dependencies
 from dkdbg.setup.detect.python.dependencies import read_dependency_files
 from dkdbg.setup.detect.python.pyproject import caret
 from dkdbg.setup.detect.python.requirements import parse_requirement
@@ -273,3 +274,12 @@ def test_nothing_of_a_strangers_python_warns_or_is_too_deep(project, recwarn):
     project.write("setup.py", '"\\d"\nfrom setuptools import setup\nsetup(name="x")\n')
     project.facts()
     assert not list(recwarn)
+
+
+def test_of_more_conda_environments_than_any_repository_has_the_first_are_read(project, monkeypatch):
+    monkeypatch.setattr(dependencies, "_MAX_CONDA_CHARS", 100)
+    for number in range(4):
+        project.write(f"env-{number}.yml", "channels: [a]\ndependencies: [numpy]\n")
+    tree = Tree(project.root)
+    assert [file.path for file in read_dependency_files(tree)] == ["env-0.yml", "env-1.yml"]
+    assert "env-2.yml: not read" in tree.problems[0]
