@@ -460,11 +460,12 @@ def test_a_folder_that_becomes_a_link_meanwhile_is_not_followed(repo, where):
 
 
 @pytest.mark.attack(7)
-def test_a_manifest_of_somebody_else_removes_nothing_of_gits(repo):
+@pytest.mark.parametrize("name", [".git/config", "half of a character: \ud800"])
+def test_a_manifest_of_somebody_else_removes_nothing_of_gits(repo, name):
     """Lists git's files as generated ones, with their digests, so that init removes them: such a manifest is refused."""
     config = repo / ".git/config"
     (repo / ".dkdbg").mkdir()
-    files = {".git/config": hashlib.sha256(config.read_bytes()).hexdigest()}
+    files = {name: hashlib.sha256(config.read_bytes()).hexdigest()}
     (repo / ".dkdbg/manifest.json").write_text(json.dumps({"version": 1, "files": files, "notes": {}}))
     done = dkdbg_in(repo, "init", "--yes")
     assert config.is_file()

@@ -41,7 +41,11 @@ def checked(text: str | PurePosixPath) -> PurePosixPath:
         DkdbgError: it is not such a path.
     """
     path = PurePosixPath(text)
-    if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in str(path):
+    try:
+        name = os.fsencode(path)
+    except UnicodeEncodeError:  # half a character, from an escape in JSON
+        name = b"\0"
+    if path.is_absolute() or not path.parts or ".." in path.parts or b"\0" in name:
         raise DkdbgError(f"{path} is not a path inside the repository")
     if any(git.folded(part) in git.FOLDERS for part in path.parts):
         raise DkdbgError(
