@@ -19,6 +19,9 @@ import pytest
 from dkdbg.agent import contract
 from dkdbg.agent.inprocess.clocks import held_time
 from dkdbg.agent.state import processes, records
+from dkdbg.core import brought
+from dkdbg.targets.batch import job_line
+from dkdbg.targets.ssh import target
 from tests.agent.dap_probe import Editor, wait_for
 from tests.agent.nc import PROMPT, Client
 from tests.attacks import listening
@@ -337,6 +340,48 @@ def test_a_runtime_folder_that_others_could_write_to_is_not_taken(shared, other_
     folder = Path(done.stdout.split()[1]).parent
     assert opened not in (folder, folder.parent)
     assert is_private(folder, OWNER)
+
+
+#: Name of an agent that was brought.
+KEPT = f"agent-{'f' * 32}.pyz"
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize("look", ["ssh", "batch"])
+@pytest.mark.parametrize("way", ["link to a file", "link to a folder", "open folder"])
+def test_an_agent_that_another_user_could_exchange_is_not_run(shared, other_user, look, way):
+    """Makes the runtime folder at a host of ssh or of a job, with a link to a file of the user's, or as a link to his folder, to
+    put another program there when he has looked: the path is not taken."""
+    shared.chmod(0o777)
+    mine, folder = shared / "mine", shared / "run"
+    mine.mkdir(mode=0o700)
+    (mine / KEPT).touch()
+    os.chown(mine, OWNER, OWNER)
+    os.chown(mine / KEPT, OWNER, OWNER)
+    assert paths_seen(look, mine) == [str(mine / KEPT)]
+    if way == "link to a file":
+        made = other_user.run(
+            ["sh", "-c", 'mkdir "$1" && ln -s "$2" "$1"', "sh", str(folder), str(mine / KEPT)]
+        )
+    elif way == "link to a folder":
+        made = other_user.run(["ln", "-s", str(mine), str(folder)])
+    else:
+        mine.chmod(0o777)
+        made, folder = other_user.run(["touch", str(mine / "here")]), mine
+    assert made.returncode == 0, made.stderr
+    assert paths_seen(look, folder) == []
+
+
+def paths_seen(look: str, folder: Path) -> list[str]:
+    """The paths that the query of a host by ssh, or of a job's node, prints as OWNER with this runtime folder."""
+    text = job_line.looking("mark")
+    if look == "ssh":
+        text = target._LOOK.format(mark="mark", folder="/", listing=brought.LISTING)
+    done = subprocess.run(
+        ["sh", "-c", text], user=OWNER, group=OWNER, extra_groups=[], capture_output=True, text=True, check=True,
+        env={"PATH": os.environ["PATH"], "DKDBG_RUNTIME_DIR": str(folder)}, cwd="/",
+    )  # fmt: skip
+    return [each for each in done.stdout.splitlines() if each.endswith(KEPT)]
 
 
 #: Locks /tmp, and all in it that he may open, until he is told to end.

@@ -24,6 +24,17 @@ for each in /proc/[0-9]*; do tr '\0' '\n' <"$each/cmdline" | while read -r word;
 done; done 2>/dev/null
 echo looked
 """
+#: Prints the agents that `dkdbg run` brought to a machine with other users; the paths are run later. In /tmp any of them may have
+#: made the folder first, or put a link to it in its place: accept what `open_runtime_dir` leaves behind. One `ls` reads type, mode
+#: and owner at once; two checks would see two folders where the first is exchanged between them.
+LISTING = r"""
+dir=${DKDBG_RUNTIME_DIR:-/tmp/dkdbg-$(id -u)}
+set -- $(LC_ALL=C ls -ldn -- "$dir" 2>/dev/null) # mode, links, uid
+case ${1:-}:${3:-} in d???--?--?*:"$(id -u)")
+  for each in "$dir"/agent-*.pyz; do [ ! -L "$each" ] && [ -O "$each" ] && printf '%s\n' "$each"; done
+esac
+exit 0
+"""
 
 
 def is_brought(path: str) -> bool:

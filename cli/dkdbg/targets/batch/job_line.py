@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dkdbg.agent.state import deadlines
-from dkdbg.core.brought import is_agent, relay_words
+from dkdbg.core.brought import LISTING, is_agent, relay_words
 from dkdbg.core.known_errors import last_line
 from dkdbg.core.target import Reach
 from dkdbg.errors import DkdbgError, GoneError
@@ -46,9 +46,7 @@ for each in /proc/[0-9]*; do [ -O "$each/cmdline" ] && tr '\\0' '\\n' <"$each/cm
   esac
   [ -O "$word" ] && printf '%s\\n' "$word"
 done; done 2>/dev/null
-for each in "${{DKDBG_RUNTIME_DIR:-/tmp/dkdbg-$(id -u)}}"/agent-*.pyz; do [ -O "$each" ] && printf '%s\\n' "$each"; done
-exit 0
-"""
+{listing}"""
 
 
 #: `read` and `printf` are shell builtins, so the line, which holds a secret, appears in no list of processes.
@@ -307,7 +305,7 @@ class Looked:
 
 def looking(mark: str) -> str:
     """Return the script for `sh` that queries a node; `mark` begins its answer."""
-    return _LOOK.format(mark=mark)
+    return _LOOK.format(mark=mark, listing=LISTING)
 
 
 def looked(mark: str, stdout: str) -> Looked | None:

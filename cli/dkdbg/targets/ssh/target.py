@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dkdbg import process
 from dkdbg.core import sessions
 from dkdbg.core.address import Address
-from dkdbg.core.brought import is_brought, relay_words
+from dkdbg.core.brought import LISTING, is_brought, relay_words
 from dkdbg.core.known_errors import last_line
 from dkdbg.core.record import BadRecord, SeenRecord
 from dkdbg.core.target import Capability, Endpoint, Kind, Target, Workspace
@@ -39,11 +39,7 @@ _SHELL_TIMEOUT_S, _AGENT_TIMEOUT_S = 30.0, 30.0
 _LOOK = """\
 cd {folder} 2>/dev/null || {{ printf '\\n%s gone\\n' {mark}; exit 0; }}
 printf '\\n%s there\\n%s\\n%s\\n%s\\n' {mark} "$(id -un)" "$(uname -n)" "$PWD"
-for each in "${{DKDBG_RUNTIME_DIR:-/tmp/dkdbg-$(id -u)}}"/agent-*.pyz; do
-  [ -O "$each" ] && printf '%s\\n' "$each"
-done
-exit 0
-"""
+{listing}"""
 
 
 class SshTarget(Target):
@@ -217,7 +213,9 @@ class SshTarget(Target):
         at = self._hosts.folder if at is None else at
         mark = f"dkdbg-{secrets.token_hex(8)}"
         folder = quoted(at) if at else "."
-        done = process.run(reach.script(_LOOK.format(mark=mark, folder=folder)), timeout=_SHELL_TIMEOUT_S)
+        done = process.run(
+            reach.script(_LOOK.format(mark=mark, folder=folder, listing=LISTING)), timeout=_SHELL_TIMEOUT_S
+        )
         text = done.stdout.rpartition(f"\n{mark} ")[2].splitlines() if f"\n{mark} " in done.stdout else []
         if text[:1] == ["gone"]:
             raise DkdbgError(
