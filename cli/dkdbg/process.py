@@ -19,6 +19,7 @@ import threading
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, NoReturn
 
+from dkdbg import signals
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 
 if TYPE_CHECKING:
@@ -299,8 +300,6 @@ def attached(
         outputs: descriptors for its standard output and error; None inherits ours.
     """
     sys.stdout.flush()
-    asked = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    former = {each: signal.getsignal(each) for each in asked}
     early: list[int] = []
     child: subprocess.Popen[bytes] | None = None
 
@@ -310,10 +309,8 @@ def attached(
         elif not (tty and number == signal.SIGINT):
             (on_signal or child.send_signal)(number)
 
+    former = signals.handle(passed_on)  # the child inherits what is ignored
     try:
-        for each in asked:
-            if former[each] != signal.SIG_IGN:  # the child inherits that, for example from nohup
-                signal.signal(each, passed_on)
         with _exists(argv[0]):
             child = subprocess.Popen(
                 list(argv),
@@ -324,8 +321,6 @@ def attached(
                 stdout=outputs[0],
                 stderr=outputs[1],
             )
-        for each in asked:
-            signal.signal(each, passed_on)
         for number in early:
             (on_signal or child.send_signal)(number)
         code = child.wait()

@@ -14,16 +14,19 @@ import os
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from types import FrameType
 
 #: Seconds before each interruption: a busy machine may take a while to block.
 PAUSES_S = (0.05, 0.5, 2.0)
 _heard: list[int] = []
 #: Signals that end a verb.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Signals that were ignored when this process started: nohup does so with SIGHUP, a script with SIGINT for `COMMAND &`.
+_INHERITED = frozenset(each for each in ENDING if signal.getsignal(each) == signal.SIG_IGN)
 #: Seconds until Ctrl-C is noticed at the latest.
 SIGNAL_INTERVAL = 0.3
 
@@ -49,6 +52,13 @@ def _interrupt(read: int) -> None:
         for pause in PAUSES_S:
             time.sleep(pause)
             signal.pthread_kill(main, signal.SIGURG)
+
+
+def handle(
+    handler: Callable[[int, FrameType | None], object], numbers: Iterable[signal.Signals] = ENDING
+) -> dict[signal.Signals, Any]:
+    """Set the handler of signals that end a verb, and return the former handlers. Signals ignored from the start stay ignored."""
+    return {each: signal.signal(each, handler) for each in numbers if each not in _INHERITED}
 
 
 def interrupt_once(*_: object) -> NoReturn:

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 WAITS = """
 import os, signal, threading
 from dkdbg import signals
@@ -33,3 +35,31 @@ def test_a_signal_that_another_thread_takes_interrupts_what_the_main_thread_wait
         assert child.stdout.readline() == "interrupted\n"
         os.close(theirs)
     assert child.returncode == 0
+
+
+HANDLES = """
+import signal
+from dkdbg import process, signals
+
+def show():
+    print(*(each.name for each in signals.ENDING if signal.getsignal(each) is signals.interrupt_once))
+
+signals.handle(signals.interrupt_once)
+show()
+with signals.delayed(), signals.ignored():
+    pass
+show()
+signals.ignore()
+signals.handle(signals.interrupt_once)
+show()
+print(process.attached(["sh", "-c", "kill -HUP $PPID"], tty=False, on_signal=print))
+"""
+
+
+@pytest.mark.parametrize(("shell", "hangs_up"), [("", True), ("trap '' HUP; ", False)])
+def test_a_signal_that_was_ignored_at_the_start_stays_ignored(shell, hangs_up):
+    """As with nohup: a closed terminal does not end what it started."""
+    words = ["sh", "-c", shell + 'exec "$@"', "sh", sys.executable, "-c", HANDLES]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    handled = "SIGINT SIGTERM" + " SIGHUP" * hangs_up
+    assert done.stdout.split("\n")[:-1] == [*[handled] * 3, *["1"] * hangs_up, "0"]

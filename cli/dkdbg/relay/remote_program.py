@@ -19,6 +19,7 @@ import time
 import tty as raw_terminal
 from typing import TYPE_CHECKING
 
+from dkdbg import signals
 from dkdbg.agent import sockets
 from dkdbg.agent.relay import wire
 from dkdbg.core.brought import relay_words
@@ -26,7 +27,7 @@ from dkdbg.errors import EXIT_TIMEOUT, DkdbgError, GoneError
 from dkdbg.relay.relay import Relay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from types import FrameType
 
     from dkdbg.core.target import Target
@@ -220,11 +221,9 @@ class _RemoteProgram:
                 size = os.get_terminal_size(0)
                 self._relay.tell(wire.SIZE, size.lines.to_bytes(2, "big") + size.columns.to_bytes(2, "big"))
 
-        handlers: dict[int, Callable[[int, FrameType | None], None]]
-        handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), passed_on)
+        former = signals.handle(passed_on)
         if self._tty:
-            handlers[signal.SIGWINCH] = resized
-        former = {each: signal.signal(each, handler) for each, handler in handlers.items()}
+            former |= signals.handle(resized, [signal.SIGWINCH])
         try:
             yield
         finally:

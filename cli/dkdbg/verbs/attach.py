@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import queue
-import signal
 import textwrap
 import threading
 import time
@@ -25,7 +24,7 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.detect.people import others
 from dkdbg.setup.plan.editor import launch_entry
 from dkdbg.setup.render import token_file
-from dkdbg.signals import ENDING, SIGNAL_INTERVAL, interrupt_once
+from dkdbg.signals import SIGNAL_INTERVAL, handle, interrupt_once
 from dkdbg.targets import registry
 from dkdbg.verbs import values
 from dkdbg.verbs.parts import attach_listen
@@ -172,8 +171,7 @@ def _stay(
     begin: Callable[[], None],
 ) -> int:
     """Accept editors until Ctrl-C, or until `is_over` returns True; return the exit code."""
-    for number in ENDING:  # until the process ends: a late second signal changes no exit code
-        signal.signal(number, interrupt_once)
+    handle(interrupt_once)  # until the process ends: a late second signal changes no exit code
     try:
         proxy.start()
         begin()

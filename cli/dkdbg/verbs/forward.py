@@ -7,7 +7,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from dkdbg import console
+from dkdbg import console, signals
 from dkdbg.core.target import Capability
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
@@ -50,8 +50,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
         DkdbgError: the target cannot be reached, or a port here is taken.
     """
     as_json, is_over = options.json, values.has_passed(options.limit)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+    signals.handle(signal.default_int_handler)
     with contextlib.closing(registry.target_of(options.target, root)) as target:
         if Capability.REMOTE not in target.capabilities:
             raise DkdbgError(

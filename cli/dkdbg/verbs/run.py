@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -293,8 +292,7 @@ def _attached(target: Target, reach: Reach, brought: Brought, argv: Sequence[str
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
     """Handle Ctrl-C in this process again after the program's end, until opened resources are closed."""
-    for number in signals.ENDING:
-        signal.signal(number, signals.interrupt_once)
+    signals.handle(signals.interrupt_once)
     try:
         yield
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 import time
 from pathlib import PurePath
@@ -265,8 +264,7 @@ def _submission(options: argparse.Namespace, command: Sequence[str], *, wait: in
 
 def _hold(root: Path, queue: Queue, options: argparse.Namespace, say: _Said) -> int:
     """Run a shell or a command on the first node of an allocation; use an allocation again that is already held."""
-    for number in signals.ENDING:  # a closed terminal too: held nodes cost until their time limit
-        signal.signal(number, signals.interrupt_once)
+    signals.handle(signals.interrupt_once)  # a closed terminal too: held nodes cost until their time limit
     job = queue.held()
     taken, code = bool(job), EXIT_INTERRUPTED
     if taken:

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dkdbg import console
+from dkdbg import console, signals
 from dkdbg.core.mapping import folder_name
 from dkdbg.core.target import Workspace
 from dkdbg.errors import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
@@ -158,7 +158,7 @@ def sync(
 
 def _follow(session: Session, reporter: Reporter, *, once: bool) -> int:
     """Keep both sides equal until Ctrl-C, or make them so with `once`; return the exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signals.handle(signal.default_int_handler, [signal.SIGTERM])
     try:
         if once:
             session.once()

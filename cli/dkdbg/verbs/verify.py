@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 from typing import TYPE_CHECKING
 
 from dkdbg import console, signals
@@ -70,8 +69,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
     Raises:
         DkdbgError: this is not a repository.
     """
-    for number in signals.ENDING:  # until the process ends: it still has to remove the run
-        signal.signal(number, signals.interrupt_once)
+    signals.handle(signals.interrupt_once)  # until the process ends: it still has to remove the run
     as_json = options.json
     check_root(root, "verify")
     with StartReport() as shown:

@@ -6,14 +6,13 @@ import contextlib
 import difflib
 import io
 import shlex
-import signal
 import time
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints
 from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
-from dkdbg.signals import ENDING, SIGNAL_INTERVAL, interrupt_once
+from dkdbg.signals import SIGNAL_INTERVAL, handle, interrupt_once
 from dkdbg.targets import registry
 from dkdbg.verbs.parts.attach_proxy import open_proxy
 
@@ -67,8 +66,7 @@ def down(root: Path, name: str) -> int:
 
 def _attached(root: Path, target: Target, port: int, limit: int) -> int:
     """Start the copy, forward editors to it until a signal ends this process, and remove it."""
-    for number in ENDING:  # until the process ends: it still has to remove the copy
-        signal.signal(number, interrupt_once)
+    handle(interrupt_once)  # until the process ends: it still has to remove the copy
     console.warn(f"dkdbg: attach an editor to 127.0.0.1:{port}")
     try:
         ready = target.make_copy(report=console.say, limit=limit)
