@@ -1,5 +1,6 @@
 """Jobs of LSF, by a fake: its commands answer as IBM documents it, and its hosts are this machine."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -8,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from dkdbg.core.jobs import Submission
+from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
+from dkdbg.targets import registry
+from dkdbg.targets.batch import job_queue
+from dkdbg.targets.ssh.login import Login
 from tests.agent.dap_probe import wait_for
 from tests.engine.projects import dkdbg, must, write
 from tests.kubernetes.ranks import editor
@@ -111,3 +117,30 @@ def test_what_hinders_has_its_cause(site):
     for options, cause in ((("-q", "nope"), "there is no such queue"), (("-Z",), "Illegal option: -Z")):
         assert cause in dkdbg(site, "submit", "--on", "lsf://", *options, "--", "true").stderr
     subprocess.run(["bkill", job], check=True)
+
+
+@pytest.mark.parametrize("comes", ["before", "later"])
+def test_a_job_whose_submitter_does_not_end_in_time_is_found_or_may_still_come(site, monkeypatch, comes):
+    """sbatch too tries again for two minutes while its controller is busy: a second try made two jobs."""
+    read, late = Login.read, []
+
+    def outrun(login, argv, *, limit):
+        if job_queue._ENDED not in str(argv):
+            return read(login, argv, limit=limit)
+        if comes == "before":
+            read(login, argv, limit=limit)
+        late.append(argv)
+        raise DkdbgError("it did not end", exit_code=EXIT_TIMEOUT)
+
+    monkeypatch.setattr(Login, "read", outrun)
+    wanted = Submission(command=("true",), options=("-H",), wait=0, name="true", folder=str(site))
+    with contextlib.closing(registry.queue_of("lsf://")) as queue:
+        if comes == "before":
+            assert queue.submit(wanted) == "7"
+        else:
+            with pytest.raises(
+                DkdbgError, match="bsub did not end within 60 s; the job may or may not"
+            ) as caught:
+                queue.submit(wanted)
+            subprocess.run(late[0], check=True)
+            assert Path(caught.value.hint.partition("its script is ")[2]).is_file()

@@ -11,7 +11,7 @@ from dkdbg import process
 from dkdbg.core.address import Address
 from dkdbg.core.known_errors import last_line
 from dkdbg.delivery import single_file
-from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.errors import EXIT_TIMEOUT, EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable, printable_lines
 from dkdbg.repository.artefacts import render
 from dkdbg.targets.batch.job import Script, filling, job_address, prepared, preparing, tags_of
@@ -175,7 +175,8 @@ class JobQueue:
         return (3, 10)
 
     def _hand_over(self, login: Reach, text: str, tag: str, folder: str, submitter: str) -> str:
-        """Submit once: if the answer is lost, the system's list shows whether the job exists."""
+        """Submit once: without an answer, the system's list shows whether the job exists; it may also appear later."""
+        missing = ""
         try:
             done = self._login.read(login.wrap(("sh", "-c", text)), limit=_ANSWER_TIMEOUT_S)
             out, ended, _ = done.stdout.rpartition(_ENDED)
@@ -189,25 +190,25 @@ class JobQueue:
                     f"{submitter} refused the job: {printable(reason[-300:])}",
                     hint=f"the options before -- are those of {submitter}",
                 )
-        except DkdbgError:
-            if self._login.is_there():
-                raise
+        except DkdbgError as error:
             job = ""
+            if error.exit_code == EXIT_TIMEOUT:  # sbatch retries for minutes while its controller is busy
+                missing = f"{submitter} did not end within {_ANSWER_TIMEOUT_S:g} s"
+            elif self._login.is_there():
+                raise
         if job:
             return job
+        why = "it is not among your jobs yet"
         try:
-            self._login.drop()
+            if not missing:
+                self._login.drop()
             job = self._tags().get(tag, "")
         except DkdbgError as error:
-            raise DkdbgError(
-                f"the connection was lost during submission; the job may or may not have been submitted: {error.message}",
-                hint=f"look at your jobs there before you submit again; its script is {folder}/job.sh",
-            ) from error
+            why = error.message
         if not job:
-            self._remove(folder)
             raise DkdbgError(
-                "the connection was lost before the job was submitted; no job was created",
-                hint="submit it again",
+                f"{missing or 'the connection was lost during submission'}; the job may or may not have been submitted: {why}",
+                hint=f"look at your jobs there before you submit again; its script is {folder}/job.sh",
             )
         return job
 
