@@ -114,13 +114,13 @@ class Transaction:
         root: repository, local side.
         changes: in the order of the renames.
         new_directories: folders to create for the targets, relative to `root`, outermost first.
-        is_whole: False during a rollback, and for good if it fails: the tree is then neither old nor new.
+        is_unchanged: False from the first rename on; True again after a complete rollback.
     """
 
     root: Path
     changes: tuple[Change, ...]
     new_directories: tuple[PurePosixPath, ...] = field(init=False)
-    is_whole: bool = field(default=True, init=False)
+    is_unchanged: bool = field(default=True, init=False)
     _inside: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -177,7 +177,7 @@ class Transaction:
         """Write all changes.
 
         Raises:
-            DkdbgError: it failed; the tree is as before, unless `is_whole` is False, which the message reports.
+            DkdbgError: it failed; the tree is as before if `is_unchanged`, else the message reports the failed rollback.
         """
         made: list[tuple[Folder, str]] = []
         renamed: list[tuple[Folder, Change]] = []
@@ -205,6 +205,7 @@ class Transaction:
                 for place_, change in targets:
                     current = change.path
                     _stage(place_, change)
+                self.is_unchanged = False
                 for place_, change in targets:
                     current = change.path
                     renamed.append((place_, change))
@@ -229,7 +230,7 @@ class Transaction:
         made: list[tuple[Folder, str]],
         opened: dict[PurePosixPath, Folder],
     ) -> None:
-        self.is_whole = False
+        self.is_unchanged = False
         try:
             for folder, change in reversed(renamed):
                 old = staging_names(change.path.name)[1]
@@ -247,7 +248,7 @@ class Transaction:
                 f"writing failed, and so did the rollback: {error}",
                 hint="Nothing is lost: dkdbg init --undo restores every file from its journal.",
             ) from error
-        self.is_whole = True
+        self.is_unchanged = True
 
 
 def _stage(folder: Folder, change: Change) -> None:

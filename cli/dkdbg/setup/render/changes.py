@@ -123,7 +123,7 @@ def apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
     try:
         transaction.commit()
     except BaseException:
-        if transaction.is_whole:
+        if transaction.is_unchanged:
             # A journal of unchanged files is harmless: undo finds nothing to restore.
             with contextlib.suppress(OSError):
                 journal.revert()

@@ -195,6 +195,23 @@ def test_an_interrupt_while_writing_goes_back_too(repo, monkeypatch):
     assert tree(repo) == before
 
 
+def test_an_interrupt_after_the_last_rename_can_be_undone(repo, monkeypatch):
+    changes, before, real = between(repo, WANTED), tree(repo), os.unlink
+
+    def interrupted(name, **more):
+        if str(name).endswith("-old") and tree(repo)["old"] != before["old"]:
+            raise KeyboardInterrupt
+        return real(name, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            apply(repo, changes, Journal(root=repo))
+    assert between(repo, WANTED) == ()
+    Journal(root=repo).undo()
+    assert tree(repo) == {"old": before["old"]}
+
+
 def test_a_file_system_without_hard_links_goes_back_by_copies(repo, monkeypatch):
     changes, before = between(repo, WANTED), tree(repo)
 
