@@ -75,9 +75,13 @@ def ignore() -> None:
 
 @contextlib.contextmanager
 def delayed() -> Iterator[None]:
-    """Delay the handlers of signals that end a verb until the with statement's end: what is created in it is noted first."""
+    """Delay signals that end a verb until the with statement's end: what is created in it is noted first.
+
+    A signal without a handler ends the process there. One that the parent process ignores stays ignored.
+    """
     came: list[int] = []
-    former = {number: found for number in ENDING if callable(found := signal.getsignal(number))}
+    found = {number: signal.getsignal(number) for number in ENDING}
+    former = {number: handler for number, handler in found.items() if handler not in {None, signal.SIG_IGN}}
     for each in former:
         signal.signal(each, lambda number, _frame: came.append(number))
     try:
@@ -86,7 +90,7 @@ def delayed() -> Iterator[None]:
         for each, handler in former.items():
             signal.signal(each, handler)
     for number in came[:1]:
-        former[signal.Signals(number)](number, None)
+        signal.raise_signal(number)
 
 
 @contextlib.contextmanager

@@ -63,3 +63,30 @@ def test_a_signal_that_was_ignored_at_the_start_stays_ignored(shell, hangs_up):
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
     handled = "SIGINT SIGTERM" + " SIGHUP" * hangs_up
     assert done.stdout.split("\n")[:-1] == [*[handled] * 3, *["1"] * hangs_up, "0"]
+
+
+DELAYS = """
+import os, signal, sys
+from dkdbg import signals
+
+with signals.delayed():
+    os.kill(os.getpid(), int(sys.argv[1]))
+    print("all of the section")
+    sys.stdout.flush()
+print("and more")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("former", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_delayed_signal_ends_the_process_after_the_section_unless_it_was_ignored(number, former):
+    child = subprocess.run(
+        [sys.executable, "-c", DELAYS, str(int(number))],
+        preexec_fn=lambda: signal.signal(number, former),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    ignored = former == signal.SIG_IGN
+    assert child.stdout == "all of the section\n" + "and more\n" * ignored
+    assert child.returncode == (0 if ignored else -number)

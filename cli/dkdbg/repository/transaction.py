@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from dkdbg import signals
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.repository import folders
 from dkdbg.repository.folders import Folder, refused
@@ -173,8 +174,9 @@ class Transaction:
                 )
         return tuple(missing) if change.after is not None else ()
 
+    @signals.delayed()
     def commit(self) -> None:
-        """Write all changes.
+        """Write all changes; signals that end a verb are delayed until then.
 
         Raises:
             DkdbgError: it failed; the tree is as before if `is_unchanged`, else the message reports the failed rollback.
@@ -220,7 +222,7 @@ class Transaction:
                 if isinstance(error, OSError):
                     raise refused("write", current, error) from error
                 raise
-            with contextlib.suppress(OSError):  # all is written; the next command or undo removes leftovers
+            with contextlib.suppress(OSError):  # all is written; Journal.remove_leftovers tries again
                 for place_, change in targets:
                     _unlink(place_, staging_names(change.path.name))
 

@@ -53,6 +53,15 @@ def test_a_second_init_changes_no_byte_and_says_so(tmp_path, dkdbg, files):
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == times
 
 
+def test_an_init_with_nothing_to_change_removes_what_a_killed_one_left(initialised, dkdbg):
+    left = initialised / ".vscode/.launch.json.dkdbg-old"
+    left.write_text("{}")
+    assert dkdbg(initialised, "init", "--check").code == 0
+    assert left.exists()
+    assert "nothing to change" in dkdbg(initialised, "init", "--yes").out
+    assert not left.exists()
+
+
 def test_undo_names_a_directory_that_stays_and_is_one_object_as_json(initialised, dkdbg):
     (initialised / ".vscode/settings.json").write_text("{}")
     ran = dkdbg(initialised, "init", "--undo")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from dkdbg import signals
 from dkdbg.repository.folders import remove_empty
 from dkdbg.repository.transaction import Change, Transaction, read, real_path
 from dkdbg.setup.render import manifest
@@ -109,13 +110,17 @@ def kept(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Kept, ...
     return (*whole, *(Kept(path=PurePosixPath(path), reason=f"yours: {phrase}") for path, phrase in parts))
 
 
+@signals.delayed()
 def apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
     """Write all changes, or none; the journal is synced before the first file is touched.
+
+    Signals that end a verb are delayed until then. What a killed process left beside the files is removed first.
 
     Raises:
         DkdbgError: a file changed since it was compared, or leads out of the repository (exit code EXIT_CONFLICT), or
             cannot be written. The repository is unchanged then.
     """
+    journal.remove_leftovers()
     if not changes:
         return
     transaction = Transaction(root=root, changes=tuple(changes))

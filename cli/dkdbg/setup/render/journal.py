@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from dkdbg import hints
+from dkdbg import hints, signals
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.repository import folders, git
 from dkdbg.repository.folders import Folder, git_folder, refused, remove_empty
@@ -187,6 +187,19 @@ class Journal:
         with Folder.at(Path(os.path.realpath(self.root)), BESIDE.parent) as folder:
             folder.remove(BESIDE.name)
 
+    def remove_leftovers(self) -> None:
+        """Remove the versions that a killed process left beside recorded files: an old .env holds secrets.
+
+        Raises:
+            DkdbgError: the journal cannot be read.
+        """
+        inside = Path(os.path.realpath(self.root))
+        for path in self.load()[0]:
+            with contextlib.suppress(OSError, DkdbgError), Folder.at(inside, path.parent) as folder:
+                for leftover in staging_names(path.name):
+                    folder.remove(leftover)
+
+    @signals.delayed()
     def undo(self, *, force: bool = False) -> Undone:
         """Restore every file as it was before the first init, then delete the journal.
 

@@ -37,6 +37,8 @@ def offer(
     kept = changes.kept(root, wanted)
     if not options.json:
         _show(heading, todo, kept, diff=options.diff)
+    if not todo and not (options.check or options.diff):
+        changes.apply(root, (), changes.Journal(root=root))  # removes what a killed process left
     if options.check or options.diff or not todo or (options.json and not options.yes):
         if options.json:
             console.emit(as_json(todo, kept, False))

@@ -2,7 +2,10 @@
 
 import errno
 import os
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -210,6 +213,42 @@ def test_an_interrupt_after_the_last_rename_can_be_undone(repo, monkeypatch):
     assert between(repo, WANTED) == ()
     Journal(root=repo).undo()
     assert tree(repo) == {"old": before["old"]}
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from dkdbg.repository.folders import Folder
+from tests.unit.setup.render.test_changes import WANTED, init
+
+def replace(self, old, new):
+    real(self, old, new)
+    if new == "new":
+        os.kill(os.getpid(), int(sys.argv[2]))
+
+real, Folder.replace = Folder.replace, replace
+init(Path(sys.argv[1]), WANTED)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_writing_ends_the_process_once_all_is_written(repo, number):
+    before = tree(repo)
+    child = subprocess.run([sys.executable, "-c", KILLED, str(repo), str(int(number))], check=False)
+    assert child.returncode == -number
+    assert between(repo, WANTED) == ()
+    assert not [path for path in tree(repo) if "dkdbg-" in path]
+    Journal(root=repo).undo()
+    assert tree(repo) == {"old": before["old"]}
+
+
+def test_what_a_killed_process_left_beside_the_files_is_removed_by_the_next_one(repo):
+    init(repo, WANTED)
+    (repo / ".old.dkdbg-old").write_bytes(b"1")
+    (repo / ".theirs.dkdbg-old").write_bytes(b"1")
+    apply(repo, (), Journal(root=repo))
+    assert not (repo / ".old.dkdbg-old").exists()
+    assert (repo / ".theirs.dkdbg-old").exists()
 
 
 def test_a_file_system_without_hard_links_goes_back_by_copies(repo, monkeypatch):
