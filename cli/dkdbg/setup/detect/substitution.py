@@ -13,13 +13,17 @@ if TYPE_CHECKING:
 #: Characters that variables may add to a text: each line of a hostile file may double the one before it.
 _MAX_ADDED = 8192
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+#: A default, which may contain more braces: `${A:-${B:-c}}`.
+_WORD = r"[^{}]*"
+for _ in range(3):
+    _WORD = rf"[^{{}}]*(?:\{{{_WORD}\}}[^{{}}]*)*"
 _PLAIN = re.compile(
-    rf"\$(?:(?P<escaped>\$)|(?P<name>{_NAME})|\{{(?P<braced>{_NAME})(?:(?P<op>:?[-+?=])(?P<word>[^{{}}]*))?\}})"
+    rf"\$(?:(?P<escaped>\$)|(?P<name>{_NAME})|\{{(?P<braced>{_NAME})(?:(?P<op>:?[-+?=])(?P<word>{_WORD}))?\}})"
 )
 
 
 def substitute(text: str, values: Mapping[str, str], *, keep_unknown: bool = False) -> str:
-    """Return `text` with variables and defaults replaced; an unknown variable becomes empty.
+    """Return `text` with variables and defaults replaced once, as compose does; an unknown variable becomes empty.
 
     `$$` becomes `$` (compose). With `keep_unknown` a variable without value and default is kept, for a shell to
     replace at run time. Variables that would add more than _MAX_ADDED characters are kept too.
@@ -35,38 +39,42 @@ def substitute(text: str, values: Mapping[str, str], *, keep_unknown: bool = Fal
     def value(match: re.Match[str]) -> str:
         if match["escaped"]:
             return "$"
-        known = values.get(match["name"] or match["braced"])
-        operator, word = match["op"] or "", match["word"] or ""
-        if operator.endswith("+"):
-            return word if known else ""
-        if known is not None and (known or not operator.startswith(":")):
-            return known
-        if operator.endswith(("-", "=")):
-            return word
-        return match[0] if keep_unknown else ""
+        default = _default(match, values)
+        if default is not None:
+            return _PLAIN.sub(bounded, default)
+        return values.get(match["name"] or match["braced"], match[0] if keep_unknown else "")
 
-    # Nested defaults, `${A:-${B:-c}}`, resolve from the inside: the pattern matches innermost braces only.
-    for _ in range(4):
-        replaced = _PLAIN.sub(bounded, text)
-        if replaced == text or "${" not in replaced:
-            return replaced
-        text = replaced
-    return text
+    return _PLAIN.sub(bounded, text)
+
+
+def _default(match: re.Match[str], values: Mapping[str, str]) -> str | None:
+    """Return the text that takes the place of a variable by its operator; None where the variable's value does."""
+    operator, known = match["op"] or "", values.get(match["braced"])
+    is_set = bool(known) if operator.startswith(":") else known is not None
+    if operator.endswith("+"):
+        return match["word"] if is_set else ""
+    return match["word"] if operator.endswith(("-", "=")) and not is_set else None
 
 
 def insisted(text: str, values: Mapping[str, str]) -> tuple[str, ...]:
     """Return the variables that `text` requires (`${VAR:?}`, `${VAR?why}`) and that have no value."""
-    return tuple(
-        match["braced"]
-        for match in _PLAIN.finditer(text)
-        if (match["op"] or "").endswith("?")
-        and not (values.get(match["braced"]) or (match["op"] == "?" and match["braced"] in values))
-    )
+    found: list[str] = []
+    for match in _PLAIN.finditer(text):
+        operator = match["op"] or ""
+        known = values.get(match["braced"])
+        if operator.endswith("?") and not (known or (operator == "?" and known is not None)):
+            found.append(match["braced"])
+        found.extend(insisted(_default(match, values) or "", values))
+    return tuple(found)
 
 
 def names(text: str) -> tuple[str, ...]:
     """Return the variables of `text`, in order."""
-    return tuple(match["name"] or match["braced"] for match in _PLAIN.finditer(text) if not match["escaped"])
+    found: list[str] = []
+    for match in _PLAIN.finditer(text):
+        if not match["escaped"]:
+            found.extend((match["name"] or match["braced"], *names(match["word"] or "")))
+    return tuple(found)
 
 
 def parse_env(text: str) -> dict[str, str]:
