@@ -30,7 +30,11 @@ def mend(root, *, yes, as_json):
     [
         (b"# caf\xe9", b"# caf\xe9\nopencv\n"),
         (b"torch\r\nnumpy\r\n", b"torch\r\nnumpy\r\nopencv\r\n"),
+        (b"torch\r\nnumpy", b"torch\r\nnumpy\r\nopencv\r\n"),
         (b"", b"opencv\n"),
+        ("\ufefftorch\r\n".encode("utf-16-le"), "\ufefftorch\r\nopencv\r\n".encode("utf-16-le")),
+        ("\ufefftorch".encode("utf-16-be"), "\ufefftorch\nopencv\n".encode("utf-16-be")),
+        ("\ufefftorch\n".encode(), "\ufefftorch\nopencv\n".encode()),
     ],
 )
 def test_a_requirement_is_appended_and_can_be_undone(root, capsys, before, after):

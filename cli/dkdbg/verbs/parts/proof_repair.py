@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from dkdbg.proof.finding import Finding
 
+#: Encodings that pip knows by a byte order mark (`auto_decode`), and in which ASCII has other bytes.
+_ENCODINGS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _REQUIREMENTS = re.compile(r"(?:-r|--requirement)[ =]?([\w./-]+\.(?:txt|in))")
 
 
@@ -70,9 +73,11 @@ def _declare(root: Path, distribution: str, *, yes: bool, as_json: bool) -> str:
     if not name.endswith((".txt", ".in")):
         return ""
     before = read(root, PurePosixPath(name)) or b""
-    end = b"\r\n" if b"\r\n" in before else b"\n"
-    content = before + (end if before and not before.endswith(b"\n") else b"") + distribution.encode() + end
-    wanted = FileWanted(content=content, reason="the program imports it", owned=False)
+    encoding = next((each for mark, each in _ENCODINGS.items() if before.startswith(mark)), "utf-8")
+    text = before.decode(encoding, errors="replace")
+    end = "\r\n" if "\r\n" in text else "\n"
+    added = (end if text and not text.endswith("\n") else "") + distribution + end
+    wanted = FileWanted(content=before + added.encode(encoding), reason="the program imports it", owned=False)
     todo = changes.between(root, {name: wanted})
     if not as_json:
         console.diff(changes.diff(todo))
