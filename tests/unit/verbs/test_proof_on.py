@@ -1,5 +1,6 @@
 """`dkdbg verify --on`: which session there is the run's."""
 
+import contextlib
 import subprocess
 import sys
 
@@ -21,14 +22,12 @@ def started(tmp_path, monkeypatch, looks):
     monkeypatch.setattr(proof_on, "_sessions", lambda *_: left.pop(0) if left[1:] else left[0])
     running = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True)
     monkeypatch.setattr(process, "start", lambda *_args, **_options: running)
-    trial = proof_on._start(
-        tmp_path, "local:", ["python", "a.py"], is_here=False, sync=False, report=lambda _: None
-    )
-    try:
+    with contextlib.ExitStack() as opened:
+        opened.callback(running.stdin.close)
+        trial = proof_on._start(
+            tmp_path, "local:", ["python", "a.py"], is_here=False, sync=False, report=str, at_end=opened.callback
+        )  # fmt: skip
         assert trial.ready(5)
-    finally:
-        trial.stop()
-        running.stdin.close()
     return trial
 
 
@@ -50,8 +49,8 @@ def test_without_the_sessions_before_nothing_is_started(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "start", lambda *_args, **_options: pytest.fail("started"))
     with pytest.raises(DkdbgError, match="no connection"):
         proof_on._start(
-            tmp_path, "local:", ["python", "a.py"], is_here=False, sync=False, report=lambda _: None
-        )
+            tmp_path, "local:", ["python", "a.py"], is_here=False, sync=False, report=str, at_end=pytest.fail
+        )  # fmt: skip
 
 
 def test_a_remedy_for_another_target_names_no_file_of_this_repositorys_image(tmp_path):
