@@ -3,8 +3,8 @@
 Python 3.14 has `sys.remote_exec` for this (PEP 768). In older ones only `Py_AddPendingCall` may be called at any moment
 and from any thread: it queues a function for the main thread's next bytecode. So the process is stopped for less than a
 millisecond, made to call that one function with `PyRun_SimpleString` and a text in its own memory, and restored to the
-last register. No Python code runs while it is stopped, whatever lock it holds. (gdb's `call` does the same; images have
-no gdb.)
+last register. No Python code runs while it is stopped, whatever lock it holds. Signals wait until it runs on: a handler
+would begin with the registers of the call. (gdb's `call` does the same; images have no gdb.)
 
 Linux on x86-64. See ptrace(2); PTRACE_SEIZE sends no signal that the program could notice.
 """
@@ -23,7 +23,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Tuple
+    from typing import Dict, List, Optional, Tuple
 
 #: Seconds for a process to stop, and for a call in it to return. Both take microseconds.
 TIMEOUT_S = 10.0
@@ -31,6 +31,7 @@ TIMEOUT_S = 10.0
 MAX_ATTEMPTS = 5
 _CONT, _GETREGS, _SETREGS, _DETACH, _STEP = 7, 12, 13, 17, 9
 _GETREGSET, _SETREGSET, _SEIZE, _INTERRUPT = 0x4204, 0x4205, 0x4206, 0x4207
+_GETSIGMASK, _SETSIGMASK = 0x420A, 0x420B
 #: The vector registers, which the call may change too; they need 2.5 to 11 kB.
 _XSTATE, _XSTATE_SIZE = 0x202, 1 << 14
 _WALL = 0x40000000
@@ -41,6 +42,9 @@ _REGISTERS = (
 #: mmap(2): its number, and the arguments for a private readable and writable page.
 _MMAP, _PAGE, _READ_WRITE, _ANONYMOUS = 9, 4096, 3, 0x22
 _NO_SYSCALL = (1 << 64) - 1
+#: Signals that report how a call in the process has ended. The kernel changes their handlers where they are blocked.
+_FAULTS = (signal.SIGSEGV, signal.SIGTRAP, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+_ALL_BUT_FAULTS = (1 << 64) - 1 - sum(1 << (number - 1) for number in _FAULTS)
 _ADD, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
 
 
@@ -72,16 +76,23 @@ def run(pid: int, text: str) -> None:
         found = _functions(pid)
     except OSError as error:
         raise InjectionError(_denied(pid, error)) from error
-    for _ in range(MAX_ATTEMPTS):
-        with _Stopped(pid) as stopped:
-            page = stopped.syscall(_MMAP, 0, _PAGE, _READ_WRITE, _ANONYMOUS, _NO_SYSCALL, 0)
-            if page >= 1 << 47:
-                raise InjectionError("the process cannot allocate memory")
-            stopped.write(page, data)
-            if stopped.call(found[_ADD], found[_RUN], page) == 0:
-                return
-        time.sleep(0.05)
-    raise InjectionError("it is busy with other pending calls")
+    try:
+        if not any(_queue(pid, found, data) for _ in range(MAX_ATTEMPTS)):
+            raise InjectionError("it is busy with other pending calls")
+    except (ProcessLookupError, ChildProcessError) as error:
+        raise InjectionError("process %d has ended, or executed another program" % pid) from error
+
+
+def _queue(pid: int, functions: Dict[str, int], data: bytes) -> bool:
+    with _Stopped(pid) as stopped:
+        page = stopped.syscall(_MMAP, 0, _PAGE, _READ_WRITE, _ANONYMOUS, _NO_SYSCALL, 0)
+        if page >= 1 << 47:
+            raise InjectionError("the process cannot allocate memory")
+        stopped.write(page, data)
+        if stopped.call(functions[_ADD], functions[_RUN], page) == 0:
+            return True
+    time.sleep(0.05)
+    return False
 
 
 class _Stopped:
@@ -92,7 +103,7 @@ class _Stopped:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._libc.ptrace.restype = ctypes.c_long
         self._libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-        self._late: List[int] = []
+        self._mask: Optional[ctypes.c_uint64] = None
 
     def __enter__(self) -> _Stopped:  # noqa: PYI034 - Self is of Python 3.11
         try:
@@ -101,9 +112,14 @@ class _Stopped:
             raise InjectionError(_denied(self._pid, error)) from error
         try:
             self._ask(_INTERRUPT)
-            self._wait()
+            while number := self._wait():  # a signal came first: the registers are still the program's
+                self._ask(_CONT, 0, number)
             self._registers = self._get()
             self._vectors = self._get_vectors()
+            mask, blocked = ctypes.c_uint64(), ctypes.c_uint64(_ALL_BUT_FAULTS)
+            self._ask(_GETSIGMASK, 8, ctypes.addressof(mask))
+            self._mask = mask
+            self._ask(_SETSIGMASK, 8, ctypes.addressof(blocked))
         except BaseException:
             self._let_go()
             raise
@@ -128,8 +144,8 @@ class _Stopped:
         names = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
         changed = dict(self._registers, rax=number, orig_rax=_NO_SYSCALL, rip=self._instruction())
         self._set(dict(changed, **dict(zip(names, arguments))))
-        self._ask(_STEP)
-        self._wait(signal.SIGTRAP)
+        if self._run(_STEP) != signal.SIGTRAP:
+            raise InjectionError("process %d got a signal while it was stopped: try again" % self._pid)
         return self._get()["rax"]
 
     def call(self, function: int, *arguments: int) -> int:
@@ -138,13 +154,7 @@ class _Stopped:
         self.write(stack, struct.pack("<Q", 0))
         changed = dict(self._registers, rax=0, orig_rax=_NO_SYSCALL, rip=function, rsp=stack)
         self._set(dict(changed, **dict(zip(("rdi", "rsi"), arguments))))
-        self._ask(_CONT)
-        try:
-            self._wait(signal.SIGSEGV)
-        except TimeoutError:
-            self._ask(_INTERRUPT)
-            self._wait()
-            return -1
+        self._run(_CONT)
         after = self._get()
         return after["rax"] & 0xFFFFFFFF if after["rip"] == 0 else -1
 
@@ -159,8 +169,21 @@ class _Stopped:
                     return start + at
         raise InjectionError("the process has no vdso")
 
-    def _wait(self, wanted: int = 0) -> None:
-        """Wait until the process has stopped, for this signal if one is given. Other signals are kept for later."""
+    def _run(self, request: int) -> int:
+        """Continue by this request until the process faults or the timeout is over; return the signal, or 0."""
+        number = 0
+        while number not in _FAULTS:
+            self._ask(request, 0, number)  # SIGSTOP alone cannot be blocked: it takes effect at the end
+            try:
+                number = self._wait()
+            except TimeoutError:
+                self._ask(_INTERRUPT)
+                self._wait()
+                return 0
+        return number
+
+    def _wait(self) -> int:
+        """Wait until the process has stopped; return the signal that it is about to get, 0 if it gets none."""
         end = time.monotonic() + TIMEOUT_S
         while True:
             pid, status = os.waitpid(self._pid, _WALL | os.WNOHANG)
@@ -170,19 +193,22 @@ class _Stopped:
                 time.sleep(0.0005)
             elif not os.WIFSTOPPED(status):
                 raise InjectionError("process %d has ended" % self._pid)
-            elif not wanted or os.WSTOPSIG(status) == wanted or status >> 16:
-                return
-            else:
-                self._late.append(os.WSTOPSIG(status))
-                self._ask(_CONT)
+            else:  # PTRACE_EVENT_STOP: PTRACE_INTERRUPT, or the process was stopped or continued as a whole
+                return 0 if status >> 16 else os.WSTOPSIG(status)
 
     def _let_go(self) -> None:
-        try:
-            self._ask(_DETACH)
-        except OSError:  # the process has ended, or never stopped: the kernel releases it when the agent ends
-            return
-        for number in self._late:
-            os.kill(self._pid, number)
+        # A process that never stops is released by the kernel when the agent ends.
+        with contextlib.suppress(OSError, InjectionError):
+            try:
+                self._release()
+            except OSError:  # it is not stopped: its parent learns of its end only after we do
+                self._wait()
+                self._release()
+
+    def _release(self) -> None:
+        if self._mask is not None:
+            self._ask(_SETSIGMASK, 8, ctypes.addressof(self._mask))
+        self._ask(_DETACH)
 
     def _get(self) -> Dict[str, int]:
         values = (ctypes.c_uint64 * len(_REGISTERS))()

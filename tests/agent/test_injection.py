@@ -1,0 +1,120 @@
+"""A running Python below 3.14 executes a line by ptrace, at any moment of its own, and runs on as before."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dkdbg.agent.inject import injection
+from tests.agent.dap_probe import wait_for
+from tests.pythons import need
+
+PROGRAM = """import signal, time
+got, entered = 0, False
+def count(*_):
+    global got
+    got += 1
+signal.signal(signal.SIGALRM, count)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+while True:
+    print(got, entered, flush=True)
+    time.sleep(0.01)
+"""
+OWN_MASK = 1 << signal.SIGUSR2 - 1
+
+
+@contextmanager
+def running(code: str = PROGRAM) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([need(11), "-c", code], stdout=subprocess.PIPE) as program:
+        try:
+            program.stdout.readline()
+            yield program
+        finally:
+            program.kill()
+
+
+def status(pid: int, name: str) -> str:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith(name))
+
+
+@pytest.fixture
+def at_request(monkeypatch):
+    """Acts once, before the first ptrace request of a kind."""
+
+    def at(request, act):
+        ask = injection._Stopped._ask
+        left = [act]
+
+        def acting(stopped, asked, *more):
+            if asked == request and left:
+                left.pop()()
+            ask(stopped, asked, *more)
+
+        monkeypatch.setattr(injection._Stopped, "_ask", acting)
+
+    return at
+
+
+@pytest.mark.parametrize("number", [signal.SIGALRM, signal.SIGWINCH, signal.SIGSTOP])
+@pytest.mark.parametrize("moment", ["_INTERRUPT", "_STEP", "_CONT", "_DETACH"])
+def test_a_signal_at_any_moment_is_the_programs(at_request, moment, number):
+    with running() as program:
+
+        def send():
+            os.kill(program.pid, number)
+            if moment == "_INTERRUPT":  # it runs, and is then stopped by the signal
+                wait_for(lambda: status(program.pid, "State"), "t".__eq__)
+
+        at_request(getattr(injection, moment), send)
+        injection.run(program.pid, "entered = True")
+        if number == signal.SIGSTOP:
+            wait_for(lambda: status(program.pid, "State"), "T".__eq__)
+            os.kill(program.pid, signal.SIGCONT)
+        wanted = b"%d True\n" % (number == signal.SIGALRM)
+        wait_for(program.stdout.readline, lambda line: line == wanted or not line)
+        assert program.stdout.readline() == wanted
+        assert int(status(program.pid, "SigBlk"), 16) == OWN_MASK
+
+
+def test_a_failed_attach_leaves_the_programs_signals_to_it(monkeypatch):
+    def fail(*_):
+        os.kill(program.pid, signal.SIGALRM)
+        raise OSError("no memory")
+
+    monkeypatch.setattr(injection._Stopped, "write", fail)
+    with running() as program:
+        with pytest.raises(OSError, match="no memory"):
+            injection.run(program.pid, "entered = True")
+        wait_for(program.stdout.readline, lambda line: line in (b"1 False\n", b""))
+        assert program.stdout.readline() == b"1 False\n"
+        assert int(status(program.pid, "SigBlk"), 16) == OWN_MASK
+
+
+def test_a_program_that_is_stopped_executes_it_when_it_continues():
+    with running() as program:
+        os.kill(program.pid, signal.SIGSTOP)
+        wait_for(lambda: status(program.pid, "State"), "T".__eq__)
+        injection.run(program.pid, "entered = True")
+        wait_for(lambda: status(program.pid, "State"), "T".__eq__)
+        os.kill(program.pid, signal.SIGCONT)
+        wait_for(program.stdout.readline, lambda line: line in (b"0 True\n", b""))
+        assert program.stdout.readline() == b"0 True\n"
+
+
+@pytest.mark.parametrize("moment", ["_INTERRUPT", "_STEP", "_CONT", "_SETREGSET"])
+def test_a_program_that_ends_during_an_attach_is_said_to_have_ended_and_its_parent_goes_on(
+    at_request, moment
+):
+    script = '"$0" -c "$1" >/dev/null & echo $!; wait; echo ended'
+    with subprocess.Popen(["sh", "-c", script, need(11), PROGRAM], stdout=subprocess.PIPE) as parent:
+        pid = int(parent.stdout.readline())
+        wait_for(lambda: int(status(pid, "SigBlk"), 16), OWN_MASK.__eq__)
+        at_request(getattr(injection, moment), lambda: os.kill(pid, signal.SIGKILL))
+        with pytest.raises(injection.InjectionError, match=f"process {pid} has ended"):
+            injection.run(pid, "entered = True")
+        assert parent.stdout.readline() == b"ended\n"
