@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.inject import injection
+from dkdbg.agent.inject import injection, main
 from tests.agent.dap_probe import wait_for
 from tests.pythons import need
 
@@ -24,12 +24,23 @@ while True:
     print(got, entered, flush=True)
     time.sleep(0.01)
 """
+#: A program whose names are those of built-in functions.
+SHADOWING = """from os import *
+from re import compile
+from time import sleep
+exec = BaseException = None
+entered, known = False, ()
+known = {*globals()}
+while True:
+    print(entered, *{*globals()} - known, flush=True)
+    sleep(0.01)
+"""
 OWN_MASK = 1 << signal.SIGUSR2 - 1
 
 
 @contextmanager
-def running(code: str = PROGRAM) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([need(11), "-c", code], stdout=subprocess.PIPE) as program:
+def running(code: str = PROGRAM, minor: int = 11) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([need(minor), "-c", code], stdout=subprocess.PIPE) as program:
         try:
             program.stdout.readline()
             yield program
@@ -118,3 +129,14 @@ def test_a_program_that_ends_during_an_attach_is_said_to_have_ended_and_its_pare
         with pytest.raises(injection.InjectionError, match=f"process {pid} has ended"):
             injection.run(pid, "entered = True")
         assert parent.stdout.readline() == b"ended\n"
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit"])
+@pytest.mark.parametrize("minor", [8, 11, 13])
+def test_a_script_is_executed_whatever_the_program_names_and_leaves_no_name(tmp_path, minor, end):
+    script = tmp_path / "script.py"
+    script.write_text(f"import __main__\n__main__.entered = True\n{end}\n")
+    with running(SHADOWING, minor) as program:
+        injection.run(program.pid, main._line(str(script)))
+        wait_for(program.stdout.readline, lambda line: line == b"True\n" or not line)
+        assert program.stdout.readline() == b"True\n"

@@ -291,11 +291,14 @@ def _by_remote_exec(pid: int, script: str) -> None:
 
 
 def _line(script: str) -> str:
-    """Return code that executes a file, whatever the program defines, and raises nothing: SystemExit would end it."""
+    """Return code for __main__ that executes a file, whatever names the program has, and leaves none.
+
+    It raises nothing: SystemExit would end the program.
+    """
     return (
-        "try:\n with open(%r, 'rb') as _dkdbg: exec(compile(_dkdbg.read(), %r, 'exec'), {})\n"
-        "except BaseException: pass\n"
-        "try:\n del _dkdbg\nexcept BaseException: pass\n" % (script, script)
+        "def _dkdbg():\n import builtins\n with builtins.open(%r, 'rb') as source:\n"
+        "  builtins.exec(builtins.compile(source.read(), %r, 'exec'), {})\n"
+        "try: _dkdbg()\nexcept: pass\ndel _dkdbg\n" % (script, script)
     )
 
 
