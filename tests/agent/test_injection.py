@@ -1,6 +1,7 @@
 """A running Python below 3.14 executes a line by ptrace, at any moment of its own, and runs on as before."""
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 
 from dkdbg.agent.inject import injection, main
 from tests.agent.dap_probe import wait_for
+from tests.commands import command
 from tests.pythons import need
 
 PROGRAM = """import signal, time
@@ -35,6 +37,7 @@ while True:
     print(entered, *{*globals()} - known, flush=True)
     sleep(0.01)
 """
+symbols = injection._symbols
 OWN_MASK = 1 << signal.SIGUSR2 - 1
 
 
@@ -140,3 +143,57 @@ def test_a_script_is_executed_whatever_the_program_names_and_leaves_no_name(tmp_
         injection.run(program.pid, main._line(str(script)))
         wait_for(program.stdout.readline, lambda line: line == b"True\n" or not line)
         assert program.stdout.readline() == b"True\n"
+
+
+@pytest.fixture
+def replaced(tmp_path):
+    """A Python that is named as another program, whose executable and library were replaced since its start."""
+    look = (
+        "import os, sys, sysconfig\n"
+        "print(sys.base_prefix, os.path.realpath(sys.executable), *sysconfig.get_config_vars('LIBDIR', 'INSTSONAME'))"
+    )
+    home, python, folder, name = command([need(11), "-c", look]).stdout.split()
+    if ".so" not in name:
+        pytest.skip("its executable has no library")
+    library, program = tmp_path / name, tmp_path / "trainer"
+    shutil.copy(Path(folder, name), library)
+    shutil.copy(python, program)
+    env = {"LD_LIBRARY_PATH": str(tmp_path), "PYTHONHOME": home}
+    with subprocess.Popen([program, "-c", PROGRAM], stdout=subprocess.PIPE, env=env) as running:
+        try:
+            assert running.stdout.readline()
+            for each in (library, program):
+                each.unlink()
+                each.write_bytes(b"\x7fELF\x02")
+            yield running
+        finally:
+            running.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may open a replaced file")
+def test_a_python_is_entered_whose_library_was_replaced(replaced):
+    assert main._version(replaced.pid) == (3, 11)
+    injection.run(replaced.pid, "entered = True")
+    wait_for(replaced.stdout.readline, lambda line: line == b"0 True\n" or not line)
+    assert replaced.stdout.readline() == b"0 True\n"
+
+
+def test_an_ordinary_user_is_told_which_library_was_replaced(replaced, monkeypatch):
+    opened = open
+
+    def refusing(path, *more, **options):
+        if "map_files" in path:
+            raise PermissionError(1, "Operation not permitted")
+        return opened(path, *more, **options)
+
+    monkeypatch.setattr(injection, "open", refusing, raising=False)
+    with pytest.raises(
+        injection.InjectionError, match=r"cannot read .*/libpython3\.11.*: .*start the program again"
+    ):
+        injection.run(replaced.pid, "entered = True")
+
+
+def test_a_damaged_library_is_no_crash(monkeypatch):
+    monkeypatch.setattr(injection, "_symbols", lambda data, names: symbols(data[:70], names))
+    with running() as program, pytest.raises(injection.InjectionError, match="cannot read "):
+        injection.run(program.pid, "entered = True")

@@ -240,18 +240,30 @@ def _functions(pid: int) -> Dict[str, int]:
         OSError: the process may not be read.
         InjectionError: it has no such functions.
     """
-    seen: Dict[str, int] = {}
-    for start, _, offset, path in _maps(pid):
+    seen: Dict[str, Tuple[int, int]] = {}
+    for start, end, offset, path in _maps(pid):
         if offset == 0 and path.startswith("/"):
-            seen.setdefault(path, start)
+            seen.setdefault(path, (start, end))
     program = os.readlink("/proc/%d/exe" % pid)
     likely = [each for each in seen if os.path.basename(each).startswith("libpython3")]
+    unread = ""
     for path in [*likely, program]:
-        with open("/proc/%d/exe" % pid if path == program else path, "rb") as source:
-            found = _symbols(source.read(), (_ADD, _RUN))
+        file = "/proc/%d/exe" % pid if path == program else path
+        if file.endswith(" (deleted)"):  # replaced by an update; only root may open the former file
+            file = "/proc/%d/map_files/%x-%x" % (pid, *seen[path])
+        try:
+            with open(file, "rb") as source:
+                found = _symbols(source.read(), (_ADD, _RUN))
+        except (OSError, struct.error, IndexError):
+            unread = unread or path
+            continue
         if len(found) == 3 and path in seen:
-            base = seen[path] if found["dynamic"] else 0
+            base = seen[path][0] if found["dynamic"] else 0
             return {name: base + found[name] for name in (_ADD, _RUN)}
+    if unread:
+        raise InjectionError(
+            "cannot read %s: if it was replaced while the program runs, start the program again" % unread
+        )
     raise InjectionError("its executable is not a CPython that exports %s" % _ADD)
 
 

@@ -260,7 +260,7 @@ def _version(pid: int) -> Optional[Tuple[int, int]]:
     with contextlib.suppress(OSError):
         names.append(os.path.basename(os.readlink("/proc/%d/exe" % pid)))
         with open("/proc/%d/maps" % pid) as source:
-            names += [os.path.basename(line.split()[-1]) for line in source if "libpython3" in line]
+            names += [os.path.basename(line.split(None, 5)[-1]) for line in source if "libpython3" in line]
     for name in names:
         match = _NAME.match(name)
         if match:
