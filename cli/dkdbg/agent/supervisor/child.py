@@ -162,6 +162,14 @@ class Child:
                 self._ended(status)
         return self.exit_code
 
+    def wait(self, inbox: SignalInbox) -> Tuple[int, str]:
+        """Forward signals until it has ended; return what `end` does."""
+        while self.poll() is None:
+            arrival = inbox.next(1.0)
+            if arrival is not None:
+                self.pass_on(arrival)
+        return self.end()
+
     def end(self) -> Tuple[int, str]:
         """Return the exit code, 255 where it is unknown, and a line about the end."""
         code = 255 if self.exit_code is None else self.exit_code

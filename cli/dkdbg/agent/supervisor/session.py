@@ -70,16 +70,15 @@ def run(options: Options, program: Program, *, is_running: bool = False) -> int:
         runtime = runtime_dir.open_runtime_dir(options.runtime)
         records.prune(runtime)
         debugpy_dir = bundle.ensure_debugpy(search_dirs(), runtime)
-        session = Session(options, inbox, runtime, debugpy_dir, allow)
+        return Session(options, inbox, runtime, debugpy_dir, allow).run(program)
     except ValueError as error:
         console.log(str(error))
         return contract.EXIT_AGENT
-    except (runtime_dir.RuntimeDirError, bundle.NoDebugpy, OSError) as error:
+    except (runtime_dir.RuntimeDirError, bundle.NoDebugpy, OSError, RuntimeError) as error:
         if is_running or options.supervision is not None:
             console.log("cannot start: %s" % error)
             return contract.EXIT_AGENT
         return child.run_undebugged(options.command, str(error), inbox.former_mask)
-    return session.run(program)
 
 
 def search_dirs() -> List[str]:
@@ -105,6 +104,10 @@ class Session:
     Raises:
         OSError: the port cannot be listened on, or the session's folder cannot be written.
     """
+
+    _control: Optional[control.Control] = None
+    #: The program's last run.
+    _running: Optional[child.Child] = None
 
     def __init__(
         self,
@@ -235,11 +238,15 @@ class Session:
         )
 
     def run(self, program: Program) -> int:
-        """Wait for the editor as requested, run the program, and always clean up."""
+        """Wait for the editor as requested, run the program, and always clean up.
+
+        Raises:
+            OSError, RuntimeError: no session can be opened, and the program was not started.
+        """
         code, detail = contract.EXIT_AGENT, ""
-        asked = control.Control(self.store.processes_dir, self.restarts.ask, self.ask_ranks)
-        self._image_files.show()
         try:
+            self._control = control.Control(self.store.processes_dir, self.restarts.ask, self.ask_ranks)
+            self._image_files.show()
             self._listener.start()  # before the adapter starts: a client that attaches meanwhile waits for it
             self._backend.start()
             self.store.update(adapter_up=True)
@@ -252,13 +259,22 @@ class Session:
             code, detail = program(self) if ended is None else ended
             self.restarts.over()
             self._wait_for_late_editor(code, detail)
-        except backend.BackendError as error:
+        except Exception as error:
             detail = str(error)
-            console.log(detail)
+            if self._running is not None:
+                self.restarts.over()
+                console.log("the agent has failed: %r; waiting for the program's end" % error)
+                code, detail = self._running.wait(self.inbox)
+            elif self.options.wait > 0 and self.options.then == "exit":
+                console.log("cannot start: %s" % detail)
+            else:
+                raise
         finally:
             self.restarts.over()
-            asked.stop()
-            self._clean_up(code, detail)
+            try:
+                self._clean_up(code, detail)
+            except Exception as error:  # the exit code matters more
+                console.log("the agent has failed at its end: %r" % error)
         return code
 
     @property
@@ -328,7 +344,7 @@ class Session:
         self._record(running, 1)
 
     def _record(self, running: child.Child, runs: int) -> None:
-        self._program = running.pid
+        self._running, self._program = running, running.pid
         self._service.program_started(running.pid)
         self._since = time.monotonic()
         self._report_missing_hook_after(hook_check.TIMEOUT_S)
@@ -420,7 +436,8 @@ class Session:
             if self._phase == "running" and self.attached and (note := self._hook_check.note()):
                 self.tell(note, "important")
 
-        duration.later(seconds, tell)
+        with contextlib.suppress(RuntimeError):  # no thread can be started
+            duration.later(seconds, tell)
 
     def _wait_for_editor(self) -> Optional[Tuple[int, str]]:
         """Wait as requested; return None when the program may start, else the agent's exit code and why."""
@@ -483,6 +500,8 @@ class Session:
             self._reverse = reverse.ReverseConnection(to, self._token, about)
 
     def _clean_up(self, code: int, detail: str) -> None:
+        if self._control is not None:
+            self._control.stop()
         self.table.stop()
         self._original_service.stop()
         self._sites.close()

@@ -52,13 +52,18 @@ class Adopted(child.Child):
             self.exit_code = 0
         return self.exit_code
 
+    def wait(self, inbox: child.SignalInbox) -> Tuple[int, str]:
+        """See `Child.wait`. A program that is not our child needs no one to wait for it."""
+        return super().wait(inbox) if self.is_child else self.end()
 
-def main(words: Sequence[str], usage: str) -> int:
+
+def main(words: Sequence[str], usage: str, failure: str = "") -> int:
     """Run one session around the running program; return the exit code for the agent's own process.
 
     Args:
         words: `--runtime DIR --lock FD --ready FD (--pid PID | --child PID) -- COMMAND`, from
             autostart/starting.py.
+        failure: why no session can be opened; the program then runs without one.
     """
     cut = list(words).index("--")
     given = dict(zip(words[:cut:2], words[1:cut:2]))
@@ -75,10 +80,14 @@ def main(words: Sequence[str], usage: str) -> int:
 
     def run(shared: session.Session) -> Tuple[int, str]:
         told.set()
-        sidecars.append(Sidecar(shared, program, path, ready, before))
-        return sidecars[0].run()
+        sidecar = Sidecar(shared, program, path, ready, before)
+        sidecar.write_note()
+        sidecars.append(sidecar)
+        return sidecar.run()
 
     try:
+        if failure:
+            raise ValueError(failure)
         asked = _asked(list(words[cut + 1 :]), given["--runtime"], usage)
     except ValueError as error:
         console.log("%s; the program runs without a debugger" % error)
@@ -160,12 +169,7 @@ def _end_with(program: Adopted, ready: int, told: threading.Event) -> None:
 
 def _act_as_init(program: Adopted) -> int:
     """Forward signals and reap children, as a container's first process must, until the program ends."""
-    inbox = child.SignalInbox()
-    while program.poll() is None:
-        arrival = inbox.next(1.0)
-        if arrival is not None:
-            program.pass_on(arrival)
-    return program.exit_code or 0
+    return program.wait(child.SignalInbox())[0]
 
 
 class Sidecar:
@@ -187,12 +191,6 @@ class Sidecar:
     def run(self) -> Tuple[int, str]:
         """Run the session; return the program's exit code where known, and a description of the end."""
         shared, program = self._session, self._program
-        try:
-            self._write_note()
-        except OSError as error:
-            detail = "cannot prepare the hook: %s" % error
-            console.log(detail)
-            return contract.EXIT_AGENT, detail
         shared.adopt_program(program)
         if program.is_child:
             return self._as_init()
@@ -216,7 +214,7 @@ class Sidecar:
         shared.say_end(program, end)
         return code, end
 
-    def _write_note(self) -> None:
+    def write_note(self) -> None:
         """Write the note for the members. Raises OSError."""
         now = self._session.environment()
         hook = now.pop("PYTHONPATH").split(os.pathsep)[0]

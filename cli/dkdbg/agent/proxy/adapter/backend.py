@@ -29,7 +29,7 @@ MAX_RESTARTS = 5
 HEALTHY_AFTER_S = 60.0
 
 
-class BackendError(Exception):
+class BackendError(RuntimeError):
     """The adapter did not start; the message has the reason in one line."""
 
 
@@ -173,7 +173,7 @@ class Backend:
             time.sleep(0.1 * self._restarts)
             try:
                 self.start()
-            except (BackendError, OSError) as error:  # the adapter died again before a client could connect
+            except (OSError, RuntimeError) as error:  # it died again, or no thread can be started
                 why = " (%s)" % error
                 continue
             self._log("debugpy's adapter died; a new one is ready, and an attached editor stays attached")
