@@ -9,6 +9,7 @@ import pytest
 
 from dkdbg.agent.supervisor import profiles
 from tests.agent import nsys
+from tests.agent.dap_probe import wait_for
 from tests.frameworks import python_with
 
 #: Stands for torchrun: it starts two ranks as that does, one after the other, and ends with the sum of their codes.
@@ -137,5 +138,33 @@ def test_what_a_program_writes_among_the_notes_breaks_no_end_and_hides_no_note(t
     said: list[str] = []
     environment = {"PATH": os.environ["PATH"], "DKDBG_TORCH_PROFILE": "*", "DKDBG_PROFILE_DIR": str(tmp_path)}
     profiles.prepare(environment, said.append)
-    profiles.report(str(tmp_path), environment, said.append)
+    profiles.report(str(tmp_path), environment, said.append, lambda _: False)
     assert "nothing matched --torch-profile '*'; the processes were: later" in said[-1]
+
+
+#: Ends with code 3 and leaves a note of a worker on a node of Ray, whose file this "interpreter" is to fetch.
+OF_RAY = """
+import json, os, sys
+at = dict(node="n", node_id="1", cluster="c", python=os.path.abspath("python"), paths=["/p"], pids=[1])
+note = dict(worker="w", tool="torch", path="/p", base="", pid=1, by=0, **at)
+open(os.path.join(os.environ["DKDBG_SESSION_DIR"], "profiled"), "a").write(json.dumps(note) + chr(10))
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("fetches", "said"),
+    [
+        (r"printf '\377 caf\351\n' >&2; exit 1", "not fetched, it is on n: /p: \ufffd caf\ufffd"),
+        ("exec sleep 3000", "not fetched, it is on n: /p: a signal ended the fetch"),
+    ],
+)
+def test_the_end_of_a_run_on_ray_obeys_a_signal_and_keeps_its_exit_code(program, tmp_path, fetches, said):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\ntouch fetching\n{fetches}\n")
+    python.chmod(0o755)
+    running = program(OF_RAY, env={"DKDBG_TORCH_PROFILE": "*"})
+    wait_for((tmp_path / "fetching").exists, bool)
+    if "sleep" in fetches:
+        running.process.terminate()
+    assert said in running.ends(3)

@@ -74,8 +74,17 @@ def prepare(environment: MutableMapping[str, str], log: Callable[[str], None]) -
     environment[profiling.ENV] = json.dumps({"folder": folder, "tools": wanted})
 
 
-def report(directory: str, environment: Mapping[str, str], log: Callable[[str], None]) -> None:
-    """Report at the end which processes were profiled, and which requests, left by `prepare`, matched none."""
+def report(
+    directory: str,
+    environment: Mapping[str, str],
+    log: Callable[[str], None],
+    pause: Callable[[float], bool],
+) -> None:
+    """Report at the end which processes were profiled, and which requests, left by `prepare`, matched none.
+
+    Args:
+        log: takes a line for the user. pause: waits for so many seconds; returns True to stop waiting for profiles.
+    """
     if profiling.ENV not in environment:
         return
     notes = _notes(directory)
@@ -84,11 +93,11 @@ def report(directory: str, environment: Mapping[str, str], log: Callable[[str], 
     of_ray = [note for note in notes if "tool" in note and is_of_ray(note)]
     for note in notes:
         if "tool" in note and note not in of_ray:
-            _wait_for(note["by"])
+            _wait_for(note["by"], pause)
             log("%s of %s: %s" % (note["tool"], note["worker"], _file(note)))
     if of_ray:
         log("fetching %d profiles from the nodes of the cluster" % len(of_ray))
-        for note, text in zip(of_ray, fetch(of_ray, wanted["folder"], environment)):
+        for note, text in zip(of_ray, fetch(of_ray, wanted["folder"], environment, pause)):
             log("%s of %s: %s" % (note["tool"], note["worker"], text))
     for tool in asked:
         # NeMo RL wraps Ray's actors itself, by its own variable: its matches are not visible here.
@@ -205,15 +214,18 @@ def _file(note: Mapping[str, Any]) -> str:
     return ", ".join("%s (%.1f MB)" % (path, os.path.getsize(path) / 1e6) for path in sorted(there))
 
 
-def _wait_for(pid: int) -> None:
+def _wait_for(pid: int, pause: Callable[[float], bool]) -> None:
     """Wait until py-spy has written its file, which it does after the end of its target."""
     end = time.monotonic() + _WRITE_TIMEOUT_S
     while pid and time.monotonic() < end and "record" in procfs.command_line(pid):
-        time.sleep(0.05)
+        if pause(0.05):
+            return
 
 
 #: Seconds for all files together.
 _TIMEOUT_S = 1800.0
+#: Seconds between two looks at the signals.
+_POLL_S = 0.1
 _KEYS = ("node", "node_id", "python", "cluster")
 
 
@@ -228,12 +240,15 @@ def is_of_ray(note: Mapping[str, Any]) -> bool:
     )
 
 
-def fetch(notes: List[Dict[str, Any]], folder: str, environment: Mapping[str, str]) -> List[str]:
+def fetch(
+    notes: List[Dict[str, Any]], folder: str, environment: Mapping[str, str], pause: Callable[[float], bool]
+) -> List[str]:
     """Copy the profiles into a local folder; return one message per note, in their order.
 
     Args:
         notes: notes about one driver's cluster.
         folder: where the driver's own profiles are.
+        pause: see `report`.
     """
     lost = ["not fetched, it is on %s: %s" % (each["node"], each["path"]) for each in notes]
     asked = {"cluster": notes[0]["cluster"], "folder": folder, "files": notes}
@@ -244,17 +259,35 @@ def fetch(notes: List[Dict[str, Any]], folder: str, environment: Mapping[str, st
         if not key.startswith(("DKDBG_", "RAY_RUNTIME_ENV_HOOK"))
     }
     try:
-        done = subprocess.run(
-            [notes[0]["python"], program], input=json.dumps(asked), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            check=False, timeout=_TIMEOUT_S, env=own, universal_newlines=True,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError) as error:
+        with subprocess.Popen(
+            [notes[0]["python"], program], env=own,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as running:  # fmt: skip
+            said, why = _answer(running, json.dumps(asked).encode(), pause)
+    except OSError as error:
         return ["%s (%s)" % (each, error) for each in lost]
-    why = (
-        (": " + done.stderr.strip().splitlines()[-1][:300]) if done.returncode and done.stderr.strip() else ""
-    )
-    found = dict(filter(None, map(_read, done.stdout.splitlines())))
+    found = dict(filter(None, map(_read, said.decode("utf-8", "replace").splitlines())))
     return [found.get(number) or each + why for number, each in enumerate(lost)]
+
+
+def _answer(
+    running: subprocess.Popen[bytes], asked: Optional[bytes], pause: Callable[[float], bool]
+) -> Tuple[bytes, str]:
+    """Return a process's output, and why it is incomplete; empty if it is complete."""
+    end = time.monotonic() + _TIMEOUT_S
+    while True:
+        try:
+            out, err = running.communicate(asked, timeout=_POLL_S)
+        except subprocess.TimeoutExpired as error:
+            asked = None  # communicate() keeps it
+            is_hurried = pause(0.0)
+            if not is_hurried and time.monotonic() < end:
+                continue
+            running.kill()
+            why = "a signal ended the fetch" if is_hurried else "not complete within %d s" % _TIMEOUT_S
+            return error.output or b"", ": " + why
+        lines = err.decode("utf-8", "replace").strip().splitlines()
+        return out, ": " + lines[-1][:300] if running.returncode and lines else ""
 
 
 def _read(line: str) -> Optional[Tuple[int, str]]:

@@ -108,6 +108,8 @@ class Session:
     _control: Optional[control.Control] = None
     #: The program's last run.
     _running: Optional[child.Child] = None
+    #: A signal has asked the agent to end after the program's end.
+    _hurries = False
 
     def __init__(
         self,
@@ -512,7 +514,10 @@ class Session:
         had_client = self._listener.connections > 0
         self._phase = "exited"
         self._write(exit_code=code, detail=detail, client=False, expires=None, processes=[])
-        profiles.report(self.store.directory, os.environ, self.tell)
+        try:
+            profiles.report(self.store.directory, os.environ, self.tell, self._pause)
+        except Exception as error:  # the session's end matters more
+            console.log("cannot report the profiles: %r" % error)
         self._backend.end(code)
         if had_client:
             if self._backend.up:
@@ -523,6 +528,12 @@ class Session:
         if self._reverse is not None:
             self._reverse.close()
         self.store.finish()
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait for so long; return whether a signal has asked the agent to end since the program's end."""
+        arrival = self.inbox.next(seconds)
+        self._hurries = self._hurries or (arrival is not None and arrival.number in child.ENDING)
+        return self._hurries
 
     def _choose(self, wanted: Optional[ranks.RankSet]) -> None:
         if self._choice.choose(wanted):
