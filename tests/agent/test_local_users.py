@@ -47,6 +47,24 @@ def test_one_that_has_gone_has_no_user_and_is_refused(pair, reset):
     assert local_users.refusal(ours, OURS)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::ffff:127.0.0.1"])
+def test_the_kernel_tells_of_a_dual_stack_socket_of_either_end(host):
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
+        listener.bind((host, 0))
+        listener.listen()
+        with socket.socket(socket.AF_INET6) as client:
+            client.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
+            ours, _ = listener.accept()
+            with ours:
+                ends = (ours.getpeername(), ours.getsockname())
+                try:
+                    said = local_users._asked(*ends), local_users._asked(*reversed(ends))
+                except OSError as error:
+                    pytest.skip(f"this kernel is not asked: {error}")
+                inodes = [os.fstat(each.fileno()).st_ino for each in (client, ours)]
+    assert said == tuple((os.getuid(), each) for each in inodes)
+
+
 def no_question(*_: object) -> None:
     raise OSError(93, "Protocol not supported")
 

@@ -154,11 +154,11 @@ def _cgroup(message: Optional[bytes]) -> Optional[int]:
 
 def _diagnosed(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[bytes]:
     """Return the kernel's inet_diag_msg of that socket, with its attributes. Raises OSError: unsupported here."""
-    source, target = plain(theirs[0]).packed, plain(ours[0]).packed
-    family = socket.AF_INET if len(source) == 4 else socket.AF_INET6
+    family = socket.AF_INET if plain(theirs[0]).version == 4 else socket.AF_INET6
     scope = theirs[3] if len(theirs) > 3 else 0
-    which = struct.pack(_SOCKET, theirs[1], ours[1], source, target)
-    asked = struct.pack(_QUERY, family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF) + which
+    forms = zip(_forms(theirs), _forms(ours))
+    whiches = [struct.pack(_SOCKET, theirs[1], ours[1], source, target) for source, target in forms]
+    asked = struct.pack(_QUERY, family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF) + whiches[0]
     asked += struct.pack("=III", scope, 0xFFFFFFFF, 0xFFFFFFFF)
     head = struct.pack(_HEADER, struct.calcsize(_HEADER) + len(asked), _BY_FAMILY, 1, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _SOCK_DIAG) as kernel:  # type: ignore[attr-defined,unused-ignore]
@@ -172,7 +172,7 @@ def _diagnosed(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[bytes
         if -number == 2:  # ENOENT
             return None
         raise OSError(-number, os.strerror(-number))
-    if answer[start + 4 : start + 4 + len(which)] != which:  # a listening socket
+    if answer[start + 4 : start + 4 + len(whiches[0])] not in whiches:  # a listening socket
         return None
     return answer[start:]
 
@@ -205,14 +205,19 @@ def _listed(local: Tuple[Any, ...], remote: Optional[Tuple[Any, ...]]) -> Iterat
 
 
 def _written(address: Tuple[Any, ...]) -> List[str]:
-    """Return an address in the tables' format; an IPv4 address also as a dual-stack socket has it."""
-    packed, port = plain(address[0]).packed, "%04X" % address[1]
-    forms = [packed] if len(packed) == 16 else [packed, b"\0" * 10 + b"\xff\xff" + packed]
+    """Return an address in the tables' format, in each form."""
+    port = "%04X" % address[1]
     # The kernel prints an address as 32-bit numbers of this machine's byte order.
     return [
         "".join("%08X" % each for each in struct.unpack("=%dI" % (len(form) // 4), form)) + ":" + port
-        for form in forms
+        for form in _forms(address)
     ]
+
+
+def _forms(address: Tuple[Any, ...]) -> List[bytes]:
+    """Return the bytes of an address; those of an IPv4 address also as a dual-stack socket has them."""
+    packed = plain(address[0]).packed
+    return [packed] if len(packed) == 16 else [packed, b"\0" * 10 + b"\xff\xff" + packed]
 
 
 def _is_local(sock: socket.socket) -> bool:
