@@ -1,12 +1,13 @@
 """Whose a connection on this machine is, as the kernel tells."""
 
+import contextlib
 import os
 import socket
 import struct
 
 import pytest
 
-from dkdbg.agent.proxy.listener import local_users
+from dkdbg.agent.proxy.listener import containers, local_users
 
 OURS, OTHERS = {os.getuid()}, {os.getuid() + 1}
 
@@ -37,14 +38,58 @@ def test_the_user_of_the_other_end_is_known_also_of_one_that_says_no_more_but_is
     assert known(pair[1])
 
 
-@pytest.mark.parametrize("reset", [False, True])
-def test_one_that_has_gone_has_no_user_and_is_refused(pair, reset):
-    client, ours = pair
+def close(client: socket.socket, how: str) -> None:
     client.sendall(b"x")
-    if reset:
+    if how == "reset":
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    if how == "with a full window":  # where its FIN cannot arrive: our end stays established
+        client.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                client.send(bytes(1 << 20))
     client.close()
-    assert local_users.refusal(ours, OURS)
+
+
+@pytest.mark.parametrize("how", ["closed", "reset", "with a full window"])
+def test_one_that_has_gone_has_no_user_and_is_refused(pair, how):
+    client, ours = pair
+    close(client, how)
+    assert local_users.refusal(ours, OURS) == "it is closed already"
+    assert containers.refusal(ours) == "it is closed already"
+
+
+@pytest.mark.parametrize("how", ["closed", "reset", "with a full window"])
+@pytest.mark.parametrize("kernel", ["is asked", "is not asked"])
+def test_one_that_goes_while_the_kernel_is_asked_is_refused(pair, monkeypatch, how, kernel):
+    client, ours = pair
+    asked = local_users._asked
+
+    def late(*addresses):
+        close(client, how) if client.fileno() >= 0 else None
+        return asked(*addresses) if kernel == "is asked" else no_question()
+
+    monkeypatch.setattr(local_users, "_asked", late)
+    assert local_users.refusal(ours, OURS) == "it is closed already"
+
+
+def test_one_of_which_only_our_end_is_left_is_refused(pair, monkeypatch):
+    """As between the two steps of a reset: the socket is taken out of the kernel's tables before ours hears of it."""
+    asked, (client, ours) = local_users._asked, pair
+    theirs = client.getsockname()[1]
+    monkeypatch.setattr(local_users, "_asked", lambda one, two: None if one[1] == theirs else asked(one, two))
+    monkeypatch.setattr(local_users, "_listed", lambda *_: iter(()))
+    assert local_users.refusal(ours, OURS) == "it is closed already"
+    monkeypatch.setattr(local_users, "_asked", no_question)  # gVisor, where a port forward has no socket
+    assert local_users.refusal(ours, OTHERS) == ""
+
+
+def test_without_a_descriptor_to_ask_with_nobody_is_accepted(pair, monkeypatch):
+    def none_left(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(local_users, "_asked", none_left)
+    monkeypatch.setattr(local_users, "open", none_left, raising=False)
+    assert local_users.refusal(pair[1], OURS) == "cannot tell which user is at the other end"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::ffff:127.0.0.1"])

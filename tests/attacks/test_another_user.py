@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -18,17 +19,21 @@ import pytest
 
 from dkdbg.agent import contract
 from dkdbg.agent.inprocess.clocks import held_time
+from dkdbg.agent.proxy.listener import local_users
+from dkdbg.agent.ray import worker_registry
 from dkdbg.agent.state import processes, records
 from dkdbg.core import brought
 from dkdbg.targets.batch import job_line
 from dkdbg.targets.ssh import target
 from tests.agent.dap_probe import Editor, wait_for
 from tests.agent.nc import PROMPT, Client
+from tests.agent.test_ray_proxy import listing, stand_in  # noqa: F401
 from tests.attacks import listening
 from tests.attacks.host_editor import HostEditor
 from tests.attacks.test_web_page import await_port, start, use
-from tests.commands import must
+from tests.commands import command, must
 from tests.engine.attach_proxies import attach_proxy, ready_proxy
+from tests.far.test_relay import connect, far, relay  # noqa: F401
 from tests.ports import free_port
 from tests.processes import children, thread_states
 
@@ -51,15 +56,24 @@ PROCESS = """
 for port in sys.argv[1:]:
     print(port, ask(port, b"", timeout=3).decode(errors="replace"))
 """
-#: Attaches, sends what an attack would, and is gone at once.
+#: Attaches with the arguments in argv, sends what an attack would, and is gone at once. Data that fills the receive window
+#: keeps his FIN from the other end, which stays established.
 BLIND = """
 def reset(sock):
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
+def fill(sock):
+    sock.sendall(b"Content-Length: 250000\\r\\n\\r\\n")
+    sock.setblocking(False)
+    try:
+        while True:
+            sock.send(b" " * (1 << 20))
+    except BlockingIOError:
+        sock.close()
 for _ in range(8):
     sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5)
     sock.sendall(
-        attach(dkdbgRole="take-over")
+        attach(**json.loads(sys.argv[2]))
         + frame(seq=3, command="configurationDone", arguments={})
         + frame(seq=4, command="disconnect", arguments={"terminateDebuggee": True})
     )
@@ -529,26 +543,89 @@ def test_without_a_token_loopback_is_not_open_to_every_user(launch, other_user):
         assert "let in" in other_user.python(CLIENT.replace("TOKEN", token), str(port)).stdout
 
 
+@contextlib.contextmanager
+def still(pid):
+    """Stop a process meanwhile: whatever its listener does, it does afterwards."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_for(lambda: thread_states(pid), lambda states: set(states) == {"T"})
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def blind(other_user, ending, port, **arguments):
+    done = other_user.python(BLIND.replace("ENDING", ending), str(port), json.dumps(arguments))
+    assert done.stdout == "sent\n", done.stderr
+
+
+gone = pytest.mark.parametrize("ending", ["sock.close()", "reset(sock)", "fill(sock)"])
+
+
 @pytest.mark.attack(0)
-@pytest.mark.parametrize("ending", ["sock.close()", "reset(sock)"])
+@gone
 def test_who_is_gone_before_he_is_looked_at_does_nothing(launch, other_user, tmp_path, ending):
-    """Sends all of an attack at once and is gone before the kernel can say who he was: nothing of it is done."""
+    """Sends all of an attack at once and is gone before the kernel can say who he was, also with so much data that the agent does not hear that he is gone: nothing of it is done."""
     script = tmp_path / "train.py"
     script.write_text("import time\nwhile True:\n    time.sleep(0.02)\n")
     running = launch(sys.executable, "train.py")
     record = running.wait_state("running")
     adapter = wait_for(lambda: children(record["pid"], "adapter.py"), bool)
-    # It stands still while he sends: whatever the listener does, it does afterwards.
-    os.kill(record["pid"], signal.SIGSTOP)
-    wait_for(lambda: thread_states(record["pid"]), lambda states: set(states) == {"T"})
-    done = other_user.python(BLIND.replace("ENDING", ending), str(record["port"]))
-    os.kill(record["pid"], signal.SIGCONT)
-    assert done.stdout == "sent\n", done.stderr
+    with still(record["pid"]):
+        blind(other_user, ending, record["port"], dkdbgRole="take-over")
     with Editor(record["port"], {str(script): [3]}) as editor:
         editor.wait_stops(1)
     assert editor.errors == []
     assert children(record["pid"], "adapter.py") == adapter
     assert running.record()["state"] in ("attached", "running")
+
+
+@pytest.mark.attack(0)
+@gone
+def test_who_is_gone_before_he_is_looked_at_comes_through_no_relay(
+    far,  # noqa: F811
+    relay,  # noqa: F811
+    other_user,
+    monkeypatch,
+    ending,
+):
+    """The same at the port of a relay (`dkdbg attach ssh://...`, `forward`): nothing arrives over there."""
+    sent, look = threading.Event(), local_users.refusal
+    monkeypatch.setattr(local_users, "refusal", lambda *args: (sent.wait(300), look(*args))[1])
+    port = relay.listen(far.port)
+    blind(other_user, ending, port)
+    sent.set()
+    with connect(relay, far.port) as mine:
+        mine.sendall(b"mine")
+        assert far.accept().recv(100) == b"mine"
+
+
+@pytest.mark.attack(0)
+@gone
+def test_who_is_gone_before_he_is_looked_at_gets_no_worker_of_ray(stand_in, other_user, tmp_path, ending):  # noqa: F811
+    """The same at the port of the proxy for a cluster's workers: none is connected to."""
+    number = worker_registry._FIRST_NUMBER + 1
+    with socket.create_server(("127.0.0.1", 0)) as worker:
+        words = [
+            "ray",
+            "proxy",
+            "--dashboard",
+            f"127.0.0.1:{stand_in(listing(worker.getsockname()[1])).port}",
+        ]
+        said = must(command([sys.executable, "-m", "dkdbg.agent", *words])).stdout
+        proxy = json.loads(said)
+        path = tmp_path / "run/ray" / proxy["id"] / "session.json"
+        record = wait_for(lambda: json.loads(path.read_text()), lambda each: each["processes"])
+        with still(record["pid"]):
+            blind(other_user, ending, proxy["port"], subProcessId=number)
+        with HostEditor(proxy["port"]) as mine:
+            attach = mine.begin(subProcessId=number)
+            worker.settimeout(60)
+            worker.accept()[0].close()
+            assert "it has closed the connection" in mine.answer(attach)["message"]
+            worker.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                worker.accept()
 
 
 @pytest.mark.attack(15)

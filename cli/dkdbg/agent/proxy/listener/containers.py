@@ -39,18 +39,11 @@ COME_FROM_HERE = "attach from outside of that container, or run dkdbg attach in 
 
 
 def refusal(sock: socket.socket) -> str:
-    """Return why a connection from another container is refused, in one line; empty without a proof."""
-    with contextlib.suppress(OSError, ValueError, struct.error, AttributeError):
-        theirs, ours = local_users.cgroups(sock)
-        if theirs is None or theirs == ours:
-            return ""
-        folders = _folders(theirs, ours)
-        pids = _members(folders[theirs]) if theirs in folders else []
-        if any(pids):
-            return "it comes from another container" if _is_a_container(folders[theirs]) else ""
-        if ours in folders and (pids or theirs not in folders) and _is_reached_from_inside_only():
-            return "it comes from outside of this container, by loopback"
-    return ""
+    """Return why a connection from another container is refused, in one line; empty without a proof.
+
+    One that is closed by now is refused too: its container is unknown.
+    """
+    return _proof(sock) or local_users.refusal(sock, None)
 
 
 def is_on_engines_network(environment: Mapping[str, str]) -> bool:
@@ -63,6 +56,20 @@ def is_on_engines_network(environment: Mapping[str, str]) -> bool:
         ):  # a shell over ssh lacks KUBERNETES_SERVICE_HOST
             return False
     return any(os.path.exists(mark) for mark in _MARKS) and not os.path.exists(_HOST_NETWORK_ONLY)
+
+
+def _proof(sock: socket.socket) -> str:
+    with contextlib.suppress(OSError, ValueError, struct.error, AttributeError):
+        theirs, ours = local_users.cgroups(sock)
+        if theirs is None or theirs == ours:
+            return ""
+        folders = _folders(theirs, ours)
+        pids = _members(folders[theirs]) if theirs in folders else []
+        if any(pids):
+            return "it comes from another container" if _is_a_container(folders[theirs]) else ""
+        if ours in folders and (pids or theirs not in folders) and _is_reached_from_inside_only():
+            return "it comes from outside of this container, by loopback"
+    return ""
 
 
 def _is_reached_from_inside_only() -> bool:

@@ -20,16 +20,18 @@ if TYPE_CHECKING:
 
     #: uid and inode of a socket; the inode is 0 when no process has it: already closed, or not accepted yet.
     Owner = Tuple[int, int]
+    Address = Tuple[Any, ...]
 
 _SOCK_DIAG, _BY_FAMILY, _ERROR = 4, 20, 2
 #: nlmsghdr; inet_diag_req_v2 up to its socket; ports and addresses of inet_diag_sockid; inet_diag_msg from its expiry on.
 _HEADER, _QUERY, _SOCKET, _REST = "=IHHII", "=BBBBI", "!HH16s16s", "=IIIII"
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
-_ESTABLISHED, _LISTENS = 1, "0A"
+_ESTABLISHED, _CLOSE, _LISTENS = 1, 7, "0A"
 #: An attribute of inet_diag_msg, INET_DIAG_CGROUP_ID.
 _CGROUP_ID = 21
 _TIMEOUT_S = 2.0
 _CLOSED = "it is closed already"
+_UNKNOWN = "cannot tell which user is at the other end"
 #: uid that the kernel reports for a user unknown in this user namespace.
 _NOBODY_UID = 65534
 
@@ -48,27 +50,28 @@ def of_this_agent(environment: Mapping[str, str]) -> Set[int]:
     return uids
 
 
-def refusal(sock: socket.socket, allowed: Set[int]) -> str:
+def refusal(sock: socket.socket, allowed: Optional[Set[int]]) -> str:
     """Return why a connection of another user of this machine is refused, in one line; empty if it is accepted.
 
     Args:
-        sock: our end. allowed: see `of_this_agent`.
+        sock: our end. allowed: see `of_this_agent`; None for all users whose end is still open.
     """
     try:
-        sock.getpeername()
+        theirs, ours = sock.getpeername(), sock.getsockname()
     except OSError:
         return _CLOSED
     try:
-        found = other_end(sock)
-        if found is None and not _is_local(sock):
+        found = _owner(theirs, ours)
+        if found is None and not _is_gone(sock, theirs, ours):
             return ""
-        # A closed socket has no owner, or is gone: the sender of its data is unknown.
-        if found is None or not found[1]:
-            return "" if _state(sock) == _ESTABLISHED else _CLOSED
-    except (OSError, ValueError, struct.error):  # unsupported, as on macOS
-        return ""
+    except (OSError, ValueError, struct.error):  # unsupported, as on macOS, or out of file descriptors
+        return _UNKNOWN if reports_owners() else ""
+    # A closed socket has no owner, or is gone: the sender of its data is unknown. Ours may be established all the same:
+    # the FIN cannot arrive while our receive window is full.
+    if found is None or not found[1]:
+        return _CLOSED
     uid = found[0]
-    if uid in allowed or (uid == _NOBODY_UID and not knows_all_users()):
+    if allowed is None or uid in allowed or (uid == _NOBODY_UID and not knows_all_users()):
         return ""
     return "it comes from another user of this machine, uid %d" % uid
 
@@ -84,25 +87,10 @@ def other_end(sock: socket.socket) -> Optional[Owner]:
     Raises:
         OSError: this system does not tell, or the connection is closed already.
     """
-    theirs, ours = sock.getpeername(), sock.getsockname()
-    try:
-        found = _asked(theirs, ours)
-    except (
-        OSError,
-        ValueError,
-        struct.error,
-        AttributeError,
-    ):  # gVisor; a kernel that may not load its module
-        return next((each[1] for each in _listed(theirs, ours)), None)
-    if found is None and _is_local(
-        sock
-    ):  # without that kernel module the answer is that of an unknown socket
-        with contextlib.suppress(OSError):
-            return next((each[1] for each in _listed(theirs, ours)), None)
-    return found
+    return _owner(sock.getpeername(), sock.getsockname())
 
 
-def listening(address: Tuple[Any, ...]) -> Optional[Owner]:
+def listening(address: Address) -> Optional[Owner]:
     """Return the owner of the socket that listens on an address, or on its port for all addresses; None without one.
 
     Raises:
@@ -130,10 +118,37 @@ def cgroups(sock: socket.socket) -> Tuple[Optional[int], Optional[int]]:
     return _cgroup(_diagnosed(theirs, ours)), _cgroup(_diagnosed(ours, theirs))
 
 
+def _owner(theirs: Address, ours: Address) -> Optional[Owner]:
+    """Return the owner of the other end of a connection; see `other_end`."""
+    try:
+        found = _asked(theirs, ours)
+    except (OSError, ValueError, struct.error, AttributeError):
+        # gVisor; a kernel that may not load its module
+        return next((each[1] for each in _listed(theirs, ours)), None)
+    if found is None and _is_local(theirs, ours):
+        # without that kernel module the answer is that of an unknown socket
+        with contextlib.suppress(OSError):
+            return next((each[1] for each in _listed(theirs, ours)), None)
+    return found
+
+
+def _is_gone(sock: socket.socket, theirs: Address, ours: Address) -> bool:
+    """Tell whether the other end, which was not found, is closed, rather than outside this network namespace.
+
+    A port forward into gVisor has no socket at its other end. sock_diag is unsupported there.
+    """
+    state = _state(sock)
+    if not _is_local(theirs, ours):
+        return state == _CLOSE
+    with contextlib.suppress(OSError):
+        return _asked(ours, theirs) is not None or state != _ESTABLISHED
+    return state != _ESTABLISHED
+
+
 # -- by sock_diag -------------------------------------------------------------------------------------------------
 
 
-def _asked(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[Owner]:
+def _asked(theirs: Address, ours: Address) -> Optional[Owner]:
     """Return the owner of the socket with these addresses, its own first. Raises OSError: unsupported here."""
     message = _diagnosed(theirs, ours)
     if message is None:
@@ -152,7 +167,7 @@ def _cgroup(message: Optional[bytes]) -> Optional[int]:
     return None
 
 
-def _diagnosed(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[bytes]:
+def _diagnosed(theirs: Address, ours: Address) -> Optional[bytes]:
     """Return the kernel's inet_diag_msg of that socket, with its attributes. Raises OSError: unsupported here."""
     family = socket.AF_INET if plain(theirs[0]).version == 4 else socket.AF_INET6
     scope = theirs[3] if len(theirs) > 3 else 0
@@ -180,7 +195,7 @@ def _diagnosed(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[bytes
 # -- from /proc/net/tcp -------------------------------------------------------------------------------------------
 
 
-def _listed(local: Tuple[Any, ...], remote: Optional[Tuple[Any, ...]]) -> Iterator[Tuple[str, Owner]]:
+def _listed(local: Address, remote: Optional[Address]) -> Iterator[Tuple[str, Owner]]:
     """Yield state and owner of sockets with these addresses (None: any). Raises OSError: there are no tables."""
     own = _written(local)
     if remote is None:  # sockets of this exact address come first
@@ -204,7 +219,7 @@ def _listed(local: Tuple[Any, ...], remote: Optional[Tuple[Any, ...]]) -> Iterat
                 begin = text.find(needle, begin + 1)
 
 
-def _written(address: Tuple[Any, ...]) -> List[str]:
+def _written(address: Address) -> List[str]:
     """Return an address in the tables' format, in each form."""
     port = "%04X" % address[1]
     # The kernel prints an address as 32-bit numbers of this machine's byte order.
@@ -214,15 +229,15 @@ def _written(address: Tuple[Any, ...]) -> List[str]:
     ]
 
 
-def _forms(address: Tuple[Any, ...]) -> List[bytes]:
+def _forms(address: Address) -> List[bytes]:
     """Return the bytes of an address; those of an IPv4 address also as a dual-stack socket has them."""
     packed = plain(address[0]).packed
     return [packed] if len(packed) == 16 else [packed, b"\0" * 10 + b"\xff\xff" + packed]
 
 
-def _is_local(sock: socket.socket) -> bool:
-    theirs, ours = plain(sock.getpeername()[0]), plain(sock.getsockname()[0])
-    return bool(theirs == ours or theirs.is_loopback)
+def _is_local(theirs: Address, ours: Address) -> bool:
+    address = plain(theirs[0])
+    return bool(address == plain(ours[0]) or address.is_loopback)
 
 
 def _state(sock: socket.socket) -> int:
