@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import tomlkit
@@ -19,7 +20,8 @@ Value = Any
 
 
 def table(value: Value) -> dict[str, Value]:
-    """Return a mapping, empty for any other value."""
+    """Return a mapping, also one with a tag; empty for any other value."""
+    value = value.value if isinstance(value, Override) else value
     return value if isinstance(value, dict) else {}
 
 
@@ -30,8 +32,28 @@ def elements(value: Value) -> list[Value]:
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
+@dataclass(frozen=True, eq=False)
+class Override:
+    """A value with compose's tag `!override`, which replaces the one of an earlier file; None for `!reset`."""
+
+    value: Value
+
+
+def untagged(value: Value) -> Value:
+    """Return a value without compose's tags; what `!reset` removes is left out."""
+    if isinstance(value, Override):
+        return untagged(value.value)
+    if isinstance(value, dict):
+        return {key: untagged(item) for key, item in value.items() if not _is_reset(item)}
+    return [untagged(item) for item in value if not _is_reset(item)] if isinstance(value, list) else value
+
+
+def _is_reset(value: Value) -> bool:
+    return isinstance(value, Override) and value.value is None
+
+
 class _Constructor(SafeConstructor):
-    """Safe YAML in which tags, such as compose's `!reset` and `!override`, give the plain value."""
+    """Safe YAML in which tags give the plain value, except compose's `!reset` and `!override`."""
 
 
 def _plain(constructor: SafeConstructor, node: Value) -> Value:
@@ -44,6 +66,8 @@ def _plain(constructor: SafeConstructor, node: Value) -> Value:
 
 
 _Constructor.add_constructor(None, _plain)
+_Constructor.add_constructor("!reset", lambda *_: Override(None))
+_Constructor.add_constructor("!override", lambda constructor, node: Override(_plain(constructor, node)))
 
 #: Limits above any real configuration: parsers take minutes for larger files (15 KB a second).
 MAX_CHARS, MAX_DEPTH, MAX_VALUES, MAX_DOCUMENTS = 128_000, 200, 100_000, 1_000
@@ -124,3 +148,5 @@ def _check_value(value: Value) -> None:
             waiting += [(item, depth + 1) for item in each.values()]
         elif isinstance(each, (list, tuple, set)):
             waiting += [(item, depth + 1) for item in each]
+        elif isinstance(each, Override):
+            waiting.append((each.value, depth + 1))

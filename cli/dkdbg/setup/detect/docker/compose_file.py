@@ -6,6 +6,7 @@ engine, and never writes.
 
 from __future__ import annotations
 
+import functools
 import json
 import posixpath
 import re
@@ -20,10 +21,10 @@ from dkdbg.errors import DkdbgError
 from dkdbg.setup.detect.docker.compose_service import absent_files, argv, read_body, read_build
 from dkdbg.setup.detect.files import is_vendored, join, parent
 from dkdbg.setup.detect.substitution import insisted, names, parse_env, substitute
-from dkdbg.setup.detect.values import elements, load_yaml, table
+from dkdbg.setup.detect.values import Override, elements, load_yaml, table, untagged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from dkdbg.core.facts import ServiceFact
     from dkdbg.setup.detect.docker.compose_service import ComposeBuild
@@ -87,10 +88,8 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
         DkdbgError: the root's compose file, which everything is built on, is invalid.
     """
     main = tuple(name for name in main_files(files, compose_env) if tree.has(name))
-    loaded = {name: _load(tree, name, strict=True) for name in main}
-    whole: Value = {}
-    for document in loaded.values():
-        whole = merge(whole, document)
+    loaded = {name: _with_extended(tree, main[0], _load(tree, name, strict=True)) for name in main}
+    whole = _merged(loaded.values())
     inner = dict(_included(loaded, lambda path: _load(tree, path, strict=False)))
     there = frozenset[tuple[str, str]]().union(*map(names_of, (whole, *inner.values())))
     if main:
@@ -107,7 +106,8 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
     for path in dict.fromkeys((*files, *inner)):
         if path in loaded or (main and path in OVERRIDE_NAMES):
             continue
-        file = _File.of(tree, path, inner.get(path) or _load(tree, path, strict=False), strict=False)
+        document = _with_extended(tree, path, inner.get(path) or _load(tree, path, strict=False))
+        file = _File.of(tree, path, _merged([document]), strict=False)
         for name in file.bodies:
             read = file.service(name)
             if read is not None:
@@ -185,8 +185,7 @@ class _File:
             return None
         if not isinstance(body, dict):
             return None
-        raw = _extended(self.tree, self.path, self.document, body, 0)
-        resolved, secret = _without_secrets(self.tree, f"{self.path}: {name}", raw, self.env)
+        resolved, secret = _without_secrets(self.tree, f"{self.path}: {name}", body, self.env)
         fact, build = read_body(self.tree, self.path, name, resolved)
         fact = replace(
             fact,
@@ -223,9 +222,7 @@ def _merged_service(
         without=tuple(path for path in sources if path not in layers),
     )
     if fact.without:
-        document: Value = {}
-        for path in layers:
-            document = merge(document, loaded[path])
+        document = _merged(loaded[path] for path in layers)
         own = replace(whole, path=sources[0], document=document, bodies=_bodies(document)).service(name)
         if own is not None:
             fact = replace(fact, says=own[0].says, mounted=own[0].binds)
@@ -335,14 +332,25 @@ def _typed_in(tree: Tree, path: str, document: Value) -> str:
     return "/".join(".." for _ in here.split("/")) if from_root else "."
 
 
-def merge(base: Value, over: Value) -> Value:
-    """Return two values merged as in compose: maps are merged, sequences appended, other values replaced."""
+def _merged(documents: Iterable[Value]) -> Value:
+    """Return compose files as one, without tags."""
+    return untagged(functools.reduce(merge, documents, {}))
+
+
+def merge(base: Value, over: Value, key: str = "") -> Value:
+    """Return two values of a key merged as in compose: maps are merged, sequences appended, other values replaced.
+
+    A tagged value stays tagged, since it may have to replace the value of an extended service or an earlier file too.
+    """
+    if isinstance(over, Override):
+        return over
+    if isinstance(base, Override):
+        return Override(merge(base.value, over, key))
     if isinstance(base, dict) and isinstance(over, dict):
-        merged = dict(base)
-        for key, value in over.items():
-            replaced = key in {"command", "entrypoint"} or key not in base
-            merged[key] = value if replaced else merge(base[key], value)
-        return merged
+        common = {name: merge(base[name], value, str(name)) for name, value in over.items() if name in base}
+        return {**base, **over, **common}
+    if key in {"command", "entrypoint"}:
+        return over
     if isinstance(base, list) and isinstance(over, list):
         return [*base, *over]
     return base if over is None else over
@@ -360,7 +368,7 @@ def _load(tree: Tree, path: str, *, strict: bool) -> Value:
             ) from error
         tree.note(message)
         return {}
-    is_valid = isinstance(document, dict) and isinstance(document.get("services", {}), dict)
+    is_valid = isinstance(document, dict) and isinstance(document.get("services", {}), (dict, Override))
     if document is not None and not is_valid and strict:
         raise DkdbgError(
             f"{path}:1: not a compose file: `services` must be a mapping of names to services",
@@ -376,6 +384,18 @@ def _where(error: Exception) -> tuple[int | None, str]:
     return None, (str(error).splitlines() or ["syntax error"])[0]
 
 
+def _with_extended(tree: Tree, path: str, document: Value) -> Value:
+    """Return a compose file whose services have the values of those that they extend: compose merges files after that."""
+    services = document.get("services")
+    if not isinstance(services, dict):
+        return document
+    extended = {
+        name: _extended(tree, path, document, body, 0) if isinstance(body, dict) else body
+        for name, body in services.items()
+    }
+    return {**document, "services": extended}
+
+
 def _extended(tree: Tree, path: str, document: Value, body: Value, depth: int) -> Value:
     extends = body.get("extends")
     if not extends or depth > _MAX_EXTENDS:
@@ -386,7 +406,7 @@ def _extended(tree: Tree, path: str, document: Value, body: Value, depth: int) -
     other: Value = document
     if isinstance(file, str):
         other_path = join(parent(path), file)
-        other = _load(tree, other_path, strict=False) if other_path and tree.has(other_path) else {}
+        other = untagged(_load(tree, other_path, strict=False)) if other_path and tree.has(other_path) else {}
     base = _bodies(other).get(name) if isinstance(name, str) else None
     if not isinstance(base, dict) or other_path is None:
         return body
@@ -412,6 +432,11 @@ def _moved(body: Value, source: str, destination: str) -> Value:
         moved["volumes"] = [
             f"{prefix}/{volume}" if isinstance(volume, str) and volume.startswith(".") else volume
             for volume in volumes
+        ]
+    if "env_file" in moved:
+        moved["env_file"] = [
+            {**each, "path": f"{prefix}/{each.get('path')}"} if isinstance(each, dict) else f"{prefix}/{each}"
+            for each in elements(moved["env_file"])
         ]
     return moved
 

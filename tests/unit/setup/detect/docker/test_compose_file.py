@@ -53,6 +53,11 @@ def test_a_service_of_another_file_is_extended_with_its_own_paths_also_in_a_circ
     project.write("compose.yaml", f"services: {{a: {service}}}\n")
     fact = services(project)["a"]
     assert (fact.context, fact.dockerfile, fact.binds) == ("base", "base/Dockerfile", (("base/src", "/src"),))
+    project.empty().write("base/c.yml", "services: {b: {image: x, env_file: [.env, {path: x.env}]}}\n")
+    project.write("base/.env")
+    project.write("compose.yaml", "services: {a: {extends: {file: base/c.yml, service: b}}}\n")
+    assert services(project)["a"].env_files == ("base/.env", "base/x.env")
+    assert services(project)["a"].needs_files == (("base/x.env", None),)
     project.empty().write("compose.yaml", "services:\n  a: {extends: b}\n  b: {extends: a}\n")
     assert set(services(project)) == {"a", "b"}
 
@@ -73,6 +78,41 @@ def test_the_override_file_is_part_of_the_default_one_and_compose_file_names_the
     )
     merged = merge(theirs, ours)
     assert merged == {"command": [2], "ports": [1, 2], "a": {"b": 1, "c": 2}}
+
+
+PLAIN = "{image: x, entrypoint: [e], command: [c], ports: ['1:2']}"
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "name", "says"),
+    [
+        (f"a: {PLAIN}", "a: {entrypoint: !reset null}", "entrypoint", None),
+        (f"a: {PLAIN}", "a: {command: !override [d]}", "command", ("d",)),
+        (f"a: {PLAIN}", "a: {ports: !reset []}", "ports", ()),
+        (f"a: {PLAIN}", "a: {ports: !override ['3:4']}", "ports", (4,)),
+        ("a: {image: x, environment: {A: 1, B: 2}}", "a: {environment: {A: !reset x}}", "variables", {"B"}),
+        (f"a: {PLAIN}, b: {{image: y}}", "a: !override {image: z}, b: !reset null", "command", None),
+        ("b: {image: y}", "a: {image: x}, b: !reset null", "command", None),
+        ("a: {image: x, command: !reset [c]}", "a: {user: '5'}", "command", None),
+        (f"b: {PLAIN}, a: {{extends: b}}", "a: {command: !reset null}", "command", None),
+        (f"b: {PLAIN}, a: {{extends: b, command: !reset null}}", "b: {command: [d]}", "command", None),
+    ],
+)
+def test_tags_of_compose_remove_or_replace_what_an_earlier_file_or_an_extended_service_says(
+    project, one, two, name, says
+):
+    project.write("compose.yaml", f"services: {{{one}}}\n")
+    project.write("compose.override.yaml", f"services: {{{two}}}\n")
+    found = services(project)
+    assert getattr(found["a"], name) == says
+    assert ("b" in found) == ("b: !reset" not in two and "b:" in one + two)
+
+
+def test_a_tag_replaces_all_services_and_a_tagged_one_is_no_error_elsewhere(project):
+    project.write("compose.yaml", "services: {a: {image: x}}\n")
+    project.write("compose.override.yaml", "services: !override {b: {image: y}}\n")
+    project.write("other.compose.yaml", "services: {c: !override {image: z}, d: !reset null}\n")
+    assert {name: fact.image for name, fact in services(project).items()} == {"b": "y", "c": "z"}
 
 
 @pytest.mark.parametrize("value", ["", ":", ": "])
