@@ -173,6 +173,8 @@ def read(
     timeout: float,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    stdin_text: str = "",
+    new_session: bool = False,
 ) -> Result:
     """Run `argv`, whose output is untrusted, to its end and return its output and the end of its standard error.
 
@@ -181,14 +183,16 @@ def read(
         most: maximum bytes to read; a longer output ends the program.
         timeout: seconds.
         cwd, env: its folder and environment; inherited by default.
+        stdin_text: text for its standard input.
+        new_session: start it in a session of its own, which the terminal's Ctrl-C does not reach.
 
     Raises:
         DkdbgError: it outran `timeout` or wrote too much.
     """
-    with _exists(argv[0]):
+    with _exists(argv[0]), _input(stdin_text) as stdin:
         running = subprocess.Popen(
-            list(argv), executable=_found(argv[0], env), cwd=cwd, env=_environment(env, cwd), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            list(argv), executable=_found(argv[0], env), cwd=cwd, env=_environment(env, cwd), stdin=stdin,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=new_session,
         )  # fmt: skip
     outran = threading.Event()
 
@@ -255,9 +259,7 @@ def stream(
         env: the whole environment; None inherits it.
         stdin_text: text for its standard input.
     """
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as stdin:  # a pipe could fill up
-        stdin.write(stdin_text)
-        stdin.seek(0)
+    with _input(stdin_text) as stdin:
         child = start(argv, cwd=cwd, env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     lines: list[str] = []
     assert child.stdout is not None  # noqa: S101 - asked for two lines above
@@ -271,6 +273,18 @@ def stream(
         child.communicate()  # reads on: a full pipe would block it
         raise
     return Result(argv=tuple(argv), code=code, stdout="".join(lines), stderr="")
+
+
+@contextlib.contextmanager
+def _input(text: str) -> Iterator[int | IO[str]]:
+    """Open a file without a name that contains a text, because a pipe could fill up; the null device for none."""
+    if not text:
+        yield DISCARD
+        return
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
+        file.write(text)
+        file.seek(0)
+        yield file
 
 
 def become(argv: Sequence[str]) -> NoReturn:

@@ -1,8 +1,12 @@
 """What dkdbg says to type about a debug copy, and in a pod, helps: the real kubectl, and containers that stand for pods."""
 
+import os
+import signal
+
 import pytest
 
 from dkdbg import hints
+from tests.engine import projects
 from tests.engine.attach_proxies import ready_proxy, typed_proxy
 from tests.engine.projects import LOOP, dkdbg, must, write
 from tests.engine.synced import docker
@@ -95,6 +99,28 @@ def test_options_of_a_copy_need_its_place_and_lead_to_one_that_lasts_until_ctrl_
         assert up.end() == 0
     assert "bert-dkdbg" not in copies(bert)
     wait_until_no_relay_is_left()
+
+
+@pytest.mark.parametrize(
+    ("number", "plural", "options"),
+    [
+        (signal.SIGINT, "deployments", []), (signal.SIGTERM, "deployments", []), (signal.SIGINT, "configmaps", []),
+        (signal.SIGHUP, "deployments", ["--attach", "0"]),
+    ],
+)  # fmt: skip
+def test_a_signal_while_a_copy_is_made_leaves_nothing_of_it(
+    root, bert, tmp_path, monkeypatch, *, number, plural, options
+):
+    """As of a terminal, whose Ctrl-C reaches kubectl too: the cluster has made the object already."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    words = ["up", BERT, "--yes", *(str(free_port()) if each == "0" else each for each in options)]
+    with projects.start(root, *words, start_new_session=True) as running:
+        bert.objects.made = lambda made, _: made == plural and os.killpg(running.pid, number)
+        out, err = running.communicate(timeout=300)
+    assert running.returncode == (0 if options else 130), err
+    assert "bert-dkdbg" not in copies(bert), out + err
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 # --- in a pod

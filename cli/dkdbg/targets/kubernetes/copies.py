@@ -10,11 +10,10 @@ import base64
 import json
 import os
 import shlex
-import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
-from dkdbg import process
+from dkdbg import process, signals
 from dkdbg.core.record import BadRecord, decode
 from dkdbg.delivery import single_file
 from dkdbg.errors import EXIT_TIMEOUT, EXIT_USAGE, DkdbgError
@@ -140,22 +139,27 @@ def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
 
 def make(query: PodQuery, copy: PodCopy, agent: bytes) -> None:
     """Create the copy in the cluster. Raises DkdbgError: the cluster refuses it; nothing is left of it then."""
-    made = object_of(_created(query, copy.document))
-    about = object_of(made.get("metadata"))
-    carrier = {
-        "apiVersion": "v1", "kind": "ConfigMap", "immutable": True,
-        "metadata": {
-            "name": copy.agent_map, "namespace": query.namespace, "labels": _labels(query),
-            "ownerReferences": [
-                {"apiVersion": made["apiVersion"], "kind": made["kind"], "name": copy.name, "uid": about["uid"]}
-            ],
-        },
-        "binaryData": {AGENT_FILE: base64.b64encode(agent).decode()},
-    }  # fmt: skip
+    answer = ""
     try:
-        _created(query, carrier)
+        with signals.delayed():  # a half-created copy would not be known here
+            answer = _create(query, copy.document)
+            made = object_of(decode(answer))
+            about = object_of(made.get("metadata"))
+            carrier = {
+                "apiVersion": "v1", "kind": "ConfigMap", "immutable": True,
+                "metadata": {
+                    "name": copy.agent_map, "namespace": query.namespace, "labels": _labels(query),
+                    "ownerReferences": [
+                        {"apiVersion": made["apiVersion"], "kind": made["kind"], "name": copy.name, "uid": about["uid"]}
+                    ],
+                },
+                "binaryData": {AGENT_FILE: base64.b64encode(agent).decode()},
+            }  # fmt: skip
+            _create(query, carrier)
     except BaseException:  # Ctrl-C too
-        remove(query)
+        if answer:
+            with signals.ignored():
+                remove(query)
         raise
 
 
@@ -266,12 +270,9 @@ def _existing(query: PodQuery) -> dict[str, Any] | None:
         ) from error
 
 
-def _created(query: PodQuery, document: dict[str, Any]) -> object:
-    """Create one object from a temporary file that only this user can read, because it may contain secrets."""
-    with tempfile.NamedTemporaryFile("w", prefix="dkdbg-", suffix=".json", encoding="utf-8") as file:
-        json.dump(document, file)
-        file.flush()
-        return decode(kubectl.tell(query, "create", f"--filename={file.name}", "--output=json"))
+def _create(query: PodQuery, document: dict[str, Any]) -> str:
+    """Create one object, which may contain secrets, and return the answer."""
+    return kubectl.tell(query, "create", "--filename=-", "--output=json", stdin_text=json.dumps(document))
 
 
 def _says_command(query: PodQuery, original: dict[str, Any]) -> bool:

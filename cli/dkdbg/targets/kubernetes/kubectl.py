@@ -83,17 +83,20 @@ def is_there(query: PodQuery, pod: str) -> bool:
     return bool(tell(query, "get", "pod", pod, "--ignore-not-found", "--output=name").strip())
 
 
-def tell(query: PodQuery, *words: str, limit: float = _CHANGE_TIMEOUT_S) -> str:
+def tell(query: PodQuery, *words: str, limit: float = _CHANGE_TIMEOUT_S, stdin_text: str = "") -> str:
     """Run a kubectl command in the query's namespace; return its output.
 
     Args:
         limit: seconds to wait; by default as long as a change may take.
+        stdin_text: an object to create. Then the terminal's Ctrl-C does not reach kubectl, which would leave the result unknown.
 
     Raises:
         DkdbgError: the cluster refuses.
     """
     argv = (program(), *words, f"--namespace={query.namespace}")
-    done = process.read(argv, most=_MAX_ANSWER, timeout=limit)
+    done = process.read(
+        argv, most=_MAX_ANSWER, timeout=limit, stdin_text=stdin_text, new_session=bool(stdin_text)
+    )
     if done.code:
         raise explain(done.stderr, query.namespace) or unexplained(done.code, done.stderr, query.namespace)
     return done.stdout

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dkdbg import console, hints
 from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
-from dkdbg.signals import SIGNAL_INTERVAL, handle, interrupt_once
+from dkdbg.signals import SIGNAL_INTERVAL, handle, ignored, interrupt_once
 from dkdbg.targets import registry
 from dkdbg.verbs.parts.attach_proxy import open_proxy
 
@@ -48,6 +48,7 @@ def up(root: Path, options: argparse.Namespace) -> int:
             if not console.ask(f"Start {plan.name}?"):
                 console.say("nothing was started")
                 return EXIT_ERROR
+        handle(interrupt_once)  # until the process ends: it may have to remove the copy
         if attach is not None:
             return _attached(root, target, attach, options.wait_timeout)
         ready = target.make_copy(report=console.say, limit=options.wait_timeout)
@@ -66,7 +67,6 @@ def down(root: Path, name: str) -> int:
 
 def _attached(root: Path, target: Target, port: int, limit: int) -> int:
     """Start the copy, forward editors to it until a signal ends this process, and remove it."""
-    handle(interrupt_once)  # until the process ends: it still has to remove the copy
     console.warn(f"dkdbg: attach an editor to 127.0.0.1:{port}")
     try:
         ready = target.make_copy(report=console.say, limit=limit)
@@ -79,7 +79,8 @@ def _attached(root: Path, target: Target, port: int, limit: int) -> int:
     except KeyboardInterrupt:
         return 0
     finally:
-        console.say(target.remove_copy())
+        with ignored():
+            console.say(target.remove_copy())
 
 
 def _folder(root: Path, overlay: str) -> Path:
