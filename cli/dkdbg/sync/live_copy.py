@@ -108,9 +108,10 @@ class LiveCopy:
 
     def _follow(self) -> None:
         try:
-            self._session.follow()
-        except SameFolderError:
-            self._compare()
+            try:
+                self._session.follow()
+            except SameFolderError:
+                self._compare()
         except DkdbgError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - the thread's last line of defence: the program goes on
@@ -124,8 +125,13 @@ class LiveCopy:
         """Send nothing into a shared folder, where one side may see a change before the other."""
         from dkdbg.sync.verify import of_one_folder, verify
 
-        found = of_one_folder(verify(self._roots, self._target.find()))
-        _say(f"nothing to sync: {self.folder} there is the folder that you see; {found.equal:,} equal there")
+        same = f"nothing to sync: {self.folder} there is the folder that you see"
+        try:
+            found = of_one_folder(verify(self._roots, self._target.find()))
+        except DkdbgError as error:
+            _say(f"{same}; it was not compared: {error.message}")
+            return
+        _say(f"{same}; {found.equal:,} equal there")
         for path, what in sorted(found.differences.items())[:_MAX_EACH]:
             _say(f"differs: {path} {what}")
 
