@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.sync.receiver import wire
+from dkdbg.sync.receiver import boot, wire
 from tests.agent.sync.host import NOW, Host, digest, entry
 from tests.commands import command
 
@@ -26,6 +26,40 @@ def test_ready_says_what_the_host_has_to_know(host, root):
     }  # fmt: skip
     assert host.entries(wire.LISTING) == []
     host.bye()
+
+
+@pytest.mark.parametrize("former", [False, True], ids=["new", "synced before"])
+def test_a_host_that_goes_during_the_greeting_leaves_the_root_as_it_was(start, root, former):
+    if former:
+        host = start()
+        host.open(root, source="/here")
+        host.put("a", b"x")
+        host.bye()
+    before = sorted(root.rglob("*"))
+    hello = {"version": wire.VERSION, "root": str(root), "probe": True, "source": "/here"}
+    read, write = os.pipe()
+    os.close(read)
+    argv = boot.command(sys.executable)
+    done = subprocess.run(
+        argv,
+        check=False,
+        input=boot.payload() + wire.encode(wire.HELLO, hello),
+        stdout=write,
+        stderr=subprocess.PIPE,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert sorted(root.rglob("*")) == before
+
+
+def test_the_probe_of_a_killed_receiver_goes_with_the_next_one(start, root):
+    first = start()
+    probe = root / first.hello(root, probe=True)["probe"]
+    first.process.kill()
+    first.process.wait()
+    assert probe.exists()
+    start(at=root).bye()
+    assert not probe.exists()
 
 
 def test_a_file_gets_content_mode_and_time(live, root):

@@ -46,11 +46,15 @@ class Session:
         self._names = (hello["root"], name)
         self._state = State(self._tree, name, write=self._write, by=hello.get("by", ""))
         source = hello.get("source", "") if self._write else ""
-        self._former = self._state.take_source(source) if source else ""
-        self._ledger = Ledger(self._state.folder, write=self._write)
-        if hello.get("probe", False) and self._write:
-            self._state.make_probe()
-        self._greet(name, short=hello.get("summary", False))
+        try:
+            self._former = self._state.take_source(source) if source else ""
+            self._ledger = Ledger(self._state.folder, write=self._write)
+            if hello.get("probe", False) and self._write:
+                self._state.make_probe()
+            self._greet(name, short=hello.get("summary", False))
+        except BaseException:  # `close` is called for a complete session only
+            self._leave()
+            raise
         from dkdbg.sync.receiver.operations import Operations  # imported late: by now the host is busy
 
         self._operations = Operations(self._state, self._ledger, self._kept)
@@ -131,12 +135,15 @@ class Session:
 
     def close(self) -> None:
         """Finish. Write the ledger, leave parts of large files for the next receiver, and remove unused folders."""
+        if self._write:
+            self._operations.transfers.close()
+            self._save()
+            self._ledger.compact()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Remove the probe, and sync's folder if it was made for nothing."""
         self._state.remove_probe()
-        if not self._write:
-            return
-        self._operations.transfers.close()
-        self._save()
-        self._ledger.compact()
         if self._state.made and not self._touched:
             self._state.remove_if_unused()
 

@@ -17,7 +17,7 @@ TEMPORARY = b"tmp"
 KEPT = b"kept"
 #: Prefix of incomplete large files.
 PART = b"part-"
-_LOCK = b"lock"
+_LOCK, _PROBE = b"lock", "probe-"
 _SOURCE, _MAX_SOURCE_BYTES = b"source", 4096
 _LOCK_TIMEOUT_S = 5.0
 _MAX_PART_AGE_S = 24 * 3600
@@ -54,10 +54,12 @@ class State:
         try:
             self._open_own(name, write)
             if write:
-                self._take_lock(by)
+                is_alone = self._take_lock(by)
                 self.temporary = self._subfolder(TEMPORARY)
                 self._write_once(b".gitignore", b"*\n")
                 self._clean()
+                if is_alone:
+                    self._remove_probes()
                 self.case_sensitive = self._probe_case()
         except OSError as error:
             raise unwritable(name, os.fstat(root.root), error) from error
@@ -125,8 +127,8 @@ class State:
             os.close(descriptor)
         return former.decode("utf-8", "replace")
 
-    def _take_lock(self, by: str) -> None:
-        """Lock the folder until this process ends. A file system without locks has to do without."""
+    def _take_lock(self, by: str) -> bool:
+        """Lock the folder until this process ends. Return False on a file system without locks."""
         import fcntl
 
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -147,12 +149,13 @@ class State:
                     ) from None
                 time.sleep(0.02)
             except OSError:
-                return
+                return False
         if os.fstat(self._lock).st_nlink == 0:
             raise Fatal("another sync has just removed its folder there", "start sync again")
         self.tree.own(self._lock)
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, json.dumps(dict(_myself(), by=by)).encode("ascii"), 0)
+        return True
 
     def _clean(self) -> None:
         """Remove an earlier receiver's files from tmp/, except for parts of large files that may be continued."""
@@ -169,6 +172,13 @@ class State:
                 with contextlib.suppress(OSError):
                     os.unlink(encoded, dir_fd=self.temporary)
 
+    def _remove_probes(self) -> None:
+        """Remove the probes of receivers that were killed; a running one has the lock."""
+        for name in os.listdir(self.folder):
+            if name.startswith(_PROBE):
+                with contextlib.suppress(OSError):
+                    tree.remove(self.folder, os.fsencode(name))
+
     def _probe_case(self) -> bool:
         name = b"case-%s" % os.urandom(6).hex().encode()
         os.close(tree.create_file(self.temporary, name))
@@ -179,7 +189,7 @@ class State:
 
     def make_probe(self) -> None:
         """Make a file with a random name, with which the host detects whether this folder is its own."""
-        name = "probe-" + os.urandom(16).hex()
+        name = _PROBE + os.urandom(16).hex()
         os.close(tree.create_file(self.folder, name.encode()))
         self.probe = "%s/%s" % (paths.OWN, name)
 
