@@ -1,6 +1,7 @@
 """Which folder `dkdbg sync` copies, below the root that is set up."""
 
 import signal
+import sys
 
 import pytest
 
@@ -8,6 +9,8 @@ from dkdbg.main import main
 from dkdbg.sync.session import Session
 from dkdbg.targets import registry
 from tests.checkout import TRAIN, checkout
+from tests.commands import command
+from tests.unit.sync.trees import put
 
 
 def files_of(folder):
@@ -73,3 +76,39 @@ def test_a_copy_that_is_interrupted_before_both_sides_are_equal_is_no_success(tm
         assert main(["-C", str(here), "sync", "local:", "--to", str(tmp_path / "there"), "--once"]) == 130
     finally:
         signal.signal(signal.SIGTERM, former)
+
+
+#: A pull that gets a signal while a file arrives.
+PULLS = """import signal, sys
+from dkdbg.main import main
+from dkdbg.sync import pull
+number, start = signal.Signals[sys.argv[1]], pull._Puller._content
+if sys.argv[2] == "ignored":
+    signal.signal(number, signal.SIG_IGN)
+def content(*arguments):
+    signal.raise_signal(number)
+    return start(*arguments)
+pull._Puller._content = content
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "inherited", "code"),
+    [("SIGTERM", "", 130), ("SIGHUP", "", 130), ("SIGINT", "", 130), ("SIGHUP", "ignored", 0)],
+)
+def test_a_pull_that_a_signal_ends_leaves_no_partial_file_and_nohup_keeps_it(tmp_path, name, inherited, code):
+    put(tmp_path, {"here/": "", "there/outputs/log": "1"})
+    words = (
+        "-C",
+        tmp_path / "here",
+        "sync",
+        f"local:{tmp_path}/there",
+        "--pull",
+        "outputs",
+        "--into",
+        tmp_path / "into",
+    )
+    done = command([sys.executable, "-c", PULLS, name, inherited, *map(str, words)], check=False)
+    assert done.returncode == code, done.stderr
+    assert [each.name for each in tmp_path.glob("into/outputs/*")] == ([] if code else ["log"])
