@@ -40,7 +40,7 @@ ENTRY = st.tuples(
 FOLDER = st.tuples(PATHS, st.just(digest(b""))).map(list)
 ANSWERS = [kind for kind in wire.NAMES if kind >= wire.READY] + [wire.DATA, wire.END]
 READY: dict[str, Any] = {
-    "version": wire.VERSION, "python": "3.11", "pid": 1, "user": "u", "root": "/ws", "probe": "", "empty": False, "case_sensitive": True, "former": "",
+    "version": wire.VERSION, "python": "3.11", "pid": 1, "user": "u", "root": "/ws", "probe": "", "empty": False, "case_sensitive": True, "former": "", "mounts": [],
 }  # fmt: skip
 
 

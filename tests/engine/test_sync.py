@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 
@@ -208,6 +209,30 @@ def test_a_mounted_workspace_is_compared_and_nothing_is_sent(root, start_contain
     done = sync(root, f"docker://{own}", *TO, "--once")
     assert (done.returncode, done.stderr) == (0, "")
     assert "10 equal, no difference\n" in done.stdout
+
+
+@pytest.mark.parametrize("place", ["pkg", "deep/way/pkg"])
+def test_a_folder_that_is_mounted_inside_of_the_root_there_is_never_written_through(
+    root, start_container, place
+):
+    (root / place).mkdir(parents=True, exist_ok=True)
+    (root / place / "mine.py").write_text("")
+    before = {path: (path.lstat().st_ino, path.lstat().st_uid) for path in root.rglob("*")}
+    own = start_container("-v", f"{root / 'pkg'}:/ws/{place}")
+    done = sync(root, f"docker://{own}", *TO, "--once")
+    assert (done.returncode, done.stdout.count("in sync")) == (2, 0)
+    assert f"/ws/{place} there is {root}/pkg here: sync would overwrite your own files in it" in done.stderr
+    assert {path: (path.lstat().st_ino, path.lstat().st_uid) for path in root.rglob("*")} == before
+    [line] = re.findall(r"ignore = \[.*?\]", done.stderr)
+    (root / "dkdbg.toml").write_text(f"[sync]\n{line}\n")
+    assert sync(root, f"docker://{own}", *TO, "--once").returncode == 0
+    assert {path: (path.lstat().st_ino, path.lstat().st_uid) for path in before} == before
+
+
+def test_other_file_systems_below_the_root_there_are_written_to(root, start_container):
+    own = start_container("--tmpfs", "/ws/pkg", "-v", f"{root / 'pkg'}:/ws/elsewhere")
+    assert sync(root, f"docker://{own}", *TO, "--once").returncode == 0
+    assert docker("exec", own, "ls", "-A", "/ws/pkg").split() == ["deep", "link"]
 
 
 def test_verify_lists_what_differs_and_what_is_only_there(root, box):

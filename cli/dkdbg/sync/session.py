@@ -10,11 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
-from dkdbg.sync.remote.contact import IS_IT_THERE, Contact, refuse_same_folder
+from dkdbg.sync.remote.contact import IS_IT_THERE, Contact, refuse_overlap, refuse_same_folder
 from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.replica import Replica, local_folders
 from dkdbg.sync.remote.stream import QUIET_S, StreamEndedError
 from dkdbg.sync.report import event
+from dkdbg.sync.tree.entries import FOLDER
 from dkdbg.sync.tree.scan import Scanner
 
 if TYPE_CHECKING:
@@ -144,13 +145,17 @@ class Session:
             if watcher:
                 self._contact.ring(watcher.wake)
             index = self._scan(scanner, watcher)
-            here = local_folders(index.entries)
             with self._temporary_errors():
                 stream, ready = self._contact.ready()
         finally:
             self._contact.stop()
         try:
             refuse_same_folder(scanner.root, ready)
+            if ready.empty:  # it may be a folder that the receiver made here during the scan
+                index = self._scan(scanner, watcher)
+            folders = [path for path, entry in index.entries.items() if entry.kind == FOLDER]
+            refuse_overlap(scanner.root, folders, ready, self._contact)
+            here = local_folders(index.entries)
             facts = {
                 "local": scanner.root,
                 "root": ready.root,

@@ -16,7 +16,7 @@ from dkdbg import process
 from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
-from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError, refuse_same_folder
+from dkdbg.sync.remote.contact import PYTHONS, is_here, probe
 from dkdbg.sync.remote.stream import StreamEndedError
 
 if TYPE_CHECKING:
@@ -88,20 +88,11 @@ def _asked(reach: Reach, text: str) -> str:
 
 def _is_one(root: str, folder: str, reach: Reach, pythons: Sequence[str]) -> bool:
     """Create a probe file in `folder` there, look for it here, and remove it."""
-    contact = Contact(folder, "", pythons=pythons, makes=False)
-    try:
-        contact.start(reach)
-        stream, ready = contact.ready()
-    except (DkdbgError, StreamEndedError):  # not writable there: then nothing can be proved
-        return False
-    finally:
-        contact.stop()
-    try:
-        refuse_same_folder(root, ready)
-    except SameFolderError:
-        return True
-    finally:
-        stream.close()
+    with contextlib.suppress(StreamEndedError):
+        found = probe(folder, reach, pythons)
+        if found is not None:  # else not writable there: then nothing can be proved
+            with contextlib.closing(found[0]):
+                return is_here(root, found[1])
     return False
 
 

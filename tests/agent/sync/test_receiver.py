@@ -22,7 +22,7 @@ def test_ready_says_what_the_host_has_to_know(host, root):
     (root.parent / "way").unlink()
     assert ready == {
         "version": wire.VERSION, "python": sys.version.split()[0], "pid": host.process.pid, "user": ready["user"], "root": str(root),
-        "probe": "", "empty": True, "case_sensitive": True, "former": "",
+        "probe": "", "empty": True, "case_sensitive": True, "former": "", "mounts": [],
     }  # fmt: skip
     assert host.entries(wire.LISTING) == []
     host.bye()

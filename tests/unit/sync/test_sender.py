@@ -134,6 +134,31 @@ def test_a_local_root_that_is_the_remote_one_is_refused(roots, here):
     assert not (here / ".dkdbg-sync").exists()
 
 
+@pytest.mark.parametrize("there", ["here/pkg", "here/pkg/empty", "here/pkg/new", ".", "way"])
+def test_a_remote_root_inside_or_around_the_local_one_is_refused(roots, here, tmp_path, there):
+    """`docker run -v $PWD/src:/app -w /app`: all of the repository was written into the user's own src/."""
+    (here / "pkg" / "empty").mkdir(parents=True)
+    (tmp_path / "way").symlink_to("here/pkg")
+    (here / "train.py").write_text("of the root")
+    (here / "pkg" / "train.py").write_text("of the package")
+    nested = replace(roots, remote=str(tmp_path / there))
+    with pytest.raises(DkdbgError, match="sync would overwrite your own files") as caught:
+        once(nested)
+    assert "--to PATH names another folder there" in caught.value.hint
+    left = {each.relative_to(here).as_posix() for each in here.rglob("*")}
+    assert left - {"pkg/new"} == {"train.py", "pkg", "pkg/empty", "pkg/train.py"}
+    assert (here / "pkg" / "train.py").read_text() == "of the package"
+    assert not (tmp_path / ".dkdbg-sync").exists()
+
+
+def test_a_remote_root_in_a_folder_that_takes_no_part_is_no_overlap(roots, here):
+    (here / "outputs").mkdir()
+    (here / ".gitignore").write_text("/outputs/\n")
+    (here / "train.py").write_text("x")
+    once(replace(roots, remote=str(here / "outputs" / "copy")))
+    assert (here / "outputs" / "copy" / "train.py").read_text() == "x"
+
+
 def test_another_python_is_tried_when_the_first_is_missing(roots, here, there):
     (here / "a").write_text("a")
     several = Roots(local=roots.local, remote=roots.remote, pythons=("/nowhere/python3", sys.executable))

@@ -10,7 +10,7 @@ from dkdbg.sync.receiver import listing, paths, wire
 from dkdbg.sync.receiver.ledger import Ledger
 from dkdbg.sync.receiver.problems import CutError, Fatal, Refused, explain, login_name, user_name
 from dkdbg.sync.receiver.state import State
-from dkdbg.sync.receiver.tree import Tree
+from dkdbg.sync.receiver.tree import Tree, mounts_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Session:
             "empty": not any(name != own for name in os.listdir(self._tree.root)),
             "case_sensitive": self._state.case_sensitive,
             "former": self._former,
+            "mounts": [paths.decode(each) for each in mounts_below(paths.encode(root))][: wire.MAX_MOUNTS],
         }
         self._outlet.send(wire.READY, ready)
         self._outlet.flush()

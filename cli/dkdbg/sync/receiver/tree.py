@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 
 from dkdbg.sync.receiver.problems import Refused
@@ -24,6 +25,9 @@ _WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os
 #: NONBLOCK: a pipe in the place of a file must not block.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+#: Escape sequence for space, tab, line end and backslash in /proc/self/mountinfo (proc(5)).
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 #: A folder that its owner cannot enter and change would keep sync itself out.
 OWNER_RIGHTS = 0o700
@@ -198,6 +202,23 @@ def is_absent(error: OSError) -> bool:
 def may_pass(error: OSError) -> bool:
     """Tell whether another process may have replaced a folder between two steps: they can be repeated."""
     return is_absent(error) or error.errno == errno.EISDIR
+
+
+def mounts_below(folder: bytes) -> List[bytes]:
+    """Return the mount points below a folder, relative to it; none where there is no /proc (macOS).
+
+    Args:
+        folder: absolute, without symlinks.
+    """
+    start = folder + b"/"
+    try:
+        with open("/proc/self/mountinfo", "rb") as file:
+            points = {
+                _ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), line.split(b" ")[4]) for line in file
+            }
+    except OSError:
+        return []
+    return sorted(point[len(start) :] for point in points if point.startswith(start))
 
 
 def signature(info: os.stat_result) -> Tuple[int, ...]:

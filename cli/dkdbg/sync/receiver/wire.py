@@ -24,6 +24,7 @@ VERSION = 3
 #: Maximum bytes of a head or a body.
 MAX_HEAD = 1 << 20
 MAX_BODY = 1 << 20
+MAX_MOUNTS = 100
 
 #: Times of files that a frame can hold, in nanoseconds: 1677 to 2262. Most filesystems keep others too.
 EARLIEST, LATEST = -(1 << 63), (1 << 63) - 1

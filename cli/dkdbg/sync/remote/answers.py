@@ -152,6 +152,9 @@ def _ready(head: dict[str, Any]) -> None:
     if type(head["empty"]) is not bool:
         raise TypeError("empty")
     _text(head, "former", _PATH)
+    mounts = head["mounts"]
+    if type(mounts) is not list or len(mounts) > wire.MAX_MOUNTS or not {str}.issuperset(map(type, mounts)):
+        raise TypeError("no list of mount points")
 
 
 def _end(head: dict[str, Any]) -> None:

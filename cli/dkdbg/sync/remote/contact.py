@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import posixpath
 import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -14,7 +17,7 @@ from dkdbg.sync.receiver import boot, wire
 from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from dkdbg.core.target import Reach
 
@@ -49,6 +52,7 @@ class Ready:
         probe: path of a file with a random name that it made there, relative to the root; empty without one.
         empty: whether the root holds nothing that the ledger does not know.
         former: the local folder that was copied there before, if it was another one.
+        mounts: mount points below the root, relative to it.
     """
 
     python: str
@@ -57,6 +61,7 @@ class Ready:
     probe: str
     empty: bool
     former: str = ""
+    mounts: tuple[str, ...] = ()
 
 
 class Contact:
@@ -74,6 +79,7 @@ class Contact:
         makes: whether to make a missing root.
 
     Attributes:
+        reach: the target of the last `start`.
         quiet: called when something has waited for the target for some seconds.
     """
 
@@ -111,7 +117,7 @@ class Contact:
     def start(self, reach: Reach) -> None:
         """Start the receiver. Raises DkdbgError: the local program of the command line does not exist."""
         self.stop()
-        self._reach = reach
+        self.reach = reach
         self.label = reach.label
         self._launch(self._pythons[0])
 
@@ -137,7 +143,7 @@ class Contact:
                 try:
                     _, head, _ = expect(self._stream, frozenset({wire.READY}), _READY_TIMEOUT_S)
                 except StreamEndedError as error:
-                    if not error.answered and (explained := self._reach.explain(error.stderr)) is not None:
+                    if not error.answered and (explained := self.reach.explain(error.stderr)) is not None:
                         raise explained from error
                     if error.answered or error.code not in _NOT_FOUND:
                         if not (error.answered or self._has_answered) and len(self._pythons) == 1:
@@ -167,7 +173,7 @@ class Contact:
             self._stream = None
 
     def _launch(self, python: str) -> None:
-        argv = self._reach.wrap(boot.command(python))
+        argv = self.reach.wrap(boot.command(python))
         # `ring` may come later, and so may `quiet`.
         self._stream = Stream(argv, boot.payload, bell=lambda: self._bell(), quiet=lambda: self.quiet())  # noqa: PLW0108
         try:
@@ -192,13 +198,13 @@ def _ready(head: dict[str, Any]) -> Ready:
         )
     return Ready(
         python=head["python"], user=head["user"], root=head["root"], probe=head.get("probe") or "", empty=head["empty"],
-        former=head["former"],
+        former=head["former"], mounts=tuple(head["mounts"]),
     )  # fmt: skip
 
 
 def refuse_same_folder(local: str, ready: Ready) -> None:
     """Raise SameFolderError when the receiver's probe on the target is in the local root."""
-    if ready.probe and _is_here(local, ready.probe):
+    if is_here(local, ready):
         raise SameFolderError(
             f"{printable(ready.root)} there and {local} here are the same folder",
             hint="a workspace that is mounted needs no sync: what you save is there already",
@@ -206,9 +212,51 @@ def refuse_same_folder(local: str, ready: Ready) -> None:
         )
 
 
-def _is_here(local: str, path: str) -> bool:
+def probe(folder: str, reach: Reach, pythons: Sequence[str]) -> tuple[Stream, Ready] | None:
+    """Make a probe in a folder there, which stays until the stream is closed; None if nothing can be written there.
+
+    Raises StreamEndedError: the target is gone.
+    """
+    contact = Contact(folder, "", pythons=pythons, makes=False)
     try:
-        Beneath(local).look(path)
+        contact.start(reach)
+        return contact.ready()
+    except DkdbgError:
+        return None
+    finally:
+        contact.stop()
+
+
+def refuse_overlap(local: str, folders: Collection[str], ready: Ready, contact: Contact) -> None:
+    """Raise DkdbgError when files that are sent would land among the user's own.
+
+    The remote root may be one of the local `folders` (relative to `local`), or contain them. So may a file system that
+    is mounted below the remote root, at the path of one of them.
+    """
+    _refuse_own(local, folders, ready, "--to PATH names another folder there")
+    for mount in sorted({*folders}.intersection(ready.mounts)):
+        found = probe(posixpath.join(ready.root, mount), contact.reach, contact.pythons)
+        if found is not None:
+            with contextlib.closing(found[0]):
+                hint = f'ignore = ["/{printable(mount)}/"] under [sync] in dkdbg.toml leaves it out'
+                _refuse_own(local, folders, found[1], hint)
+
+
+def _refuse_own(local: str, folders: Collection[str], ready: Ready, hint: str) -> None:
+    above = [str(each) for each in PurePosixPath(local).parents]
+    for folder in (local, *(os.path.join(local, each) for each in folders), *above) if ready.probe else ():
+        if os.path.lexists(os.path.join(folder, ready.probe)):
+            raise DkdbgError(
+                f"{printable(ready.root)} there is {printable(folder)} here: sync would overwrite your own files in it",
+                hint=f"what you save in it has arrived already; {hint}",
+                exit_code=EXIT_USAGE,
+            )
+
+
+def is_here(local: str, ready: Ready) -> bool:
+    """Tell whether the receiver's probe is in the local root."""
+    try:
+        Beneath(local).look(ready.probe)
     except OSError:
         return False
     return True
