@@ -22,7 +22,7 @@ from dkdbg.verbs import values
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from dkdbg.core.target import Reach, Target
     from dkdbg.sync.session import Session
@@ -131,7 +131,7 @@ def sync(
             pythons=contact.pythons,
         )
         if verify or pull:
-            _handle(signals.interrupt_once)
+            signals.handle(signals.interrupt_once)
         if verify:
             from dkdbg.sync.verify import verify as compare
 
@@ -156,13 +156,6 @@ def sync(
 
                 reporter.line(f"{error.message}: nothing is sent, and both are compared")
                 return reporter.verified(of_one_folder(compare(roots, reach)))
-
-
-def _handle(handler: Callable[..., object]) -> None:
-    """Set the handler of each signal that ends a verb, except for those that are ignored from the start (nohup)."""
-    for number in signals.ENDING:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, handler)
 
 
 def _follow(session: Session, reporter: Reporter, *, once: bool) -> int:
