@@ -40,6 +40,8 @@ _RETAGS = re.compile(r"!(?:reset|override)\b")
 #: Maximum compose files to read; more are variants of one another.
 _MAX_FILES = 60
 _MAX_EXTENDS = 8
+#: Keys whose value is a string or a list; compose appends them to one list.
+_STRING_OR_LIST = frozenset({"dns", "dns_search", "env_file", "tmpfs"})
 SECTIONS = ("networks", "volumes", "configs", "secrets")
 #: A valid name there; another volume is a folder (compose-spec, "Volumes").
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -346,14 +348,39 @@ def merge(base: Value, over: Value, key: str = "") -> Value:
         return over
     if isinstance(base, Override):
         return Override(merge(base.value, over, key))
+    base, over = _long(key, base, over), _long(key, over, base)
     if isinstance(base, dict) and isinstance(over, dict):
         common = {name: merge(base[name], value, str(name)) for name, value in over.items() if name in base}
         return {**base, **over, **common}
     if key in {"command", "entrypoint"}:
         return over
     if isinstance(base, list) and isinstance(over, list):
-        return [*base, *over]
+        return list({_identity(key, each): each for each in (*base, *over)}.values())
     return base if over is None else over
+
+
+def _long(key: str, value: Value, other: Value) -> Value:
+    """Return the long form of a value whose other one has it: compose merges long forms (compose-go, `override`)."""
+    if isinstance(value, str) and key == "build" and isinstance(other, dict):
+        return {"context": value}
+    if isinstance(value, str) and key in _STRING_OR_LIST:
+        return [value]
+    if isinstance(value, list) and isinstance(other, dict):
+        if key == "depends_on":
+            return {str(each): {"required": True} for each in value}
+        pairs = (str(each).partition("=") for each in value)
+        return {name: text if equals else None for name, equals, text in pairs}
+    return value
+
+
+def _identity(key: str, entry: Value) -> str:
+    """Return the text that is equal for entries of a list of which compose keeps the last: a volume's target, or all."""
+    if key == "volumes" and isinstance(entry, dict):
+        return str(entry.get("target"))
+    if key == "volumes" and isinstance(entry, str):
+        source, _, target = re.sub(r"(\$\{\w+):", r"\1", entry).partition(":")
+        return target.partition(":")[0] or source
+    return repr(entry)
 
 
 def _load(tree: Tree, path: str, *, strict: bool) -> Value:

@@ -108,6 +108,47 @@ def test_tags_of_compose_remove_or_replace_what_an_earlier_file_or_an_extended_s
     assert ("b" in found) == ("b: !reset" not in two and "b:" in one + two)
 
 
+@pytest.mark.parametrize(
+    ("one", "two", "name", "says"),
+    [
+        ("build: ./api", "build: {target: dev}", "dockerfile", "api/Dockerfile"),
+        ("build: {context: ., args: [A=1]}", "build: ./api", "context", "api"),
+        ("depends_on: [b]", "depends_on: {c: {required: false}}", "depends_on", ("b", "c")),
+        ("depends_on: {b: {required: false}}", "depends_on: [c, b]", "optional", ()),
+        ("environment: [PYTHONPATH=/a, B]", "environment: {C: 1}", "variables", {"PYTHONPATH", "B", "C"}),
+        ("environment: {PYTHONPATH: /a}", "environment: [PYTHONPATH=/b=]", "pythonpath", "/b="),
+        ("networks: [n]", "networks: {m: {aliases: [a]}, n: }", "networks", ("n", "m")),
+        ("networks: [n, m]", "networks: [m, n]", "networks", ("n", "m")),
+        ("env_file: .env", "env_file: [no.env]", "env_files", (".env", "no.env")),
+        ("env_file: .env", "env_file: no.env", "env_files", (".env", "no.env")),
+        (
+            "volumes: ['.:/a', './api:/b']",
+            "volumes: ['./api:/a:ro']",
+            "binds",
+            (("api", "/a"), ("api", "/b")),
+        ),
+        (
+            "volumes: ['${X:-.}:/a']",
+            "volumes: [{type: bind, source: ./api, target: /a}]",
+            "binds",
+            (("api", "/a"),),
+        ),
+    ],
+)
+def test_short_and_long_forms_of_two_files_are_merged_as_in_compose(project, one, two, name, says):
+    project.write(".env").write("api/Dockerfile", "FROM x AS dev\n").write("api/a.py").write("Dockerfile")
+    for file, body in (("compose.yaml", one), ("compose.override.yaml", two)):
+        project.write(file, f"services: {{b: {{image: x}}, c: {{image: x}}, a: {{{body}}}}}\n")
+    assert getattr(services(project)["a"], name) == says
+
+
+def test_a_service_may_have_the_name_of_a_key(project):
+    project.write("compose.yaml", "services: {command: {image: x}, build: {image: y}}\n")
+    project.write("compose.override.yaml", "services: {command: {user: '1'}, build: {user: '2'}}\n")
+    found = {name: (fact.image, fact.user) for name, fact in services(project).items()}
+    assert found == {"command": ("x", "1"), "build": ("y", "2")}
+
+
 def test_a_tag_replaces_all_services_and_a_tagged_one_is_no_error_elsewhere(project):
     project.write("compose.yaml", "services: {a: {image: x}}\n")
     project.write("compose.override.yaml", "services: !override {b: {image: y}}\n")
