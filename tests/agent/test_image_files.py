@@ -1,12 +1,14 @@
 """Links that show what the image alone has below the mounted checkout."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from dkdbg.agent.settings import ENV_IMAGE_FILES
 from dkdbg.agent.supervisor.image_files import ImageFiles
+from tests.agent.dap_probe import wait_for
 
 
 @pytest.fixture
@@ -56,6 +58,35 @@ def test_links_of_an_agent_that_was_killed_go_with_the_last_of_the_next_ones(fol
     both[0].hide()
     assert shown(checkout) == set()
     assert (checkout / ".git" / "info" / "exclude").read_text() == "*.mine"
+
+
+def test_an_agent_that_starts_while_the_last_one_ends_makes_the_links_again(folders, monkeypatch):
+    checkout, volume = folders
+    ending, starting = [ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume)) for _ in range(2)]
+    ending.show()
+    other = threading.Thread(target=starting.show)
+    waits = f":{volume.stat().st_ino} "
+    remove = os.unlink
+
+    def unlink(path):
+        if not other.ident:
+            other.start()
+            locks = Path("/proc/locks")
+            wait_for(
+                lambda: (
+                    any("->" in line and waits in line for line in locks.read_text().splitlines())
+                    or not other.is_alive()
+                ),
+                bool,
+            )
+        remove(path)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    ending.hide()
+    other.join()
+    assert shown(checkout) == {"schema.py", "pkg/kernel.so", "pkg/native"}
+    assert "/schema.py" in (checkout / ".git" / "info" / "exclude").read_text()
+    starting.hide()
 
 
 @pytest.mark.parametrize("link", [".git", ".git/info", ".git/info/exclude"])

@@ -67,11 +67,13 @@ class ImageFiles:
             return
         held, self._held = self._held, -1
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return
+            with contextlib.suppress(OSError):
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._remove()
         finally:
-            os.close(held)
+            os.close(held)  # last: `show` of another agent waits until the links are gone
+
+    def _remove(self) -> None:
         for name in self._links:
             path = os.path.join(self._folder, name)
             with contextlib.suppress(OSError):
