@@ -87,7 +87,8 @@ def _connected(facts: dict[str, Any]) -> str:
     first = f"{facts['target']}: {facts['root']} (as {facts['user']}, Python {facts['python']})"
     if not facts["former"]:
         return first
-    return f"{first}\nit has a copy of {facts['former']}: files that only that folder has stay; changed ones are kept in .dkdbg-sync/kept there"
+    by = " by another checkout, machine or version of dkdbg" if facts["former"] == facts["local"] else ""
+    return f"{first}\nit has a copy of {facts['former']}{by}: files that only that folder has stay; changed ones are kept in .dkdbg-sync/kept there"
 
 
 def _failed(facts: dict[str, Any]) -> str:

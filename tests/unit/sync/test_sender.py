@@ -8,6 +8,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,12 +20,14 @@ from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote import flight
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import stat
+from dkdbg.sync.report import Event, as_line
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import CHANGED_S, Retries, Session
 from dkdbg.sync.tree import reading
 from dkdbg.sync.verify import verify
 from tests.pythons import need
 from tests.unit.sync.followed import learnt
+from tests.unit.sync.trees import git, put
 
 
 def once(roots):
@@ -93,6 +96,71 @@ def test_a_second_checkout_deletes_nothing_of_the_first_and_keeps_what_it_replac
     _, events = once(replace(roots, local=str(other)))
     assert next(each["former"] for each in events if each["event"] == "connected") == ""
     assert sorted(each.name for each in there.iterdir() if each.is_file()) == ["both", "mine"]
+
+
+@pytest.mark.parametrize("kind", ["clone", "copied checkout", "folder without git", "dkdbg before this one"])
+def test_a_folder_of_the_same_path_on_another_machine_deletes_nothing_of_the_first(roots, here, there, kind):
+    """Two dev containers with /workspaces/proj: the second one's older clone replaced the work of the first."""
+    if kind != "folder without git":
+        git(here, "init", "-q")
+    put(here, {"both": "work", "mine": "work", "equal": "1"})
+    once(roots)
+    here.rename(here.with_name("first machine"))
+    if kind == "copied checkout":
+        shutil.copytree(here.with_name("first machine"), here)
+    elif kind == "dkdbg before this one":
+        (there / ".dkdbg-sync/source").write_text(str(here))
+    here.mkdir(exist_ok=True)
+    if kind == "clone":
+        git(here, "init", "-q")
+    put(here, {"both": "older", "equal": "1"})
+    (here / "mine").unlink(missing_ok=True)
+    _, events = once(roots)
+    told = next(each for each in events if each["event"] == "connected")
+    assert told["former"] == str(here)
+    assert "by another checkout, machine or version of dkdbg: files that only" in as_line(
+        Event("connected", told)
+    )
+    assert {each.name: each.read_text() for each in there.iterdir() if each.is_file()} == {
+        "both": "older", "mine": "work", "equal": "1",
+    }  # fmt: skip
+    assert [each.read_text() for each in there.glob(".dkdbg-sync/kept/**/*") if each.is_file()] == ["work"]
+    _, events = once(roots)
+    assert next(each["former"] for each in events if each["event"] == "connected") == ""
+
+
+def test_a_dev_container_that_is_rebuilt_with_the_same_checkout_is_no_other_machine(
+    roots, here, there, monkeypatch
+):
+    git(here, "init", "-q")
+    put(here, {"changes": "1", "goes": "1"})
+    once(roots)
+    here.chmod(0o700)
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename="4f0c1e9d2b7a"))
+    (here / "changes").write_text("2")
+    (here / "goes").unlink()
+    _, events = once(roots)
+    assert next(each["former"] for each in events if each["event"] == "connected") == ""
+    assert {each.name: each.read_text() for each in there.iterdir() if each.is_file()} == {"changes": "2"}
+    assert git(here, "status", "--porcelain") == b"?? changes\n"
+
+
+@pytest.mark.parametrize("kind", ["link", "file", "damaged"])
+def test_a_git_folder_that_cannot_hold_the_mark_is_left_as_it_is(roots, here, there, tmp_path, kind):
+    git(here, "init", "-q")
+    put(here, {"a": "1"})
+    (tmp_path / "elsewhere").mkdir()
+    if kind == "link":
+        (here / ".git/dkdbg").symlink_to(tmp_path / "elsewhere")
+    elif kind == "file":
+        (here / ".git/dkdbg").write_text("a file")
+    else:
+        put(here, {".git/dkdbg/checkout": "mine\xff"})
+    once(roots)
+    (here / "a").unlink()
+    once(roots)
+    assert not (there / "a").exists()
+    assert [*(tmp_path / "elsewhere").iterdir()] == []
 
 
 def test_verify_says_what_is_missing_different_and_left_over(roots, here, there):

@@ -106,9 +106,9 @@ class State:
         os.close(descriptor)
 
     def take_source(self, source: str) -> str:
-        """Record the host's folder; return the former one if it was another.
+        """Record the host's folder (`MARK NUL PATH`); return the path of the former one if it was another.
 
-        Then the ledger is dropped, so that entries from the other folder are neither deleted nor overwritten without a
+        A former version of dkdbg recorded the path alone, which another machine may have too. Then the ledger is dropped, so that entries from the other folder are neither deleted nor overwritten without a
         copy.
         """
         here = source.encode("utf-8", "surrogateescape")[:_MAX_SOURCE_BYTES]  # a path need not be UTF-8
@@ -125,7 +125,7 @@ class State:
             os.pwrite(descriptor, here, 0)
         finally:
             os.close(descriptor)
-        return former.decode("utf-8", "replace")
+        return former.rpartition(b"\0")[2].decode("utf-8", "replace")
 
     def _take_lock(self, by: str) -> bool:
         """Lock the folder until this process ends. Return False on a file system without locks."""

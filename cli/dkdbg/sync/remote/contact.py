@@ -14,6 +14,7 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.receiver import boot, wire
+from dkdbg.sync.remote.source import source_of
 from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Contact:
 
     Args:
         root: remote root, absolute.
-        local: local root, absolute; what another one put there is not deleted.
+        local: local root, absolute; what another one put there is not deleted. Empty for a probe alone.
         pythons: interpreters to try; the one that answered is put first for the next time. A single one was
             named by the
             user.
@@ -95,7 +96,7 @@ class Contact:
         self._hello = {
             "version": wire.VERSION, "root": root, "probe": not look_only, "create": makes and not look_only,
             "write": not look_only, "summary": not look_only,
-            "silence_s": SILENCE_S, "source": local, "by": f"pid {os.getpid()} on {os.uname().nodename}",
+            "silence_s": SILENCE_S, "source": source_of(local) if local and not look_only else "", "by": f"pid {os.getpid()} on {os.uname().nodename}",
         }  # fmt: skip
         self._pythons = list(pythons)
         self._stream: Stream | None = None
