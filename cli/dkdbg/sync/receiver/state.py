@@ -108,8 +108,8 @@ class State:
     def take_source(self, source: str) -> str:
         """Record the host's folder (`MARK NUL PATH`); return the path of the former one if it was another.
 
-        A former version of dkdbg recorded the path alone, which another machine may have too. Then the ledger is dropped, so that entries from the other folder are neither deleted nor overwritten without a
-        copy.
+        A former version of dkdbg recorded the path alone, which another machine may have too. Then the ledger is
+        dropped, so that entries from the other folder are neither deleted nor overwritten without a copy.
         """
         here = source.encode("utf-8", "surrogateescape")[:_MAX_SOURCE_BYTES]  # a path need not be UTF-8
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
