@@ -179,7 +179,7 @@ class Transaction:
         """Write all changes; signals that end a verb are delayed until then.
 
         Raises:
-            DkdbgError: it failed; the tree is as before if `is_unchanged`, else the message reports the failed rollback.
+            DkdbgError: it failed; the tree is as before if `is_unchanged`, else the message reports the rollback.
         """
         made: list[tuple[Folder, str]] = []
         renamed: list[tuple[Folder, Change]] = []

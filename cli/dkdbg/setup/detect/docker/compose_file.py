@@ -374,7 +374,7 @@ def _long(key: str, value: Value, other: Value) -> Value:
 
 
 def _identity(key: str, entry: Value) -> str:
-    """Return the text that is equal for entries of a list of which compose keeps the last: a volume's target, or all."""
+    """Return the text that tells entries of a list apart; compose keeps the last of equal ones."""
     if key == "volumes" and isinstance(entry, dict):
         return str(entry.get("target"))
     if key == "volumes" and isinstance(entry, str):
@@ -412,7 +412,7 @@ def _where(error: Exception) -> tuple[int | None, str]:
 
 
 def _with_extended(tree: Tree, path: str, document: Value) -> Value:
-    """Return a compose file whose services have the values of those that they extend: compose merges files after that."""
+    """Return a compose file with its services extended, which compose does before it merges files."""
     services = document.get("services")
     if not isinstance(services, dict):
         return document
