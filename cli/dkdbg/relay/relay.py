@@ -153,6 +153,23 @@ class Relay:
         """
         self._loop.call(lambda: self._loop.start(order, stdio, stderr))
 
+    def withdraw(self) -> bool:
+        """Withdraw the program of `start`; return False if the remote side may have the order, as after any connection."""
+        done = threading.Event()
+        is_withdrawn = False
+
+        def withdraw() -> None:
+            nonlocal is_withdrawn
+            if not self.connections:
+                self._loop.start_over()
+                is_withdrawn = True
+            done.set()
+
+        self._loop.call(withdraw)
+        while not done.wait(PING_S) and not self._loop.finished.is_set():
+            pass
+        return is_withdrawn
+
     def ask(self, words: bytes) -> Answer:
         """Send a query to the remote agent, which has to support queries.
 

@@ -2,7 +2,7 @@
 
 The program's streams are two sockets of a relay, and three threads copy. A terminal is made raw, as ssh does it, so
 that the program receives each key. While disconnected, two Ctrl-C within DETACH_WITHIN_S seconds detach, and the
-program runs on.
+program runs on. Before the first connection one Ctrl-C cancels its start.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dkdbg import signals
 from dkdbg.agent import sockets
 from dkdbg.agent.relay import wire
 from dkdbg.core.brought import relay_words
-from dkdbg.errors import EXIT_TIMEOUT, DkdbgError, GoneError
+from dkdbg.errors import EXIT_INTERRUPTED, EXIT_TIMEOUT, DkdbgError, GoneError
 from dkdbg.relay.relay import Relay
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class _RemoteProgram:
         self._gone: GoneError | None = None
         self._is_detached = threading.Event()
         self._news = threading.Event()
-        self._was_connected = False
+        self._was_connected = self._is_cancelled = False
         self._last_ctrl_c = 0.0
         self._relay = Relay(self._relayed, self)
 
@@ -162,7 +162,12 @@ class _RemoteProgram:
                 if is_reported:
                     self._say("connected again")
                 cut, is_reported = 0.0, False
-            elif not self._was_connected and now - began > CONNECT_TIMEOUT_S:
+            elif self._is_cancelled and self._relay.withdraw():
+                raise DkdbgError(
+                    f"interrupted while connecting to {self._label}; nothing was started",
+                    exit_code=EXIT_INTERRUPTED,
+                )
+            elif not self._was_connected and now - began > CONNECT_TIMEOUT_S and self._relay.withdraw():
                 raise DkdbgError(f"cannot start anything on {self._label}: {why}", exit_code=EXIT_TIMEOUT)
             else:
                 cut = cut or now
@@ -174,7 +179,10 @@ class _RemoteProgram:
             self._news.wait(_POLL_S)
 
     def _ctrl_c(self) -> None:
-        """Count Ctrl-C while disconnected; the second one detaches. Otherwise the program receives it."""
+        """Count Ctrl-C while disconnected; the second one detaches. Otherwise the program receives it, if it was started."""
+        if not self._relay.connections:
+            self._is_cancelled = True
+            return
         if not self._relay.why:
             return
         before, now = self._last_ctrl_c, time.monotonic()
@@ -207,6 +215,8 @@ class _RemoteProgram:
         def passed_on(number: int, _frame: FrameType | None) -> None:
             if number == signal.SIGINT:
                 self._ctrl_c()
+            elif not self._relay.connections:
+                self._is_cancelled = True
             elif self._relay.why:  # our terminal is closed, or we must end: the network is not waited for
                 self._is_detached.set()
                 self._news.set()
