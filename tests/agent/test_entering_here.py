@@ -76,6 +76,38 @@ def test_programs_that_it_starts_with_an_environment_of_their_own_stop_too(tmp_p
             assert program.stdout.readline() == b"b'42\\n'\n"
 
 
+def test_after_a_second_attach_programs_with_another_environment_are_of_its_session(tmp_path):
+    (tmp_path / "child.py").write_text("print(6 * 7)\n")
+    (tmp_path / "loop.py").write_text(
+        "import os, subprocess, sys, time; print('up', flush=True)\n"
+        "while 'DKDBG_SESSION_DIR' not in os.environ:\n    time.sleep(0.05)\n"
+        "former = {**os.environ}; print('copied', flush=True)\n"
+        "while not os.path.exists('go'):\n    time.sleep(0.05)\n"
+        "for each in ({}, former):\n"
+        "    print(subprocess.check_output([sys.executable, 'child.py'], env=each), flush=True)\n"
+    )
+    program = subprocess.Popen([sys.executable, "loop.py"], cwd=tmp_path, stdout=subprocess.PIPE)
+    pid = ("--pid", str(program.pid))
+    with program:
+        assert program.stdout.readline() == b"up\n"
+        with attach_proxy(tmp_path, "local:", options=pid) as proxy:
+            assert program.stdout.readline() == b"copied\n"
+            assert proxy.end() == 0
+        with (
+            attach_proxy(tmp_path, "local:", options=pid) as proxy,
+            Debugger(AttachOptions(port=proxy.port)) as debugger,
+        ):
+            debugger.set_breakpoints(str(tmp_path / "child.py"), [1])
+            debugger.attach()
+            wait_for(lambda: len(debugger.sessions), lambda count: count > 1)
+            (tmp_path / "go").touch()
+            for _ in range(2):
+                stop = debugger.wait_stopped(300)
+                assert debugger.stack(stop)[0].path == str(tmp_path / "child.py")
+                debugger.continue_(stop)
+                assert program.stdout.readline() == b"b'42\\n'\n"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start another user's program")
 def test_the_python_of_another_user_is_not_entered(tmp_path):
     other = ["setpriv", "--reuid", "1234", "--regid", "1234", "--clear-groups", "env", "-u", "PYTHONHOME"]

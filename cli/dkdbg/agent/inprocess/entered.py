@@ -68,7 +68,7 @@ def enter(files: str, directory: str) -> str:
     member = hook._Member(directory, words)
     sys.meta_path.append(hook._DkdbgFinder(member))
     os.register_at_fork(before=member.at_fork("before"), after_in_parent=member.at_fork("in_parent"))
-    hook._pass_on(directory)
+    hook._pass_on(member)
     _register(member, directory, files)
     return ENTERED
 
@@ -124,10 +124,10 @@ def _is_hook_folder(entry: str) -> bool:
 
 def _register(member: Member, directory: str, files: str) -> None:
     # New children belong to the session too, as with a program that the agent has started.
-    hook = files + "/hook"
+    member.hook = files + "/hook"
     former = os.environ.get("PYTHONPATH", "")
     rest = [each for each in former.split(os.pathsep) if each and not _is_hook_folder(each)]
-    os.environ["PYTHONPATH"] = os.pathsep.join([hook, *rest])
+    os.environ["PYTHONPATH"] = os.pathsep.join([member.hook, *rest])
     os.environ["DKDBG_SESSION_DIR"] = directory
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     member.register(member.module("answers").lift)

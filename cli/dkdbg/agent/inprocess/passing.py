@@ -49,15 +49,19 @@ def with_session(directory: str, hook: str, environment: Any) -> Any:
 
 
 def _missing(directory: str, hook: str, pairs: Dict[bytes, bytes]) -> Dict[bytes, bytes]:
-    """Return the variables that an environment lacks; empty where it names another session."""
+    """Return the variables that an environment lacks; empty where it names another session.
+
+    The name of a session that has ended does not count: the program copied it before this process moved.
+    """
     session, ours = os.fsencode(directory), os.fsencode(hook)
-    if pairs.get(_SESSION, session) != session:
+    named = pairs.get(_SESSION)
+    if named not in (None, session) and (not named or os.path.isdir(named + b"/p")):
         return {}
     more: Dict[bytes, bytes] = {}
     path = pairs.get(_PATH, b"")
     if ours not in path.split(b":"):
         more[_PATH] = ours + b":" + path if path else ours  # an empty entry would mean the working folder
-    if _SESSION not in pairs:
+    if named != session:
         more.update(
             (name, value)
             for name, value in os.environb.items()

@@ -195,7 +195,7 @@ class _Member(object):
     """This process as a member of the session.
 
     Attributes:
-        directory: the session's folder. words: the command line.
+        directory: the session's folder. hook: the hook's, on PYTHONPATH of new processes. words: the command line.
         origin: how this process was forked, see `origin` in contract.py.
         rank: the rank that it belongs to, None for none; known while a set of ranks is selected.
         free: whether it was not selected at its start.
@@ -216,6 +216,7 @@ class _Member(object):
         import threading
 
         self.directory = directory
+        self.hook = _HERE
         self.words = words
         self.fork_armed = False
         self.origin = ""
@@ -498,7 +499,7 @@ def _admitted(directory):  # type: (str) -> str
     raise KeyError("no folder for uid %d in %s" % (os.geteuid(), session))
 
 
-def _pass_on(directory):  # type: (str) -> None
+def _pass_on(member):  # type: (_Member) -> None
     """Pass the session to programs that get an environment of the program's making; see passing.py."""
     import _posixsubprocess
 
@@ -506,7 +507,7 @@ def _pass_on(directory):  # type: (str) -> None
 
     def handed_on(*words):  # type: (Any) -> int
         try:
-            words = passing.fork_exec(directory, _HERE, words)
+            words = passing.fork_exec(member.directory, member.hook, words)
         except Exception as error:  # our folder is out of reach, after a chroot or as another user
             _say("not handed on: %r" % (error,))
         return fork_exec(*words)
@@ -514,7 +515,7 @@ def _pass_on(directory):  # type: (str) -> None
     def started(start):  # type: (Callable[..., Any]) -> Callable[..., Any]
         def handed_on(path, argv, env, **more):  # type: (Any, Any, Any, Any) -> Any
             try:
-                env = passing.with_session(directory, _HERE, env)
+                env = passing.with_session(member.directory, member.hook, env)
             except Exception as error:
                 _say("not handed on: %r" % (error,))
             return start(path, argv, env, **more)
@@ -542,13 +543,13 @@ def _enter():  # type: () -> None
         return
     if not os.access(directory + "/p", os.W_OK):
         directory = _admitted(directory)
-    _pass_on(directory)
+    member = _Member(directory, words)
+    _pass_on(member)
     # Set by a worker or driver of Ray that has started this program, in which Ray's function would fail.
     if os.environ.get("PYTHONBREAKPOINT", "").startswith("ray.util.rpdb."):
         os.environ["PYTHONBREAKPOINT"] = "dkdbg.breakpoint"
     if "DKDBG_PROFILE" in os.environ:
         _profile(directory, words)
-    member = _Member(directory, words)
     sys.meta_path.append(_DkdbgFinder(member))
     if "coverage.inorout" in sys.modules:  # a .pth file of its own started it
         _import("coverage_files").watch()
