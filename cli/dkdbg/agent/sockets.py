@@ -1,4 +1,4 @@
-"""TCP and Unix socket options that the listener and the host's attach proxy share."""
+"""Options and threads of connections that the listener and the host's attach proxy share."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import contextlib
 import os
 import socket
 import struct
+import threading
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import Callable, Optional
 
 #: Idle seconds before the first keep-alive probe, seconds between probes, and unanswered probes before the
 #: peer counts as gone.
@@ -37,6 +38,18 @@ def shut(sock: Optional[socket.socket], how: int = socket.SHUT_RDWR) -> None:
     if sock is not None:
         with contextlib.suppress(OSError):
             sock.shutdown(how)
+
+
+def begin(serve: Callable[..., object], *args: object, name: str) -> bool:
+    """Serve a connection on a thread of its own; return False if the process may have no more threads.
+
+    The limit (`ulimit -u`, pids.max) counts other processes too: it is over when they end, so keep accepting.
+    """
+    try:
+        threading.Thread(target=serve, args=args, name=name, daemon=True).start()
+    except RuntimeError:
+        return False
+    return True
 
 
 def acknowledge(sock: socket.socket) -> None:

@@ -34,6 +34,7 @@ Other differences to `debugpy/adapter/__main__.py`:
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -409,9 +410,11 @@ def serve_agent(
             if kind == b"c":
                 survive(client, sock, log)
             else:
-                threading.Thread(
-                    target=processes.take, args=(sock,), name="dkdbg root stub", daemon=True
-                ).start()
+                survive(functools.partial(_begin, processes.take), sock, log)
+
+
+def _begin(take: Callable[[socket.socket], None], sock: socket.socket) -> None:
+    threading.Thread(target=take, args=(sock,), name="dkdbg root stub", daemon=True).start()
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 
 from dkdbg.agent import contract, sockets
 from dkdbg.agent.inprocess import ranks
@@ -56,8 +57,12 @@ class Control:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), name="dkdbg asked", daemon=True).start()
+                if self._listener.fileno() < 0:
+                    return
+                time.sleep(0.05)  # out of file descriptors, or about to be closed
+                continue
+            if not sockets.begin(self._serve, connection, name="dkdbg asked"):
+                connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):

@@ -103,9 +103,10 @@ class JobListener:
                 victim = self._pending.enter(sock, str(address[0]))
             if victim is not None:
                 sockets.shut(victim)
-            threading.Thread(
-                target=self._welcome, args=(sock, str(address[0])), name="dkdbg job", daemon=True
-            ).start()
+            if not sockets.begin(self._welcome, sock, str(address[0]), name="dkdbg job"):
+                with self._lock:
+                    self._pending.leave(sock)
+                sock.close()
 
     def _welcome(self, sock: socket.socket, address: str) -> None:
         try:

@@ -88,7 +88,9 @@ class QueryServer:
             if not sockets.is_same_user(client) or not self._free.acquire(blocking=False):
                 client.close()
                 continue
-            threading.Thread(target=self._serve, args=(client,), name="dkdbg asked", daemon=True).start()
+            if not sockets.begin(self._serve, client, name="dkdbg asked"):
+                client.close()
+                self._free.release()
 
     def _serve(self, client: socket.socket) -> None:
         try:

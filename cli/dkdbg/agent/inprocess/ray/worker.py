@@ -29,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import zipfile
 
 TYPE_CHECKING = False
@@ -218,10 +219,15 @@ class Guard:
             try:
                 client, _ = self._listener.accept()
             except OSError:
-                return
-            _hide(
+                time.sleep(0.05)  # out of file descriptors, or the client was gone at once
+                continue
+            serves = _hide(
                 threading.Thread(target=self._serve, args=(client,), name="dkdbg guard", daemon=True)
-            ).start()
+            )
+            try:
+                serves.start()
+            except RuntimeError:  # the process may have no more threads (`ulimit -u`, pids.max)
+                client.close()
 
     def _serve(self, client: socket.socket) -> None:
         with client:

@@ -163,10 +163,10 @@ class Listener:
                 sockets.shut(victim)  # the victim's own thread ends the connection
                 time.sleep(0.05)  # out of file descriptors, or the client was gone at once
                 continue
-            if self._take(sock, str(address[0])):
-                threading.Thread(target=self._serve, args=(sock,), name="dkdbg client", daemon=True).start()
-            else:
+            if not self._take(sock, str(address[0])):
                 _close(sock)
+            elif not sockets.begin(self._serve, sock, name="dkdbg client"):
+                self._leave(sock)
 
     def _take(self, sock: socket.socket, address: str) -> bool:
         """Make room for a connection; False if admitted clients take all of it, or after `stop`."""
@@ -194,10 +194,13 @@ class Listener:
                     sockets.keep_alive(sock)
                     self._serve_client(sock, *first)
         finally:
-            with self._lock:
-                self._pending.leave(sock)
-                self._open.discard(sock)
-            _close(sock)
+            self._leave(sock)
+
+    def _leave(self, sock: socket.socket) -> None:
+        with self._lock:
+            self._pending.leave(sock)
+            self._open.discard(sock)
+        _close(sock)
 
     def _introduce(self, sock: socket.socket) -> Optional[Tuple[bytes, frames.FrameParser]]:
         """Read the first request; return it with the parser of the following data, or None."""
