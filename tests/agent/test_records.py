@@ -16,6 +16,7 @@ from dkdbg.agent.state import batch, procfs, records, runtime_dir
 
 def record(store: records.SessionStore, **fields: object) -> contract.Record:
     base = {"version": 1, "id": store.id, "pid": os.getpid(), "pid_start": procfs.start_ticks(os.getpid())}
+    base |= {"boot": procfs.boot_id()}
     base |= {"pid_namespace": procfs.pid_namespace(), "state": "running", "started": 1.0, "expires": None}
     return {**base, **fields}  # type: ignore[return-value,typeddict-item]
 
@@ -103,6 +104,31 @@ def test_what_a_killed_agent_has_left_is_removed_by_the_next_but_its_record(tmp_
         records.prune(str(folder))
         assert os.listdir(store.directory) == ["session.json"]
         assert not Path(store.processes_dir).exists()
+
+
+def test_a_session_of_another_machine_in_a_shared_folder_is_left_alone_and_no_session_here(tmp_path):
+    """The machine's own PID namespace has one number on all machines, and a pid of theirs may be one of ours too."""
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    for name, pid in (("none", gone.pid), ("ours", os.getpid())):
+        store = records.SessionStore(str(tmp_path), name)
+        store.create(record(store, pid=pid, pid_start=None, boot="another machine's"))
+        Path(store.directory, "join.json").write_text("{}")
+        records.prune(str(tmp_path))
+        assert sorted(os.listdir(store.directory)) == ["join.json", "p", "session.json"]
+        assert not records.is_live(store.snapshot())
+
+
+def test_a_session_of_a_former_agent_which_named_no_machine_is_live_and_never_broken(tmp_path):
+    store = records.SessionStore(str(tmp_path), "former")
+    former = record(store)
+    del former["boot"]  # type: ignore[misc]
+    store.create(former)
+    assert records.is_live(former)
+    store.update(pid=1 << 30)
+    assert not records.is_live(store.snapshot())
+    records.prune(str(tmp_path))
+    assert Path(store.processes_dir).exists()
 
 
 def test_records_of_another_version_are_ignored(tmp_path):

@@ -86,6 +86,8 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
             version: RECORD_VERSION of the writer.
             id: name of the session's folder in the runtime folder.
             pid: the agent's pid in its own PID namespace, `pid_namespace`.
+            boot: boot id of the agent's machine (/proc/sys/kernel/random/boot_id), empty where unknown; older agents write
+                none.
             pid_start: the agent's start in clock ticks since boot (/proc/PID/stat), null without /proc.
             host: the address that the listener binds; port: its TCP port.
             adapter_up: whether debugpy's adapter serves; an editor that attaches before waits for it.
@@ -107,6 +109,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         pid: int
         pid_start: Optional[int]
         pid_namespace: str
+        boot: str
         host: str
         port: int
         adapter_up: bool

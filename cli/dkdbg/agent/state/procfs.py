@@ -113,6 +113,18 @@ def pid_namespace() -> str:
         return ""
 
 
+def boot_id() -> str:
+    """Return the identity of this machine since its start, the same in its containers; empty where unknown.
+
+    The machine's own PID namespace has the same number on all machines.
+    """
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as source:
+            return source.read().strip()
+    except OSError:
+        return ""
+
+
 def uptime() -> float:
     """Return the seconds since the machine started; 0 without /proc."""
     try:

@@ -44,6 +44,7 @@ def first_record(
         "pid": os.getpid(),
         "pid_start": procfs.start_ticks(os.getpid()),
         "pid_namespace": procfs.pid_namespace(),
+        "boot": procfs.boot_id(),
         "host": host,
         "port": port,
         "adapter_up": False,
@@ -119,12 +120,13 @@ def folder_of(record: contract.Record) -> str:
 def is_live(record: contract.Record) -> bool:
     """Tell whether the agent that wrote the record still runs.
 
-    A record from another PID namespace (a runtime folder that two containers share) is never live here: its
+    A record from another PID namespace or machine (a runtime folder that two of them share) is never live here: its
     pids mean nothing.
     """
     if record["state"] == "exited":
         return False
-    if record["pid_namespace"] != procfs.pid_namespace():
+    boot = procfs.boot_id()
+    if record["pid_namespace"] != procfs.pid_namespace() or record.get("boot", boot) != boot:
         return False
     if not procfs.alive(record["pid"]):
         return False
@@ -175,8 +177,14 @@ def prune(folder: str) -> None:
     """
     import shutil
 
-    here = procfs.pid_namespace()
-    finished = [r for r in list_records(folder) if not is_live(r) and r["pid_namespace"] == here]
+    here, boot = procfs.pid_namespace(), procfs.boot_id()
+    # One that has not said that it ended may still run on another machine.
+    finished = [
+        r
+        for r in list_records(folder)
+        if r["pid_namespace"] == here
+        and (r["state"] == "exited" or (r.get("boot") == boot and not is_live(r)))
+    ]
     for record in finished[:-MAX_FINISHED]:
         shutil.rmtree(os.path.join(folder, record["id"]), ignore_errors=True)
     for record in finished[-MAX_FINISHED:]:
