@@ -20,7 +20,7 @@ import pytest
 from dkdbg.agent import contract
 from dkdbg.agent.inprocess.clocks import held_time
 from dkdbg.agent.proxy.listener import local_users
-from dkdbg.agent.ray import worker_registry
+from dkdbg.agent.ray import dashboard, worker_registry
 from dkdbg.agent.state import processes, records
 from dkdbg.core import brought
 from dkdbg.targets.batch import job_line
@@ -626,6 +626,46 @@ def test_who_is_gone_before_he_is_looked_at_gets_no_worker_of_ray(stand_in, othe
             worker.setblocking(False)
             with pytest.raises(BlockingIOError):
                 worker.accept()
+
+
+#: A dashboard that asks for Ray's token, and prints what it is told.
+DASHBOARD = """
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    while True:
+        client, _ = server.accept()
+        print(client.recv(4096), flush=True)
+        client.sendall(b"HTTP/1.1 401 Unauthorized\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n")
+        client.close()
+"""
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_rays_token_is_told_to_no_dashboard_of_another_user(other_user, monkeypatch, host):
+    """Listens where the dashboard of a Ray cluster is looked for, and asks for Ray's token: he does not get it."""
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "right-token")
+    with other_user.begun(DASHBOARD) as fake:
+        port = int(fake.stdout.readline())
+        with pytest.raises(dashboard.DashboardError, match="is not a process of yours"):
+            dashboard.reached([host], port)
+        fake.kill()
+        assert "right-token" not in fake.stdout.read()
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize("whose", ["file", "folder"])
+def test_the_address_of_a_cluster_is_read_from_no_file_of_another_user(
+    other_user, monkeypatch, tmp_path, whose
+):
+    """Writes the file with the address of the node's Ray cluster, or has its folder: it is not read."""
+    path = tmp_path / "ray" / "ray_current_cluster"
+    path.parent.mkdir()
+    path.write_text("192.0.2.1:6379\n")
+    monkeypatch.setattr(dashboard, "_ADDRESS_FILE", str(path))
+    assert "192.0.2.1" in dashboard.here()
+    os.chown(path if whose == "file" else path.parent, other_user.uid, -1)
+    assert "192.0.2.1" not in dashboard.here()
 
 
 @pytest.mark.attack(15)

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.dap.messages import as_list, as_text
+from dkdbg.agent.proxy.listener import local_users
 from dkdbg.agent.ray import unpacked
 
 TYPE_CHECKING = False
@@ -45,7 +46,7 @@ class DashboardError(Exception):
     """The cluster cannot be queried.
 
     Attributes:
-        kind: `unreachable`, `not-ray`, `old`, `no-state`, `token` or `wrong-token`; the host adds a hint for each.
+        kind: `unreachable`, `not-ray`, `old`, `no-state`, `token`, `wrong-token` or `foreign`; the host adds a hint for each.
     """
 
     def __init__(self, kind: str, text: str) -> None:
@@ -109,6 +110,8 @@ class Dashboard:
         self.host, self.port = host, port
         self._token = token or own_token()
         self._shows_token = False
+        # The others are guesses of `here`, which are to be on this machine.
+        self._is_named = host not in (LOOPBACK, socket.gethostname())
         self._nodes: Dict[str, str] = {}
         self._session = ""
         self._scripts: Dict[str, str] = {}
@@ -242,6 +245,12 @@ class Dashboard:
             headers["Authorization"] = "Bearer " + self._token
         connection = http.client.HTTPConnection(self.host, self.port, timeout=_TIMEOUT_S)
         try:
+            connection.connect()
+            if self._shows_token and not local_users.is_ours(connection.sock, elsewhere=self._is_named):
+                raise DashboardError(
+                    "foreign",
+                    "what asks for Ray's token at %s is not a process of yours or of root" % self._where,
+                )
             connection.request("GET", path + ("?" + urlencode(query) if query else ""), headers=headers)
             response = connection.getresponse()
             return response.status, response.read(_MAX_ANSWER_BYTES)
@@ -277,7 +286,10 @@ def here() -> List[str]:
     found = []
     try:
         with open(_ADDRESS_FILE) as source:
-            found.append(source.read(200).strip().rpartition(":")[0].strip("[]"))
+            # All users of the machine may write to /tmp.
+            owners = {os.fstat(source.fileno()).st_uid, os.stat(os.path.dirname(_ADDRESS_FILE)).st_uid}
+            if owners <= {0, os.getuid()}:
+                found.append(source.read(200).strip().rpartition(":")[0].strip("[]"))
     except (OSError, ValueError):
         pass
     found += [

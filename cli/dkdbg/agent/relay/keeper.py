@@ -119,7 +119,7 @@ class Keeper(Exchange):
         except OSError as error:
             self._refuse(channel, "port %d: %s" % (port, error.strerror or error))
             return
-        if not _is_ours(sock):
+        if not local_users.is_ours(sock):
             sock.close()
             self._refuse(channel, "port %d is another user's" % port)
             return
@@ -273,17 +273,6 @@ def _greeting(client: socket.socket) -> Tuple[bytes, List[int]]:
             break
         received += more
     return received, list(streams)
-
-
-def _is_ours(sock: socket.socket) -> bool:
-    """Return whether the socket is connected to a process of this user or of root; True where the system cannot tell."""
-    try:
-        owner = local_users.other_end(sock)
-        if owner is not None and not owner[1]:  # inode 0: the connection waits to be accepted
-            owner = local_users.listening(sock.getpeername())
-    except OSError:
-        return not local_users.reports_owners()
-    return owner is not None and owner[0] in (0, os.getuid())
 
 
 #: Seconds between two queries, whose cost all users of a cluster share, and the timeout of one.

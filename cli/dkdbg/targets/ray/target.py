@@ -283,6 +283,8 @@ _HINTS = {
     "no-state": "the head needs Ray's dashboard: pip install 'ray[default]' there, and ray start --head --include-dashboard=true",
     "token": "set RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH to its file, or have it in ~/.ray/auth_token, here or there",
     "wrong-token": "the cluster has another token: see RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH and ~/.ray/auth_token, here and there",
+    "foreign": "the token goes to your own dashboard or root's alone: log in there as the user of the cluster, or name its head: "
+    "ray://HEAD:8265",
 }
 
 

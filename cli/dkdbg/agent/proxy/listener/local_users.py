@@ -99,6 +99,23 @@ def listening(address: Address) -> Optional[Owner]:
     return next((owner for state, owner in _listed(address, None) if state == _LISTENS), None)
 
 
+def is_ours(server: socket.socket, *, elsewhere: bool = False) -> bool:
+    """Tell whether the server of a connection is a process of this user or of root; True where the system cannot tell.
+
+    Args:
+        elsewhere: the answer for a server outside this network namespace.
+    """
+    try:
+        owner = other_end(server)
+        if owner is None:
+            return elsewhere
+        if not owner[1]:  # the connection waits to be accepted
+            owner = listening(server.getpeername())
+    except OSError:
+        return not reports_owners()
+    return owner is not None and owner[0] in (0, os.getuid())
+
+
 def knows_all_users() -> bool:
     """Tell whether this is the machine's own user namespace."""
     with open("/proc/self/uid_map") as table:
