@@ -45,6 +45,22 @@ def test_python_is_python3_where_nothing_else_is_called_so(launch, tmp_path):
     assert "dkdbg: no program is named 'python' here: running python3\n" in err
 
 
+@pytest.mark.parametrize("undebugged", [{}, {"DKDBG_RUNTIME_DIR": "/dev/null"}])
+def test_a_script_without_a_first_line_for_the_kernel_is_run_by_the_shell(launch, tmp_path, undebugged):
+    scripts = {"bin/start": b"echo $1; exit 3\n", "train.py": b"print(1)\n", "program": b"\x7fELF\0"}
+    (tmp_path / "bin").mkdir()
+    for name, content in scripts.items():
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / name).chmod(0o755)
+    env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", **undebugged}
+    for command in ("start", "bin/start"):
+        err = launch(command, "a b", env=env).ends(3, "a b\n")
+        assert ("runs without the debugger" in err) == bool(undebugged)
+    for command in ("./train.py", "./program"):
+        err = launch(command, env=env).ends(contract.EXIT_NOT_EXECUTABLE, "")
+        assert f"dkdbg: cannot execute {command}: Exec format error\n" in err
+
+
 def test_openpais_variable_is_understood_ours_wins_and_options_win_over_both(launch):
     running = launch("true", wait="", env={"DEBUG_TIMEOUT": "0.2"})
     running.ends(124)

@@ -9,6 +9,7 @@ Slurm (scancel, --signal), which goes to every process of a step.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import shutil
@@ -127,7 +128,11 @@ class Child:
             spawn = functools.partial(os.posix_spawnp, setpgroup=0) if own_group else os.posix_spawnp
             argv = _by_interpreter(_with_python(list(argv)), environment)
             self._missed = signal.sigpending()
-            self.pid = spawn(argv[0], argv, environment, setsigmask=mask, setsigdef=_RESET)
+            try:
+                self.pid = spawn(argv[0], argv, environment, setsigmask=mask, setsigdef=_RESET)
+            except OSError as error:
+                argv = _by_shell(argv, error)
+                self.pid = spawn(argv[0], argv, environment, setsigmask=mask, setsigdef=_RESET)
         except OSError as error:
             raise _start_error(argv[0], error) from error
 
@@ -205,7 +210,11 @@ def run_undebugged(command: Sequence[str], reason: str, mask: Optional[Iterable[
     if mask is not None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
-        os.execvpe(argv[0], argv, tokens.without(os.environ))  # noqa: S606 - the user's own command
+        try:
+            os.execvpe(argv[0], argv, tokens.without(os.environ))  # noqa: S606 - the user's own command
+        except OSError as error:
+            argv = _by_shell(argv, error)
+            os.execvpe(argv[0], argv, tokens.without(os.environ))  # noqa: S606
     except OSError as error:
         failed = _start_error(argv[0], error)
         console.log(str(failed))
@@ -239,6 +248,20 @@ def _by_interpreter(argv: List[str], environment: Mapping[str, str]) -> List[str
             console.log("%s is not executable here: running it with the interpreter in its first line" % path)
             return [os.fsdecode(word) for word in first[2:].strip().split(None, 1)] + argv
     return argv
+
+
+def _by_shell(argv: List[str], error: OSError) -> List[str]:
+    """Prefix a script without a first line such as `#!/bin/sh` with the shell, as execvp(3) does; raise other errors.
+
+    Python files and binaries are left out: a shell's own errors would not name their cause.
+    """
+    path = shutil.which(argv[0]) or argv[0]
+    if error.errno != errno.ENOEXEC or path.endswith(".py") or not os.access("/bin/sh", os.X_OK):
+        raise error
+    with open(path, "rb") as source:
+        if b"\0" in source.read(1000):
+            raise error
+    return ["/bin/sh", path, *argv[1:]]
 
 
 def missing(argv: Sequence[str]) -> str:
