@@ -194,6 +194,17 @@ def test_a_signal_in_the_moment_in_which_the_scratch_folder_appears_leaves_nothi
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_killed_process_had_begun_to_unpack_goes_with_a_later_start(single, runtime):
+    left = runtime / (unpack._SCRATCH + "0123456789abcdef")
+    (left / "dkdbg").mkdir(parents=True)
+    runtime.chmod(0o700)
+    assert ran(start(single, runtime))
+    assert left.is_dir()  # another process may be unpacking it
+    os.utime(left, (0, 0))
+    assert ran(start(single, runtime))
+    assert not left.exists()
+
+
 @pytest.mark.parametrize("appears", [".unpack-*", "agent-*-job", "agent-*-job/*/*/*/__pycache__"])
 def test_a_job_that_ends_while_its_agent_starts_leaves_nothing_on_the_node(single, runtime, appears):
     argv = ["sh", str(single), "launch", "--wait", "0", "--", "sleep", "300"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import time
 
 from dkdbg.agent.state import runtime_dir
 from dkdbg.agent.supervisor import owner
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 #: Modification time of an unpacked file, epoch seconds; a later change sets another one.
 _WHEN = 315532800
 _FOLDER = "agent-"
+#: Prefix of a folder that is being unpacked, and seconds after which it is that of a killed process.
+_SCRATCH, _LEFT_AFTER_S = ".unpack-", 3600.0
 #: Set where the file was brought with a batch job: the last program on the node removes what was unpacked.
 #: The folder has a suffix, because a brought file of the same digest has a lock of its own.
 _ENV_TRANSIENT, _TRANSIENT = "DKDBG_TRANSIENT", "-job"
@@ -156,12 +159,28 @@ def folder_of(archive: str, runtime: str, suffix: str = "") -> str:
     Raises:
         OSError: the folder cannot be written, or an existing one cannot be replaced.
     """
+    _remove_left(runtime)
     target, contents = _target(archive, runtime) + suffix, _contents(archive)
     for _ in range(3):
         if _is_sound(target, contents):
             return target
         _unpack(archive, target, contents)
     raise OSError("%s is changed again and again" % target)
+
+
+def _remove_left(runtime: str) -> None:
+    """Remove the folders of processes that were killed while they unpacked."""
+    for name in os.listdir(runtime):
+        if name.startswith(_SCRATCH):
+            import shutil
+
+            path = os.path.join(runtime, name)
+            try:
+                info = os.lstat(path)
+            except OSError:  # its process has just finished
+                continue
+            if info.st_uid == os.geteuid() and info.st_mtime < time.time() - _LEFT_AFTER_S:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _asked_runtime(words: List[str]) -> Optional[str]:
@@ -237,7 +256,7 @@ def _unpack(archive: str, target: str, contents: Contents) -> None:
     import shutil
     import zipfile
 
-    scratch = os.path.join(os.path.dirname(target), ".unpack-" + os.urandom(8).hex())
+    scratch = os.path.join(os.path.dirname(target), _SCRATCH + os.urandom(8).hex())
     aside = scratch + "-old"
     try:
         os.mkdir(scratch, 0o700)  # inside `try`: a signal may end this process at any line
