@@ -9,6 +9,7 @@ import random
 import shlex
 import signal
 import socket
+import stat
 import struct
 import sys
 import threading
@@ -267,6 +268,33 @@ def test_at_the_end_keeper_socket_and_connections_are_gone(far):
     assert ends(server)
     wait_for(lambda: not mine.exists(), bool)
     client.close()
+
+
+#: A relay; the keeper of another one ends just after it has looked for the folder of the sockets.
+EMPTIED = """
+import os, sys
+from dkdbg.agent.relay import stdio
+
+def emptied(_):
+    os.mkdir(sys.argv[2])
+    os.rmdir(sys.argv[2])
+    return sys.argv[2]
+
+stdio.runtime_dir.private_folder = emptied
+sys.exit(stdio.main([sys.argv[1]]))
+"""
+
+
+def test_a_relay_starts_where_the_keeper_of_another_one_removes_the_folder_at_its_end(far, tmp_path):
+    folder = tmp_path / "r"
+    relay = Relay(lambda word, _silent, _limit: [sys.executable, "-c", EMPTIED, word, str(folder)])
+    try:
+        with connect(relay, far.port):
+            assert far.accept()
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert relay.connections == 1
+    finally:
+        relay.close()
 
 
 def test_another_user_of_this_machine_is_not_let_in(far, relay, other_user):

@@ -144,7 +144,11 @@ def _keep(path: str, secret: bytes) -> None:
 
 def _listening(path: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
+    try:
+        listener.bind(path)
+    except FileNotFoundError:  # the keeper of the last other relay has just ended, and removed the folder
+        os.mkdir(os.path.dirname(path), 0o700)  # fails where another user was faster
+        listener.bind(path)
     os.chmod(path, 0o600)
     listener.listen(4)
     return listener
