@@ -1,16 +1,21 @@
 """The agent is started from inside a job, by environment variables alone: PYTHONPATH leads to the single file."""
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from dkdbg.agent.autostart import job as begin
+from dkdbg.agent.autostart import note
 from dkdbg.agent.autostart.job import is_program
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
@@ -196,6 +201,59 @@ def test_a_signal_to_a_first_process_that_becomes_the_agent_reaches_the_program(
     os.kill(agent, signal.SIGTERM)  # it cannot have begun to fetch signals yet
     process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM
+
+
+#: Waits until no process holds the agent's lock any more.
+LOCKS = """
+import fcntl, os, time
+while True:
+    try:
+        fcntl.flock(os.open(os.environ["DKDBG_RUNTIME_DIR"] + "/start.lock", os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        break
+    except BlockingIOError:
+        time.sleep(0.02)
+"""
+
+
+def test_a_first_process_whose_agent_could_not_work_leaves_the_lock_to_others(job):
+    first = ("unshare", "--pid", "--fork", "--mount-proc")
+    if subprocess.run([*first, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no PID namespace can be made here")
+    job.program.write_text(LOCKS)
+    code, _, err = job.run(*first, sys.executable, "train.py", DKDBG_LISTEN="here")
+    assert (code, "DKDBG_LISTEN" in err) == (0, True)
+
+
+@pytest.mark.parametrize("left", ["failed", "go\0004194305\0001\0/hook\0\0A=b", None])
+def test_an_agent_that_cannot_be_seen_holds_up_no_program(tmp_path, monkeypatch, left):
+    monkeypatch.setattr(begin, "_START_TIMEOUT_S", 0.5)
+    held = os.open(tmp_path / note.LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    if left is not None:
+        (tmp_path / note.NAME).write_text(left)
+        os.utime(tmp_path / note.NAME, (1, 1))
+    found: list[object] = []
+    start = threading.Thread(
+        target=lambda: found.append(
+            begin._find_or_start("/agent.pyz", ["python", "train.py"], str(tmp_path))
+        ),
+        daemon=True,
+    )
+    start.start()
+    start.join(60)
+    os.close(held)
+    assert found == [None]
+
+
+def test_a_file_system_without_locks_starts_no_agent(tmp_path, monkeypatch):
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path))
+    assert begin._open_runtime() == str(tmp_path)
+    with pytest.raises(OSError, match="No locks available"):
+        begin._find_or_start("/agent.pyz", ["python", "train.py"], str(tmp_path))
 
 
 def test_who_reads_the_output_sees_its_end(job):

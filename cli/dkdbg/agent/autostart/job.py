@@ -9,6 +9,7 @@ Only a job's programs start it; `pip`, `python -c` of a script and the like are 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -28,6 +29,8 @@ _START_TIMEOUT_S = 60.0
 _POLL_INTERVAL_S = 0.02
 #: Seconds for which other starting programs run without an agent after one failed to start.
 _RETRY_AFTER_S = 60.0
+#: Seconds for a process with the lock to remove the note of an agent that has ended.
+_RENEWAL_TIMEOUT_S = 0.5
 #: Seconds for another process of this user to choose the runtime folder.
 _LOCK_TIMEOUT_S = 3.0
 #: Programs and modules that install, build or query; dkdbg's too.
@@ -85,10 +88,11 @@ def _open_runtime() -> str:
     lock = _own_lock()
     try:
         end = time.monotonic() + _LOCK_TIMEOUT_S
-        while (
-            lock is not None and not _lock(lock) and time.monotonic() < end
-        ):  # the process with the lock may be stopped
-            time.sleep(_POLL_INTERVAL_S)
+        with contextlib.suppress(OSError):  # no locks on this file system
+            while (
+                lock is not None and not _lock(lock) and time.monotonic() < end
+            ):  # the process with the lock may be stopped
+                time.sleep(_POLL_INTERVAL_S)
         return runtime_dir.open_runtime_dir()
     finally:
         if lock is not None:
@@ -110,7 +114,13 @@ def _own_lock() -> Optional[int]:
 
 
 def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[note.Note]:
-    """Return the agent's note to its members; None when no agent runs and none can be started."""
+    """Return the agent's note to its members; None when no agent runs here and none can be started.
+
+    Raises OSError where the file system has no locks.
+    """
+    from dkdbg.agent.autostart import starting
+
+    limit = None if starting.waits_for_an_editor(os.environ) else _START_TIMEOUT_S
     path = os.path.join(runtime, note.NAME)
     lock = os.open(
         os.path.join(runtime, note.LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
@@ -131,17 +141,23 @@ def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[not
             if is_ours:
                 note.remove(path)
                 return _start(archive, words, runtime, lock)
+            # An agent that starts has removed the note of the one before. Behind another note is an agent of another
+            # PID namespace, or one that has failed and is process 1.
+            end = limit if found is None else _RENEWAL_TIMEOUT_S
+            if end is not None and time.time() > begun + end:
+                return None
             time.sleep(_POLL_INTERVAL_S)
     finally:
         os.close(lock)
 
 
 def _lock(lock: int) -> bool:
+    """Lock a file; return False if another process holds the lock. Raises OSError where there are no locks."""
     import fcntl
 
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
     return True
 

@@ -6,6 +6,7 @@ program continues as its child.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -94,8 +95,10 @@ def _act_as_init(child: int) -> None:
     for name in _FORWARDED:
         signal.signal(getattr(signal, name), lambda number, _frame: os.kill(child, number))
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    # All descriptors of the program are open here too.
-    os.closerange(0, 3)
+    # All descriptors of the program are open here too, and those of the agent: its lock and its pipe.
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            os.close(int(name))
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == child:

@@ -102,6 +102,7 @@ def main(words: Sequence[str], usage: str, failure: str = "") -> int:
             note.write_exit(path, code) if code == contract.EXIT_NO_DEBUGGER else note.write_failure(path)
         with contextlib.suppress(OSError):
             os.close(ready)
+    os.close(lock)  # process 1 stays, without an agent for other programs
     return _act_as_init(program) if is_child else code
 
 
