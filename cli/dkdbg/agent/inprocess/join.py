@@ -207,6 +207,12 @@ def _connect(pydevd: Any, info: Dict[str, Any]) -> None:
                 os.path.dirname(os.path.abspath(__file__)),
             ),
         )
+    except Exception:
+        debugger = pydevd.get_global_debugger()
+        if debugger is not None:  # without its connection it would count as joined
+            debugger.dispose_and_kill_all_pydevd_threads()
+        pydevd.SetupHolder.setup = None
+        raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 

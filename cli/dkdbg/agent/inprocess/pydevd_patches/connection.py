@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MAX_REJOINS = 3
 #: Seconds for the adapter to accept a connection: it may be starting, or the machine busy.
 CONNECT_TIMEOUT_S = 60.0
+#: Seconds between two tries.
+RETRY_INTERVAL_S = 0.02
 #: Seconds for pydevd's threads to end.
 END_TIMEOUT_S = 30.0
 
@@ -55,12 +57,20 @@ def watch() -> None:
     def connect_to_adapter(self: Any, host: Any, port: Any) -> Any:
         if not str(host).startswith("/"):
             return connect(self, host, port)
-        self.dkdbg_joined = True
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)  # gevent does not patch this one
-        sock.settimeout(CONNECT_TIMEOUT_S)
-        sock.connect(host)
-        sock.settimeout(None)
         self._client_socket = sock
+        sock.settimeout(CONNECT_TIMEOUT_S)
+        end = time.monotonic() + CONNECT_TIMEOUT_S
+        while True:
+            try:
+                sock.connect(host)
+                break
+            except BlockingIOError:  # Linux, at once: more processes join than the adapter has accepted
+                if time.monotonic() > end:
+                    raise
+                time.sleep(RETRY_INTERVAL_S)
+        sock.settimeout(None)
+        self.dkdbg_joined = True
         return self.initialize_network(sock)
 
     debugger_class.connect = connect_to_adapter
