@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dkdbg.agent.inprocess.profilers import profiling, ray_collect, torch_profile
 from dkdbg.agent.supervisor import profiles
 from tests.agent import nsys
 from tests.agent.dap_probe import wait_for
@@ -120,6 +121,29 @@ def test_torchs_profiler_sees_the_steps_that_were_asked_for(program, tmp_path):
     rounds = {each.get("name") for each in json.loads(trace.read_text())["traceEvents"]}
     assert {f"round {n}" for n in range(8) if f"round {n}" in rounds} == {"round 2", "round 3"}
     assert f"torch of fit: {trace} (" in err
+
+
+def test_a_profile_of_an_earlier_run_whose_process_had_the_same_pid_stays(tmp_path, monkeypatch):
+    folder, paths = tmp_path / "profiles", []
+    folder.mkdir()
+    tool = {"tool": "torch", "patterns": ["fit"], "ranks": "", "steps": [2, 11]}
+    monkeypatch.setattr(torch_profile, "follow", lambda path, _: paths.append(Path(path)))
+    for _ in range(3):
+        monkeypatch.setenv(profiling.ENV, json.dumps({"folder": str(folder), "tools": [tool]}))
+        monkeypatch.setenv(profiling.MARK, "")
+        profiling.begin(str(tmp_path), [sys.executable, "fit.py"])
+        paths[-1].touch()
+    mine = f"fit_{os.getpid()}"
+    assert [path.name for path in paths] == [f"{mine}{number}.trace.json" for number in ("", "-2", "-3")]
+
+
+def test_a_fetched_profile_of_a_node_replaces_none(tmp_path):
+    names = []
+    for _ in range(4):
+        names.append(Path(ray_collect._free(str(tmp_path), "fit_7.trace.json", "node.1")).name)
+        (tmp_path / names[-1]).touch()
+    ends = ("", "-node_1", "-node_1-2", "-node_1-3")
+    assert names == [f"fit_7{end}.trace.json" for end in ends]
 
 
 @pytest.mark.parametrize(

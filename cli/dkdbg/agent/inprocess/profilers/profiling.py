@@ -76,7 +76,7 @@ def begin(directory: str, words: List[str]) -> None:
         os.execv(argv[0], argv)  # noqa: S606
     os.environ[MARK] = "all"
     for name, (tool, why) in found.items():
-        path = base + ENDINGS[name]
+        path = tools.free(base, ENDINGS[name])
         if name == "py-spy":
             _tell(
                 directory,

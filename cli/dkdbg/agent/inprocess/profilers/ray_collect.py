@@ -71,7 +71,7 @@ def fetch(files: List[Dict[str, Any]], folder: str) -> None:
                 continue
             path, size = text
             at = _free(folder, os.path.basename(path), file["node"])
-            with open(at + ".part", "xb") as out:
+            with open(at + ".part", "wb") as out:
                 while out.tell() < size:
                     part = ray.get(there(read, file["node_id"], path, out.tell(), _PART_BYTES))
                     if not part:
@@ -89,12 +89,14 @@ def fetch(files: List[Dict[str, Any]], folder: str) -> None:
 
 
 def _free(folder: str, name: str, node: str) -> str:
-    """Return a path for a file of a node: the pids of two nodes may be the same."""
-    at = os.path.join(folder, name)
-    if not os.path.exists(at):
-        return at
+    """Return a free path for a file of a node: the pids of two nodes, or of two runs, may be the same."""
     stem, _, ending = name.partition(".")
-    return os.path.join(folder, "%s-%s.%s" % (stem, "".join(c if c.isalnum() else "_" for c in node), ending))
+    known = "".join(c if c.isalnum() else "_" for c in node)
+    at, number = os.path.join(folder, name), 1
+    while os.path.exists(at):
+        more = "-%d" % number if number > 1 else ""
+        at, number = os.path.join(folder, "%s-%s%s.%s" % (stem, known, more, ending)), number + 1
+    return at
 
 
 def main() -> int:

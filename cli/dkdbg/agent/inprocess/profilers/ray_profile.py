@@ -205,7 +205,8 @@ class Profiler:
         name = tool["tool"]
         folder = self._settings["folder"] or os.path.join(_session_folder(), FOLDER)
         os.makedirs(folder, exist_ok=True)
-        path = os.path.join(folder, "%s_%d%s" % (_UNSAFE.sub("_", worker), os.getpid(), ENDINGS[name]))
+        base = os.path.join(folder, "%s_%d" % (_UNSAFE.sub("_", worker), os.getpid()))
+        path = tools.free(base, ENDINGS[name])
         if name == "py-spy":
             program = _py_spy(tool)
             if not program:

@@ -57,6 +57,15 @@ def nsys_line(tool: Dict[str, Any], base: str) -> List[str]:
     return [tool["path"], "profile", *nsys_options(tool), "-o", base.replace("%", "%%") + "_%p"]
 
 
+def free(base: str, ending: str) -> str:
+    """Return a path for a new file: in containers the pids of two runs may be the same."""
+    path, number = base + ending, 1
+    while os.path.exists(path):
+        number += 1
+        path = "%s-%d%s" % (base, number, ending)
+    return path
+
+
 def start_py_spy(program: str, options: Sequence[str], path: str) -> int:
     """Record until this process ends; return the pid of py-spy, which is not our child: programs wait for theirs.
 
