@@ -169,7 +169,7 @@ def test_what_a_program_writes_among_the_notes_breaks_no_end_and_hides_no_note(t
 #: Ends with code 3 and leaves a note of a worker on a node of Ray, whose file this "interpreter" is to fetch.
 OF_RAY = """
 import json, os, sys
-at = dict(node="n", node_id="1", cluster="c", python=os.path.abspath("python"), paths=["/p"], pids=[1])
+at = dict(node="n", node_id="1", cluster="c", python=os.path.abspath("python"), paths=["/p" * 50000], pids=[1])
 note = dict(worker="w", tool="torch", path="/p", base="", pid=1, by=0, **at)
 open(os.path.join(os.environ["DKDBG_SESSION_DIR"], "profiled"), "a").write(json.dumps(note) + chr(10))
 sys.exit(3)
@@ -179,7 +179,10 @@ sys.exit(3)
 @pytest.mark.parametrize(
     ("fetches", "said"),
     [
-        (r"printf '\377 caf\351\n' >&2; exit 1", "not fetched, it is on n: /p: \ufffd caf\ufffd"),
+        (
+            r"sleep 0.3; cat >/dev/null; printf '\377 caf\351\n' >&2; exit 1",
+            "not fetched, it is on n: /p: \ufffd caf\ufffd",
+        ),
         ("exec sleep 3000", "not fetched, it is on n: /p: a signal ended the fetch"),
     ],
 )
@@ -189,6 +192,6 @@ def test_the_end_of_a_run_on_ray_obeys_a_signal_and_keeps_its_exit_code(program,
     python.chmod(0o755)
     running = program(OF_RAY, env={"DKDBG_TORCH_PROFILE": "*"})
     wait_for((tmp_path / "fetching").exists, bool)
-    if "sleep" in fetches:
+    if "signal" in said:
         running.process.terminate()
     assert said in running.ends(3)

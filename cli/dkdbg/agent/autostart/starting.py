@@ -96,9 +96,10 @@ def _act_as_init(child: int) -> None:
         signal.signal(getattr(signal, name), lambda number, _frame: os.kill(child, number))
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     # All descriptors of the program are open here too, and those of the agent: its lock and its pipe.
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            os.close(int(name))
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):  # that of the listing itself
+                os.close(int(name))
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == child:

@@ -250,6 +250,8 @@ def fetch(
         folder: where the driver's own profiles are.
         pause: see `report`.
     """
+    import tempfile
+
     lost = ["not fetched, it is on %s: %s" % (each["node"], each["path"]) for each in notes]
     asked = {"cluster": notes[0]["cluster"], "folder": folder, "files": notes}
     program = os.path.join(os.path.dirname(os.path.abspath(profiling.__file__)), "ray_collect.py")
@@ -259,27 +261,27 @@ def fetch(
         if not key.startswith(("DKDBG_", "RAY_RUNTIME_ENV_HOOK"))
     }
     try:
-        with subprocess.Popen(
-            [notes[0]["python"], program], env=own,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        ) as running:  # fmt: skip
-            said, why = _answer(running, json.dumps(asked).encode(), pause)
+        # A file: up to Python 3.13 communicate() does not go on writing to a pipe after a timeout.
+        with tempfile.TemporaryFile() as source:
+            source.write(json.dumps(asked).encode())
+            source.seek(0)
+            with subprocess.Popen(
+                [notes[0]["python"], program], stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=own,
+            ) as running:  # fmt: skip
+                said, why = _answer(running, pause)
     except OSError as error:
         return ["%s (%s)" % (each, error) for each in lost]
     found = dict(filter(None, map(_read, said.decode("utf-8", "replace").splitlines())))
     return [found.get(number) or each + why for number, each in enumerate(lost)]
 
 
-def _answer(
-    running: subprocess.Popen[bytes], asked: Optional[bytes], pause: Callable[[float], bool]
-) -> Tuple[bytes, str]:
+def _answer(running: subprocess.Popen[bytes], pause: Callable[[float], bool]) -> Tuple[bytes, str]:
     """Return a process's output, and why it is incomplete; empty if it is complete."""
     end = time.monotonic() + _TIMEOUT_S
     while True:
         try:
-            out, err = running.communicate(asked, timeout=_POLL_S)
+            out, err = running.communicate(timeout=_POLL_S)
         except subprocess.TimeoutExpired as error:
-            asked = None  # communicate() keeps it
             is_hurried = pause(0.0)
             if not is_hurried and time.monotonic() < end:
                 continue
