@@ -180,9 +180,9 @@ def test_nothing_is_left_of_a_copy_without_its_agent(monkeypatch, error):
         if document["kind"] == "ConfigMap":
             raise error
         left.append(document)
-        return document
+        return json.dumps(document)
 
-    monkeypatch.setattr(copies, "_created", create)
+    monkeypatch.setattr(copies, "_create", create)
     monkeypatch.setattr(copies, "remove", lambda _: left.clear())
     made = types.SimpleNamespace(document=deployment(), name="bert-dkdbg", agent_map="map")
     query = PodQuery(namespace="ml", kind="deployment", name="bert", rank=None, selector="", container="")

@@ -80,11 +80,12 @@ def test_a_copy_that_is_interrupted_before_both_sides_are_equal_is_no_success(tm
 
 #: A pull that gets a signal while a file arrives.
 PULLS = """import signal, sys
-from dkdbg.main import main
-from dkdbg.sync import pull
-number, start = signal.Signals[sys.argv[1]], pull._Puller._content
+number = signal.Signals[sys.argv[1]]
 if sys.argv[2] == "ignored":
     signal.signal(number, signal.SIG_IGN)
+from dkdbg.main import main
+from dkdbg.sync import pull
+start = pull._Puller._content
 def content(*arguments):
     signal.raise_signal(number)
     return start(*arguments)

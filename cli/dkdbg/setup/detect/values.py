@@ -73,20 +73,21 @@ _Constructor.add_constructor("!override", lambda constructor, node: Override(_pl
 MAX_CHARS, MAX_DEPTH, MAX_VALUES, MAX_DOCUMENTS = 128_000, 200, 100_000, 1_000
 
 
-def load_yaml(text: str) -> Value:
-    """Return the value of the first YAML document.
+def load_yaml(text: str, *, keeps_tags: bool = False) -> Value:
+    """Return the value of the first YAML document; with `keeps_tags` compose's tags stay, as `Override`.
 
     Raises:
         YAMLError: with a position, if known.
         ValueError: it is larger or deeper than any configuration, with its aliases expanded.
         RecursionError: likewise.
     """
-    return next(_yaml_documents(text), None)
+    found = next(_yaml_documents(text), None)
+    return found if keeps_tags else untagged(found)
 
 
 def load_yaml_documents(text: str) -> list[Value]:
     """Return the values of all YAML documents. Raises YAMLError, ValueError, RecursionError: as `load_yaml`."""
-    found = list(itertools.islice(_yaml_documents(text), MAX_DOCUMENTS + 1))
+    found = list(map(untagged, itertools.islice(_yaml_documents(text), MAX_DOCUMENTS + 1)))
     if len(found) > MAX_DOCUMENTS:
         raise ValueError(f"it has more than {MAX_DOCUMENTS} documents")
     return found

@@ -385,7 +385,7 @@ def _identity(key: str, entry: Value) -> str:
 
 def _load(tree: Tree, path: str, *, strict: bool) -> Value:
     try:
-        document = load_yaml(tree.text(path))
+        document = load_yaml(tree.text(path), keeps_tags=True)
     except (YAMLError, ValueError, RecursionError, MemoryError) as error:
         line, what = _where(error)
         message = f"{path}:{line}: not valid YAML: {what}" if line else f"{path}: not valid YAML: {what}"
