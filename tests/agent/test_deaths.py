@@ -87,32 +87,6 @@ def test_a_program_with_a_handler_of_its_own_keeps_it(died):
     assert "died of SIGSEGV\n" in log
 
 
-FORKS = """
-import ctypes, faulthandler, os, sys
-from dkdbg.agent.inprocess import last_stack
-
-last_stack.keep("parent")
-if "own" in sys.argv:
-    faulthandler.enable(open("own", "w"))
-if os.fork():
-    os.wait()
-else:
-    last_stack.forget()
-    if "joins" in sys.argv:
-        last_stack.keep("child")
-    ctypes.string_at(0)
-"""
-
-
-@pytest.mark.parametrize(
-    ("words", "written"), [("", set()), ("joins", {"child"}), ("own", {"own"}), ("own joins", {"own"})]
-)
-def test_the_stack_of_a_forked_child_goes_to_its_own_file_or_to_the_programs(tmp_path, words, written):
-    command = [sys.executable, "-c", FORKS, *words.split()]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=300)
-    assert {path.name for path in tmp_path.iterdir() if path.stat().st_size} == written
-
-
 def test_the_program_itself_is_named_with_the_line_at_which_it_was_held(program):
     running = program("import os\nprint(os.getpid(), flush=True)\nos.nice(0)\n", wait="300")
     with running.debugged(3) as debugger:

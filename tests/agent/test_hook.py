@@ -16,23 +16,18 @@ import pytest
 
 from dkdbg.agent.inprocess import forking
 from dkdbg.agent.state import processes
-from tests.pythons import EDGES, need
 
 HOOK = Path(processes.__file__).parents[1] / "inprocess" / "hook"
 
 
-def python(
-    session: Path,
-    *arguments: str,
-    env: dict[str, str] | None = None,
-    program: str = sys.executable,
-    **more: object,
-) -> str:
+def python(session: Path, *arguments: str, env: dict[str, str] | None = None, **more: object) -> str:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "DKDBG"))}
     environment |= {"PYTHONPATH": str(HOOK), "DKDBG_SESSION_DIR": str(session), "DKDBG_DEBUG": "1"} | (
         env or {}
     )
-    result = subprocess.run([program, *arguments], env=environment, capture_output=True, text=True, **more)
+    result = subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, **more
+    )
     assert result.stderr == ""
     return result.stdout
 
@@ -114,34 +109,7 @@ def test_a_forking_program_has_no_more_threads_than_it_made(session):
     assert python(session, "-c", code) == "forked 2\n"
 
 
-@pytest.mark.parametrize("minor", EDGES)
-def test_a_signal_during_a_fork_ends_the_parent_and_the_child_as_their_handler_says(session, tmp_path, minor):
-    (tmp_path / "sitecustomize.py").write_text(
-        "import ctypes, functools, os\n"
-        "kill = functools.partial(ctypes.CDLL(None).kill, os.getpid(), 15)\n"
-        "os.register_at_fork(before=kill, after_in_child=functools.partial(ctypes.CDLL(None)['raise'], 15))\n"
-    )
-    code = (
-        "import os, signal, sys\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit('asked to end'))\n"
-        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
-        "def blocked(): return signal.pthread_sigmask(signal.SIG_BLOCK, []) == {signal.SIGUSR1}\n"
-        "own = os.getpid()\n"
-        "for _ in range(3):\n"
-        "    try: os.fork()\n"
-        "    except SystemExit as error:\n"
-        "        if os.getpid() != own: os._exit(7 if blocked() else 8)\n"
-        "        print(error, blocked(), os.wait()[1] >> 8, len(os.listdir('/proc/self/task')))\n"
-    )
-    env = {"PYTHONPATH": f"{HOOK}{os.pathsep}{tmp_path}"}
-    assert python(session, "-c", code, env=env, program=need(minor)) == "asked to end True 7 2\n" * 3
-
-
-def test_a_fork_in_a_handler_waits_for_no_message_that_the_starting_thread_has_yet_to_read(
-    session, monkeypatch
-):
-    monkeypatch.setattr(forking, "_hold_signals", lambda _: forking._blocked.setdefault(1))
-    monkeypatch.setattr(forking, "_blocked", {})
+def test_a_fork_in_a_handler_waits_for_no_message_that_the_starting_thread_has_yet_to_read(session):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as unread:
         unread.bind(str(session / "p" / f"{os.getpid()}.sock"))
         member = SimpleNamespace(

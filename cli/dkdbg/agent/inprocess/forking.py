@@ -3,20 +3,13 @@
 Loaded by the hook at a process's first fork; a process that never forks does not pay for it.
 """
 
-# A `sigset_t` has no type, and mypy does not know the C modules, which cost a fork less.
-# ruff: noqa: ANN401
-# mypy: disable-error-code="import-not-found"
-
 from __future__ import annotations
 
-import _signal
 import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, FrozenSet
-
     from .hook.sitecustomize import _Member as Member
 
 #: Maximum tries of 0.1 ms each until the kernel has removed the thread.
@@ -27,12 +20,6 @@ ANSWER_TIMEOUT_S = 10.0
 _FORGETFUL = (
     "last_stack", "pydevd_patches.shutdown", "pydevd_patches.suspending", "join", "output", "pdb.socket_pdb",
 )  # fmt: skip
-#: Signals to block during a fork: all except those of a thread's own faults.
-_HELD = frozenset(_signal.valid_signals()) - {_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL}
-#: Signals that a fork has blocked, as a `sigset_t`, by the number of the forking thread.
-_blocked: Dict[int, Any] = {}
-#: Each `sigset_t` that was needed, by its signals.
-_sets: Dict[FrozenSet[int], Any] = {}
 
 
 def before(member: Member) -> None:
@@ -44,12 +31,8 @@ def before(member: Member) -> None:
     if not member.fork_armed:
         member.fork_armed = True
         os.register_at_fork(after_in_child=member.at_fork("in_child"))
-    if not _blocked:
-        member.forking = 0  # a handler's exception may have skipped `in_parent`, see `_hold_signals`
-    try:
-        _hold_signals(member)
-    except Exception as error:  # this Python has no ctypes
-        member.say("signals are not held: %r" % (error,))
+    if member.joined and member.block_signals is None:
+        _keep_signals(member)
     member.forking += 1
     if not member.running:
         return
@@ -79,8 +62,8 @@ def in_parent(member: Member) -> None:
 
 def in_child(member: Member) -> None:
     """Drop the parent's thread, socket and debugger, and announce this process."""
-    for other in set(_blocked) - {member._get_ident()}:
-        del _blocked[other]
+    if member.block_signals is not None:
+        member.block_signals()
     if member.listener is not None and member.owns_listener():
         member.listener.close()
     is_half_joined = member.answering
@@ -148,49 +131,26 @@ def _until_thread_is_gone(member: Member) -> None:
         pause.acquire(True, 0.0001)
 
 
-def _hold_signals(member: Member) -> None:
-    """Block signals until the callbacks of a fork have run: Python drops what a handler raises in one of them.
+def _keep_signals(member: Member) -> None:
+    """Block signals until a forked child has joined: in a callback of a fork Python drops what a handler raises.
 
-    A handler still runs in a callback if another thread of the program receives the signal. Raises errors of importing
-    ctypes.
-    """
-    former = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
-    try:
-        _signal.pthread_sigmask(_signal.SIG_BLOCK, _HELD)
-        if not _sets:
-            _release_after_forks(member)
-        # A handler may fork during another fork of its thread, whose entry stays.
-        _blocked.setdefault(member._get_ident(), _sigset(_HELD - former))
-    except BaseException:
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, former)
-        raise
-
-
-def _sigset(signals: FrozenSet[int]) -> Any:
-    if signals not in _sets:
-        import ctypes
-
-        libc, made = ctypes.CDLL(None), ctypes.create_string_buffer(128)
-        for number in signals:
-            libc.sigaddset(made, number)
-        _sets[signals] = made
-    return _sets[signals]
-
-
-def _release_after_forks(member: Member) -> None:
-    """Register a callback that unblocks what `_hold_signals` has blocked.
-
-    The callback consists of C functions, so that handlers run in the program's next line. Python's own `pthread_sigmask`
-    runs them itself.
+    Only C functions are called, so that no handler runs between the last call and the program's next line.
     """
     import ctypes
-    from _functools import partial
-    from itertools import repeat
+    import functools
+    import signal
 
-    blocked = map(_blocked.pop, iter(member._get_ident, None), repeat(None))
-    unblock = map(ctypes.CDLL(None).pthread_sigmask, repeat(_signal.SIG_UNBLOCK), blocked, repeat(None))
-    release = partial(next, unblock)
-    os.register_at_fork(after_in_parent=release, after_in_child=release)
+    libc = ctypes.CDLL(None)
+    mask, everything, former = (
+        libc.pthread_sigmask,
+        ctypes.create_string_buffer(128),
+        ctypes.create_string_buffer(128),
+    )
+    libc.sigfillset(everything)  # without the C library's own signals
+    for name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"):
+        libc.sigdelset(everything, int(getattr(signal, name)))
+    member.block_signals = functools.partial(mask, int(signal.SIG_BLOCK), everything, former)
+    os.register_at_fork(after_in_child=functools.partial(mask, int(signal.SIG_SETMASK), former, None))
 
 
 def _is_about_to_exec() -> bool:

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 #: Suffix of the file's name, after the pid, in the folder where the process announces itself.
 SUFFIX = ".fault"
 _SIGNALS = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _file: Optional[int] = None
-#: True in a forked child until it joins: the descriptor is a copy of its parent's, and leads nowhere.
-_is_copy = False
 
 
 def keep(path: str) -> None:
@@ -31,19 +28,15 @@ def keep(path: str) -> None:
     It writes without a look at the descriptor, so the file lies under a high number that a program does not reach by
     opening files; where there is no such number, nothing is kept.
     """
-    global _file, _is_copy  # noqa: PLW0603
-    if _file is not None:
-        if _is_copy:
-            _is_copy = not _redirect(_file, path)
-        return
-    if _is_handled():
+    global _file  # noqa: PLW0603
+    if _file is not None or _is_handled():
         return
     import faulthandler
 
     if faulthandler.is_enabled():
         return
     try:
-        low = os.open(path, _FLAGS, 0o600)
+        low = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError:
         return
     _file = own_socket.lifted(low)
@@ -53,27 +46,16 @@ def keep(path: str) -> None:
 
 
 def forget() -> None:
-    """Stop writing into the parent's file, in a forked child.
+    """Stop writing into the parent's file, in a forked child."""
+    global _file  # noqa: PLW0603
+    if _file is None:
+        return
+    import faulthandler
 
-    `faulthandler` stays enabled: it does not tell whether the program has enabled it since, with a file of its own.
-    """
-    global _is_copy  # noqa: PLW0603
-    if _file is not None and not _is_copy:
-        _is_copy = True
-        if not _redirect(_file, os.devnull):  # after a chroot
-            with contextlib.suppress(OSError):
-                os.close(_file)
-
-
-def _redirect(number: int, path: str) -> bool:
-    """Make a descriptor lead to another file; return whether it does."""
-    try:
-        file = os.open(path, _FLAGS, 0o600)
-    except OSError:
-        return False
-    os.dup2(file, number, inheritable=False)
-    os.close(file)
-    return True
+    faulthandler.disable()
+    with contextlib.suppress(OSError):
+        os.close(_file)
+    _file = None
 
 
 def _is_handled() -> bool:

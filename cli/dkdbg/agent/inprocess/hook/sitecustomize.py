@@ -199,7 +199,7 @@ class _Member(object):
         origin: how this process was forked, see `origin` in contract.py.
         rank: the rank that it belongs to, None for none; known while a set of ranks is selected.
         free: whether it was not selected at its start.
-        fork_armed: whether the callback for forked children is registered.
+        fork_armed: whether the callback for forked children is registered. block_signals: keeps signals from it.
         main_ident: number of the main thread, as in Python without gevent.
         lock: guards registering again. A handler of a signal may run, and fork, while its thread holds one of these.
         done: held while the hook's thread runs, and by `starter`, a thread, while that starts it.
@@ -219,6 +219,7 @@ class _Member(object):
         self.hook = _HERE
         self.words = words
         self.fork_armed = False
+        self.block_signals = None  # type: Optional[Callable[[], object]]
         self.origin = ""
         self.rank = None  # type: Optional[int]
         self.free = False
