@@ -576,6 +576,35 @@ print(isinstance(new, true), [isinstance(each, Own) for each in (old, new, Own()
     assert done.stdout == "True [True, True, True, False]\nTrue [False, False, True]\n", done.stderr
 
 
+def test_what_a_signals_handler_raises_ends_a_wait_for_a_socket_without_a_timeout(tmp_path):
+    """The alarm comes in the time by which the wait is lengthened: it is the program's own limit, and does not come again."""
+    program = """
+import socket
+
+def late(*_):
+    raise TimeoutError("the program's own")
+
+def hold():
+    writer.hold()
+    clocks.follow(folder)
+    held.set()
+    time.sleep(1)
+    writer.release()
+
+held, ends = threading.Event(), socket.socketpair()
+signal.signal(signal.SIGALRM, late)
+follow()
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+signal.setitimer(signal.ITIMER_REAL, 0.5)
+try:
+    ends[0].recv(1)
+except TimeoutError as error:
+    print(error)
+"""
+    assert run(program, tmp_path).stdout == "the program's own\n"
+
+
 def test_no_wait_or_clock_calls_a_function_that_the_debugger_traces(tmp_path):
     """There a debugger that stops all threads would suspend one that holds the lock of a condition or a queue."""
     program = """

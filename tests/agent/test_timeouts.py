@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dkdbg.agent.inprocess.clocks import timeouts
 from dkdbg.errors import DkdbgError
 from tests.agent.conftest import torchrun_words
 from tests.agent.dap_probe import Editor, wait_for
+from tests.commands import command
 from tests.engine.attach_proxies import attach_proxy
 from tests.frameworks import python_with
 from tests.ports import free_port
@@ -278,3 +280,56 @@ def test_a_driver_of_ray_waits_longer_by_the_hold_of_an_actor(launch, tmp_path):
         code, out, err = running.finish(300)
     assert code == 0, err
     assert "got 42\nready 1\n" in out
+
+
+#: A fake of torch.distributed: groups by name, and their timeouts.
+GROUPS = """
+import datetime, os, sys, types
+from dkdbg.agent.inprocess.clocks import timeouts
+
+class Backend:
+    def __init__(self, timeout):
+        self.options = types.SimpleNamespace(_timeout=timeout)
+    def _set_default_timeout(self, timeout):
+        self.options._timeout = timeout
+
+class Group:
+    _device_types = ["cpu"]
+    def __init__(self, name, timeout):
+        self.group_name, self.backend = name, Backend(timeout)
+    def _get_backend(self, device):
+        return self.backend
+
+class Store:
+    timeout = datetime.timedelta(minutes=5)
+    def set_timeout(self, timeout):
+        self.timeout = timeout
+
+def helper(name, timeout=None, store=None):
+    group = Group(name, timeout)
+    torch._world.pg_map[group] = 1
+    return group, None
+
+torch, store = types.ModuleType(timeouts.MODULE), Store()
+torch._world = types.SimpleNamespace(pg_map={})
+torch._new_process_group_helper = helper
+torch.rendezvous = torch._store_based_barrier = lambda *_, **__: None
+torch._get_default_store = lambda: store
+torch.ProcessGroup = type("ProcessGroup", (), {"monitored_barrier": lambda *_: None})
+sys.modules[timeouts.MODULE] = torch
+folder = sys.argv[1]
+timeouts.follow(folder)
+torch._new_process_group_helper("0", timeout=datetime.timedelta(seconds=30))
+torch._world.pg_map.clear()  # destroyed: torch gives the name again
+group, _ = torch._new_process_group_helper("0", timeout=datetime.timedelta(minutes=30))
+print(group.backend.options._timeout)
+os.unlink(folder + "/join.json")
+timeouts.follow(folder)
+print(group.backend.options._timeout)
+"""
+
+
+def test_a_group_with_the_name_of_a_destroyed_one_gets_its_own_timeout_back(tmp_path):
+    (tmp_path / "join.json").write_text("{}")
+    done = command([sys.executable, "-c", GROUPS, str(tmp_path)])
+    assert done.stdout == "1 day, 0:00:00\n0:30:00\n"

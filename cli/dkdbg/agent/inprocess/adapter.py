@@ -302,6 +302,10 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
     clients.Client.disconnect_request = disconnect_request
 
 
+#: Sockets of the processes that know that one of them is held, since the last attach.
+_told: Set[str] = set()
+
+
 def let_join(servers: Any, session: str, info: Dict[str, Any]) -> None:
     """Let processes join while an editor has the session of the process `info["ppid"]`, as an agent does.
 
@@ -324,6 +328,8 @@ def let_join(servers: Any, session: str, info: Dict[str, Any]) -> None:
         if self.connection.pid == info["ppid"]:
             with contextlib.suppress(OSError):
                 os.unlink(path)
+            _told.clear()
+            ask_all(folder, b"timeouts", set())  # without that file they put back what they have raised
         detach(self)
 
     servers.Server.__init__ = begin_and_open
@@ -358,11 +364,10 @@ def stop_clocks(clients: Any, session: str) -> None:
     package.__path__ = [os.path.dirname(os.path.abspath(__file__))]
     sys.modules["_dkdbg"] = package
     writer = importlib.import_module("_dkdbg.clocks.held_time").Writer(session)
-    told: Set[str] = set()
 
     def held(_: Any, __: Any) -> Any:
         writer.hold()
-        told.update(ask_all(os.path.join(session, "p"), b"timeouts", told))
+        _told.update(ask_all(os.path.join(session, "p"), b"timeouts", _told))
         return {}
 
     clients.Client.dkdbgTogether_request = held

@@ -511,6 +511,7 @@ class Session:
         if self._warm_up is not None:
             self._warm_up.stop()
         self.store.close_for_joining()
+        self.table.follow_timeouts()  # back, where the program goes on without the agent
         had_client = self._listener.connections > 0
         self._phase = "exited"
         self._write(exit_code=code, detail=detail, client=False, expires=None, processes=[])

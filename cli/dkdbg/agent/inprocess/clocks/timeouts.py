@@ -153,8 +153,9 @@ def _longer_heartbeat(former: Optional[str]) -> str:
 
 
 def _note(group: Any, given: Any) -> None:
+    """Note the timeout of a new group; torch gives the name of a destroyed one again."""
     for device, _ in _backends(group):
-        _State.groups.setdefault((str(group.group_name), device), given)
+        _State.groups[(str(group.group_name), device)] = given
 
 
 def _raise_groups(module: Any) -> int:

@@ -182,7 +182,7 @@ def _ssl(module: Any) -> None:
 
 
 def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
-    read = getattr(owner, name)
+    read, socket_class = getattr(owner, name), sys.modules["socket"].socket
 
     @functools.wraps(read)
     def lengthened(self, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN202
@@ -194,8 +194,10 @@ def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
                 return read(self, *args, **kwargs)
             except timeout as error:
                 lost = behind() - before
-                # An error of the connection has an errno, unlike a timeout; ZeroMQ's timeout has EAGAIN.
-                if lost <= _RESOLUTION or error.errno not in (None, errno.EAGAIN) or is_ours():
+                # An error of the connection has an errno, unlike a timeout; ZeroMQ's timeout has EAGAIN. Without a
+                # timeout of the socket it is the program's own, from the handler of a signal.
+                is_own = isinstance(self, socket_class) and self.gettimeout() is None
+                if lost <= _RESOLUTION or error.errno not in (None, errno.EAGAIN) or is_own or is_ours():
                     raise
             before += lost  # and wait for the whole timeout again
 
