@@ -117,6 +117,9 @@ def test_a_session_of_another_machine_in_a_shared_folder_is_left_alone_and_no_se
         records.prune(str(tmp_path))
         assert sorted(os.listdir(store.directory)) == ["join.json", "p", "session.json"]
         assert not records.is_live(store.snapshot())
+        os.utime(Path(store.directory, "session.json"), (0, 0))  # it would have changed since
+        records.prune(str(tmp_path))
+        assert os.listdir(store.directory) == ["session.json"]
 
 
 def test_a_session_of_a_former_agent_which_named_no_machine_is_live_and_never_broken(tmp_path):

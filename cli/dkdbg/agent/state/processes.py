@@ -166,7 +166,7 @@ class ProcessTable:
                 waits = words[4:] if words[3:4] == ["waits"] and len(words) == 7 else ("", "0", "0")
                 self._on_pending(pid, waits[0], float(waits[1]), float(waits[2]))
 
-        threading.Thread(target=ask_one, name="dkdbg ask", daemon=True).start()
+        sockets.begin(ask_one, name="dkdbg ask")
 
     def leave_out(self) -> Set[int]:
         """Exclude the present processes from joining, because they are about to be ended. Returns their pids."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Finished sessions to keep for `sessions`.
 MAX_FINISHED = 20
+#: Seconds after which the record of a machine that cannot be asked, or that has been started again, is an old one.
+_LEFT_AFTER_S = 30 * 24 * 3600.0
 
 
 def write_json(path: str, value: object) -> None:
@@ -183,13 +185,25 @@ def prune(folder: str) -> None:
         r
         for r in list_records(folder)
         if r["pid_namespace"] == here
-        and (r["state"] == "exited" or (r.get("boot") == boot and not is_live(r)))
+        and (
+            r["state"] == "exited"
+            or (not is_live(r) and (r.get("boot") == boot or _is_old(os.path.join(folder, r["id"]))))
+        )
     ]
     for record in finished[:-MAX_FINISHED]:
         shutil.rmtree(os.path.join(folder, record["id"]), ignore_errors=True)
     for record in finished[-MAX_FINISHED:]:
         if record["state"] != "exited":
             _keep_record_alone(os.path.join(folder, record["id"]))
+
+
+def _is_old(directory: str) -> bool:
+    """Tell whether a session's record has not changed for so long that no agent elsewhere can still have it."""
+    try:
+        changed = os.stat(os.path.join(directory, contract.RECORD_NAME)).st_mtime
+    except OSError:
+        return False
+    return changed < time.time() - _LEFT_AFTER_S
 
 
 def _keep_record_alone(directory: str) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import threading
 import time
 
-from dkdbg.agent import console
+from dkdbg.agent import console, sockets
 from dkdbg.agent.inprocess import duration
 from dkdbg.agent.inprocess.clocks import held_time
 from dkdbg.agent.state import deadlines, procfs
@@ -65,8 +65,7 @@ class StoppedClocks:
                 self._writer.hold()
                 self._changed.notify()
             if self._held and not self._renews:
-                self._renews = True
-                threading.Thread(target=self._renew, name="dkdbg clocks", daemon=True).start()
+                self._renews = sockets.begin(self._renew, name="dkdbg clocks")
 
     def extend(self) -> None:
         """Stop the clocks for held_time.LEASE_S: a rank of the same job is stopped at another agent."""

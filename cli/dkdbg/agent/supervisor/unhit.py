@@ -7,6 +7,7 @@ swallows, other Pythons and files that differ are reported elsewhere (inprocess/
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -76,8 +77,9 @@ class Unhit:
 
     def _wait(self) -> None:
         if self._looks and not self._is_waiting:
-            self._is_waiting = True
-            duration.later(self._looks.pop(0), self._look)
+            with contextlib.suppress(RuntimeError):  # no thread can be started
+                duration.later(self._looks.pop(0), self._look)
+                self._is_waiting = True
 
     def _look(self) -> None:
         with self._lock:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 MAX_REJOINS = 3
 #: Seconds for the adapter to accept a connection: it may be starting, or the machine busy.
 CONNECT_TIMEOUT_S = 60.0
-#: Seconds between two tries.
-RETRY_INTERVAL_S = 0.02
+#: Seconds for which a full backlog is tried again, with signals blocked, and seconds between two tries.
+RETRY_TIMEOUT_S, RETRY_INTERVAL_S = 5.0, 0.02
 #: Seconds for pydevd's threads to end.
 END_TIMEOUT_S = 30.0
 
@@ -60,7 +60,7 @@ def watch() -> None:
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)  # gevent does not patch this one
         self._client_socket = sock
         sock.settimeout(CONNECT_TIMEOUT_S)
-        end = time.monotonic() + CONNECT_TIMEOUT_S
+        end = time.monotonic() + RETRY_TIMEOUT_S
         while True:
             try:
                 sock.connect(host)

@@ -12,6 +12,7 @@ port. A later `breakpoint()` of Ray's finds the guard's port and uses it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fnmatch
 import functools
 import hashlib
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict
 
 _TIMEOUT_S = 10.0
+#: Errors of accept(2) that pass.
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EINTR)
 #: Seconds in which the adapter has to start: its first imports, on a busy node.
 _START_TIMEOUT_S = 60.0
 #: Seconds that a process of the worker waits for its breakpoints, if no editor was attached when the driver started.
@@ -218,8 +221,10 @@ class Guard:
         while True:
             try:
                 client, _ = self._listener.accept()
-            except OSError:
-                time.sleep(0.05)  # out of file descriptors, or the client was gone at once
+            except OSError as error:
+                if error.errno not in _PASSING:  # the program has closed this descriptor
+                    return
+                time.sleep(0.05)
                 continue
             serves = _hide(
                 threading.Thread(target=self._serve, args=(client,), name="dkdbg guard", daemon=True)

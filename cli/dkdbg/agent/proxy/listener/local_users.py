@@ -68,6 +68,10 @@ def refusal(sock: socket.socket, allowed: Optional[Set[int]]) -> str:
         return _UNKNOWN if reports_owners() else ""
     # A closed socket has no owner, or is gone: the sender of its data is unknown. Ours may be established all the same:
     # the FIN cannot arrive while our receive window is full.
+    if (
+        found is None and _state(sock) == _ESTABLISHED
+    ):  # or it is outside of this kernel, as Windows is for WSL
+        return _UNKNOWN
     if found is None or not found[1]:
         return _CLOSED
     uid = found[0]
