@@ -89,8 +89,8 @@ def delayed() -> Iterator[None]:
     finally:
         for each, handler in former.items():
             signal.signal(each, handler)
-    for number in came[:1]:
-        signal.raise_signal(number)
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 @contextlib.contextmanager

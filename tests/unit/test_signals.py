@@ -77,6 +77,12 @@ print("and more")
 """
 
 
+def test_a_delayed_signal_is_not_lost_when_the_section_fails():
+    failing = DELAYS.replace("    sys.stdout.flush()", "    raise SystemExit(3)")
+    child = subprocess.run([sys.executable, "-c", failing, str(int(signal.SIGTERM))], check=False)
+    assert child.returncode == -signal.SIGTERM
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("former", [signal.SIG_DFL, signal.SIG_IGN])
 def test_a_delayed_signal_ends_the_process_after_the_section_unless_it_was_ignored(number, former):
