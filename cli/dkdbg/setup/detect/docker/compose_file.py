@@ -40,6 +40,8 @@ _RETAGS = re.compile(r"!(?:reset|override)\b")
 #: Maximum compose files to read; more are variants of one another.
 _MAX_FILES = 60
 _MAX_EXTENDS = 8
+#: A path that compose does not resolve from the file that contains it, or an address.
+_NOT_RELATIVE = re.compile(r"[/~$]|[\w+.-]+://|[\w.-]+@")
 #: Keys whose value is a string or a list; compose appends them to one list.
 _STRING_OR_LIST = frozenset({"dns", "dns_search", "env_file", "tmpfs"})
 SECTIONS = ("networks", "volumes", "configs", "secrets")
@@ -433,11 +435,12 @@ def _extended(tree: Tree, path: str, document: Value, body: Value, depth: int) -
     other: Value = document
     if isinstance(file, str):
         other_path = join(parent(path), file)
-        other = untagged(_load(tree, other_path, strict=False)) if other_path and tree.has(other_path) else {}
-    base = _bodies(other).get(name) if isinstance(name, str) else None
-    if not isinstance(base, dict) or other_path is None:
+        other = _load(tree, other_path, strict=False) if other_path and tree.has(other_path) else {}
+    base = table(_bodies(other).get(name)) if isinstance(name, str) else {}
+    if not base or other_path is None:
         return body
     below = _extended(tree, other_path, other, base, depth + 1)
+    below = untagged(below) if isinstance(file, str) else below  # the tags of another file have acted by then
     own = {key: value for key, value in body.items() if key != "extends"}
     return merge(_moved(below, parent(other_path), parent(path)), own)
 
@@ -450,10 +453,14 @@ def _moved(body: Value, source: str, destination: str) -> Value:
     prefix = f"{up}/{source}"
     moved = dict(body)
     build = moved.get("build")
+
+    def there(path: Value) -> str:
+        return str(path) if _NOT_RELATIVE.match(str(path)) else f"{prefix}/{path}"
+
     if isinstance(build, str):
-        moved["build"] = f"{prefix}/{build}"
+        moved["build"] = there(build)
     elif isinstance(build, dict) and isinstance(build.get("context", "."), str):
-        moved["build"] = {**build, "context": f"{prefix}/{build.get('context', '.')}"}
+        moved["build"] = {**build, "context": there(build.get("context", "."))}
     volumes = moved.get("volumes")
     if isinstance(volumes, list):
         moved["volumes"] = [
@@ -462,7 +469,7 @@ def _moved(body: Value, source: str, destination: str) -> Value:
         ]
     if "env_file" in moved:
         moved["env_file"] = [
-            {**each, "path": f"{prefix}/{each.get('path')}"} if isinstance(each, dict) else f"{prefix}/{each}"
+            {**each, "path": there(each.get("path"))} if isinstance(each, dict) else there(each)
             for each in elements(moved["env_file"])
         ]
     return moved

@@ -199,7 +199,7 @@ def read_env_files(here: str, value: Value) -> list[tuple[str | None, bool]]:
     found: list[tuple[str | None, bool]] = []
     for each in [value] if isinstance(value, dict) else elements(value):
         named = each.get("path") if isinstance(each, dict) else each
-        path = join(here, str(named)) if isinstance(named, str) and not named.startswith("/") else None
+        path = join(here, str(named)) if isinstance(named, str) and named[:1] not in {"/", "~", "$"} else None
         found.append((path, not isinstance(each, dict) or each.get("required", True) is not False))
     return found
 

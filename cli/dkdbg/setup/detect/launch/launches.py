@@ -37,6 +37,8 @@ _DOCUMENT = re.compile(r".*\.(?:md|rst|mdx)", re.IGNORECASE)
 _INLINE = re.compile(r"(?<!`)`([^`\n]{6,200})`(?!`)")
 _MAX_DOCUMENTS = 120
 _MAX_SCRIPTS = 120
+#: Maximum variables of a Makefile within each other.
+_MAX_NESTED = 4
 #: (runner, name of a task) -> its lines.
 Tasks = dict[tuple[str, str], tuple[str, ...]]
 #: File, target and lines.
@@ -317,7 +319,11 @@ def _variables(text: str) -> tuple[str, dict[str, str]]:
     """Return the text of a Makefile with its own variables as `${NAME}`, and their values."""
     names = set(re.findall(r"^([A-Za-z_]\w*)[ \t]*[:?]?=", text, re.MULTILINE))
     text = re.sub(r"\$\((\w+)\)", lambda found: f"${{{found[1]}}}" if found[1] in names else found[0], text)
-    return text, dict(re.findall(r"^([A-Za-z_]\w*)[ \t]*[:?]?=[ \t]*(.*)$", text, re.MULTILINE))
+    found = re.findall(r"^([A-Za-z_]\w*)[ \t]*[:?]?=[ \t]*(.*)$", text, re.MULTILINE)
+    values = {name: value.replace("$$", "\0") for name, value in found}  # a `$` for the shell
+    for _ in range(_MAX_NESTED):
+        values = {name: substitute(value, values, keep_unknown=True) for name, value in values.items()}
+    return text, {name: value.replace("\0", "$") for name, value in values.items()}
 
 
 def _filled(command: str, parameters: Mapping[str, Value]) -> str:

@@ -58,6 +58,11 @@ def test_a_service_of_another_file_is_extended_with_its_own_paths_also_in_a_circ
     project.write("compose.yaml", "services: {a: {extends: {file: base/c.yml, service: b}}}\n")
     assert services(project)["a"].env_files == ("base/.env", "base/x.env")
     assert services(project)["a"].needs_files == (("base/x.env", None),)
+    project.write("base/c.yml", "services: {b: {image: x, env_file: [/etc/x.env, ~/y.env, .env]}}\n")
+    assert (services(project)["a"].env_files, services(project)["a"].needs_files) == ((), ())
+    reset = "{b: {extends: c, entrypoint: !reset null}, c: {image: x, entrypoint: [e]}}"
+    project.write("base/c.yml", f"services: {reset}\n")
+    assert services(project)["a"].entrypoint is None
     project.empty().write("compose.yaml", "services:\n  a: {extends: b}\n  b: {extends: a}\n")
     assert set(services(project)) == {"a", "b"}
 

@@ -69,6 +69,11 @@ def test_a_makefile_the_editor_and_the_image_show_the_program(project):
     project.write("src/go.py", "import torch\ngo()\n")
     project.write("Makefile", "PY ?= python3\nrun:\n\t@$(PY) src/go.py --fast\n")
     assert project.facts().entrypoint.command == "python3 src/go.py --fast"
+    nested = (
+        "DIR := src\nGO = $(DIR)/go.py\nOPTIONS := --out $(DIR)/$$USER\nrun:\n\tpython3 $(GO) $(OPTIONS)\n"
+    )
+    project.write("Makefile", nested)
+    assert project.facts().entrypoint.command == "python3 src/go.py --out src/$USER"
     project.empty().program("tool_a.py").program("tool_b.py").write(
         ".vscode/launch.json",
         """
