@@ -56,6 +56,16 @@ def checked(text: str | PurePosixPath) -> PurePosixPath:
     return path
 
 
+def is_gone(folder: Path) -> bool:
+    """Return whether a folder exists no more; one that we may not look into counts as there."""
+    try:
+        return not stat.S_ISDIR(folder.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+
+
 def refused(verb: str, path: PurePosixPath | str, error: OSError) -> DkdbgError:
     """Return the error for a failed system call; `verb` is the attempted operation on `path`."""
     hint = _HINTS.get(error.errno or 0, "")

@@ -1,13 +1,21 @@
 """Which container a service's name means, where its agent listens, and where the code lies in it."""
 
+import errno
 import json
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dkdbg import process
 from dkdbg.core.target import Workspace
 from dkdbg.errors import DkdbgError
+from dkdbg.targets import registry
+from dkdbg.targets.docker import client, compose_cli, containers
 from dkdbg.targets.docker.container import (
+    PROJECT_DIR,
+    PROJECT_NAME,
     Container,
     ContainerReach,
     choose,
@@ -16,6 +24,7 @@ from dkdbg.targets.docker.container import (
     only_debug_service,
     workspace_of,
 )
+from dkdbg.targets.docker.remote_project import FROM
 
 
 def container(service: str = "web-debug", *, name: str = "", **more: Any) -> Container:
@@ -143,3 +152,36 @@ def test_a_command_runs_in_it_without_a_shell():
     reach = ContainerReach(name="c1", label="docker://c1")
     assert reach.wrap(["python3", "-c", "x y"]) == ("docker", "exec", "-i", "c1", "python3", "-c", "x y")
     assert reach.wrap(["sh"], tty=True) == ("docker", "exec", "-it", "c1", "sh")
+
+
+def test_a_project_in_a_folder_that_we_may_not_look_into_is_anothers(monkeypatch, tmp_path):
+    """Homes are closed to others: its containers would be replaced."""
+
+    stat = Path.stat
+
+    def closed(self, **options):
+        if self.is_relative_to("/home/bob"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+        return stat(self, **options)
+
+    rows = {PROJECT_NAME: [("1", "shop")], PROJECT_DIR: [("1", "/home/bob/shop")]}
+    monkeypatch.setattr(containers, "_listed", rows.__getitem__)
+    assert containers.other_folder("shop", tmp_path) == ""  # it is gone
+    monkeypatch.setattr(Path, "stat", closed)
+    assert containers.other_folder("shop", tmp_path) == "/home/bob/shop"
+
+
+def test_a_project_of_another_user_of_a_remote_engine_is_not_taken_down(monkeypatch, tmp_path):
+    """Compose takes its containers for ours, also where none of ours is there."""
+    monkeypatch.setattr(client, "endpoint", lambda: SimpleNamespace(is_local=False, is_podman=False))
+    monkeypatch.setattr(compose_cli, "check_project", lambda *_, **__: {"name": "shop", "services": {}})
+    rows = {
+        PROJECT_NAME: [("1", "shop")],
+        PROJECT_DIR: [("1", "/home/bob/shop")],
+        FROM: [("1", "bob@box:/shop")],
+    }
+    monkeypatch.setattr(containers, "_listed", rows.__getitem__)
+    monkeypatch.setattr(process, "run", lambda *_, **__: pytest.fail("something is removed"))
+    target = registry.home(tmp_path, "app-debug")
+    with pytest.raises(DkdbgError, match="project called shop already"):
+        target.down(SimpleNamespace(image_volumes=(), image_files=""), everything=True)

@@ -37,7 +37,7 @@ def test_another_port_than_launch_json_s_is_said_before_anything_starts(root, tm
     done = f5(root, tmp_path / "bin", **({"DKDBG_PORT": str(other)} if where == "environment" else {}))
     assert done.returncode == 1
     assert f"launch.json attaches to port {port}, but the debug service gets port {other}" in done.stderr
-    assert "dkdbg up" in done.stderr
+    assert f'"port": {other} in launch.json, or DKDBG_PORT={port} in .env' in done.stderr
     assert "docker was called" not in done.stdout
 
 

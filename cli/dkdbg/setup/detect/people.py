@@ -7,6 +7,8 @@ import pwd
 import sys
 from pathlib import Path
 
+from dkdbg.repository import folders
+
 #: First user id of a human user; lower ones are services. (login.defs; macOS counts from 501.)
 FIRST_UID = 500 if sys.platform == "darwin" else 1000
 NOBODY = 65534
@@ -29,7 +31,7 @@ def others() -> tuple[str, ...]:
         for entry in pwd.getpwall()
         if _is_person(entry.pw_uid)
         and Path(entry.pw_shell).name not in _NO_LOGIN
-        and Path(entry.pw_dir).is_dir()
+        and not folders.is_gone(Path(entry.pw_dir))
     }
     for uid in _owners(Path.home().parent):
         if uid not in names:

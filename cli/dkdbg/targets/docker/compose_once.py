@@ -128,14 +128,14 @@ def prepare(
 def _needs_are_ready(model: Mapping[str, Any], service: str, root: Path) -> bool:
     """Return whether the services that another one depends on run already."""
     needed = set(started(model, service)) - {service}
-    return bool(needed) and needed <= {each.service for each in containers.of_project(root) if each.ready}
+    return bool(needed) and needed <= {
+        each.service for each in containers.of_project(root) if each.ready and not each.one_off
+    }
 
 
 def _is_entered(container: str) -> bool:
-    """Return whether another command was started in a container with `docker exec`; also if the engine does not say."""
+    """Return whether another command was started in a container with `docker exec`."""
     asked = process.run(("docker", "top", container, "-o", "pid,ppid,args"), timeout=None)
-    if asked.code:
-        return True
     lines = asked.stdout.splitlines()[1:]
     rows = [line.split(None, 2) for line in lines]
     inside = {row[0] for row in rows}

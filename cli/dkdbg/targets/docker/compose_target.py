@@ -132,17 +132,17 @@ class ComposeTarget(ContainerTarget):
     def down(self, service: DebugService, *, everything: bool) -> str:
         """Remove the service with `docker compose rm`, or the project with `down`."""
         target = ComposeService(service=self.address.rest)
-        kept: tuple[str, ...] = ()
-        project = ""
-        if client.endpoint().is_local:
-            from dkdbg.targets.docker import compose_cli, compose_up
+        from dkdbg.targets.docker import compose_cli, compose_up, remote_up
 
-            project = str(compose_cli.check_project(target, self._root).get("name", ""))
+        kept: tuple[str, ...] = ()
+        project, is_local = (
+            str(compose_cli.check_project(target, self._root).get("name", "")),
+            client.endpoint().is_local,
+        )
+        if is_local:
             compose_up.check_name(project, self._root)
         else:
-            from dkdbg.targets.docker import remote_up
-
-            remote_up.check_service(target, self._root)
+            remote_up.check_ours(project, self._root)
             kept = remote_up.volumes_left(target, self._root)
         check(image_build.remove_with_volumes(self._root, target, service.image_volumes))
         if everything:
@@ -151,7 +151,7 @@ class ComposeTarget(ContainerTarget):
         there = () if everything else containers.of_project(self._root)
         if not everything and not there:  # compose has made the networks for this service alone
             process.run(target.down_project(), cwd=self._root, timeout=120.0)
-        if project and service.image_files and not there:  # also where no container could be created
+        if is_local and service.image_files and not there:  # also where no container could be created
             name = f"{project}_{image_build.IMAGE_VOLUME}"
             process.run(("docker", "volume", "rm", "--force", name), cwd=self._root)
         if left := sorted(

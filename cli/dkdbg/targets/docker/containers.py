@@ -19,7 +19,7 @@ from dkdbg.core.record import BadRecord
 from dkdbg.core.target import Changes
 from dkdbg.errors import DkdbgError
 from dkdbg.relay import remote_sessions
-from dkdbg.repository import dotenv
+from dkdbg.repository import dotenv, folders
 from dkdbg.targets.docker import client
 from dkdbg.targets.docker.container import (
     LABEL,
@@ -73,8 +73,12 @@ def other_folder(project: str, root: Path) -> str:
     """
     here = project_folder(root)
     called = {id_ for id_, name in _listed(PROJECT_NAME) if name == project}
-    folders = {os.path.realpath(folder) for id_, folder in _listed(PROJECT_DIR) if id_ in called}
-    return "" if here in folders else next((each for each in sorted(folders) if Path(each).is_dir()), "")
+    others = {os.path.realpath(folder) for id_, folder in _listed(PROJECT_DIR) if id_ in called}
+    return (
+        ""
+        if here in others
+        else next((each for each in sorted(others) if not folders.is_gone(Path(each))), "")
+    )
 
 
 def other_origin(project: str, root: Path, *, label: str, ours: str) -> str | None:

@@ -20,7 +20,7 @@ from dkdbg.printable import printable
 from dkdbg.targets.docker import client, compose_cli, containers
 from dkdbg.targets.docker.compose import ComposeService
 from dkdbg.targets.docker.compose_up import check_started, choose_gpu, ended, has_failed
-from dkdbg.targets.docker.container import PROJECT_NAME, ContainerReach
+from dkdbg.targets.docker.container import ContainerReach
 from dkdbg.targets.docker.engine_errors import check, explain
 from dkdbg.targets.docker.host import choose_processes, host_facts
 from dkdbg.targets.docker.image_build import ImageBuild, inspected
@@ -131,13 +131,6 @@ def check_ours(project: str, root: Path) -> None:
             hint=f"give this one another name: printf '\\nCOMPOSE_PROJECT_NAME={project}-2\\n' >> .env",
             exit_code=EXIT_CONFLICT,
         )
-
-
-def check_service(target: ComposeService, root: Path) -> None:
-    """Raise DkdbgError if the service's container was started elsewhere, from a folder with the same project name."""
-    found = inspected(root, target)
-    if found is not None:
-        check_ours(str(found["Config"]["Labels"].get(PROJECT_NAME, "")), root)
 
 
 def volumes_left(target: ComposeService, root: Path) -> tuple[str, ...]:

@@ -70,8 +70,13 @@ fi
 # Compose tells projects apart by their folder's name alone: the containers of another folder would be replaced.
 for other in $(docker compose --profile debug ps --all --quiet 2>/dev/null); do
   folder=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project.working_dir"}}' "$other" 2>/dev/null) || continue
-  folder=$(cd -P "$folder" 2>/dev/null && pwd) || continue
-  case $folder/ in "$(pwd)"/*) break ;; esac # COMPOSE_FILE=ops/base.yaml makes `ops` the project's folder
+  case $(LC_ALL=C ls -d -- "$folder/." 2>&1) in
+    *': Permission denied') ;; # the private folder of another user
+    *) folder=$(cd -P "$folder" 2>/dev/null && pwd) || continue ;;
+  esac
+  # COMPOSE_FILE=ops/base.yaml makes `ops` the project's folder, ../base.yaml the folder above.
+  case $folder/ in "$(pwd -P)"/*) break ;; esac
+  case $(pwd -P)/ in "$folder"/*) break ;; esac
   name=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project"}}' "$other")
   echo "dkdbg: $folder has a compose project called $name too; compose would take its containers for this one's." >&2
   printf '%s\n' "dkdbg: give this one another name, then start again:  printf '\\nCOMPOSE_PROJECT_NAME=$name-2\\n' >> .env" >&2
@@ -82,8 +87,8 @@ port=${DKDBG_PORT:-$port}
 check_port() { # where something else answers for the editor, such as `dkdbg attach`, the port is meant to be another one
   [ "${attaches_to:-$port}" != "$port" ] || return 0
   listens "$attaches_to" && return 0
-  echo "dkdbg: launch.json attaches to port $attaches_to, but the debug service gets port $port (DKDBG_PORT in .env)" >&2
-  echo "dkdbg: run dkdbg up, which writes $port to launch.json, or take DKDBG_PORT out of .env" >&2
+  echo "dkdbg: launch.json attaches to port $attaches_to, but the debug service gets port $port" >&2
+  echo "dkdbg: make them equal: \"port\": $port in launch.json, or DKDBG_PORT=$attaches_to in .env" >&2
   exit 1
 }
 check_port
