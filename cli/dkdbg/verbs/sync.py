@@ -115,7 +115,9 @@ def sync(
             reporter.begins(local, f"{target.label}:{workspace.remote}", workspace.why)
         elif not to:
             reporter.line(f"{target.label}:{workspace.remote}: {workspace.why}")
-        contact = Contact(workspace.remote, local, pythons=(python,) if python else PYTHONS)
+        contact = Contact(
+            workspace.remote, local, pythons=(python,) if python else PYTHONS, look_only=verify or bool(pull)
+        )
         if not verify and not pull:
             contact.start(reach)  # the receiver starts while the modules below are loaded
         from dkdbg.sync.roots import Roots

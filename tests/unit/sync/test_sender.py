@@ -20,6 +20,7 @@ from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote import flight
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import stat
+from dkdbg.sync.remote.source import source_of
 from dkdbg.sync.report import Event, as_line
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import CHANGED_S, Retries, Session
@@ -537,3 +538,14 @@ def test_a_time_that_only_some_filesystems_have_ends_no_stream(roots, there, yea
         into = destination(back.local, None, "there", back)
         done = pull(back, Local(python=sys.executable), [""], into, report=lambda _: None)
         assert (done.files, done.left_out) == (3, {})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root writes into another user's checkout")
+def test_the_mark_that_root_makes_in_a_users_checkout_is_the_users(here):
+    git(here, "init", "-q")
+    os.chown(here, 1234, 1234)
+    os.chown(here / ".git", 1234, 1234)
+    first = source_of(str(here))
+    made = [here / ".git/dkdbg", here / ".git/dkdbg/checkout"]
+    assert [(each.stat().st_uid, each.stat().st_gid) for each in made] == [(1234, 1234)] * 2
+    assert source_of(str(here)) == first
