@@ -70,7 +70,7 @@ def _context(situation: Situation) -> Iterator[Values]:
             name, size = each.largest
             yield {
                 "service": each.service, "folder": each.folder, "size": sized(each.size), "name": name, "of": sized(size),
-                "command": f"echo {shlex.quote('/' + name)} >> {shlex.quote(each.ignore)}",
+                "command": f"printf '\\n%s\\n' {shlex.quote('/' + name)} >> {shlex.quote(each.ignore)}",
             }  # fmt: skip
 
 

@@ -119,7 +119,7 @@ CASES = [
     (repository(agent="0.1.9"), "warning agent", "of dkdbg 0.1.9, and 0.2 is installed", "dkdbg init"),
     (repository(holder="node (PID 7)"), "warning port", "port 5678, which launch.json attaches to, is taken by node (PID 7)", "dkdbg up"),
     (services(**{"app-debug": GPU}), "warning shm", "app-debug asks for a GPU and has Docker's 64 MB", "shm_size: 8gb"),
-    (repository(contexts=(Context(service="app-debug", folder=".", ignore="docker/Dockerfile.dockerignore", size=3 * GIB, largest=("my data", 2 * GIB)),)), "warning build-context", "reads 3.0 GB from ., 2.0 GB of it my data", "echo '/my data' >> docker/Dockerfile.dockerignore"),
+    (repository(contexts=(Context(service="app-debug", folder=".", ignore="docker/Dockerfile.dockerignore", size=3 * GIB, largest=("my data", 2 * GIB)),)), "warning build-context", "reads 3.0 GB from ., 2.0 GB of it my data", "printf '\\n%s\\n' '/my data' >> docker/Dockerfile.dockerignore"),
     (replace(repository(images_user=("app", "Dockerfile")), machine=replace(MACHINE, umask=0o077)), "warning umask", "umask 077 makes files that app", "chmod -R go+rX"),
     (machine(programs=frozenset({"docker"})), "warning git", "there is no git", "install git"),
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -203,7 +204,11 @@ def test_ctrl_c_at_the_question_ends_with_130_and_writes_nothing(script):
 
 def test_minus_c_is_where_it_runs_and_a_subfolder_is_a_place_of_its_own(tmp_path):
     root = checkout(tmp_path / "repo", {"job/train.py": TRAIN})
-    assert run_dkdbg(tmp_path, "-C", "repo/job", "init", "--yes").returncode == 0
+    done = run_dkdbg(tmp_path, "-C", "repo/job", "init", "--yes")
+    assert done.returncode == 0
+    assert re.search(
+        r"wrote \d+ files in repo/job;[^\n]*\n[^\n]*: cd repo/job, and open it there\n", done.stdout
+    )
     assert (root / "job/compose.yaml").exists()
     assert not (root / "compose.yaml").exists()
 

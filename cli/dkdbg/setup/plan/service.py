@@ -358,7 +358,7 @@ def _check_startable(facts: RepoFacts, service: ServiceFact) -> None:
         raise DkdbgError(
             f"compose refuses {service.file} until these have a value: {', '.join(service.needs[:10])}; with a debug service"
             f" that extends {service.name} it would refuse {facts.compose_read[0]} too",
-            hint=f"write a value into .env (echo {service.needs[0]}=... >> .env), then dkdbg init again",
+            hint=f"write a value into .env (printf '\\n{service.needs[0]}=...\\n' >> .env), then dkdbg init again",
             exit_code=EXIT_USAGE,
         )
 

@@ -27,8 +27,10 @@ def keep_port(root: Path, port: int, *, why: str, report: Callable[[str], None])
         ".env": FileWanted(content=dotenv.encode(text), reason="the port that is free here", owned=False),
         LAUNCH: launch,
     }
-    changes.apply(root, changes.between(root, wanted), changes.Journal(root=root))
-    report(f"{why}; using {port}, written to {LAUNCH} and .env")
+    todo = changes.between(root, wanted)
+    changes.apply(root, todo, changes.Journal(root=root))
+    written = " and ".join(str(each.path) for each in todo)
+    report(f"{why}; using {port}" + (f", written to {written}" if written else ""))
     shared = [name for name in (LAUNCH, ".env") if git.tracks(root, name)]
     if shared:
         report(f"  {port} is for this machine: keep it out of a commit of {' and '.join(shared)}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints
@@ -12,7 +15,6 @@ from dkdbg.setup.render.manifest import FOLDER, MANIFEST
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
-    from pathlib import Path
 
     from dkdbg.setup.render.changes import FileWanted
 
@@ -59,7 +61,15 @@ def offer(
         console.emit(as_json(todo, kept, True))
     else:
         files = "file" if len(todo) == 1 else "files"
-        console.say(f"\nwrote {len(todo)} {files}; dkdbg init --undo reverts this")
+        here = Path.cwd()
+        below = "" if root in (here, *here.parents) else os.path.relpath(root, here)
+        console.say(
+            f"\nwrote {len(todo)} {files}{f' in {below}' * bool(below)}; dkdbg init --undo reverts this"
+        )
+        if below:
+            console.say(
+                f"that folder is the repository for dkdbg and for VS Code: cd {shlex.quote(below)}, and open it there"
+            )
         next_steps()
     return 0
 
