@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -46,10 +47,12 @@ def _print(text: str) -> None:
     except BrokenPipeError:
         # `dkdbg init --yes | head`: the reader is gone, which must not stop `init` half way.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except UnicodeEncodeError:
-        # A terminal or pipe in another encoding (LC_ALL=C, cp1252) cannot show every file name.
-        encoding = sys.stdout.encoding or "ascii"
-        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+
+
+def escape_what_cannot_be_shown() -> None:
+    """Write characters as escape sequences that the encoding of standard output lacks (cp1252, ISO-8859-1)."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def screen(text: str) -> None:

@@ -21,6 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if argv is None:
             signals.handle_promptly()
+            console.escape_what_cannot_be_shown()
         parser = command_line.parser()
         if "_ARGCOMPLETE" in os.environ:  # a shell requests completions
             from dkdbg.verbs.completion import answer
