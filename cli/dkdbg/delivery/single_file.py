@@ -243,7 +243,7 @@ def cache_dir() -> Path:
 
 
 def _downloaded_debugpy(version: str) -> Path:
-    target = cache_dir() / f"debugpy-{version}"
+    target = cache_dir() / f"whole-debugpy-{version}"  # former versions left halves under another name
     package = target / "debugpy"
     if (package / "__init__.py").is_file():
         return package

@@ -232,7 +232,7 @@ class Transaction:
         made: list[tuple[Folder, str]],
         opened: dict[PurePosixPath, Folder],
     ) -> None:
-        self.is_unchanged = False
+        self.is_unchanged, is_restored = False, True
         try:
             for folder, change in reversed(renamed):
                 old = staging_names(change.path.name)[1]
@@ -240,6 +240,8 @@ class Transaction:
                     folder.remove(change.path.name)
                 elif folder.kind(old) is not None:
                     folder.replace(old, change.path.name)
+                else:
+                    is_restored = False  # another process has removed it; the journal has the former version
             for change in self.changes:
                 if change.path.parent in opened:
                     _unlink(opened[change.path.parent], staging_names(change.path.name))
@@ -250,7 +252,7 @@ class Transaction:
                 f"writing failed, and so did the rollback: {error}",
                 hint="Nothing is lost: dkdbg init --undo restores every file from its journal.",
             ) from error
-        self.is_unchanged = True
+        self.is_unchanged = is_restored
 
 
 def _stage(folder: Folder, change: Change) -> None:
