@@ -131,14 +131,11 @@ class ComposeTarget(ContainerTarget):
 
     def down(self, service: DebugService, *, everything: bool) -> str:
         """Remove the service with `docker compose rm`, or the project with `down`."""
-        target = ComposeService(service=self.address.rest)
         from dkdbg.targets.docker import compose_cli, compose_up, remote_up
 
+        target, is_local = ComposeService(service=self.address.rest), client.endpoint().is_local
+        project = str(compose_cli.check_project(target, self._root).get("name", ""))
         kept: tuple[str, ...] = ()
-        project, is_local = (
-            str(compose_cli.check_project(target, self._root).get("name", "")),
-            client.endpoint().is_local,
-        )
         if is_local:
             compose_up.check_name(project, self._root)
         else:
