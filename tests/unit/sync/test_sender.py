@@ -20,7 +20,6 @@ from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote import flight
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import stat
-from dkdbg.sync.remote.source import source_of
 from dkdbg.sync.report import Event, as_line
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import CHANGED_S, Retries, Session
@@ -144,24 +143,6 @@ def test_a_dev_container_that_is_rebuilt_with_the_same_checkout_is_no_other_mach
     assert next(each["former"] for each in events if each["event"] == "connected") == ""
     assert {each.name: each.read_text() for each in there.iterdir() if each.is_file()} == {"changes": "2"}
     assert git(here, "status", "--porcelain") == b"?? changes\n"
-
-
-@pytest.mark.parametrize("kind", ["link", "file", "damaged"])
-def test_a_git_folder_that_cannot_hold_the_mark_is_left_as_it_is(roots, here, there, tmp_path, kind):
-    git(here, "init", "-q")
-    put(here, {"a": "1"})
-    (tmp_path / "elsewhere").mkdir()
-    if kind == "link":
-        (here / ".git/dkdbg").symlink_to(tmp_path / "elsewhere")
-    elif kind == "file":
-        (here / ".git/dkdbg").write_text("a file")
-    else:
-        put(here, {".git/dkdbg/checkout": "mine\xff"})
-    once(roots)
-    (here / "a").unlink()
-    once(roots)
-    assert not (there / "a").exists()
-    assert [*(tmp_path / "elsewhere").iterdir()] == []
 
 
 def test_verify_says_what_is_missing_different_and_left_over(roots, here, there):
@@ -538,14 +519,3 @@ def test_a_time_that_only_some_filesystems_have_ends_no_stream(roots, there, yea
         into = destination(back.local, None, "there", back)
         done = pull(back, Local(python=sys.executable), [""], into, report=lambda _: None)
         assert (done.files, done.left_out) == (3, {})
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root writes into another user's checkout")
-def test_the_mark_that_root_makes_in_a_users_checkout_is_the_users(here):
-    git(here, "init", "-q")
-    os.chown(here, 1234, 1234)
-    os.chown(here / ".git", 1234, 1234)
-    first = source_of(str(here))
-    made = [here / ".git/dkdbg", here / ".git/dkdbg/checkout"]
-    assert [(each.stat().st_uid, each.stat().st_gid) for each in made] == [(1234, 1234)] * 2
-    assert source_of(str(here)) == first
