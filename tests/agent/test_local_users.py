@@ -78,7 +78,7 @@ def test_one_of_which_only_our_end_is_left_is_refused(pair, monkeypatch):
     theirs = client.getsockname()[1]
     monkeypatch.setattr(local_users, "_asked", lambda one, two: None if one[1] == theirs else asked(one, two))
     monkeypatch.setattr(local_users, "_listed", lambda *_: iter(()))
-    assert local_users.refusal(ours, OURS) == "it is closed already"
+    assert local_users.refusal(ours, OURS) == "cannot tell which user is at the other end"
     monkeypatch.setattr(local_users, "_asked", no_question)  # gVisor, where a port forward has no socket
     assert local_users.refusal(ours, OTHERS) == ""
 

@@ -18,6 +18,7 @@ ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 PROGRAM = f"""
 from dkdbg import console
 from dkdbg.errors import DkdbgError
+console.escape_what_cannot_be_shown()
 console.table({HEADER!r}, {ROWS!r}, styles={STYLES!r}, label="  runs  ")
 status = console.Status()
 status.show("copying: 5 of 10 files, in a folder with a very long name", 0.5)
