@@ -162,9 +162,10 @@ HERE = {
 DIFFER = "the file here and the one at job differ{}: the breakpoint may stand in other code. Run `"
 
 
-def test_a_breakpoint_in_a_file_that_differs_at_the_target_says_so_and_what_it_says_mends_it(agent, tmp_path):
-    local = tmp_path / "here"
-    local.mkdir()
+def test_a_breakpoint_in_a_file_that_differs_at_the_target_says_so_and_what_it_says_mends_it(
+    agent, tmp_path, tmp_path_factory
+):
+    local = tmp_path_factory.mktemp("here")
     for name, (text, _) in HERE.items():
         (local / name).write_text(text)
         os.utime(local / name, (1, 1))
