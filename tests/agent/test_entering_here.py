@@ -32,6 +32,16 @@ def looping(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         program.communicate()
 
 
+@contextmanager
+def starting(folder: Path, text: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that is up, and starts child.py."""
+    (folder / "child.py").write_text("print(6 * 7)\n")
+    (folder / "loop.py").write_text("import os, subprocess, sys, time; print('up', flush=True)\n" + text)
+    with subprocess.Popen([sys.executable, "loop.py"], cwd=folder, stdout=subprocess.PIPE) as program:
+        assert program.stdout.readline() == b"up\n"
+        yield program
+
+
 def stopped(folder: Path, proxy: AttachProxy) -> int:
     with Debugger(AttachOptions(port=proxy.port)) as debugger:
         debugger.set_breakpoints(str(folder / "loop.py"), [4])
@@ -56,40 +66,32 @@ def test_a_second_attach_is_told_who_has_it_and_the_program_outlives_both(tmp_pa
 
 
 def test_programs_that_it_starts_with_an_environment_of_their_own_stop_too(tmp_path):
-    (tmp_path / "child.py").write_text("print(6 * 7)\n")
-    (tmp_path / "loop.py").write_text(
-        "import os, subprocess, sys, time; print('up', flush=True)\n"
-        "while not os.path.exists('go'):\n    time.sleep(0.05)\n"
-        "print(subprocess.check_output([sys.executable, 'child.py'], env={}))\n"
-    )
-    program = subprocess.Popen([sys.executable, "loop.py"], cwd=tmp_path, stdout=subprocess.PIPE)
-    with program, attach_proxy(tmp_path, "local:", options=("--pid", str(program.pid))) as proxy:
-        assert program.stdout.readline() == b"up\n"
-        with Debugger(AttachOptions(port=proxy.port)) as debugger:
-            debugger.set_breakpoints(str(tmp_path / "child.py"), [1])
-            debugger.attach()
-            wait_for(lambda: len(debugger.sessions), lambda count: count > 1)
-            (tmp_path / "go").touch()
-            stop = debugger.wait_stopped(300)
-            assert debugger.stack(stop)[0].path == str(tmp_path / "child.py")
-            debugger.continue_(stop)
-            assert program.stdout.readline() == b"b'42\\n'\n"
+    text = "while not os.path.exists('go'):\n    time.sleep(0.05)\nprint(subprocess.check_output([sys.executable, 'child.py'], env={}))\n"
+    with (
+        starting(tmp_path, text) as program,
+        attach_proxy(tmp_path, "local:", options=("--pid", str(program.pid))) as proxy,
+        Debugger(AttachOptions(port=proxy.port)) as debugger,
+    ):
+        debugger.set_breakpoints(str(tmp_path / "child.py"), [1])
+        debugger.attach()
+        wait_for(lambda: len(debugger.sessions), lambda count: count > 1)
+        (tmp_path / "go").touch()
+        stop = debugger.wait_stopped(300)
+        assert debugger.stack(stop)[0].path == str(tmp_path / "child.py")
+        debugger.continue_(stop)
+        assert program.stdout.readline() == b"b'42\\n'\n"
 
 
 def test_after_a_second_attach_programs_with_another_environment_are_of_its_session(tmp_path):
-    (tmp_path / "child.py").write_text("print(6 * 7)\n")
-    (tmp_path / "loop.py").write_text(
-        "import os, subprocess, sys, time; print('up', flush=True)\n"
+    text = (
         "while 'DKDBG_SESSION_DIR' not in os.environ:\n    time.sleep(0.05)\n"
         "former = {**os.environ}; print('copied', flush=True)\n"
         "while not os.path.exists('go'):\n    time.sleep(0.05)\n"
         "for each in ({}, former):\n"
         "    print(subprocess.check_output([sys.executable, 'child.py'], env=each), flush=True)\n"
     )
-    program = subprocess.Popen([sys.executable, "loop.py"], cwd=tmp_path, stdout=subprocess.PIPE)
-    pid = ("--pid", str(program.pid))
-    with program:
-        assert program.stdout.readline() == b"up\n"
+    with starting(tmp_path, text) as program:
+        pid = ("--pid", str(program.pid))
         with attach_proxy(tmp_path, "local:", options=pid) as proxy:
             assert program.stdout.readline() == b"copied\n"
             assert proxy.end() == 0
