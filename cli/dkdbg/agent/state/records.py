@@ -180,7 +180,7 @@ def prune(folder: str) -> None:
     import shutil
 
     here, boot = procfs.pid_namespace(), procfs.boot_id()
-    # One that has not said that it ended may still run on another machine.
+    # Without "exited" in its record, the session of another machine may still run there.
     finished = [
         r
         for r in list_records(folder)

@@ -41,7 +41,7 @@ COME_FROM_HERE = "attach from outside of that container, or run dkdbg attach in 
 def refusal(sock: socket.socket) -> str:
     """Return why a connection from another container is refused, in one line; empty without a proof.
 
-    One that is closed by now is refused too: its container is unknown.
+    A client that has closed its connection is refused too, because its container is unknown.
     """
     return _proof(sock) or local_users.refusal(sock, None)
 

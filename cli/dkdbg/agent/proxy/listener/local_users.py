@@ -66,13 +66,11 @@ def refusal(sock: socket.socket, allowed: Optional[Set[int]]) -> str:
             return ""
     except (OSError, ValueError, struct.error):  # unsupported, as on macOS, or out of file descriptors
         return _UNKNOWN if reports_owners() else ""
-    # A closed socket has no owner, or is gone: the sender of its data is unknown. Ours may be established all the same:
-    # the FIN cannot arrive while our receive window is full.
-    if (
-        found is None and _state(sock) == _ESTABLISHED
-    ):  # or it is outside of this kernel, as Windows is for WSL
-        return _UNKNOWN
-    if found is None or not found[1]:
+    # The sender of the data is unknown: the other end is outside of this kernel (Windows around WSL), or gone.
+    if found is None:
+        return _UNKNOWN if _state(sock) == _ESTABLISHED else _CLOSED
+    # A closed socket has no owner. Ours may be established: while its receive window is full, the FIN cannot arrive.
+    if not found[1]:
         return _CLOSED
     uid = found[0]
     if allowed is None or uid in allowed or (uid == _NOBODY_UID and not knows_all_users()):
