@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from pathlib import Path, PurePosixPath
@@ -12,7 +13,6 @@ from dkdbg.errors import DkdbgError
 from dkdbg.printable import is_text, printable
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable
 
 #: Directories without sources of the project.
@@ -167,6 +167,16 @@ def inside(path: str) -> str | None:
         elif step != ".":
             steps.append(step)
     return "/".join(steps) or "."
+
+
+def is_address(source: str) -> bool:
+    """Return whether a build context or the source of an ADD is a URL or a git repository, not a path."""
+    return re.match(r"[a-z+]+://|git@", source) is not None
+
+
+def is_fixed(path: str) -> bool:
+    """Return whether compose does not resolve a path from the file that contains it: absolute, `~`, or a variable."""
+    return path[:1] in {"/", "~", "$"}
 
 
 def join(directory: str, path: str) -> str | None:

@@ -19,7 +19,7 @@ from dkdbg.core.compose_files import DEFAULT_NAMES, OVERRIDE_NAMES, main_files
 from dkdbg.core.debug_names import is_name
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.detect.docker.compose_service import absent_files, argv, read_body, read_build
-from dkdbg.setup.detect.files import is_vendored, join, parent
+from dkdbg.setup.detect.files import is_address, is_fixed, is_vendored, join, parent
 from dkdbg.setup.detect.substitution import insisted, names, parse_env, substitute
 from dkdbg.setup.detect.values import Override, elements, load_yaml, table, untagged
 
@@ -40,8 +40,6 @@ _RETAGS = re.compile(r"!(?:reset|override)\b")
 #: Maximum compose files to read; more are variants of one another.
 _MAX_FILES = 60
 _MAX_EXTENDS = 8
-#: A path that compose does not resolve from the file that contains it, or an address.
-_NOT_RELATIVE = re.compile(r"[/~$]|[\w+.-]+://|[\w.-]+@")
 #: Keys whose value is a string or a list; compose appends them to one list.
 _STRING_OR_LIST = frozenset({"dns", "dns_search", "env_file", "tmpfs"})
 SECTIONS = ("networks", "volumes", "configs", "secrets")
@@ -455,12 +453,11 @@ def _moved(body: Value, source: str, destination: str) -> Value:
     build = moved.get("build")
 
     def there(path: Value) -> str:
-        return str(path) if _NOT_RELATIVE.match(str(path)) else f"{prefix}/{path}"
+        return str(path) if is_fixed(str(path)) else f"{prefix}/{path}"
 
-    if isinstance(build, str):
-        moved["build"] = there(build)
-    elif isinstance(build, dict) and isinstance(build.get("context", "."), str):
-        moved["build"] = {**build, "context": there(build.get("context", "."))}
+    context = build.get("context", ".") if isinstance(build, dict) else build
+    if isinstance(context, str) and not is_address(context):
+        moved["build"] = {**build, "context": there(context)} if isinstance(build, dict) else there(context)
     volumes = moved.get("volumes")
     if isinstance(volumes, list):
         moved["volumes"] = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.core.facts import ServiceFact
 from dkdbg.setup.detect.docker.dockerfile import absolute
-from dkdbg.setup.detect.files import join, parent
+from dkdbg.setup.detect.files import is_address, is_fixed, join, parent
 from dkdbg.setup.detect.values import Value, elements, table
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def read_build(tree: Tree, here: str, build: Value) -> tuple[str | None, str | N
     args = {str(key): str(value) for key, value in pairs if value is not None and value != ""}
     parts = ComposeBuild(args=args, target=_text(build.get("target")))
     context = str(build.get("context") or ".")
-    if re.match(r"[a-z+]+://|git@", context):
+    if is_address(context):
         return None, None, parts
     directory = join(here, context) if not context.startswith("/") else None
     if directory is None:
@@ -199,7 +199,7 @@ def read_env_files(here: str, value: Value) -> list[tuple[str | None, bool]]:
     found: list[tuple[str | None, bool]] = []
     for each in [value] if isinstance(value, dict) else elements(value):
         named = each.get("path") if isinstance(each, dict) else each
-        path = join(here, str(named)) if isinstance(named, str) and named[:1] not in {"/", "~", "$"} else None
+        path = join(here, str(named)) if isinstance(named, str) and not is_fixed(named) else None
         found.append((path, not isinstance(each, dict) or each.get("required", True) is not False))
     return found
 

@@ -23,6 +23,7 @@ from dkdbg.setup.detect.docker.dockerfile_syntax import (
     unquote,
 )
 from dkdbg.setup.detect.docker.images import read_image
+from dkdbg.setup.detect.files import is_address
 from dkdbg.setup.detect.substitution import substitute
 
 if TYPE_CHECKING:
@@ -311,7 +312,7 @@ def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:
                 stage.copies.extend(_through(named, absolute("/", source), target))
         return
     for source in sources:
-        if re.match(r"[a-z]+://|git@", source):
+        if is_address(source):
             continue
         local = source.lstrip("/") or "."
         local = re.sub(r"^(?:\./)+", "", local).rstrip("/") or "."
@@ -429,7 +430,7 @@ def _sources(rest: str) -> tuple[str, ...] | None:
     words = json_words(rest) if rest.startswith("[") else split(rest)
     sources = []
     for word in words[:-1]:
-        if re.match(r"[a-z]+://|git@", word):
+        if is_address(word):
             continue
         path = PurePosixPath(word.lstrip("/") or ".")
         if "$" in word or ".." in path.parts:

@@ -60,6 +60,8 @@ def test_a_service_of_another_file_is_extended_with_its_own_paths_also_in_a_circ
     assert services(project)["a"].needs_files == (("base/x.env", None),)
     project.write("base/c.yml", "services: {b: {image: x, env_file: [/etc/x.env, ~/y.env, .env]}}\n")
     assert (services(project)["a"].env_files, services(project)["a"].needs_files) == ((), ())
+    project.write("base/c.yml", "services: {b: {image: x, env_file: [prod@eu.env]}}\n")
+    assert services(project)["a"].needs_files == (("base/prod@eu.env", None),)
     reset = "{b: {extends: c, entrypoint: !reset null}, c: {image: x, entrypoint: [e]}}"
     project.write("base/c.yml", f"services: {reset}\n")
     assert services(project)["a"].entrypoint is None
