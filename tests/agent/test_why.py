@@ -500,12 +500,13 @@ def test_a_function_that_a_loop_calls_is_not_said_to_be_past(program):
     why(program(f"{text}work(1)\ntime.sleep(600)\n"), 10, "ran-before")
 
 
-def test_a_function_of_which_a_cache_returns_the_result(program):
+def test_a_function_of_which_a_cache_returns_the_result(program, tmp_path):
     running = program(
-        "import functools, time\n\n\n@functools.cache\ndef f(n):\n    return n\n\n\nf(1)\nwhile True:\n    f(1)\n    time.sleep(0.02)\n"
+        "import functools, time\n\n\n@functools.cache\ndef f(n):\n    return n\n\n\nf(1)\nopen('kept', 'w').close()\nwhile True:\n    f(1)\n    time.sleep(0.02)\n"
     )
     with running.debugged() as debugger:
         debugger.wait_session(lambda each: each.pid not in (None, running.process.pid), "the program")
+        wait_for((tmp_path / "kept").exists, bool)  # a breakpoint before that stops the first call
         debugger.set_breakpoints(running.script, [6])
         why(running, 6, "cached")
 
