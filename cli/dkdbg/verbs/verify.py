@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dkdbg import console, signals
 from dkdbg.agent.proxy.listener import tokens
 from dkdbg.core.target_values import Once
-from dkdbg.errors import EXIT_ERROR, DkdbgError
+from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.proof import asked, proving
 from dkdbg.proof.finding import Finding
@@ -67,8 +67,14 @@ def call(options: argparse.Namespace, root: Path) -> int:
     Nothing that runs is touched, and no file is changed without --fix.
 
     Raises:
-        DkdbgError: this is not a repository.
+        DkdbgError: this is not a repository, or an option needs --on.
     """
+    if options.on is None and (options.command or options.sync):
+        raise DkdbgError(
+            "a command and --sync belong to a run on another target; without --on the debug service is proven",
+            hint=f"dkdbg verify --on local: -- {shlex.join(options.command or ['CMD'])}",
+            exit_code=EXIT_USAGE,
+        )
     signals.handle(signals.interrupt_once)  # until the process ends: it still has to remove the run
     as_json = options.json
     check_root(root, "verify")

@@ -8,7 +8,8 @@ import pytest
 
 from dkdbg import process
 from dkdbg.core.sessions import SeenSession
-from dkdbg.errors import DkdbgError
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.main import main
 from dkdbg.verbs.parts import proof_on
 
 
@@ -56,3 +57,9 @@ def test_without_the_sessions_before_nothing_is_started(tmp_path, monkeypatch):
 def test_a_remedy_for_another_target_names_no_file_of_this_repositorys_image(tmp_path):
     subject = proof_on.subject(tmp_path, "local:", ["python", "train.py"], sync=False, timeout=1)
     assert subject.around.installs_from is None
+
+
+@pytest.mark.parametrize("words", [["--", "python", "a b.py"], ["--sync"]])
+def test_what_only_a_run_on_a_target_takes_is_refused_without_one(words, tmp_path, capsys):
+    assert main(["-C", str(tmp_path), "verify", *words]) == EXIT_USAGE
+    assert "dkdbg verify --on local: -- " in capsys.readouterr().err
