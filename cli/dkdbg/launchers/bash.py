@@ -27,19 +27,27 @@ class Bash(Launcher):
 
     @staticmethod
     def lines_of(rest: Sequence[str]) -> str | None:
-        """Return the text behind `-c` (`-lc`, ...), None without one."""
-        for place, word in enumerate(rest):
-            if not word.startswith("-"):
-                return None
-            if "c" in word and not word.startswith("--") and place + 1 < len(rest):
-                return rest[place + 1]
-        return None
+        """Return the text behind `-c` (`-lc`, `-o pipefail -c`, ...), None without one."""
+        place = _options_end(rest)
+        has_lines = any(word[0] == "-" != word[1:2] and "c" in word for word in rest[:place] if word)
+        return rest[place] if has_lines and place < len(rest) else None
 
     @staticmethod
     def script_of(rest: Sequence[str]) -> Sequence[str] | None:
         """Return the script with its arguments, None without one."""
-        place = next((at for at, word in enumerate(rest) if not word.startswith("-")), None)
-        return None if place is None else rest[place:]
+        return rest[_options_end(rest) :] or None
+
+
+def _options_end(rest: Sequence[str]) -> int:
+    """Return the index behind the shell's options; `-o` and `-euo` have a value (`pipefail`)."""
+    place = 0
+    while place < len(rest) and rest[place][:1] in ("-", "+"):
+        word = rest[place]
+        if word in ("-", "--"):
+            return place + 1
+        is_long = word.startswith("--")
+        place += 2 if word in ("--rcfile", "--init-file") or (not is_long and word[-1] in "oO") else 1
+    return place
 
 
 BASH = Bash("bash", programs="bash sh zsh ash dash source .")

@@ -189,7 +189,10 @@ class Launcher:
     def shown(self, line: Line) -> str:
         """Return the command line for display: as typed, unless that could not be typed."""
         if line.as_module and line.word == self.not_a_module:
-            return join(line.words[line.words.index("-m") + 1 :])
+            # `-m accelerate`, `-um accelerate` or `-maccelerate`
+            ends = enumerate(word[-len(line.word) :] for word in line.words)
+            at = next(at for at, end in ends if end == line.word)
+            return join([line.word, *line.words[at + 1 :]])
         return join(line.words)
 
     def may_start(self, rest: Sequence[str]) -> bool:
@@ -235,19 +238,25 @@ class Launcher:
 
     def count(self, rest: Sequence[str]) -> tuple[int, str] | None:
         """Return the index of the number of processes in `rest`, and that word; None if it is not given."""
-        ends = len(rest)
-        for place, word in positionals(rest, self.value_options):
-            if is_python_file(word) or rest[place - 1] in ("-m", "--module"):
-                ends = place
-                break
+        ends = self.program_at(rest)
         for place in range(ends):
-            option, equals, _ = rest[place].partition("=")  # the program's own options come behind `ends`
+            option, equals, _ = rest[place].partition("=")
             if option in self.count_options and (equals or place + 1 < ends):
                 return (place, rest[place]) if equals else (place + 1, rest[place + 1])
         return None
 
-    def one_process(self, rest: Sequence[str]) -> tuple[list[str], str] | None:
-        """Return `rest` with one process, and the number that it had; None if it has one already or gives no number."""
+    def program_at(self, rest: Sequence[str]) -> int:
+        """Return the index of the program in `rest`, behind which its own options follow; the length without one."""
+        for place, word in positionals(rest, self.value_options):
+            if is_python_file(word) or rest[place - 1] in ("-m", "--module"):
+                return place
+        return len(rest)
+
+    def one_process(self, rest: Sequence[str]) -> tuple[list[str], int, str] | None:
+        """Return `rest` with one process, the index of the changed word, and the number that it had.
+
+        None if it has one process already or gives no number.
+        """
         found = self.count(rest)
         if found is None:
             return None
@@ -257,7 +266,7 @@ class Launcher:
             return None
         words = list(rest)
         words[place] = option + "=1" if equals else "1"
-        return words, value if equals else word
+        return words, place, value if equals else word
 
     def rank_of(self, environment: dict[str, str]) -> int | None:
         """Return the global rank in a process's environment, None if this launcher did not set it."""

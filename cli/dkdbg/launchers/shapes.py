@@ -126,14 +126,16 @@ class Accelerate(Spreader):
             line = Line(line.words, line.word, line.rest[1:], line.read, as_module=line.as_module)
         return super().launch(line)
 
-    def one_process(self, rest: Sequence[str]) -> tuple[list[str], str] | None:
+    def one_process(self, rest: Sequence[str]) -> tuple[list[str], int, str] | None:
         """Return `rest` with one process and without `--multi_gpu`, which requires at least two."""
-        words = list(rest[1:] if rest[:1] == ["launch"] else rest)
-        found = super().one_process(words)
+        start = 1 if rest[:1] == ["launch"] else 0
+        ends = start + self.program_at(rest[start:])
+        kept = [word for word in rest[start:ends] if word not in ("--multi_gpu", "--multi-gpu")]
+        found = super().one_process([*kept, *rest[ends:]])
         if found is None:
             return None
-        kept = [word for word in found[0] if word not in ("--multi_gpu", "--multi-gpu")]
-        return [*rest[: len(rest) - len(words)], *kept], found[1]
+        words, place, count = found
+        return [*rest[:start], *words], start + place, count
 
 
 class Lightning(Spreader):

@@ -11,7 +11,14 @@ import pytest
 from dkdbg.agent.state import naming
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import JOB, TOOL
-from dkdbg.launchers.lines.command_lines import launchers_in, one_process, parse_line, port_of, serves
+from dkdbg.launchers.lines.command_lines import (
+    launchers_in,
+    one_process,
+    parse_line,
+    port_of,
+    runs_python_alone,
+    serves,
+)
 
 FOLDER = Path(registry.__file__).parent
 HOOK = FOLDER.parent / "agent" / "inprocess" / "hook" / "sitecustomize.py"
@@ -168,6 +175,8 @@ def test_a_name_of_the_facts_finds_its_launcher_and_no_program_or_module_is_two(
         ("python -m accelerate launch train.py --name 'a b'", "accelerate launch train.py --name 'a b'"),
         ("python -m deepspeed train.py", "deepspeed train.py"),
         ("python -m uvicorn main:app", "python -m uvicorn main:app"),
+        ("python -um accelerate launch train.py", "accelerate launch train.py"),
+        ("python -maccelerate launch train.py", "accelerate launch train.py"),
         ("srun -N 2 python train.py", "python train.py"),
         ("bash -lc 'source env.sh && python train.py'", "python train.py"),
         ("uv run streamlit run ui.py", "streamlit run ui.py"),
@@ -180,18 +189,22 @@ def test_a_line_is_shown_as_a_person_types_it(line, shown):
 @pytest.mark.parametrize(
     ("line", "one", "said"),
     [
-        ("torchrun --standalone --nproc_per_node=8 train.py", "torchrun --standalone --nproc_per_node=1 train.py", "8"),
+        ("torchrun --standalone --nproc_per_node=8 train.py", "torchrun --standalone [--nproc_per_node=1] train.py", "8"),
         ("python -m torch.distributed.launch --nproc_per_node 4 t.py -n 3",
-         "python -m torch.distributed.launch --nproc_per_node 1 t.py -n 3", "4"),
-        ("torchrun --nproc-per-node gpu -m pkg.train", "torchrun --nproc-per-node 1 -m pkg.train", "gpu"),
-        ("mpiexec -n N python a.py", "mpiexec -n 1 python a.py", "N"),
-        ("deepspeed --num_gpus=8 train.py", "deepspeed --num_gpus=1 train.py", "8"),
-        ("horovodrun -np 4 python t.py", "horovodrun -np 1 python t.py", "4"),
-        ("accelerate launch --multi_gpu --num_processes=4 t.py", "accelerate launch --num_processes=1 t.py", "4"),
+         "python -m torch.distributed.launch --nproc_per_node [1] t.py -n 3", "4"),
+        ("torchrun --nproc-per-node gpu -m pkg.train", "torchrun --nproc-per-node [1] -m pkg.train", "gpu"),
+        ("mpiexec -n N python a.py", "mpiexec -n [1] python a.py", "N"),
+        ("deepspeed --num_gpus=8 train.py", "deepspeed [--num_gpus=1] train.py", "8"),
+        ("horovodrun -np 4 python t.py", "horovodrun -np [1] python t.py", "4"),
+        ("accelerate launch --multi_gpu --num_processes=4 t.py", "accelerate launch [--num_processes=1] t.py", "4"),
+        ("accelerate launch --multi-gpu --mixed_precision fp16 --num_processes 4 t.py --multi_gpu",
+         "accelerate launch --mixed_precision fp16 --num_processes [1] t.py --multi_gpu", "4"),
     ],
 )  # fmt: skip
 def test_many_processes_become_one(line, one, said):
-    assert one_process(line.split()) == (tuple(one.split()), said)
+    changed, place, count = one_process(line.split())
+    assert " ".join(f"[{word}]" if at == place else word for at, word in enumerate(changed)) == one
+    assert count == said
 
 
 @pytest.mark.parametrize(
@@ -288,6 +301,25 @@ def test_the_agent_starts_without_loading_the_table():
     code = "import sys, dkdbg.agent.supervisor.launch; print('dkdbg.launchers.table' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert out == "False\n"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("bash", "-o", "pipefail", "-c", "uvicorn a:b"), ("/bin/bash", "-euo", "pipefail", "-c", "uvicorn a:b"),
+        ("bash", "-c", "-e", "uvicorn a:b"), ("bash", "+x", "--rcfile", "c", "-lc", "uvicorn a:b"), ("bash", "-o", "pipefail", "start.sh", "uvicorn", "a:b"),
+        ("taskset", "-c", "0-3", "uvicorn", "a:b"), ("taskset", "0x3", "uvicorn", "a:b"), ("timeout", "-k", "5", "60", "uvicorn", "a:b"),
+        ("nice", "-n", "5", "uvicorn", "a:b"),
+    ],
+)  # fmt: skip
+def test_a_server_behind_a_shell_or_a_wrapper_with_options_serves(argv):
+    assert serves(argv)
+    assert runs_python_alone(argv, ("start.sh",))
+
+
+def test_an_option_of_a_shell_is_no_line():
+    assert not serves(("bash", "-o", "uvicorn a:b"))
+    assert not serves(("bash", "--norc", "uvicorn a:b"))
 
 
 def test_a_launcher_without_words_serves_when_its_programs_do():

@@ -205,8 +205,8 @@ def port_of(command: str) -> int | None:
     return launcher.port_of(rest)
 
 
-def one_process(argv: Sequence[str]) -> tuple[tuple[str, ...], str] | None:
-    """Return an argv with one process instead of several, and the number of processes that it had.
+def one_process(argv: Sequence[str]) -> tuple[tuple[str, ...], int, str] | None:
+    """Return an argv with one process instead of several, the index of the changed word, and the number that it had.
 
     None if it does not start several, or gives no number.
     """
@@ -218,7 +218,9 @@ def one_process(argv: Sequence[str]) -> tuple[tuple[str, ...], str] | None:
     less = launcher.one_process(line.rest)
     if less is None:
         return None
-    return (*words[: len(words) - len(line.rest)], *less[0]), less[1]
+    rest, place, count = less
+    before = words[: len(words) - len(line.rest)]
+    return (*before, *rest), len(before) + place, count
 
 
 def logical_lines(text: str) -> list[str]:

@@ -29,9 +29,24 @@ _DOCKER_VALUES = re.compile(
     r"entrypoint|platform|hostname|device|cpus|ulimit|cap-add|security-opt|add-host|restart|file|profile|pull|label)"
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
-#: Options of `env`, `nice`, `numactl`, `sudo` and the like that have a value.
+#: Options of `env`, `nice`, `numactl`, `sudo`, `timeout` and the like that have a value.
 PREFIX_VALUES = frozenset(
-    ("-n", "-N", "-p", "-c", "-C", "-u", "-g", "-o", "-i", "--chdir", "--unset", "--cpunodebind", "--membind")
+    (
+        "-n",
+        "-N",
+        "-p",
+        "-C",
+        "-u",
+        "-g",
+        "-o",
+        "-i",
+        "-k",
+        "-s",
+        "--chdir",
+        "--unset",
+        "--cpunodebind",
+        "--membind",
+    )
 )
 
 

@@ -489,8 +489,7 @@ def _one_rank(
     found = one_process(argv)
     if found is None:
         return argv, (), (), 0
-    changed, count = found
-    at = next(index for index, (new, old) in enumerate(zip(changed, argv, strict=True)) if new != old)
+    changed, at, count = found
     if not count.isdecimal():
         note = f"started with 1 process where the documentation starts {count}; {PROCESSES}=2 in .env or the environment starts 2"
     else:

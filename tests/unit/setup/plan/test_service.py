@@ -108,6 +108,22 @@ def test_a_placeholder_for_a_number_of_processes_is_one_rank_which_is_said():
     assert any("starts N; DKDBG_PROCESSES=2" in note for note in made.notes)
 
 
+def test_a_number_of_processes_is_set_where_another_word_goes():
+    command = "accelerate launch --multi_gpu --mixed_precision fp16 --num_processes 4 train.py"
+    entry = EntryPoint(command=command, file="train.py", launcher="accelerate")
+    made = plan(entrypoint=entry, candidates=(entry,))
+    assert made.service.argv == (
+        "accelerate",
+        "launch",
+        "--mixed_precision",
+        "fp16",
+        "--num_processes",
+        "1",
+        "train.py",
+    )
+    assert made.service.from_env == ((5, "${DKDBG_PROCESSES:-1}"),)
+
+
 def test_a_command_that_compose_says_or_a_shell_that_runs_something_stays():
     assert of_service(service()).service.inherits_command
     made = of_service(service(("bash", "-c", "python a.py")), entrypoint=TRAIN, candidates=(TRAIN,))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dkdbg.launchers import registry
+from dkdbg.launchers.bash import BASH, Bash
 from dkdbg.launchers.lines.command_lines import logical_lines, parse_line, parse_words
 from dkdbg.setup.detect.docker.dockerfile import absolute
 from dkdbg.setup.detect.files import join
@@ -82,8 +83,9 @@ def _programs(tree: Tree, argv: tuple[str, ...], inside: Inside) -> list[tuple[L
     if not argv:
         return []
     words = list(argv)
-    if words[0].rsplit("/", 1)[-1] in {"sh", "bash"} and len(words) > 2 and "c" in words[1]:
-        launches = _of_lines(logical_lines(words[2]), inside)
+    text = Bash.lines_of(words[1:]) if BASH.starts(words[0]) else None
+    if text is not None:
+        launches = _of_lines(logical_lines(text), inside)
     else:
         launch = parse_words(words, inside.scripts)
         launches = [(launch, inside.workdir)] if launch else []
