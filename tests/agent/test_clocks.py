@@ -375,6 +375,54 @@ print(set(kinds()))
     assert done.stdout.splitlines() == [own, stopping + " True True", own], done.stderr
 
 
+def test_no_clock_goes_back_when_a_hold_begins(tmp_path):
+    program = """
+from dkdbg.agent.inprocess.clocks import slow_clocks
+
+follow()
+writer.hold()
+clocks.follow(folder)
+shown = []
+while len(shown) < 3:  # a busy machine may let those 5 ms pass
+    writer.release()
+    slow_clocks.State.right_until = 0.0
+    while not slow_clocks.State.right_until:  # from then on the clocks count as right for 5 ms
+        slow_clocks.behind()
+    shown = [time.perf_counter()]
+    writer.hold()
+    while not slow_clocks.behind():
+        shown.append(time.perf_counter())
+    shown.append(time.perf_counter())
+print(type(time.perf_counter).__name__, shown == sorted(shown))
+"""
+    done = run(program, tmp_path)
+    assert done.stdout == "_Clock True\n", done.stderr
+
+
+def test_waits_after_a_hold_in_a_test_with_a_frozen_clock_are_not_lengthened(tmp_path):
+    """freezegun replaces the functions of `time`, so that none is left to stop."""
+    program = """
+from dkdbg.agent.inprocess.clocks import slow_clocks
+
+follow()
+names = [name + end for name in ("time", "monotonic", "perf_counter") for end in ("", "_ns")]
+true = {name: getattr(time, name) for name in names}
+writer.hold()
+for name in names:
+    setattr(time, name, lambda now=true[name](): now)
+clocks.follow(folder)
+time.sleep(1.0)
+for name in names:
+    setattr(time, name, true[name])
+writer.release()
+asked = []
+waits._lengthened(asked.append, at=0)(0.05)
+print(slow_clocks.behind() > 0.1, asked)
+"""
+    done = run(program, tmp_path)
+    assert done.stdout == "True [0.05]\n", done.stderr
+
+
 def test_replaced_clocks_and_waits_behave_as_those_in_c(tmp_path):
     """What a hostile review has found; each of them ended a program that runs without an editor."""
     program = """

@@ -47,7 +47,8 @@ class State:
         directory: the session's folder. reader: the agent's record of stops, while an editor is attached or
             the clocks are behind. looks_at: time of the next check for the editor. lengthened: whether waits are
             lengthened.
-        stopping: the replaced functions, each with its replacement.
+        replaced: whether the clocks are. stopping: the replaced functions, each with its replacement; none if another
+            library had replaced them all.
         stopped: identifiers of the threads that the debugger stops.
         resumed_at: when this process last continued after a stop of its own; 0 once the agent is known to have
             seen that.
@@ -59,6 +60,7 @@ class State:
     directory = ""
     reader: Optional[held_time.Reader] = None
     looks_at = 0.0
+    replaced = False
     stopping: Dict[Any, _Clock] = {}  # noqa: RUF012
     stopped: Set[int] = set()  # noqa: RUF012
     lengthened = False
@@ -110,9 +112,11 @@ class _Clock(Builtin):
         if State is None:  # the interpreter is shutting down, and has cleared this module
             return true
         behind = seconds_behind()
-        if (behind == 0.0 and true >= self._last) or is_ours():
+        is_right = behind == 0.0 and true >= self._last
+        if (not is_right and is_ours()) or abs(self._ahead(true) - self._set_at) > _SET_S:
             return true
-        if abs(self._ahead(true) - self._set_at) > _SET_S:
+        if is_right:  # as far as known: a hold may have begun some ms ago
+            self._last = self._true = true
             return true
         found = true - (int(behind * 1e9) if self._is_whole else behind)
         if true != self._true:
@@ -150,8 +154,9 @@ def seconds_behind(true: Callable[[], float] = time.monotonic) -> float:
 
 def replace() -> None:
     """Replace the clocks, in `time` and wherever a module has one under a name of its own."""
-    if State.stopping:
+    if State.replaced:
         return
+    State.replaced = True
     State.lead += behind()  # the clocks continue from the true time
     for name in _NAMES:
         for full in (name, name + "_ns"):
@@ -164,7 +169,7 @@ def replace() -> None:
 
 def restore() -> None:
     """Restore the clocks, in the program thread that asks for the time, without a message."""
-    State.reader = None
+    State.reader, State.replaced = None, False
     stopping, State.stopping = State.stopping, {}
     with Suppress(Exception):
         if stopping and copyreg.dispatch_table.get(types.BuiltinFunctionType) is _reduced:

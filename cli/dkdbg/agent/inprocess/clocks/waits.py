@@ -55,7 +55,7 @@ def _lengthened(
             given = kwargs.get("timeout", args[at] if len(args) > at else None)
             if not (given or has_own):
                 return wait(*args, **kwargs)
-            before = behind() if State.stopping else 0.0
+            before = behind() if State.replaced else 0.0
             while True:
                 error, found = None, None
                 try:
@@ -156,7 +156,7 @@ class _Select(Builtin):
             return self.true(rlist, wlist, xlist, timeout)
         if not (type(rlist) is type(wlist) is type(xlist) is list):
             rlist, wlist, xlist = map(tuple, (rlist, wlist, xlist))  # an iterator can be read only once
-        before = behind() if State.stopping else 0.0
+        before = behind() if State.replaced else 0.0
         while True:
             found = self.true(rlist, wlist, xlist, timeout)
             if found[0] or found[1] or found[2]:
@@ -188,7 +188,7 @@ def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
     def lengthened(self, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN202
         if State is None or State.reader is None:
             return read(self, *args, **kwargs)
-        before = behind() if State.stopping else 0.0
+        before = behind() if State.replaced else 0.0
         while True:
             try:
                 return read(self, *args, **kwargs)
