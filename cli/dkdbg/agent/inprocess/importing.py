@@ -15,16 +15,21 @@ if TYPE_CHECKING:
 def after(name: str, do: Callable[[Any], object]) -> None:
     """Call `do` with this module: now if it is loaded, else when it is imported; once per name.
 
+    For one that another thread is importing now, that is at the first import of another module after it.
     An error in the callback is swallowed: the module has an unknown version.
     """
     if name in sys.builtin_module_names:  # built-in modules share one loader
         __import__(name)
     module = sys.modules.get(name)
-    if module is not None:
+    if module is not None and not _is_being_imported(module):
         with contextlib.suppress(Exception):
             do(module)
     elif not any(isinstance(finder, Finder) and finder.name == name for finder in sys.meta_path):
         sys.meta_path = [Finder(name, do), *sys.meta_path]  # another thread may be iterating over the list
+
+
+def _is_being_imported(module: Any) -> bool:
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
 class Finder:
@@ -32,13 +37,17 @@ class Finder:
 
     def __init__(self, name: str, do: Callable[[Any], object]) -> None:
         self.name = name
-        self._do = do
+        self._do = [do]
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Return a spec of the module that calls `do` after the import; None for other modules."""
         if name != self.name:
+            loaded = sys.modules.get(self.name)
+            if loaded is not None and not _is_being_imported(loaded):
+                self._leave()
+                self._call(loaded)
             return None
-        sys.meta_path = [each for each in sys.meta_path if each is not self]
+        self._leave()
         for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
             spec = find(name, path, target) if find is not None else None
@@ -46,6 +55,13 @@ class Finder:
                 self._do_after(spec.loader)
                 return spec
         return None
+
+    def _leave(self) -> None:
+        sys.meta_path = [each for each in sys.meta_path if each is not self]
+
+    def _call(self, module: Any) -> None:
+        with contextlib.suppress(Exception):  # with IndexError: another thread has called it
+            self._do.pop()(module)
 
     def _do_after(self, loader: Any) -> None:
         execute = getattr(loader, "exec_module", None)
@@ -55,7 +71,6 @@ class Finder:
         def exec_module(module: Any) -> None:
             execute(module)
             if module.__name__ == self.name:  # a zip's loader has many modules
-                with contextlib.suppress(Exception):
-                    self._do(module)
+                self._call(module)
 
         loader.exec_module = exec_module

@@ -96,7 +96,6 @@ def _patch(module: Any) -> None:
     """Give groups that are created from now on the timeout of that moment; once."""
     if _State.patched:
         return
-    _State.patched = True
     make, meet, barrier = module._new_process_group_helper, module.rendezvous, module._store_based_barrier
 
     def new_group(*args: Any, **kwargs: Any) -> Any:
@@ -136,6 +135,7 @@ def _patch(module: Any) -> None:
         return monitored(self, *args, **kwargs)
 
     monitored = module.ProcessGroup.monitored_barrier
+    _State.patched = True  # another thread may still import the module: then a name was missing above
     module.ProcessGroup.monitored_barrier = monitored_barrier
     module._new_process_group_helper = new_group
     module.rendezvous = rendezvous
