@@ -1,7 +1,12 @@
 """pdb over a socket: plain `nc` reaches it, the program's own streams stay its own, and leaving never ends it."""
 
+import socket
+import time
+
 import pytest
 
+from dkdbg.agent.inprocess import own_socket
+from dkdbg.agent.inprocess.pdb import pdb_login
 from tests.agent.nc import PROMPT, Client
 from tests.ports import free_port
 
@@ -19,6 +24,8 @@ def test_a_breakpoint_stops_for_a_plain_client(program, port):
     assert "train.py" in client.until()
     assert client.ask("p n") == "0\n" + PROMPT
     assert "doubled = n * 2" in client.ask("s") + client.ask("s") + client.ask("s") + client.ask("l")
+    for word in ("run", "restart --lr 1", "interact"):
+        assert "not possible here" in client.ask(word)
     client.ask("c")  # stops again in the second round
     assert client.ask("p n") == "1\n" + PROMPT
     client.sock.sendall(b"q\n")
@@ -78,3 +85,10 @@ def test_a_crash_is_looked_at_in_pdb(program, port):
     client.sock.sendall(b"q\n")
     err = running.ends(1)
     assert "ZeroDivisionError" in client.said + err
+
+
+def test_a_wait_for_a_client_ends_in_a_test_with_a_frozen_clock(monkeypatch):
+    listener = own_socket.take(socket.create_server(("127.0.0.1", 0)))
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    assert pdb_login.first(listener, 0.2) is None

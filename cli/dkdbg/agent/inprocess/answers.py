@@ -76,8 +76,8 @@ def start_known(member: Member, waiting: Optional[socket]) -> None:
 
 
 def _until_gone(thread_id: int) -> None:
-    end = time.monotonic() + THREAD_TIMEOUT_S
-    while os.path.exists("/proc/self/task/%d" % thread_id) and time.monotonic() < end:
+    end = session.monotonic() + THREAD_TIMEOUT_S
+    while os.path.exists("/proc/self/task/%d" % thread_id) and session.monotonic() < end:
         getattr(sys.modules.get("pydevd"), "time", time).sleep(0.0005)
 
 

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from . import site_entry
+from . import session, site_entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _number(frame: FrameType) -> Optional[int]:
 
 def _xdist(pid: int) -> str:
     """Return a child's name as a pytest-xdist worker: execnet's Group has their gateways (execnet/multi.py)."""
-    end = time.monotonic() + START_TIMEOUT_S
+    end = session.monotonic() + START_TIMEOUT_S
     while True:
         starting = False
         for frame in _frames():
@@ -186,7 +186,7 @@ def _xdist(pid: int) -> str:
                 name = str(getattr(named, "id", ""))
                 if getattr(getattr(each, "popen", None), "pid", None) == pid and name.isalnum():
                     return "xdist:" + name
-        if not starting or time.monotonic() > end:
+        if not starting or session.monotonic() > end:
             return ""
         time.sleep(0.005)
 

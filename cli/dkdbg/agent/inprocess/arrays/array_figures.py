@@ -8,7 +8,8 @@ jax_views).
 from __future__ import annotations
 
 import math
-import time
+
+from .. import session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class View:
 class Rows:
     """The remaining time for a row of requested tensors; `clock` returns monotonic seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = session.monotonic) -> None:
         self._clock = clock
         self._last = -math.inf
         self._spent = 0.0

@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 import time
 
+from .. import session
 from . import array_figures, numpy_views
 from .array_figures import MAX_INLINE_ELEMENTS, View
 
@@ -59,9 +60,9 @@ def _why_not(value: Any) -> str:
         return "it was deleted or donated"
     if not value.is_fully_addressable:
         return "a part of it is in other processes"
-    end = time.monotonic() + READY_TIMEOUT_S
+    end = session.monotonic() + READY_TIMEOUT_S
     while not value.is_ready():
-        if time.monotonic() > end:
+        if session.monotonic() > end:
             return "it is still being computed"
         time.sleep(0.001)
     platforms = {each.platform for each in value.devices()}

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import sys
-import time
 
+from .. import session
 from . import array_figures
 from .array_figures import MAX_INLINE_ELEMENTS, MAX_PAGE_ELEMENTS, Figures, View
 
@@ -56,7 +56,7 @@ def figures(view: View, flat: Any, count: int, deadline: float, digest: bool) ->
             if hashed is not None:
                 hashed.update(numpy.ascontiguousarray(piece).tobytes())
             found.add(*_of_piece(numpy, piece))
-            if time.monotonic() > deadline:
+            if session.monotonic() > deadline:
                 break
     if hashed is not None:
         view.digest = hashed.hexdigest()[:16] + ("" if found.read == count else "~%d" % found.read)

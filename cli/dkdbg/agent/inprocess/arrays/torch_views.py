@@ -14,6 +14,7 @@ import sys
 import time
 from types import MemberDescriptorType
 
+from .. import session
 from . import array_figures
 from .array_figures import MAX_ELEMENTS, MAX_INLINE_ELEMENTS, MAX_PAGE_ELEMENTS, Figures, View
 
@@ -194,9 +195,9 @@ def _busy(torch: Any, plain: Any, deadline: float) -> str:
             return "a CUDA graph is being captured"
         event = cuda.Event()
         event.record()
-        end = min(time.monotonic() + BUSY_TIMEOUT_S, deadline)
+        end = min(session.monotonic() + BUSY_TIMEOUT_S, deadline)
         while not event.query():
-            if time.monotonic() > end:
+            if session.monotonic() > end:
                 return "the device is busy"
             time.sleep(0.001)
     return ""
@@ -222,7 +223,7 @@ def _read(torch: Any, view: View, plain: Any, deadline: float, digest: bool) -> 
         if hashed is not None:
             hashed.update(_bytes(piece))
         found.add(*_of_piece(torch, piece))
-        if time.monotonic() > deadline:
+        if session.monotonic() > deadline:
             break
     if digest:
         view.digest = _digest(hashed, flat, found, count)

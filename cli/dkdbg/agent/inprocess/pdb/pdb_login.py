@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 
-from .. import own_socket
+from .. import own_socket, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class _PendingConnection:
     def __init__(self, connection: own_socket.OwnSocket, host: str) -> None:
         self.connection = connection
         self.host = host
-        self.end = time.monotonic() + LOGIN_TIMEOUT_S
+        self.end = session.monotonic() + LOGIN_TIMEOUT_S
         self._line = b""
         connection.settimeout(0.0)
 
@@ -175,7 +175,7 @@ def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket
         OSError: the listener is gone.
     """
     global _seconds_left  # noqa: PLW0603
-    end = time.monotonic() + seconds
+    end = session.monotonic() + seconds
     waiting: List[_PendingConnection] = []
     try:
         while True:
@@ -194,7 +194,7 @@ def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket
                 if found:
                     _seconds_left = LOGIN_TIMEOUT_S
                     return _let_in(listener, each.connection)
-            now = time.monotonic()
+            now = session.monotonic()
             last = end + _seconds_left if waiting else end
             if now >= last:
                 _seconds_left = max(0.0, _seconds_left - (now - end))
@@ -249,7 +249,7 @@ def _judged(listener: own_socket.OwnSocket, each: _PendingConnection) -> Optiona
     except OSError:
         each.connection.close()
         return False
-    if found is None and time.monotonic() < each.end:
+    if found is None and session.monotonic() < each.end:
         return None
     if not found:
         each.send_away(

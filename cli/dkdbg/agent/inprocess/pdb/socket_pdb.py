@@ -146,6 +146,14 @@ class SocketPdb(pdb.Pdb):
     # `q` must not raise BdbQuit through a training loop.
     do_q = do_quit = do_exit = do_EOF = do_detach  # noqa: N815
 
+    def do_run(self, arg: str) -> None:  # noqa: ARG002
+        """Refuse what would raise through the program, or use its own streams."""
+        self.error(
+            "not possible here: type statements at this prompt; dkdbg restart starts the program again"
+        )
+
+    do_restart = do_interact = do_run
+
 
 def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False, there: bool = False) -> bool:
     """Stop in a frame as soon as a client is connected; return False when none is within this many seconds.

@@ -60,13 +60,13 @@ def watch() -> None:
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)  # gevent does not patch this one
         self._client_socket = sock
         sock.settimeout(CONNECT_TIMEOUT_S)
-        end = time.monotonic() + RETRY_TIMEOUT_S
+        end = session.monotonic() + RETRY_TIMEOUT_S
         while True:
             try:
                 sock.connect(host)
                 break
             except BlockingIOError:  # Linux, at once: more processes join than the adapter has accepted
-                if time.monotonic() > end:
+                if session.monotonic() > end:
                     raise
                 time.sleep(RETRY_INTERVAL_S)
         sock.settimeout(None)
@@ -115,9 +115,9 @@ def _lost(debugger: Any) -> None:
 
 def _come_back(debugger: Any, again: bool) -> None:
     debugger.dispose_and_kill_all_pydevd_threads()
-    end = time.monotonic() + END_TIMEOUT_S
+    end = session.monotonic() + END_TIMEOUT_S
     reader = debugger.reader  # while the reader waits, the adapter sees this process as connected
-    while reader is not None and reader.is_alive() and time.monotonic() < end:
+    while reader is not None and reader.is_alive() and session.monotonic() < end:
         time.sleep(0.02)
     member = session.member()
     if member is not None and again:

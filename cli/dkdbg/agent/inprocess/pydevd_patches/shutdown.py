@@ -101,9 +101,9 @@ def _wait_for_threads(self: Any, timeout: float) -> None:
     """
     ends_alone, end = (
         {threading.current_thread(), self.check_alive_thread, self.reader},
-        time.monotonic() + timeout,
+        session.monotonic() + timeout,
     )
-    while set(self.created_pydb_daemon_threads) - ends_alone and time.monotonic() < end:
+    while set(self.created_pydb_daemon_threads) - ends_alone and session.monotonic() < end:
         time.sleep(INTERVAL_S)
 
 
