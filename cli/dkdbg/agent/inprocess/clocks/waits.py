@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import abc
 import errno
 import functools
+import gc
 import math
 import sys
 
@@ -134,18 +134,17 @@ def _selectors(module: Any) -> None:
 
 
 def _simple_queue(module: Any) -> None:
-    """Lengthen `SimpleQueue.get`, a C method, of queues that are created from now on."""
-    true = module.SimpleQueue
+    """Lengthen `SimpleQueue.get`, a C method, in the dict of its class.
 
-    class SimpleQueue(true, metaclass=abc.ABCMeta):  # type: ignore[misc, valid-type]
-        get = _lengthened(true.get, at=2, raises=(module.Empty,))
+    Python code cannot set attributes of the class. A subclass in its place would need a metaclass to be the class of older
+    queues, and that would conflict with the metaclass of a program's own subclass.
+    """
+    import ctypes
 
-        @classmethod
-        def __subclasshook__(cls, other: type) -> Any:
-            return issubclass(other, true) if cls is SimpleQueue else NotImplemented
-
-    SimpleQueue.__module__, SimpleQueue.__qualname__ = "queue", "SimpleQueue"
-    module.SimpleQueue = SimpleQueue
+    owner = module.SimpleQueue
+    [attributes] = gc.get_referents(owner.__dict__)
+    attributes["get"] = _lengthened(owner.get, at=2, raises=(module.Empty,))
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
 
 
 class _Select(Builtin):
