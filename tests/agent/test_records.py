@@ -66,8 +66,25 @@ def test_a_name_becomes_a_safe_folder_and_a_session_left_by_a_former_container_i
     store = records.SessionStore(str(tmp_path), "../../etc/pass wd")
     assert os.path.dirname(store.directory) == str(tmp_path)
     Path(store.processes_dir, "17.json").write_text("{}")
+    os.close(store._held)  # its agent was killed
     again = records.SessionStore(str(tmp_path), "../../etc/pass wd")
-    assert os.listdir(again.processes_dir) == []
+    assert (again.id, os.listdir(again.processes_dir)) == (store.id, [])
+
+
+@pytest.mark.parametrize("boot", [procfs.boot_id(), "another machine's"])
+def test_a_living_session_of_the_same_name_and_pid_is_left_alone(tmp_path, boot):
+    """The agents of two containers that share the folder have one pid each, in PID namespaces of their own."""
+    store = records.SessionStore(str(tmp_path), "job")
+    store.create(record(store, boot=boot, pid_namespace="another"))
+    if boot != procfs.boot_id():
+        os.close(store._held)  # its lock is not visible here
+    other = records.SessionStore(str(tmp_path), "job")
+    assert Path(store.processes_dir).is_dir()
+    assert other.id == f"job.2-{os.getpid()}"
+    store.update(state="exited")
+    if boot == procfs.boot_id():
+        store.finish()
+    assert records.SessionStore(str(tmp_path), "job").id == store.id
 
 
 def test_sockets_get_a_short_path_when_the_folder_is_deep(tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import itertools
 import json
 import os
 import time
@@ -220,6 +222,43 @@ def _keep_record_alone(directory: str) -> None:
         os.unlink(processes)
 
 
+def _own_folder(path: str) -> Tuple[str, int]:
+    """Create the folder PATH-PID, and return it with its locked descriptor.
+
+    A folder that a previous container's agent of the same pid has left is replaced. Beside one of a living agent, in another
+    PID namespace, it is PATH.2-PID.
+    """
+    import shutil
+
+    numbered = (path if number == 1 else "%s.%d" % (path, number) for number in itertools.count(1))
+    directory = next(filter(_is_left, ("%s-%d" % (each, os.getpid()) for each in numbered)))
+    shutil.rmtree(directory, ignore_errors=True)
+    os.mkdir(directory, mode=0o700)
+    held = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return directory, held
+
+
+def _is_left(directory: str) -> bool:
+    """Tell whether a session's folder has no living agent; one of another machine counts as living until it is old."""
+    record = read_record(directory)
+    boot = procfs.boot_id()
+    if record is not None and record["state"] != "exited" and record.get("boot", boot) != boot:
+        return _is_old(directory)
+    try:
+        held = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)  # otherwise a file system without locks
+    finally:
+        os.close(held)
+    return True
+
+
 class SessionStore:
     """Owner of one session's folder; the only writer of its record.
 
@@ -233,18 +272,15 @@ class SessionStore:
     """
 
     def __init__(self, folder: str, name: str) -> None:
-        import shutil
         import threading
 
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:24].strip(".-") or "session"
-        self.id = "%s-%d" % (safe, os.getpid())
         self.lets_join = False
         self.users: Dict[int, str] = {}
-        self.directory = os.path.join(folder, self.id)
-        shutil.rmtree(self.directory, ignore_errors=True)  # a previous container's session with the same pid
+        self.directory, self._held = _own_folder(os.path.join(folder, safe))
+        self.id = os.path.basename(self.directory)
         # sun_path holds 107 bytes and a pid up to 7 digits: a longer folder gets a short one for its sockets.
         self.processes_dir = os.path.join(self.directory, contract.PROCESSES_NAME)
-        os.mkdir(self.directory, mode=0o700)
         os.mkdir(self.processes_dir, mode=0o700)
         if len(os.fsencode(self.processes_dir)) > 90:
             import tempfile
@@ -354,6 +390,7 @@ class SessionStore:
     def finish(self) -> None:
         """Remove everything but the record."""
         _keep_record_alone(self.directory)
+        os.close(self._held)
 
     def _save(self) -> None:
         if self._record is not None:
