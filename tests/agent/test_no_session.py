@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent import contract
+from dkdbg.agent.state import records
 
 FULL = """
 import os, subprocess, sys
@@ -95,6 +96,9 @@ def test_what_fails_behind_the_open_port_lets_the_program_run_without_the_debugg
     assert (done.returncode, done.stdout) == (3, "ran\n"), done.stderr
     (line,) = done.stderr.splitlines()
     assert line.endswith(": the program runs without the debugger")
+    record = records.list_records(str(runtime))[-1]
+    assert (record["state"], record["exit_code"]) == ("exited", None)
+    assert f"dkdbg: {record['detail']}" == line
 
 
 @pytest.mark.parametrize("words", [("launch", "--wait", "300"), ("supervise", "--wait", "0")])
@@ -136,6 +140,17 @@ def test_the_first_process_of_a_container_that_fails_lets_the_program_begin_and_
     done = runs(INIT.format(FULL_DISK + failure), str(tmp_path), runtime=tmp_path)
     assert done.returncode == 7, done.stderr
     assert "the program runs without a debugger" in done.stderr or "the agent has failed" in done.stderr
+
+
+def test_no_exit_code_is_made_up_where_the_agent_beside_a_program_fails(tmp_path):
+    """The program runs on, and only its parent gets its exit code."""
+    failure = "start = lambda words: sidecar.main(words, '')\nos.fork = lambda: 0\nrelay.Service.program_started = fail"
+    beside = INIT.format(FULL_DISK + failure).replace("--child", "--pid")
+    done = runs(beside, str(tmp_path), runtime=tmp_path)
+    assert "the agent has failed" in done.stderr
+    [record] = records.list_records(str(tmp_path))
+    assert (record["exit_code"], record["detail"]) == (None, "the program runs without the debugger")
+    assert records.trouble(str(tmp_path)).endswith("has ended: the program runs without the debugger")
 
 
 @pytest.mark.parametrize("verb", ["enter", "accompany"])

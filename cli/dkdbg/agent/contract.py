@@ -94,7 +94,8 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
             client: whether an editor is attached (it has sent configurationDone).
             child: pid of the user's command, null before its start.
             started, updated: epoch seconds. expires: epoch seconds of the wait's end, null without one.
-            exit_code: 0 to 255 as a shell reports it (128+n for signal n); null while the agent runs.
+            exit_code: 0 to 255 as a shell reports it (128+n for signal n); null while the agent runs, and where the
+                program goes on without it.
             runs: how many times the command was started. last_exit_code: that of the previous run, null in the
                 first.
             detail: one plain line about the state; may be empty.

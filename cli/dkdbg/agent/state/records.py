@@ -160,7 +160,8 @@ def trouble(folder: Optional[str] = None) -> str:
     live = [record for record in found if is_live(record)]
     last = (live or found)[-1]
     if last["state"] == "exited":
-        return "the last session, %s, has ended with code %s" % (last["id"], last["exit_code"])
+        end = ": %s" % last["detail"] if last["exit_code"] is None else " with code %d" % last["exit_code"]
+        return "the last session, %s, has ended%s" % (last["id"], end)
     if not live:
         return "the agent of session %s (pid %d) is gone" % (last["id"], last["pid"])
     return _trouble_of(last, procfs.listening_ports())

@@ -38,6 +38,8 @@ else:
 _NAMED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT", "SIGPWR")
 #: Signals that end the agent before the program has started; the others have no effect yet.
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+#: Detail of a session without its program's end.
+RUNS_ON = "the program runs without the debugger"
 _SI_KERNEL = 0x80
 #: Signals that Python ignores; a program expects the default.
 _RESET = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)]
@@ -167,8 +169,8 @@ class Child:
                 self._ended(status)
         return self.exit_code
 
-    def wait(self, inbox: SignalInbox) -> Tuple[int, str]:
-        """Forward signals until it has ended; return what `end` does."""
+    def wait(self, inbox: SignalInbox) -> Tuple[Optional[int], str]:
+        """Forward signals until it has ended; return what `end` does, without a code where it runs on."""
         while self.poll() is None:
             arrival = inbox.next(1.0)
             if arrival is not None:
@@ -203,7 +205,7 @@ def run_undebugged(command: Sequence[str], reason: str, mask: Optional[Iterable[
     Returns:
         An exit code, where the command cannot be executed.
     """
-    console.log("%s: the program runs without the debugger" % reason)
+    console.log("%s: %s" % (reason, RUNS_ON))
     argv = _with_python(list(command))
     for number in _RESET:
         signal.signal(number, signal.SIG_DFL)

@@ -245,7 +245,8 @@ class Session:
         Raises:
             OSError, RuntimeError: no session can be opened, and the program was not started.
         """
-        code, detail = contract.EXIT_AGENT, ""
+        code: Optional[int] = contract.EXIT_AGENT
+        detail = ""
         try:
             self._control = control.Control(self.store.processes_dir, self.restarts.ask, self.ask_ranks)
             self._image_files.show()
@@ -270,6 +271,8 @@ class Session:
             elif self.options.wait > 0 and self.options.then == "exit":
                 console.log("cannot start: %s" % detail)
             else:
+                if self.options.supervision is None:
+                    code, detail = None, "%s: %s" % (detail, child.RUNS_ON)
                 raise
         finally:
             self.restarts.over()
@@ -277,7 +280,7 @@ class Session:
                 self._clean_up(code, detail)
             except Exception as error:  # the exit code matters more
                 console.log("the agent has failed at its end: %r" % error)
-        return code
+        return contract.EXIT_AGENT if code is None else code
 
     @property
     def attached(self) -> bool:
@@ -501,7 +504,7 @@ class Session:
             about = {"id": self.store.id, "name": self.options.name, "port": self._listener.port}
             self._reverse = reverse.ReverseConnection(to, self._token, about)
 
-    def _clean_up(self, code: int, detail: str) -> None:
+    def _clean_up(self, code: Optional[int], detail: str) -> None:
         if self._control is not None:
             self._control.stop()
         self.table.stop()

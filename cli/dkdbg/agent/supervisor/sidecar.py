@@ -52,9 +52,9 @@ class Adopted(child.Child):
             self.exit_code = 0
         return self.exit_code
 
-    def wait(self, inbox: child.SignalInbox) -> Tuple[int, str]:
+    def wait(self, inbox: child.SignalInbox) -> Tuple[Optional[int], str]:
         """See `Child.wait`. A program that is not our child needs no one to wait for it."""
-        return super().wait(inbox) if self.is_child else self.end()
+        return super().wait(inbox) if self.is_child else (None, child.RUNS_ON)
 
 
 def main(words: Sequence[str], usage: str, failure: str = "") -> int:
@@ -170,7 +170,8 @@ def _end_with(program: Adopted, ready: int, told: threading.Event) -> None:
 
 def _act_as_init(program: Adopted) -> int:
     """Forward signals and reap children, as a container's first process must, until the program ends."""
-    return program.wait(child.SignalInbox())[0]
+    program.wait(child.SignalInbox())
+    return program.end()[0]
 
 
 class Sidecar:

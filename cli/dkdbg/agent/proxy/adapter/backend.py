@@ -129,8 +129,8 @@ class Backend:
         if self._root_stub is not None:
             self._root_stub.say(text, category)
 
-    def end(self, exit_code: int) -> None:
-        """Tell the editor that the program has ended."""
+    def end(self, exit_code: Optional[int]) -> None:
+        """See `RootStub.end`."""
         self._stopping = True
         if self._root_stub is not None:
             self._root_stub.end(exit_code)

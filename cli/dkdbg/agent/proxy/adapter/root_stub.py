@@ -70,10 +70,10 @@ class RootStub:
         if self.attached.is_set():
             self._event("output", category=category, output=text + "\n")
 
-    def end(self, exit_code: int) -> None:
-        """Tell the editor that the program has ended, which ends its session."""
+    def end(self, exit_code: Optional[int]) -> None:
+        """End the editor's session; tell it that the program has ended, unless it runs on (None)."""
         self._closing = True
-        if self.attached.is_set():
+        if exit_code is not None and self.attached.is_set():
             self._event("exited", exitCode=exit_code)
         self._event("terminated")
 
