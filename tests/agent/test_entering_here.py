@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg import hints
+from dkdbg.agent.inprocess import passing
 from dkdbg.dap.debugger import AttachOptions, Debugger
 from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import AttachProxy, attach_proxy, typed_proxy
@@ -108,6 +109,14 @@ def test_after_a_second_attach_programs_with_another_environment_are_of_its_sess
                 assert debugger.stack(stop)[0].path == str(tmp_path / "child.py")
                 debugger.continue_(stop)
                 assert program.stdout.readline() == b"b'42\\n'\n"
+
+
+def test_the_hook_of_another_version_whose_session_has_ended_is_not_passed_on(tmp_path):
+    (tmp_path / "p").mkdir()
+    for former in ("/run/hook-0123456789ab/hook", "/venv/dkdbg/agent/inprocess/hook"):
+        copied = {"PYTHONPATH": f"{former}:/src::/lib", "DKDBG_SESSION_DIR": "/gone"}
+        passed = passing.with_session(str(tmp_path), "/run/hook-ba9876543210/hook", copied)
+        assert passed[b"PYTHONPATH"] == b"/run/hook-ba9876543210/hook:/src::/lib"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start another user's program")

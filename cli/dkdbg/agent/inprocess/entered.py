@@ -116,7 +116,7 @@ def _is_alive(member: Member) -> bool:
     return True
 
 
-def _is_hook_folder(entry: str) -> bool:
+def is_hook_folder(entry: str) -> bool:
     """Tell whether an entry of PYTHONPATH is the folder of a hook, of any agent."""
     folder, last = os.path.split(entry)
     return last == "hook" and os.path.basename(folder).startswith(("inprocess", "hook-"))
@@ -126,7 +126,7 @@ def _register(member: Member, directory: str, files: str) -> None:
     # New children belong to the session too, as with a program that the agent has started.
     member.hook = files + "/hook"
     former = os.environ.get("PYTHONPATH", "")
-    rest = [each for each in former.split(os.pathsep) if each and not _is_hook_folder(each)]
+    rest = [each for each in former.split(os.pathsep) if each and not is_hook_folder(each)]
     os.environ["PYTHONPATH"] = os.pathsep.join([member.hook, *rest])
     os.environ["DKDBG_SESSION_DIR"] = directory
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")

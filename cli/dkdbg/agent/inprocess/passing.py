@@ -59,8 +59,13 @@ def _missing(directory: str, hook: str, pairs: Dict[bytes, bytes]) -> Dict[bytes
         return {}
     more: Dict[bytes, bytes] = {}
     path = pairs.get(_PATH, b"")
-    if ours not in path.split(b":"):
-        more[_PATH] = ours + b":" + path if path else ours  # an empty entry would mean the working folder
+    entries = path.split(b":") if path else []  # an empty entry would mean the working folder
+    if ours not in entries:
+        from . import entered
+
+        # Without the hook of the session that the environment was copied in, perhaps of another version.
+        rest = [each for each in entries if not entered.is_hook_folder(os.fsdecode(each))]
+        more[_PATH] = b":".join([ours, *rest])
     if named != session:
         more.update(
             (name, value)
