@@ -102,10 +102,11 @@ def test_no_stop_is_told_until_all_ranks_are_armed_and_held_also_where_it_comes_
 def test_ranks_that_others_wait_for_pass_once_and_their_editor_hears_nothing_of_it():
     job = Job()
     job.stop(0)
+    assert job.held == {11: "breakpoint"}  # the clocks of the others stop
     assert job.later(rank_timeouts.QUIET_S[0] / 2) == []
     assert job.passed(job.later(rank_timeouts.QUIET_S[0])) == [0]
     assert job.ranks[0].from_adapter(event("continued", threadId=1, allThreadsContinued=True)) == []
-    assert job.held == {}
+    assert job.held == {11: ""}
     job.stop(1)
     job.stop(2)
     assert job.told(job.stop(0)) == [0, 1, 2]

@@ -104,6 +104,9 @@ class AdapterSide:
         connection, name, content = self._connection, message.get("event"), as_dict(message.get("body"))
         if name == "debugpyAttach":
             return self._announce(message, content)
+        connection.stops.happened(
+            name, content
+        )  # a withheld stop holds the process too: clocks and `ps` follow it
         if self._sessions.barrier.holds_back(connection, name, content, body):
             return self._sessions.barrier.settle()
         return self._tell(name, content, body)
@@ -115,7 +118,6 @@ class AdapterSide:
 
     def _tell(self, name: object, content: Message, body: bytes) -> List[Action]:
         connection = self._connection
-        connection.stops.happened(name, content)
         passed = [connection.to_client(body)]
         beside = candidates(self._sessions, connection.key)
         if name == "output" and content.get("category") == "stderr" and connection.key != ROOT:
