@@ -1,5 +1,8 @@
 """A port or socket that cannot start a thread for a client, at `ulimit -u` or pids.max: it closes that client, and serves later ones."""
 
+import json
+import os
+import queue
 import socket
 import ssl
 import tempfile
@@ -9,12 +12,19 @@ from types import SimpleNamespace
 import pytest
 
 from dkdbg.agent import contract
+from dkdbg.agent.dap import frames
 from dkdbg.agent.inprocess.ray import worker
+from dkdbg.agent.proxy.broker import connection, relay
+from dkdbg.agent.proxy.broker.agent import Agent
 from dkdbg.agent.proxy.listener import listener, peers
+from dkdbg.agent.state import processes as processes_module
 from dkdbg.agent.supervisor import control
 from dkdbg.targets.reverse import query_server
 from dkdbg.targets.reverse.jobs import JobListener
 from tests.agent.dap_probe import wait_for
+from tests.agent.test_broker import request
+from tests.agent.test_processes import table_of
+from tests.agent.test_rank_barrier import RANKS, Job, processes
 
 
 def agents_port(_):
@@ -47,6 +57,77 @@ def queries_of_a_waiting_attach(_):
     one = query_server.QueryServer(dict, editor=5678)
     one.start()
     return one, str(one._path), lambda: one._free._value == query_server._MAX_CLIENTS
+
+
+@pytest.fixture
+def limit(monkeypatch):
+    """While it is set, no thread starts."""
+    start, found = threading.Thread.start, threading.Event()
+
+    def limited(self):
+        if found.is_set():
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    return found
+
+
+def test_the_barrier_withholds_no_stop_where_no_thread_can_watch_it(limit):
+    barrier, acted = (job := Job(is_closed=False)).sessions.barrier, list[connection.Action]()
+    timer = relay.BarrierTimer(job.sessions, threading.Condition(), acted.extend)
+    limit.set()
+    timer.begin(processes(*RANKS))
+    assert not barrier.is_closed
+    limit.clear()
+    timer.begin(processes(*RANKS))
+    assert barrier.is_closed
+    barrier.open()
+
+
+def test_lines_for_clients_are_sent_again_after_the_limit(limit):
+    sent, notes = queue.Queue(), relay.Notes()
+    link = SimpleNamespace(to_client=sent.put)
+    limit.set()
+    notes.put((b"early", [link]))
+    limit.clear()
+    notes.put((b"late", [link]))
+    assert [sent.get(timeout=60), sent.get(timeout=60)] == [b"early", b"late"]
+
+
+def test_a_client_whose_answers_no_thread_can_read_is_refused_and_the_session_left_to_the_next(limit):
+    agent, ends = Agent(), socket.socketpair()
+    agent.dial = lambda: ends[0]  # type: ignore[method-assign]
+    service = relay.Service(agent)
+    ours, theirs = socket.socketpair()
+    with ours, ends[1]:
+        limit.set()
+        service.serve(theirs, request("initialize", clientID="vscode"), frames.FrameParser())
+        theirs.close()
+        [refused] = map(json.loads, frames.received(ours.recv, frames.FrameParser()))
+    assert (refused["success"], refused["message"]) == (False, f"dkdbg: {relay.NO_THREAD}")
+
+
+def test_a_process_that_no_thread_could_ask_to_join_is_asked_with_the_next_look(tmp_path, limit, monkeypatch):
+    asked = queue.Queue()
+    monkeypatch.setattr(processes_module, "ask", lambda _, word, *__: asked.put(word) or "")
+    table = table_of(tmp_path, attached=lambda: True)
+    announcement = {
+        "pid": os.getpid(),
+        "ppid": 1,
+        "started": 1.0,
+        "rank": None,
+        "origin": "",
+        "argv": [],
+        "env": {},
+    }
+    (tmp_path / f"{os.getpid()}.json").write_text(json.dumps(announcement))
+    limit.set()
+    table._look()
+    assert asked.empty()
+    limit.clear()
+    table._look()
+    assert asked.get(timeout=60) == "join"
 
 
 @pytest.mark.parametrize(

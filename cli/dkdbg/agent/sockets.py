@@ -41,9 +41,9 @@ def shut(sock: Optional[socket.socket], how: int = socket.SHUT_RDWR) -> None:
 
 
 def begin(serve: Callable[..., object], *args: object, name: str) -> bool:
-    """Serve a connection on a thread of its own; return False if the process may have no more threads.
+    """Call a function on a thread of its own; return False if the process may have no more threads.
 
-    The limit (`ulimit -u`, pids.max) counts other processes too: it is over when they end, so keep accepting.
+    The limit (`ulimit -u`, pids.max) counts other processes too: it is over when they end, so go on, and try again.
     """
     try:
         threading.Thread(target=serve, args=args, name=name, daemon=True).start()

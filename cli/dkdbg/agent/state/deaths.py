@@ -13,7 +13,7 @@ import select
 import signal
 import threading
 
-from dkdbg.agent import console
+from dkdbg.agent import console, sockets
 from dkdbg.agent.inprocess import last_stack
 from dkdbg.agent.state import notes, procfs
 
@@ -68,6 +68,7 @@ class Deaths:
         self._is_ending = False
         self._out_of_memory = _oom_kills()
         self._poll: Optional[select.epoll] = None
+        self._watches = False
 
     def follow(self, pid: int) -> None:
         """Watch a process that has announced itself."""
@@ -81,12 +82,9 @@ class Deaths:
                 return
             number = opened(pid)
             self._pids[number] = pid
-            if self._poll is None:
-                self._poll = select.epoll()
-                threading.Thread(
-                    target=self._watch, args=(self._poll,), name="dkdbg deaths", daemon=True
-                ).start()
+            self._poll = self._poll or select.epoll()
             self._poll.register(number, select.EPOLLIN)
+            self._watches = self._watches or sockets.begin(self._watch, self._poll, name="dkdbg deaths")
 
     def _watch(self, poll: select.epoll) -> None:
         while True:

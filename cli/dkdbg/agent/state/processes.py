@@ -379,7 +379,7 @@ class ProcessTable:
                 continue
             self._unclear[pid] = tries - 1
             path = self._path(pid, ".sock")
-            threading.Thread(target=ask, args=(path, "who"), name="dkdbg ask", daemon=True).start()
+            sockets.begin(ask, path, "who", name="dkdbg ask")
 
     def _look_at_notes(self) -> bool:
         changed = False
@@ -405,13 +405,15 @@ class ProcessTable:
         def ask_in_order() -> None:
             for pid in first:  # an editor shows the first stop: the process that crashed first
                 self._ask(pid)
-            for pid in rest:
-                threading.Thread(target=self._ask, args=(pid,), name="dkdbg ask", daemon=True).start()
+            unasked = [pid for pid in rest if not sockets.begin(self._ask, pid, name="dkdbg ask")]
+            with self._lock:
+                self._asked.difference_update(unasked)
 
-        if first:
-            threading.Thread(target=ask_in_order, name="dkdbg ask", daemon=True).start()
-        else:
+        if not first:
             ask_in_order()
+        elif not sockets.begin(ask_in_order, name="dkdbg ask"):
+            with self._lock:
+                self._asked.difference_update(new)
 
     def _crashes(self, pids: List[int]) -> Iterator[Tuple[float, int]]:
         """Yield the end of the wait, in epoch seconds, and the pid of each process held after a crash."""
@@ -424,9 +426,9 @@ class ProcessTable:
         """Make free ranks stop when they fail; a process that started with this choice does so already."""
         for pid in free:
             if pid not in self._watching:
-                self._watching.add(pid)
                 path = self._path(pid, ".sock")
-                threading.Thread(target=ask, args=(path, "failing"), name="dkdbg ask", daemon=True).start()
+                if sockets.begin(ask, path, "failing", name="dkdbg ask"):
+                    self._watching.add(pid)
 
     def _ask(self, pid: int) -> None:
         path = self._path(pid, ".sock")

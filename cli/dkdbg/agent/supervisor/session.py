@@ -576,7 +576,10 @@ class Session:
                 if note:
                     self.tell(note, "important")
 
-        duration.later(max(0.0, self._since + choice.TIMEOUT_S - time.monotonic()) + choice.TIMEOUT_S, tell)
+        with contextlib.suppress(RuntimeError):  # no thread can be started
+            duration.later(
+                max(0.0, self._since + choice.TIMEOUT_S - time.monotonic()) + choice.TIMEOUT_S, tell
+            )
 
     def _look(self) -> Set[int]:
         """Check whether the running code is what the attaching editor shows; see `LOOK` of the broker.

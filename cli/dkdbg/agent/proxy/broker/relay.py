@@ -44,6 +44,7 @@ STDERR_TIMEOUT_S = 10.0
 MAX_NOTES = 100
 #: Seconds that a client has to close after the adapter has ended its session: some never do.
 LEAVE_TIMEOUT_S = 5.0
+NO_THREAD = "the agent can start no thread: raise the limit (ulimit -u, pids.max), and attach again"
 #: Seconds between two checks of the rank barrier.
 BARRIER_INTERVAL_S = 0.05
 
@@ -175,9 +176,7 @@ class Notes:
 
     def put(self, note: Tuple[bytes, List[Link]]) -> None:
         """Queue a line; drop it if the queue is full."""
-        if not self._started:
-            self._started = True
-            threading.Thread(target=self._send, name="dkdbg notes", daemon=True).start()
+        self._started = self._started or sockets.begin(self._send, name="dkdbg notes")
         with contextlib.suppress(queue.Full):
             self._queue.put_nowait(note)
 
@@ -308,13 +307,24 @@ class Relay:
     def reconnect(self, seconds: float) -> None:
         """Connect to the adapter again, later, if the broker still wants it then."""
         arguments = (seconds, self._answers)
-        name = "dkdbg again"
-        self._answers = threading.Thread(target=self._reconnect, args=arguments, name=name, daemon=True)
-        self._answers.start()
+        if not self._begin(self._reconnect, arguments, "dkdbg again"):
+            self._break()
 
     def later(self, action: connection.Action) -> None:
-        """Carry out `Action.later` after its time, without blocking."""
-        duration.later(action.seconds, lambda: self._act(self._ask(action.later)))
+        """Carry out `Action.later` after its time, without blocking; never, if no thread can be started."""
+        with contextlib.suppress(RuntimeError):
+            duration.later(action.seconds, lambda: self._act(self._ask(action.later)))
+
+    def _begin(self, target: Callable[..., None], arguments: Tuple[object, ...], name: str) -> bool:
+        """Start the thread that `serve` waits for; return False if no thread can be started."""
+        former = self._answers
+        self._answers = threading.Thread(target=target, args=arguments, name=name, daemon=True)
+        try:
+            self._answers.start()
+        except RuntimeError:
+            self._answers = former
+            return False
+        return True
 
     def _reconnect(self, seconds: float, former: Optional[threading.Thread]) -> None:
         if former is not None:
@@ -402,11 +412,12 @@ class Relay:
                     reason = "debugpy's adapter died too often: debugging is off for the rest of this run"
                 self._act(self._ask(lambda: self._broker.no_adapter(reason)))
                 return
-            arguments, self._listens = (self._backend,), True
-            self._answers = threading.Thread(
-                target=self._read_backend, args=arguments, name="dkdbg answers", daemon=True
-            )
-            self._answers.start()
+            self._listens = True
+            if not self._begin(self._read_backend, (self._backend,), "dkdbg answers"):
+                self._backend.close()
+                self._backend, self._listens = None, False
+                self._act(self._ask(lambda: self._broker.no_adapter(NO_THREAD)))
+                return
         try:
             with self._backend_lock:
                 self._backend.sendall(frames.wrap(body))
@@ -494,8 +505,10 @@ class BarrierTimer:
             starts = barrier.is_closed and not self._thread
             self._thread = self._thread or starts
         self._act(actions)
-        if starts:
-            threading.Thread(target=self._watch, name="dkdbg barrier", daemon=True).start()
+        if starts and not sockets.begin(self._watch, name="dkdbg barrier"):
+            with self._lock:
+                self._thread, actions = False, barrier.open()
+            self._act(actions)
 
     def without(self, pid: int) -> None:
         """Stop waiting for a rank."""
