@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import posixpath
 import secrets
@@ -41,12 +42,17 @@ _MAX_GROWTH_BYTES = 1 << 20
 _MAX_AHEAD = 16
 _TIMEOUT_S = 300.0
 _SYMLINK = "a symlink, which is not followed"
+_YOURS = (
+    "the file here is not as it was pulled; rename it to get the target's, or name another folder: --into DIR"
+)
+#: Record of the pulled files in the local folder, as JSON: path -> size and mtime_ns of the copy.
+_RECORD = ".dkdbg-pulled"
 #: git, hg, svn and bzr run commands in their settings; editors run tasks and extensions; direnv runs a file
-#: that was allowed once; .dkdbg/ is dkdbg's own.
+#: that was allowed once; .dkdbg/ and the record are dkdbg's own.
 _NEVER = frozenset(
     {
         *git.FOLDERS, ".hg", ".svn", ".bzr", ".dkdbg", ".vscode", ".idea", ".devcontainer", ".devcontainer.json",
-        ".envrc",
+        ".envrc", _RECORD,
     }
 )  # fmt: skip
 #: Names that make any folder a bare repository for git, whose settings it then reads (safe.bareRepository).
@@ -190,7 +196,7 @@ def pull(
 ) -> Pulled:  # fmt: skip
     """Copy `folders`, relative to the remote root (`relative`), below the local folder `into`.
 
-    Skip equal files.
+    Skip equal files, and leave out files that exist here and are not as a pull has left them: they are the user's.
 
     Equal means the same size and mtime; a copy gets both only when it is complete and its digest is right.
 
@@ -218,8 +224,11 @@ def pull(
         for _ in _listing(stream):
             pass  # files that sync has put there
         puller = _Puller(stream, tree.Tree(into.descriptor), limit, report)
-        for folder in folders:
-            puller.pull(folder)
+        try:
+            for folder in folders:
+                puller.pull(folder)
+        finally:
+            puller.record.write()
         return puller.pulled
     except _RefusedThereError as error:
         raise DkdbgError(f"{contact.label}: {printable(error)}", hint="try again") from None
@@ -244,9 +253,48 @@ class _Wanted(NamedTuple):
         return self.size + max(self.size, _MAX_GROWTH_BYTES)
 
 
+class _Record:
+    """The files that pulls have written below the local folder `root`, a descriptor."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._read: dict[str, list[int]] = {}
+        with contextlib.suppress(OSError, Refused, ValueError):
+            with open(tree.open_file(root, _RECORD.encode()), encoding="utf-8") as file:
+                found = json.load(file)
+            self._read = found if isinstance(found, dict) else {}
+        self._stamps = dict(self._read)
+
+    def note(self, path: str, info: os.stat_result) -> None:
+        """Record a file as the target's."""
+        self._stamps[path] = _stamp(info)
+
+    def allows(self, path: str, found: os.stat_result | None) -> bool:
+        """Tell whether a pull may write a file: nothing is there, or what a pull has written."""
+        return found is None or self._stamps.get(path) == _stamp(found)
+
+    def write(self) -> None:
+        """Write the record, if it has changed."""
+        if self._stamps == self._read:
+            return
+        name = f".dkdbg-pull-{secrets.token_hex(8)}".encode()
+        with contextlib.suppress(OSError):  # without it, a later pull leaves changed files out
+            try:
+                with open(tree.create_file(self._root, name), "w", encoding="utf-8") as file:
+                    json.dump(self._stamps, file)
+                os.rename(name, _RECORD, src_dir_fd=self._root, dst_dir_fd=self._root)
+            finally:
+                tree.remove(self._root, name)
+
+
+def _stamp(info: os.stat_result) -> list[int]:
+    return [info.st_size, info.st_mtime_ns]
+
+
 class _Puller:
     def __init__(self, stream: Stream, local: tree.Tree, limit: int, report: Callable[[Event], None]) -> None:
         self.pulled = Pulled()
+        self.record = _Record(local.root)
         self._stream = stream
         self._tree = local
         self._limit, self._left = limit, limit
@@ -316,9 +364,13 @@ class _Puller:
         except OSError as error:
             self.pulled.left_out[path] = _why(error)
             return False
-        if found is None or (found.st_size, str(found.st_mtime_ns)) != (size, mtime):
+        if found is not None and (found.st_size, str(found.st_mtime_ns)) == (size, mtime):
+            self.pulled.equal += 1
+            self.record.note(path, found)
+            return False
+        if self.record.allows(path, found):
             return True
-        self.pulled.equal += 1
+        self.pulled.left_out[path] = _YOURS
         return False
 
     def _fits(self, folder: str, wanted: list[_Wanted]) -> int:
@@ -401,9 +453,12 @@ class _Puller:
             problem = _why(error)
         try:
             problem = self._content(descriptor, size, problem)
+            if not problem and not self.record.allows(path, tree.look_at(folder, parts[-1])):
+                problem = _YOURS
             if not problem:
                 _dress(descriptor, head)
                 os.rename(name, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
+                self.record.note(path, os.fstat(descriptor))
                 self.pulled.files += 1
                 self.pulled.bytes += size
         except OSError as error:

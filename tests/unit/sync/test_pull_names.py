@@ -32,3 +32,26 @@ def test_the_whole_root_is_copied_when_it_is_named(tmp_path):
         roots, Local(python=sys.executable), [relative(".", roots.remote)], into, report=lambda _: None
     )
     assert (done.files, done.left_out) == (1, {})
+
+
+def pulled(folder, into):
+    """Pull `out` of the folder `there` into `into`."""
+    roots = Roots(local=str(folder / "here"), remote=str(folder / "there"), pythons=(sys.executable,))
+    goal = destination(roots.local, str(into), "there", roots)
+    return pull(roots, Local(python=sys.executable), ["out"], goal, report=lambda _: None)
+
+
+def test_files_here_that_a_pull_has_not_written_stay(tmp_path):
+    """`--into results` replaced the user's files of the same name, and what the user had changed in pulled ones."""
+    put(tmp_path, {"there/out/log": "1", "there/out/notes": "1", "here/": "", "results/out/notes": "mine"})
+    results = tmp_path / "results" / "out"
+    assert list(pulled(tmp_path, results.parent).left_out) == ["out/notes"]
+    put(tmp_path, {"there/out/log": "1, 2"})
+    done = pulled(tmp_path, results.parent)
+    assert (done.files, (results / "log").read_text(), (results / "notes").read_text()) == (1, "1, 2", "mine")
+    put(tmp_path, {"there/out/log": "1, 2, 3", "results/out/log": "1, 2; the loss rises here"})
+    done = pulled(tmp_path, results.parent)
+    assert (done.files, done.complete) == (0, False)
+    assert (results / "log").read_text() == "1, 2; the loss rises here"
+    (results / "log").rename(results / "log.mine")
+    assert pulled(tmp_path, results.parent).files == 1
