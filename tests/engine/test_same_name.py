@@ -55,7 +55,7 @@ def test_a_folder_of_the_same_name_neither_replaces_nor_debugs_the_other(two, tm
     assert started(first) == before
 
     ours = [dkdbg(second, *words) for words in (("up",), ("down",), ("down", "--all"))]
-    for done in (f5(second), f5(second, "stop"), *ours):
+    for done in (f5(second), f5(second, "stop"), f5(second, "down"), *ours):
         assert done.returncode != 0
         assert f"{first} has a compose project called {first.name} too" in done.stderr
         hint = f"printf '\\nCOMPOSE_PROJECT_NAME={first.name}-2\\n' >> .env"

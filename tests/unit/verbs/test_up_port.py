@@ -16,10 +16,10 @@ def root(script, dkdbg):
     return script
 
 
-def f5(root, folder, *words, **environment):
-    """Run the script with a `docker` that only says that it was called: no engine is needed to see what comes before it."""
-    folder.mkdir()
-    executable(folder / "docker", "echo docker was called\nexit 3")
+def f5(root, folder, *words, answers="echo docker was called\nexit 3", **environment):
+    """Run the script with a fake `docker`: no engine is needed to see what comes before a start."""
+    folder.mkdir(exist_ok=True)
+    executable(folder / "docker", answers)
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
     env = {"PATH": path, "XDG_CACHE_HOME": str(folder), **environment}
     return command(["sh", ".dkdbg/up.sh", *words], root, env=env, check=False)
@@ -67,4 +67,20 @@ def test_a_launch_json_that_somebody_has_built_in_another_way_stops_nothing(root
 def test_a_word_that_the_script_does_not_know_starts_nothing(root, tmp_path):
     done = f5(root, tmp_path / "bin", "retsart")
     assert (done.returncode, "docker was called" in done.stdout) == (2, False)
-    assert "takes restart, stop or nothing" in done.stderr
+    assert "takes restart, stop, down or nothing" in done.stderr
+
+
+@pytest.mark.parametrize("what", ["stop", "down"])
+def test_stop_and_down_leave_the_project_of_another_user_of_a_remote_engine(root, tmp_path, what):
+    """Compose tells projects apart by name alone; `dkdbg up` labels its containers with user, machine and folder."""
+    answers = (
+        'case "$*" in *" ps "*) echo c1 ;; *dev.dkdbg.from*) echo "$FROM" ;; *working_dir*) echo /home/me/shop ;;\n'
+        '  inspect*) echo shop ;; version*) ;; *) echo docker was called: "$@" ;; esac'
+    )
+    engine = {"DOCKER_HOST": "ssh://box", "LOGNAME": "me"}
+    done = f5(root, tmp_path / "bin", what, answers=answers, **engine, FROM="bob@laptop:/home/me/shop")
+    assert (done.returncode, "docker was called" in done.stdout) == (1, False)
+    assert "bob@laptop:/home/me/shop has a compose project called shop too" in done.stderr
+    ours = f"me@{socket.gethostname()}:{root.resolve()}"
+    done = f5(root, tmp_path / "bin", what, answers=answers, **engine, FROM=ours)
+    assert (done.returncode, "docker was called: compose" in done.stdout) == (0, True), done.stderr

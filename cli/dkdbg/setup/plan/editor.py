@@ -213,6 +213,7 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
     compose = ["compose", "--progress", "plain", "--profile", debug_names.PROFILE]
     volumes = ["--volumes"] if plan.service.masks else []
     up = [*compose, "up", "--build", "--detach", "--wait", "--wait-timeout", "300", plan.service.name]
+    down = [*compose, "rm", "--stop", "--force", *volumes, plan.service.name]
     restart = [*compose, "exec", "-T", plan.service.name, *plan.service.agent, "restart"]
     ours = {
         "type": "process",
@@ -220,7 +221,6 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
         "options": {"cwd": "${workspaceFolder}"},
         "problemMatcher": [],
     }
-    docker = {**ours, "command": "docker"}
     return (
         {
             "label": UP_LABEL,
@@ -245,14 +245,16 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
         },
         {
             "label": LOGS_LABEL,
-            **docker,
+            **ours,
+            "command": "docker",
             "args": [*compose, "logs", "--follow", "--tail", "200", plan.service.name],
             "presentation": shown,
         },
         {
             "label": DOWN_LABEL,
-            **docker,
-            "args": [*compose, "rm", "--stop", "--force", *volumes, plan.service.name],
+            **ours,
+            "args": [".dkdbg/up.sh", "down"],
+            "windows": {"command": "docker", "args": down},
             "presentation": quiet,
         },
     )

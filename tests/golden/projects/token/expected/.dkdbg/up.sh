@@ -1,14 +1,14 @@
 #!/bin/sh
 # Written by `dkdbg init`: what F5 runs first. It ends when an attach will work, or fails with the reason.
-# With `restart` it starts the program anew, with `stop` it ends it.
+# With `restart` it starts the program anew, with `stop` it ends it, with `down` it removes its container too.
 # On the host it starts the debug service; inside the dev container it starts the program under the agent.
 set -eu
 cd -P "$(dirname "$0")/.."  # a folder is one project, whatever links lead to it
 what=${1:-up}
 case $what in
-  up | restart | stop) ;;
+  up | restart | stop | down) ;;
   *)
-    echo "dkdbg: .dkdbg/up.sh takes restart, stop or nothing" >&2
+    echo "dkdbg: .dkdbg/up.sh takes restart, stop, down or nothing" >&2
     exit 2
     ;;
 esac
@@ -21,6 +21,7 @@ port=$(sed -n "s/^DKDBG_PORT=[\"']\{0,1\}\([0-9]\{1,5\}\).*/\1/p" .env 2>/dev/nu
 port=${port:-5678}
 
 if [ -e /opt/dkdbg/agent.pyz ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
+  [ "$what" != down ] || what=stop # the editor removes the dev container
   if sh /opt/dkdbg/agent.pyz health >/dev/null 2>&1; then
     [ "$what" = up ] || exec sh /opt/dkdbg/agent.pyz "$what"
     exit 0
@@ -46,15 +47,14 @@ fi
 listens() { cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ":$(printf '%04X' "$1") [0-9A-F:]* 0A "; }
 # An engine of another machine sees nothing of this one, and compose builds for Podman by an image that has to be pulled:
 # dkdbg copies the files there, or builds by podman.
-why=
+why= remote=
 case ${DOCKER_HOST:-$(docker context inspect --format '{{.Endpoints.docker.Host}}' 2>/dev/null)} in
-  ssh://* | tcp://* | http://* | https://*) why='is on another machine, which does not see this folder' ;;
+  ssh://* | tcp://* | http://* | https://*) why='is on another machine, which does not see this folder' remote=1 ;;
   *) case $(docker version --format '{{range .Server.Components}}{{.Name}} {{end}}' 2>/dev/null) in
       *Podman*) why='is Podman, for which podman has to build' ;;
     esac ;;
 esac
-if [ -n "$why" ]; then
-  [ "$what" = stop ] && exec docker compose --progress plain --profile debug stop app-debug
+if [ -n "$why" ] && { [ "$what" = up ] || [ "$what" = restart ]; }; then
   command -v dkdbg >/dev/null || {
     echo "dkdbg: the engine $why; dkdbg does that: pip install dkdbg" >&2
     exit 1
@@ -72,10 +72,16 @@ fi
 # Compose tells projects apart by their folder's name alone: the containers of another folder would be replaced.
 for other in $(docker compose --profile debug ps --all --quiet 2>/dev/null); do
   folder=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project.working_dir"}}' "$other" 2>/dev/null) || continue
-  case $(LC_ALL=C ls -d -- "$folder/." 2>&1) in
-    *': Permission denied') ;; # the private folder of another user
-    *) folder=$(cd -P "$folder" 2>/dev/null && pwd) || continue ;;
-  esac
+  if [ -n "$remote" ]; then # which has users of other machines: `dkdbg up` labels containers with user, machine and folder
+    from=$(docker inspect -f '{{index .Config.Labels "dev.dkdbg.from"}}' "$other") || continue
+    [ "$from" != "${LOGNAME:-${USER:-${LNAME:-${USERNAME:-$(id -un)}}}}@$(uname -n):$(pwd -P)" ] || continue
+    folder=${from:-$folder}
+  else
+    case $(LC_ALL=C ls -d -- "$folder/." 2>&1) in
+      *': Permission denied') ;; # the private folder of another user
+      *) folder=$(cd -P "$folder" 2>/dev/null && pwd) || continue ;;
+    esac
+  fi
   # COMPOSE_FILE=ops/base.yaml makes `ops` the project's folder, ../base.yaml the folder above.
   case $folder/ in "$(pwd -P)"/*) break ;; esac
   case $(pwd -P)/ in "$folder"/*) break ;; esac
@@ -84,7 +90,10 @@ for other in $(docker compose --profile debug ps --all --quiet 2>/dev/null); do
   printf '%s\n' "dkdbg: give this one another name, then start again:  printf '\\nCOMPOSE_PROJECT_NAME=$name-2\\n' >> .env" >&2
   exit 1
 done
-[ "$what" = stop ] && exec docker compose --progress plain --profile debug stop app-debug
+case $what in
+  stop) exec docker compose --progress plain --profile debug stop app-debug ;;
+  down) exec docker compose --progress plain --profile debug rm --stop --force app-debug ;;
+esac
 port=${DKDBG_PORT:-$port}
 check_port() { # where something else answers for the editor, such as `dkdbg attach`, the port is meant to be another one
   [ "${attaches_to:-$port}" != "$port" ] || return 0
