@@ -1,9 +1,16 @@
 """What the image alone has below the mounted checkout is there in the debug service, as in plain `docker compose up`."""
 
+import os
+import shutil
+import signal
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from dkdbg.repository.artefacts import artefact
+from dkdbg.targets.docker.image_build import ImageBuild
+from tests.commands import executable
 from tests.engine.projects import (
     MARK,
     command,
@@ -58,6 +65,48 @@ def test_down_takes_the_volume_of_a_service_whose_container_cannot_be_created(ba
         assert command(volume).stdout
         must(dkdbg(root, "down"))
         assert command(volume).stdout == ""
+
+
+def test_files_are_copied_again_after_a_start_that_was_killed_while_it_copied_them(base_image, tmp_path):
+    port = {"dkdbg.toml": f"[debug]\nport = {free_port()}\n"}
+    files = {**FILES, **port, "Dockerfile": DOCKERFILE.format(base=base_image)}
+    (tmp_path / "bin").mkdir()
+    real = shutil.which("docker")
+    executable(tmp_path / "bin" / "docker", f'[ "$1" != run ] || kill -9 $PPID\nexec {real} "$@"')
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    with project(tmp_path / unique("shown"), files, "init", "--yes", "--wait", "300") as root:
+        killed = command(["sh", ".dkdbg/up.sh"], root, env={"PATH": path}, check=False)
+        assert killed.returncode == -signal.SIGKILL
+        must(dkdbg(root, "up"))
+        assert (root / "schema.py").is_symlink()
+        volumes = command(
+            ["docker", "volume", "ls", "-q", "--filter", f"name={root.name}_dkdbg-image"]
+        ).stdout
+        assert volumes.split() == [f"{root.name}_dkdbg-image"]
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
+def test_a_build_that_a_signal_ends_leaves_the_links_to_the_images_files(tmp_path, end):
+    """Pressing Ctrl-C during a build, or closing its terminal, took the files from the program that runs."""
+    link = tmp_path / "made.py"
+    build = ("sh", "-c", f"test ! -L made.py && kill -{end} $PPID")
+    link.symlink_to("/opt/dkdbg-image/made.py")
+    script = artefact("templates", "image_files.sh").read_text("utf-8") + '\n"$@"'
+    done = command(["sh", "-c", script, "sh", "without_links", *build], tmp_path, check=False)
+    assert (done.returncode, link.is_symlink()) == (1, True)
+
+    image = ImageBuild(tmp_path, SimpleNamespace(inputs=None, image_files="/app"), None)
+    former = signal.getsignal(end)
+
+    def built():
+        assert not link.is_symlink()
+        os.kill(os.getpid(), end)
+        pytest.fail("the build goes on")
+
+    with pytest.raises(KeyboardInterrupt):
+        image.build(built)
+    assert link.is_symlink()
+    assert signal.getsignal(end) is former
 
 
 def test_an_image_is_built_again_while_its_files_are_shown(base_image, tmp_path):

@@ -150,7 +150,7 @@ class ComposeTarget(ContainerTarget):
             process.run(target.down_project(), cwd=self._root, timeout=120.0)
         if is_local and service.image_files and not there:  # also where no container could be created
             name = f"{project}_{image_build.IMAGE_VOLUME}"
-            process.run(("docker", "volume", "rm", "--force", name), cwd=self._root)
+            process.run(("docker", "volume", "rm", "--force", name, f"{name}-partial"), cwd=self._root)
         if left := sorted(
             {each.service for each in there if each.running and each.service and not each.one_off}
         ):

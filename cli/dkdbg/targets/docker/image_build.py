@@ -9,10 +9,11 @@ import contextlib
 import json
 import os
 import re
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dkdbg import process
+from dkdbg import process, signals
 from dkdbg.core import debug_names
 from dkdbg.repository.artefacts import artefact
 from dkdbg.targets.docker import client, containers
@@ -83,12 +84,19 @@ class ImageBuild:
 
     def build(self, run: Callable[[], None]) -> None:
         """Run a build without the links in its context that show the image's own files in the checkout."""
-        away = self._run_script("links_away").stdout if self._service.image_files else ""
+        away = self._run_script("links").stdout if self._service.image_files else ""
+        if not away:
+            run()
+            return
+        former = signals.handle(signals.interrupt_once)
         try:
+            self._run_script("links_away")
             run()
         finally:
-            if away:
+            with signals.ignored():
                 self._run_script("links_back", stdin_text=away)
+            for number, handler in former.items():
+                signal.signal(number, handler)
 
     def copy_files(self, project: str, report: Callable[[str], None]) -> None:
         """Copy the files that only the image has below the mount to the volume `dkdbg-image`, once for each image.

@@ -172,20 +172,24 @@ image_files() {
   image=$(docker image ls --quiet --filter dangling=false --filter "label=com.docker.compose.project=$project" \
     --filter "label=com.docker.compose.service=$service" | head -n 1)
   id=$(docker image inspect --format '{{.Id}}' "$image" 2>/dev/null) || return 0
+  # A volume's labels cannot change: a second volume marks the first one as incomplete until it is filled.
+  partial=$volume-partial
   former=$(docker volume inspect --format '{{index .Labels "dev.dkdbg.image"}}' "$volume" 2>/dev/null) || former=
-  [ "$former" != "$id" ] || return 0
+  [ "$former" != "$id" ] || docker volume inspect "$partial" >/dev/null 2>&1 || return 0
   # The debug service itself gets a new container with the new image; others may run somebody's program.
   docker ps --all --quiet --filter "volume=$volume" --filter "label=com.docker.compose.service=$service" \
     --filter label=com.docker.compose.oneoff=False | while read -r one; do docker rm --force "$one" >/dev/null; done
+  docker rm --force "$partial" >/dev/null 2>&1 || : # fills it for a start that was killed
   docker volume rm "$volume" >/dev/null 2>&1 || :
   if docker volume inspect "$volume" >/dev/null 2>&1; then
     echo "a container that runs still has those of a former image"
     return 0
   fi
-  links_away >/dev/null # of an agent that was killed
-  docker volume create --label "dev.dkdbg.image=$id" --label "com.docker.compose.project=$project" \
-    --label com.docker.compose.volume=dkdbg-image "$volume" >/dev/null
-  docker run --rm --user 0:0 --network none --security-opt label=disable \
+  links_away # of an agent that was killed
+  docker volume create --label "com.docker.compose.project=$project" "$partial" >/dev/null &&
+    docker volume create --label "dev.dkdbg.image=$id" --label "com.docker.compose.project=$project" \
+    --label com.docker.compose.volume=dkdbg-image "$volume" >/dev/null &&
+    docker run --rm --name "$partial" --user 0:0 --network none --security-opt label=disable \
     --mount "type=volume,source=$volume,target=/opt/dkdbg-image" \
     --mount "$checkout,target=/opt/dkdbg-code" --entrypoint sh "$image" -c '
       cd "$1" 2>/dev/null || exit 0
@@ -207,20 +211,21 @@ image_files() {
         done
       }
       look .
-      [ "$owner" != 1 ] || chown -R "$(stat -c %u:%g "$code")" "$to"' sh "$folder" "$owner" "$@" || {
+      [ "$owner" != 1 ] || chown -R "$(stat -c %u:%g "$code")" "$to"' sh "$folder" "$owner" "$@" &&
+    docker volume rm "$partial" >/dev/null || {
     docker volume rm "$volume" >/dev/null 2>&1 || :
     echo "they could not be copied; the next start tries again"
   }
 }
-# While a session lasts, links show those in the checkout. A build would take them for files of yours: links_away removes
-# and prints them, and links_back makes them again from that list. A name with a line break would read as two.
+# While a session lasts, links show those in the checkout. A build would take them for files of yours: links prints them,
+# links_away removes them, and links_back makes them again from that list. A name with a line break would read as two.
 links() {
   find . -name .git -prune -o -type l ! -path '*
 *' -print | while IFS= read -r link; do
     [ "$(readlink "$link")" != "/opt/dkdbg-image/${link#./}" ] || printf '%s\n' "$link"
   done
 }
-links_away() { links | while IFS= read -r link; do rm -f "$link" && printf '%s\n' "$link"; done; }
+links_away() { links | while IFS= read -r link; do rm -f "$link"; done; }
 links_back() {
   root=$(pwd -P)
   while IFS= read -r link; do
@@ -229,11 +234,16 @@ links_back() {
     [ -z "$link" ] || [ -e "$link" ] || [ -L "$link" ] || ln -s "/opt/dkdbg-image/${link#./}" "$link"
   done
 }
-# Run a build without the links.
+# Run a build without the links; one that a signal ends fails after the links are back.
 without_links() {
-  away=$(links_away) failed=
+  failed=
+  trap 'failed=1' HUP INT TERM
+  away=$(links)
+  links_away
   "$@" || failed=1
+  trap '' HUP INT TERM
   printf '%s\n' "$away" | links_back # echo would interpret a backslash
+  trap - HUP INT TERM
   [ -z "$failed" ]
 }
 if [ -n "$build" ]; then
