@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path, PurePosixPath
@@ -20,7 +21,7 @@ from dkdbg.setup.detect.repo import inspect
 from dkdbg.setup.render import fetched_agent, jsonc, manifest, token_file
 from dkdbg.sync.rules.patterns import Patterns, dockerignore_lines
 from dkdbg.targets import registry
-from dkdbg.targets.docker import compose_cli
+from dkdbg.targets.docker import compose_cli, containers
 from dkdbg.targets.docker.compose import ComposeService, started
 
 if TYPE_CHECKING:
@@ -179,19 +180,42 @@ def _is_out(ignored: Patterns, name: str, prefix: str, *, is_dir: bool) -> bool:
 
 
 def _holder(root: Path, port: int, *, has_engine: bool) -> str:
-    """Return the program that listens on a port of this machine; empty for none, or for a container of this repository."""
+    """Return the program that listens on a port of this machine; empty for none, or for a session of this repository."""
     listening = [each for each in _listening() if each[0] == port]
     if not listening:
         return ""
     if has_engine:
+        with contextlib.suppress(DkdbgError):
+            there = containers.of_project(root)
+            if any(each.running and each.label and each.host_network for each in there):
+                return ""
         form = '{{.Names}}\t{{.Label "com.docker.compose.project.working_dir"}}'
         done = process.run(
             ["docker", "ps", "--filter", f"publish={port}", "--format", form], timeout=_TIMEOUT_S
         )
         for line in done.stdout.splitlines() if not done.code else ():
             name, _, folder = line.partition("\t")
-            return "" if folder == str(root) else f"container {name}"
-    return _process_of({inode for _, inode in listening}) or "another program"
+            is_ours = os.path.realpath(folder) == containers.project_folder(root)
+            return "" if is_ours else f"container {name}"
+    found = _process_of({inode for _, inode in listening})
+    if found is None:
+        return "another program"
+    try:
+        return "" if _is_ours(found, root) else f"{(found / 'comm').read_text().strip()} (PID {found.name})"
+    except OSError:
+        return ""  # it has ended
+
+
+def _is_ours(process_folder: Path, root: Path) -> bool:
+    """Return whether a process is a `dkdbg` or an agent that was started in this repository, such as `dkdbg attach`."""
+    words = (
+        (process_folder / "cmdline").read_bytes().split(b"\0")[:8]
+    )  # of Python with its options, and the verb
+    return Path(os.readlink(process_folder / "cwd")).is_relative_to(root) and any(  # noqa: PTH115 - no file
+        each.endswith((b"dkdbg/__main__.py", b"dkdbg/agent/__main__.py"))
+        or each.rpartition(b"/")[2] in {b"dkdbg", single_file.NAME.encode()}
+        for each in words
+    )
 
 
 def _listening() -> Iterator[tuple[int, str]]:
@@ -206,13 +230,13 @@ def _listening() -> Iterator[tuple[int, str]]:
                 yield int(words[1].rpartition(":")[2], 16), words[9]
 
 
-def _process_of(inodes: set[str]) -> str:
-    """Return name and PID of a process with one of these sockets; empty if it belongs to another user."""
+def _process_of(inodes: set[str]) -> Path | None:
+    """Return the folder in /proc of a process with one of these sockets; None if it belongs to another user."""
     wanted = {f"socket:[{inode}]" for inode in inodes}
     for process_folder in Path("/proc").glob("[0-9]*"):
         try:
             if any(os.readlink(each) in wanted for each in (process_folder / "fd").iterdir()):  # noqa: PTH115 - no file
-                return f"{(process_folder / 'comm').read_text().strip()} (PID {process_folder.name})"
+                return process_folder
         except OSError:  # noqa: PERF203 - it has ended, or is another user's
             continue
-    return ""
+    return None
