@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg.delivery.single_file import OLDEST_PYTHON
@@ -96,13 +97,18 @@ def _open_umask(situation: Situation) -> Iterator[Values]:
 @warning(
     "disk",
     "{free} are left on the disk of {path}",
-    "df -h {path}; du -xhd1 {path} | sort -h shows what fills it",
+    "df -h {quoted}; du -xhd1 {quoted} | sort -h shows what fills it",
 )
 def _disks(situation: Situation) -> Iterator[Values]:
     for disk in {(each.total, each.free): each for each in reversed(situation.machine.disks)}.values():
         if disk.free < _FEW_BYTES:
             severity = "error" if disk.free < _NO_BYTES else "warning"
-            yield {"path": disk.path, "free": sized(disk.free), "severity": severity}
+            yield {
+                "path": disk.path,
+                "quoted": shlex.quote(disk.path),
+                "free": sized(disk.free),
+                "severity": severity,
+            }
 
 
 @warning(

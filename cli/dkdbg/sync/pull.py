@@ -9,6 +9,7 @@ import json
 import os
 import posixpath
 import secrets
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -107,7 +108,7 @@ def destination(root: str, into: str | None, label: str, roots: Roots) -> Destin
     if not _within(folder, top) and _passes(into, top):
         raise DkdbgError(
             f"{into} leads out of {top}, by a symlink, to {folder}",
-            hint=f"if it should go there: --into {folder}",
+            hint=f"if it should go there: --into {shlex.quote(folder)}",
             exit_code=EXIT_USAGE,
         )
     local = os.path.realpath(roots.local)
@@ -184,7 +185,7 @@ def relative(folder: str, root: str) -> str:
     if path == ".." or path.startswith("../"):
         raise DkdbgError(
             f"--pull {folder}: it is not below {root}, which is the folder there",
-            hint=f"--to {posixpath.normpath(posixpath.join(root, folder))} --pull . copies that one",
+            hint=f"--to {shlex.quote(posixpath.normpath(posixpath.join(root, folder)))} --pull . copies that one",
             exit_code=EXIT_USAGE,
         )
     return "" if path == "." else path

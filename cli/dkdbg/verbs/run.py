@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -379,12 +380,13 @@ def _fetched_folder(root: Path, name: str, target: Target, reach: Reach, python:
         if not folder.startswith("/"):
             raise DkdbgError(
                 f"the profiles stay in {FOLDER} on {target.label}: the remote folder is unknown",
-                hint=f"dkdbg sync {name} --to {there} --pull {what}",
+                hint=f"dkdbg sync {shlex.quote(name)} --to {there} --pull {what}",
             )
         # No copy starts at the root of a file system: there, `to` is the folder itself.
         there, what = (folder, FOLDER) if folder != "/" else (f"/{FOLDER}", ".")
         console.warn(f"dkdbg: fetching {folder.rstrip('/')}/{FOLDER} of {target.label}")
         return sync(root, name, to=there, pull=(what,), python=python, as_json=False)
     except KeyboardInterrupt:
-        console.warn(f"dkdbg: interrupted; to fetch them later: dkdbg sync {name} --to {there} --pull {what}")
+        typed = f"dkdbg sync {shlex.quote(name)} --to {shlex.quote(there)} --pull {what}"
+        console.warn(f"dkdbg: interrupted; to fetch them later: {typed}")
         return EXIT_INTERRUPTED

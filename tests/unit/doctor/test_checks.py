@@ -74,6 +74,7 @@ CASES = [
     (machine(umask=0), "warning umask", "umask 000", "umask 022"),
     (machine(disks=(replace(DISK, free=1 << 20),)), "error disk", "1 MB are left", "df -h /home/ada/x"),
     (machine(disks=(replace(DISK, free=500 << 20),)), "warning disk", "500 MB are left", "df -h /home/ada/x"),
+    (machine(disks=(replace(DISK, path="/mnt/my disk", free=1 << 20),)), "error disk", "the disk of /mnt/my disk", "df -h '/mnt/my disk'; du -xhd1 '/mnt/my disk'"),
     (there(shm=Disk(path="/dev/shm", total=64 << 20, free=64 << 20)), "warning shm", "/dev/shm has 64 MB", "shm_size"),
     (machine(shm=Disk(path="/dev/shm", total=GIB, free=0)), "warning shm", "0 MB of 1.0 GB", "ls -lS /dev/shm"),
     (machine(files=256), "warning open-files", "256 files", "ulimit -n 4096"),

@@ -55,3 +55,9 @@ def test_files_here_that_a_pull_has_not_written_stay(tmp_path):
     assert (results / "log").read_text() == "1, 2; the loss rises here"
     (results / "log").rename(results / "log.mine")
     assert pulled(tmp_path, results.parent).files == 1
+
+
+def test_the_folder_in_a_command_to_type_is_quoted():
+    with pytest.raises(DkdbgError) as refused:
+        relative("../my data", "/ws")
+    assert "--to '/my data' --pull ." in refused.value.hint

@@ -84,3 +84,16 @@ def test_stop_and_down_leave_the_project_of_another_user_of_a_remote_engine(root
     ours = f"me@{socket.gethostname()}:{root.resolve()}"
     done = f5(root, tmp_path / "bin", what, answers=answers, **engine, FROM=ours)
     assert (done.returncode, "docker was called: compose" in done.stdout) == (0, True), done.stderr
+
+
+@pytest.mark.parametrize("name", ["settings", "my 'settings' $HOME"])
+def test_the_line_that_gives_the_editor_the_token_can_be_pasted(root, dkdbg, tmp_path, name):
+    with (root / "dkdbg.toml").open("a") as file:
+        file.write('token = "env"\n')
+    assert dkdbg(root, "init", "--yes").code == 0
+    token = tmp_path / name / "dkdbg" / "token"
+    token.parent.mkdir(parents=True)
+    token.write_text("s3cret")
+    done = f5(root, tmp_path / "bin", answers="exit 0", XDG_CONFIG_HOME=str(tmp_path / name))
+    [line] = [each for each in done.stderr.splitlines() if "export DKDBG_TOKEN" in each]
+    assert command(["sh", "-c", f"{line}; echo $DKDBG_TOKEN"]).stdout == "s3cret\n"

@@ -112,7 +112,7 @@ def init_k8s(root: Path, options: argparse.Namespace) -> int:
     return offer(
         root, files, heading, options,
         next_steps=lambda: next_steps(
-            entry_name, f"or by hand: kubectl apply --server-side -k {overlay.folder}, then dkdbg attach {target}"
+            entry_name, f"or by hand: kubectl apply --server-side -k {shlex.quote(str(overlay.folder))}, then dkdbg attach {target}"
         ),
         as_json=lambda todo, kept, written: {
             "place": target, "workload": f"{kind}/{name}", "source": overlay.source, "overlay": overlay.folder, "folder": remote,
