@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import shlex
 import stat
+import time
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -17,7 +19,10 @@ from dkdbg.repository import folders
 from dkdbg.repository.folders import Folder, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+#: Maximum wait for another `dkdbg` that writes into the same repository.
+LOCK_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +101,43 @@ def read(root: Path, path: PurePosixPath) -> bytes | None:
 def sync_directory(folder: Folder) -> None:
     """Sync renames in a folder to the disk."""
     folder.sync()
+
+
+@contextlib.contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Keep other `dkdbg` processes from writing into a repository: two of them would lose the journal of one.
+
+    Raises:
+        DkdbgError: another one writes for more than LOCK_TIMEOUT_S, or the folder cannot be read.
+    """
+    try:
+        descriptor = os.open(root, os.O_RDONLY)
+    except OSError as error:
+        raise refused("read", PurePosixPath("."), error) from error
+    until = time.monotonic() + LOCK_TIMEOUT_S
+    try:
+        while not _lock(descriptor):
+            if time.monotonic() > until:
+                raise DkdbgError(
+                    f"another dkdbg has been writing into {root} for {LOCK_TIMEOUT_S:g} s",
+                    hint="ps -ef | grep dkdbg shows it; type this again when it has ended",
+                    exit_code=EXIT_CONFLICT,
+                )
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Return whether we have the lock of an open folder, which its closing releases."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True
 
 
 def staging_names(name: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import signals
 from dkdbg.repository.folders import remove_empty
-from dkdbg.repository.transaction import Change, Transaction, read, real_path
+from dkdbg.repository.transaction import Change, Transaction, locked, read, real_path
 from dkdbg.setup.render import manifest
 from dkdbg.setup.render.journal import Journal
 from dkdbg.setup.render.manifest import FOLDER, GITIGNORE, GITIGNORE_TEXT, MANIFEST
@@ -110,7 +110,6 @@ def kept(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Kept, ...
     return (*whole, *(Kept(path=PurePosixPath(path), reason=f"yours: {phrase}") for path, phrase in parts))
 
 
-@signals.delayed()
 def apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
     """Write all changes, or none; the journal is synced before the first file is touched.
 
@@ -120,6 +119,12 @@ def apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
         DkdbgError: a file changed since it was compared, or leads out of the repository (exit code EXIT_CONFLICT), or
             cannot be written. The repository is unchanged then.
     """
+    with locked(root):
+        _apply(root, changes, journal)
+
+
+@signals.delayed()
+def _apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
     journal.remove_leftovers()
     if not changes:
         return

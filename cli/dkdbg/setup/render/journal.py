@@ -16,7 +16,7 @@ from dkdbg import hints, signals
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.repository import folders, git
 from dkdbg.repository.folders import Folder, git_folder, refused, remove_empty
-from dkdbg.repository.transaction import Change, Transaction, read, real_path, staging_names
+from dkdbg.repository.transaction import Change, Transaction, locked, read, real_path, staging_names
 from dkdbg.setup.render.manifest import FOLDER, MANIFEST
 
 if TYPE_CHECKING:
@@ -199,7 +199,6 @@ class Journal:
                 for leftover in staging_names(path.name):
                     folder.remove(leftover)
 
-    @signals.delayed()
     def undo(self, *, force: bool = False) -> Undone:
         """Restore every file as it was before the first init, then delete the journal.
 
@@ -209,6 +208,11 @@ class Journal:
             DkdbgError: there is nothing to undo, a file was edited since (without `force`; nothing is touched, exit
                 code EXIT_CONFLICT), or writing failed and was rolled back.
         """
+        with locked(self.root):
+            return self._undo(force=force)
+
+    @signals.delayed()
+    def _undo(self, *, force: bool) -> Undone:
         entries, directories = self.load()
         if not entries:
             raise DkdbgError(

@@ -1,12 +1,15 @@
 """Undo: the tree from before the first init, byte for byte, and nothing of the user's lost."""
 
+import contextlib
 import json
 import os
 import stat
+import time
 
 import pytest
 
-from dkdbg.errors import DkdbgError
+from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.repository import transaction
 from dkdbg.setup.render.changes import FileWanted, Journal, apply, between
 
 
@@ -138,3 +141,24 @@ def test_a_broken_journal_is_named(repo, content):
     with pytest.raises(DkdbgError, match=r"undo\.json cannot be read") as caught:
         Journal(root=repo).undo()
     assert "git" in caught.value.hint
+
+
+def test_a_second_dkdbg_that_writes_waits_for_the_first_and_is_refused_after_a_while(
+    script, dkdbg, monkeypatch
+):
+    """The journal of one of the two was lost, and with it the undo."""
+    monkeypatch.setattr(transaction, "LOCK_TIMEOUT_S", 0.1)
+    with transaction.locked(script):
+        before = snapshot(script)
+        done = dkdbg(script, "init", "--yes")
+        assert (done.code, snapshot(script) == before) == (EXIT_CONFLICT, True)
+        assert f"another dkdbg has been writing into {script}" in done.err
+    assert dkdbg(script, "init", "--yes").code == 0
+    with transaction.locked(script):
+        assert dkdbg(script, "init", "--undo").code == EXIT_CONFLICT
+    monkeypatch.setattr(transaction, "LOCK_TIMEOUT_S", 60.0)
+    held = contextlib.ExitStack()
+    held.enter_context(transaction.locked(script))
+    sleep = time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: (held.close(), sleep(seconds)))
+    assert dkdbg(script, "init", "--undo").code == 0
