@@ -66,6 +66,40 @@ def test_who_does_not_know_it_gets_nothing_through(guarded, said):
     assert through == []
 
 
+def test_an_answer_has_one_deadline_however_slowly_it_comes(guarded, monkeypatch):
+    monkeypatch.setattr(worker, "_TIMEOUT_S", 0.5)
+    sent = 0
+    with (
+        socket.create_connection(("127.0.0.1", guarded[0].port)) as sock,
+        contextlib.suppress(ConnectionError),
+    ):
+        sock.settimeout(0.1)
+        while True:
+            try:
+                if not sock.recv(1000):
+                    break
+            except TimeoutError:
+                sock.sendall(b"x")
+                sent += 1
+    assert sent < 65
+
+
+def test_clients_that_answer_nothing_are_limited_in_number(guarded, monkeypatch):
+    monkeypatch.setattr(worker, "_TIMEOUT_S", LIMIT)
+    with contextlib.ExitStack() as held:
+        for _ in range(worker._MAX_ANSWERING):
+            silent = held.enter_context(socket.create_connection(("127.0.0.1", guarded[0].port)))
+            silent.settimeout(LIMIT)
+            assert silent.recv(1000)
+        late = held.enter_context(socket.create_connection(("127.0.0.1", guarded[0].port)))
+        late.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            late.recv(1000)
+        silent.close()
+        late.settimeout(LIMIT)
+        assert late.recv(1000).startswith(b"dkdbg-ray run1 ")
+
+
 def test_a_run_of_another_machine_is_said(guarded, monkeypatch):
     proxy, _ = guarded
     monkeypatch.setattr(guard, "here", list)

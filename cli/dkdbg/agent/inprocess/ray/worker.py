@@ -37,7 +37,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict
 
-_TIMEOUT_S = 10.0
+#: Seconds for a client's whole answer, and clients that may be answering: another user of the node may connect too.
+_TIMEOUT_S, _MAX_ANSWERING = 10.0, 16
 #: Errors of accept(2) that pass.
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EINTR)
 #: Seconds in which the adapter has to start: its first imports, on a busy node.
@@ -215,13 +216,16 @@ class Guard:
             (ip, 0), family=socket.AF_INET6 if ":" in ip else socket.AF_INET
         )
         self.port = self._listener.getsockname()[1]
+        self._answering = threading.Semaphore(_MAX_ANSWERING)
         _hide(threading.Thread(target=self._accept, name="dkdbg guard", daemon=True)).start()
 
     def _accept(self) -> None:
         while True:
+            self._answering.acquire()
             try:
                 client, _ = self._listener.accept()
             except OSError as error:
+                self._answering.release()
                 if error.errno not in _PASSING:  # the program has closed this descriptor
                     return
                 time.sleep(0.05)
@@ -232,6 +236,7 @@ class Guard:
             try:
                 serves.start()
             except RuntimeError:  # the process may have no more threads (`ulimit -u`, pids.max)
+                self._answering.release()
                 client.close()
 
     def _serve(self, client: socket.socket) -> None:
@@ -245,14 +250,18 @@ class Guard:
                 self._adapter.sendmsg([b"c"], [rights])
             except OSError:
                 pass
+            finally:
+                self._answering.release()
 
     def _knows_us(self, client: socket.socket) -> bool:
         number = os.urandom(32).hex()
+        until = time.monotonic() + _TIMEOUT_S
         client.settimeout(_TIMEOUT_S)
         client.sendall(_MARK + ("%s %s\n" % (self._run, number)).encode())
         right = hmac.new(self._secret, number.encode(), hashlib.sha256).hexdigest().encode() + b"\n"
         received = b""
         while len(received) < len(right):
+            client.settimeout(max(0.001, until - time.monotonic()))
             data = client.recv(len(right) - len(received))
             if not data:
                 return False
