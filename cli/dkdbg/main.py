@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import __version__, console, signals
 from dkdbg.errors import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
 from dkdbg.verbs import command_line
 
 if TYPE_CHECKING:
@@ -45,6 +47,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.context is not None:
         os.environ.pop("DOCKER_HOST", None)  # as `docker --context` does, for all that this process starts
         os.environ["DOCKER_CONTEXT"] = options.context
+        shown = printable(shlex.quote(options.context))
+        console.warn(
+            f"dkdbg: on the engine {shown}; for commands that are named below: export DOCKER_CONTEXT={shown}"
+        )
     if options.verb is None:
         from dkdbg.verbs.status import status
 
@@ -70,7 +76,7 @@ def _root(directory: str, verb: str) -> Path:
             else None
         )
         if above not in {None, here}:
-            console.warn(f"dkdbg: in {above}")
+            console.warn(f"dkdbg: in {above}, where relative paths in messages start")
         return above or here
     except (OSError, RuntimeError) as error:
         raise no_way_to(directory, error, verb) from error

@@ -388,7 +388,10 @@ def test_inside_a_set_up_repository_every_verb_walks_up_but_a_project_in_it_may_
     root = checkout(tmp_path / "repo", {"train.py": TRAIN, "src/deep/x.py": "", **project})
     assert dkdbg(root, "init", "--yes").code == 0
     checked = run_dkdbg(root / "src/deep", "init", "--check")
-    assert (checked.returncode, checked.stderr) == (0, f"dkdbg: in {root}\n")
+    assert (checked.returncode, checked.stderr) == (
+        0,
+        f"dkdbg: in {root}, where relative paths in messages start\n",
+    )
     assert run_dkdbg(root / "sub", "init", "--yes").returncode == 0
     assert (root / "sub/compose.yaml").exists()
     undone = run_dkdbg(root / "src", "init", "--undo")

@@ -119,3 +119,9 @@ def test_a_folder_of_ours_that_may_not_be_entered_is_refused(root, folder, code)
         assert folder.removeprefix(".git/") in done.stderr
     finally:
         (root / folder).chmod(0o755)
+
+
+def test_an_engine_that_an_option_chooses_is_named_for_the_commands_that_follow(root, dkdbg, monkeypatch):
+    monkeypatch.setenv("DOCKER_CONTEXT", "")  # set again at the end
+    assert "export DOCKER_CONTEXT='gpu box'\n" in dkdbg(root, "--context", "gpu box", "init", "--yes").err
+    assert "DOCKER_CONTEXT" not in dkdbg(root).err
