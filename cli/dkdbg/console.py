@@ -12,6 +12,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from dkdbg.launchers.words import whole_number
 from dkdbg.printable import is_text, printable, printable_lines
 
 if TYPE_CHECKING:
@@ -269,10 +270,7 @@ def _choose_by_number(question: str, options: list[str], start: int) -> int | No
         answer = input(f"Number [{start + 1}] ").strip()
     except EOFError:
         return None
-    return (
-        int(answer) - 1
-        if answer.isdecimal() and 0 < int(answer) <= len(options)
-        else start
-        if not answer
-        else None
-    )
+    if not answer:
+        return start
+    chosen = whole_number(answer, len(options))
+    return chosen - 1 if chosen else None

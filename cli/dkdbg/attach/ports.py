@@ -38,7 +38,7 @@ INTERVAL_S = 1.0
 #: Label of the first port of other processes.
 _OTHER = "the first process without a rank"
 _NO_LIST = "it lists its processes only with its token: DKDBG_TOKEN is missing here, or differs"
-_RANK = re.compile(r"rank (\d+)(?: |$)")
+_RANK = re.compile(r"rank (\d{1,18})(?: |$)")
 
 
 class Ports:

@@ -30,7 +30,7 @@ ANSWERS = ("service", "dockerfile", "command", "python", "gpu", "wait")
 MAX_CHARS = 100_000
 #: Name of a target: no shell expands it, and no program reads it as an option.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
+_SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
 #: Home folders themselves, without the folders in them; macOS ignores case.
 _HOME = re.compile(r"/?(~|root|var/root|(home|Users)(/[^/]+)?|)", re.IGNORECASE)
 #: Folders on a user's PATH, and Library in a home of macOS, which starts programs from there.

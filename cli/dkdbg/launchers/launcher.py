@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dkdbg.launchers.words import is_python_file, join, positionals
+from dkdbg.launchers.words import is_python_file, join, positionals, whole_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads it
@@ -231,9 +231,9 @@ class Launcher:
             value = value or (words[position + 1] if position + 1 < len(words) else "")
             binds = option in _BINDS and ":" in value  # `-b 32` is a batch size
             if option in self.port_options or _names_port(option) or binds:
-                number = value.rsplit(":", 1)[-1]
-                if number.isdigit() and 9 < int(number) < 65536:
-                    return int(number)
+                port = whole_number(value.rsplit(":", 1)[-1], 65535)
+                if port is not None and port > 9:
+                    return port
         return self.port
 
     def count(self, rest: Sequence[str]) -> tuple[int, str] | None:
@@ -289,9 +289,9 @@ class Launcher:
 def number_in(environment: dict[str, str], names: Sequence[str]) -> int | None:
     """Return the value of the first of these variables that is a number."""
     for name in names:
-        value = environment.get(name, "")
-        if value.isdigit():
-            return int(value)
+        found = whole_number(environment.get(name, ""))
+        if found is not None:
+            return found
     return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from dkdbg.launchers.launcher import SERVER, WORKER, Launch, Launcher, Line, number_in
-from dkdbg.launchers.words import app_module, is_dotted, is_python_file, positionals, value_of
+from dkdbg.launchers.words import app_module, is_dotted, is_python_file, positionals, value_of, whole_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -187,8 +187,8 @@ class Joblib(Launcher):
         """Return `loky worker 2`: the number is in `--process-name LokyProcess-2`."""
         if not any("loky.backend.popen_loky" in word for word in argv):
             return ""
-        number = (value_of(argv, ("--process-name",)) or "").rpartition("-")[2]
-        return f"loky worker {number}" if number.isdigit() else f"loky worker ({pid})"
+        found = whole_number((value_of(argv, ("--process-name",)) or "").rpartition("-")[2])
+        return f"loky worker ({pid})" if found is None else f"loky worker {found}"
 
 
 class Pytest(Launcher):
@@ -265,9 +265,9 @@ class Django(Launcher):
     def port_of(self, words: Sequence[str]) -> int | None:
         """Return the port of `runserver 0.0.0.0:8000` or `runserver 8000`."""
         for word in words:
-            number = word.rpartition(":")[2]
-            if number.isdigit() and 3 < len(number) < 6:
-                return int(number)
+            port = whole_number(word.rpartition(":")[2], 65535)
+            if port is not None and port > 999:
+                return port
         return super().port_of(words)
 
 

@@ -35,6 +35,13 @@ def value_of(rest: Sequence[str], options: Collection[str]) -> str | None:
     return None
 
 
+def whole_number(text: str, most: int = 10**18 - 1) -> int | None:
+    """Return the whole number up to `most` that ASCII digits are; None for any other text."""
+    # int() refuses `²`, for which isdigit() is true, and more than 4300 digits.
+    found = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+    return found if found is not None and found <= most else None
+
+
 def is_python_file(word: str) -> bool:
     """Return whether a word is the path of a Python file."""
     return re.fullmatch(PYTHON_FILE, word) is not None

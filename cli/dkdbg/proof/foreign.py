@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dkdbg.core.address import is_loopback
 from dkdbg.core.target import Capability
 from dkdbg.errors import DkdbgError
+from dkdbg.launchers.words import whole_number
 from dkdbg.proof.finding import Finding
 
 if TYPE_CHECKING:
@@ -39,5 +40,5 @@ def _of_adapter(python: PythonThere) -> tuple[str, int] | None:
     if not python.is_adapter:
         return None
     options = dict(zip(python.words, python.words[1:], strict=False))
-    host, port = options.get("--host", "127.0.0.1"), options.get("--port", "")
-    return (host, int(port)) if port.isdigit() else None
+    host, port = options.get("--host", "127.0.0.1"), whole_number(options.get("--port", ""), 65535)
+    return None if port is None else (host, port)

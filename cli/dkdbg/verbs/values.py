@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.inprocess.duration import seconds_of
+from dkdbg.launchers.words import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +22,10 @@ FOR = "close it after this time: 2h, 30m, 90s"
 
 def seconds(text: str) -> int:
     """Return whole seconds, at least 1."""
-    if not text.isdecimal() or int(text) < 1:
+    found = whole_number(text)
+    if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds above 0")
-    return int(text)
+    return found
 
 
 def duration(text: str) -> float:
@@ -45,30 +47,34 @@ def has_passed(limit: float | None) -> Callable[[], bool]:
 
 def count(text: str) -> int:
     """Return a whole number, at least 0."""
-    if not text.isdecimal():
+    found = whole_number(text)
+    if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
-    return int(text)
+    return found
 
 
 def port(text: str) -> int:
     """Return a TCP port."""
-    if not text.isdecimal() or not 0 < int(text) < 65536:
+    found = whole_number(text, 65535)
+    if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port number")
-    return int(text)
+    return found
 
 
 def process(text: str) -> int:
     """Return a PID."""
-    if not text.isdecimal() or not 0 < int(text) < 1 << 22:
+    found = whole_number(text, (1 << 22) - 1)
+    if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a PID")
-    return int(text)
+    return found
 
 
 def rank_count(text: str) -> int:
     """Return a number of ranks on one machine."""
-    if not text.isdecimal() or not 1 <= int(text) <= 8:
+    found = whole_number(text, 8)
+    if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of ranks from 1 to 8")
-    return int(text)
+    return found
 
 
 def forwarded(text: str) -> tuple[int | None, int]:

@@ -13,6 +13,7 @@ from dkdbg.core import sessions
 from dkdbg.core.address import is_loopback
 from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_ENGINE, EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.launchers.words import whole_number
 from dkdbg.printable import printable
 from dkdbg.proof import foreign, line_answer, line_causes, program_end
 from dkdbg.proof.asked import Asked, Entry, absolute, of_repository
@@ -78,14 +79,15 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
 
 def _parsed(root: Path, where: str) -> tuple[Path, int]:
-    name, _, number = where.rpartition(":")
-    if not name or not number.isdigit() or int(number) < 1:
+    name, _, digits = where.rpartition(":")
+    line = whole_number(digits)
+    if not name or not line:
         raise DkdbgError(f"{where} is not FILE:LINE", hint="dkdbg why train.py:12", exit_code=EXIT_USAGE)
     for path in (Path(name).absolute(), root / name):
         if path.is_file():
-            return Path(os.path.normpath(path)), int(number)
+            return Path(os.path.normpath(path)), line
     if Path(name).is_absolute():  # a file that only the target has
-        return Path(os.path.normpath(name)), int(number)
+        return Path(os.path.normpath(name)), line
     raise DkdbgError(
         f"there is no file {name} in {root}", hint="dkdbg why PATH/FILE.py:LINE", exit_code=EXIT_USAGE
     )
@@ -293,9 +295,9 @@ def _add_facts(facts: list[str], asked: Asked, seen: SeenSession) -> None:
 
 def _other_port(entry: Entry, seen: SeenSession, written: int) -> Finding | None:
     """Return the finding for a launch entry that attaches to another port than the session's."""
-    _, _, port = seen.endpoint.rpartition(":")
+    port = whole_number(seen.endpoint.rpartition(":")[2])
     wanted = entry.port or written
-    if not wanted or not port.isdigit() or int(port) == wanted:
+    if not wanted or port is None or port == wanted:
         return None
     return Finding(
         link="port", cause="other-port", says=f"{entry.source} attaches to port {wanted}, and {seen.target} is at {seen.endpoint}",

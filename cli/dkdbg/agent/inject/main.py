@@ -23,6 +23,7 @@ from dkdbg.agent.inprocess import entered
 from dkdbg.agent.state import procfs
 from dkdbg.agent.supervisor import child, hook_folder, options, program_env, session
 from dkdbg.launchers import registry
+from dkdbg.launchers.words import whole_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ class RefusedError(Exception):
 
 def processes(text: str) -> List[int]:
     """Parse the pids in `7,8`. Raises ValueError: the text holds none."""
-    found = [int(each) for each in text.split(",") if each.isdigit() and len(each) < 10]
-    if not found or len(found) != len(text.split(",")) or 0 in found:
+    found = [pid for each in text.split(",") if (pid := whole_number(each, 999_999_999))]
+    if len(found) != len(text.split(",")):
         raise ValueError("enter takes PIDs, such as 7 or 7,8, not %r" % text)
     return found
 

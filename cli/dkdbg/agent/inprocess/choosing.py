@@ -38,6 +38,11 @@ LAUNCHERS = frozenset((
 ))  # fmt: skip
 
 
+def whole_number(text: str) -> Optional[int]:
+    """Return the whole number that up to 18 ASCII digits are; None for any other text, as dkdbg.launchers.words does."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
 def rank_of(
     environment: Mapping[str, str], argv: Sequence[str], origin: str, *, below: bool, parents: Optional[int]
 ) -> Optional[int]:
@@ -50,10 +55,12 @@ def rank_of(
         parents: the parent's rank; for a process from torch.multiprocessing, its own.
     """
     for name in VARIABLES:
-        if environment.get(name, "").isdigit():
-            return int(environment[name])
-    if environment.get("LOCAL_RANK", "").isdigit() and environment.get("NODE_RANK", "") == "0":
-        return int(environment["LOCAL_RANK"])  # Lightning
+        found = whole_number(environment.get(name, ""))
+        if found is not None:
+            return found
+    local = whole_number(environment.get("LOCAL_RANK", ""))
+    if local is not None and environment.get("NODE_RANK", "") == "0":
+        return local  # Lightning
     if origin == "fork" or origin.startswith(("dataloader:", "rank:", "spawned:")):
         return parents
     if below or origin or "--multiprocessing-fork" in argv:

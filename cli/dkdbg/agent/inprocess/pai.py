@@ -306,7 +306,7 @@ def _seconds(timeout: Optional[float]) -> float:
 def _number(port: Optional[int]) -> int:
     """Return the port. Raises SystemExit, 1: the job has none."""
     text = str(port or _job_port())
-    if text.isdigit() and 0 < int(text) < 65536:
+    if text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) < 65536:
         return int(text)
     print(_NO_PORT, flush=True)
     sys.stderr.write(

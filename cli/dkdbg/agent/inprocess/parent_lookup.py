@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from . import session, site_entry
+from . import choosing, session, site_entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,9 +48,10 @@ def learn(member: Member) -> bool:
 
 def take_rank(member: Member) -> None:
     """Set this process's rank from its origin."""
-    kind, _, number = member.origin.partition(":")
-    if kind == "rank" and number.isdigit():
-        member.rank = int(number)
+    kind, _, detail = member.origin.partition(":")
+    rank = choosing.whole_number(detail)
+    if kind == "rank" and rank is not None:
+        member.rank = rank
 
 
 def _learn(member: Member) -> bool:
@@ -69,8 +70,8 @@ def _learn(member: Member) -> bool:
         origin, _, rank = _ask("%s/p/%d.sock" % (member.directory, pid)).partition(" ")
         if ":" in origin:
             member.origin = origin
-            if rank.isdigit() and member.rank is None:
-                member.rank = int(rank)  # this process is a worker of a rank that multiprocessing has started
+            if member.rank is None:  # this process is a worker of a rank that multiprocessing has started
+                member.rank = choosing.whole_number(rank)
             take_rank(member)
             return True
     return False

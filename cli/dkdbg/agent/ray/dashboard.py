@@ -17,6 +17,7 @@ from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.dap.messages import as_list, as_text
 from dkdbg.agent.proxy.listener import local_users
 from dkdbg.agent.ray import unpacked
+from dkdbg.launchers.words import whole_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,8 +124,10 @@ class Dashboard:
         if not version:
             raise DashboardError("not-ray", "what answers at %s is not a Ray dashboard" % self._where)
         self._session = _text(answer, "session_name")
-        numbers = version.split(".")[:2]
-        if all(each.isdigit() for each in numbers) and tuple(map(int, numbers)) < OLDEST:
+        numbers = tuple(
+            number for each in version.split(".")[:2] if (number := whole_number(each)) is not None
+        )
+        if len(numbers) == 2 and numbers < OLDEST:
             raise DashboardError("old", "the cluster runs Ray %s; its debugger came with 2.9" % version)
         return version
 

@@ -7,10 +7,14 @@ import os
 
 from dkdbg.agent import contract
 from dkdbg.agent.state import procfs
+from dkdbg.launchers.words import whole_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List
+
+#: PID_MAX_LIMIT of Linux, less one.
+_MAX_PID = (1 << 22) - 1
 
 
 class Folders:
@@ -43,7 +47,7 @@ class Folders:
         for folder in self.all():
             with contextlib.suppress(OSError):
                 names = [name[:-5] for name in os.listdir(folder) if name.endswith(".json")]
-                pids = {int(name) for name in names if name.isdigit()}
+                pids = {pid for name in names if (pid := whole_number(name, _MAX_PID))}
                 # Another user's folder may hold any number: only pids of that user's own processes count.
                 found |= {
                     pid
@@ -59,8 +63,8 @@ def of_session(directory: str) -> Folders:
     place = os.path.join(directory, contract.USERS_NAME)
     with contextlib.suppress(OSError):  # only sessions of root's have it
         users = {
-            int(name): os.path.join(place, name, contract.PROCESSES_NAME)
+            uid: os.path.join(place, name, contract.PROCESSES_NAME)
             for name in os.listdir(place)
-            if name.isdigit()
+            if (uid := whole_number(name)) is not None
         }
     return Folders(os.path.realpath(os.path.join(directory, contract.PROCESSES_NAME)), users)

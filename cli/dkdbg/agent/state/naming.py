@@ -10,6 +10,7 @@ import os
 
 from dkdbg.launchers import registry
 from dkdbg.launchers.python import interpreted
+from dkdbg.launchers.words import whole_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
     if kind == "dataloader":
         return "DataLoader worker %s of %s" % (detail, _whose(process, parent))
     if kind == "rank":
-        if process["rank"] is None or process["rank"] == int(detail):
+        if process["rank"] is None or process["rank"] == whole_number(detail):
             return "rank %s" % detail
         return "worker %s of %s" % (
             detail,
@@ -86,8 +87,10 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
     forked = kind in ("fork", "worker")
     child = _child_of(process, parent, "fork" if forked else "spawn" if spawned else "again")
     if child:
-        number = detail if kind == "worker" else detail.rpartition("-")[2] if kind == "spawned" else ""
-        return "%s %s" % (child, number) if number.isdigit() else "%s (%d)" % (child, process["pid"])
+        nth = whole_number(
+            detail if kind == "worker" else detail.rpartition("-")[2] if kind == "spawned" else ""
+        )
+        return "%s (%d)" % (child, process["pid"]) if nth is None else "%s %d" % (child, nth)
     if kind == "spawned":
         return "multiprocessing worker %s of %s" % (detail, _whose(process, parent))
     if spawned:

@@ -14,6 +14,7 @@ from dkdbg.agent import console, sockets
 from dkdbg.agent.inprocess import duration
 from dkdbg.agent.inprocess.clocks import held_time
 from dkdbg.agent.state import deadlines, procfs
+from dkdbg.launchers.words import whole_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -290,7 +291,8 @@ class PendingCollectives:
 
 def listed_ranks(names: List[str]) -> str:
     """Return `rank 1`, `ranks 1, 2, 3` or the names."""
-    numbers = [name[5:] for name in names if name.startswith("rank ") and name[5:].isdigit()]
+    ranks = [whole_number(name[5:]) for name in names if name.startswith("rank ")]
+    numbers = sorted(rank for rank in ranks if rank is not None)
     if len(names) > 1 and len(numbers) == len(names):
-        return "ranks " + ", ".join(sorted(numbers, key=int))
+        return "ranks " + ", ".join(map(str, numbers))
     return ", ".join(names)

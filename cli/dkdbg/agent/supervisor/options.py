@@ -8,6 +8,7 @@ import types
 from dkdbg.agent import contract, settings
 from dkdbg.agent.inprocess import duration
 from dkdbg.agent.supervisor import exposure
+from dkdbg.launchers.words import whole_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,7 +142,8 @@ def _supervision(given: argparse.Namespace, *, reload: bool) -> Supervision:
         raise ValueError(
             "--on-crash takes %s or %s, not %r" % (", ".join(ON_CRASH[:-1]), ON_CRASH[-1], given.on_crash)
         )
-    if not given.max_restarts.isdigit():
+    max_restarts = whole_number(given.max_restarts)
+    if max_restarts is None:
         raise ValueError("--max-restarts takes a whole number, not %r" % given.max_restarts)
     for folder in given.reload or ():
         if not os.path.isdir(folder):
@@ -150,15 +152,16 @@ def _supervision(given: argparse.Namespace, *, reload: bool) -> Supervision:
         folders=given.reload if given.reload is not None or not reload else [],
         suffixes=_SOURCES + _MORE_SOURCES if given.reload_config else _SOURCES,
         on_crash=given.on_crash,
-        max_restarts=int(given.max_restarts),
+        max_restarts=max_restarts,
         interactive=given.interactive or os.isatty(0) or os.isatty(1),
     )
 
 
 def _port(text: str) -> int:
-    if not text.isdigit() or int(text) > 65535:
+    port = whole_number(text, 65535)
+    if port is None:
         raise ValueError("a port (%s) must be a number up to 65535, not %r" % (settings.ENV_PORT, text))
-    return int(text)
+    return port
 
 
 def _limit(text: str) -> float:

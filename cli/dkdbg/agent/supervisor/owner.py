@@ -96,7 +96,7 @@ def _keep(rights: int, libc: CDLL) -> bool:
 def _is_home(environ: MutableMapping[str, str]) -> bool:
     """Set HOME as without dkdbg; return False where that is unknown."""
     user = environ.get(HOME_ENV, "")
-    with contextlib.suppress(ImportError, KeyError):
+    with contextlib.suppress(ImportError, KeyError, ValueError):  # int() refuses `²`
         import pwd
 
         entry = pwd.getpwuid(int(user)) if user.isdigit() else pwd.getpwnam(user)

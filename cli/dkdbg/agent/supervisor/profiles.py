@@ -15,6 +15,7 @@ from dkdbg.agent import settings
 from dkdbg.agent.inprocess import ranks
 from dkdbg.agent.inprocess.profilers import profiling, tools
 from dkdbg.agent.state import procfs
+from dkdbg.launchers.words import whole_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,13 +170,13 @@ def _found(name: str, environment: Mapping[str, str]) -> str:
 
 
 def _steps(text: str) -> List[int]:
-    first, _, last = text.partition(":")
-    if not first.isdigit() or not last.isdigit() or not 0 < int(first) < int(last):
+    first, last = (whole_number(each) or 0 for each in text.partition(":")[::2])
+    if not 0 < first < last:
         raise ValueError(
             "%s takes FIRST:END, counted from 1 and without END, such as %s, not %r"
             % (settings.ENV_TORCH_PROFILE_STEPS, _STEPS, text)
         )
-    return [int(first), int(last)]
+    return [first, last]
 
 
 def _notes(directory: str) -> List[Dict[str, Any]]:

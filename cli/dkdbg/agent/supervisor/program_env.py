@@ -11,6 +11,7 @@ from dkdbg.agent.inprocess.pdb import pdb_login
 from dkdbg.agent.proxy.listener import tokens
 from dkdbg.agent.supervisor import exposure, profiles, reverse
 from dkdbg.launchers.lines import wrappers
+from dkdbg.launchers.words import whole_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _ranks(text: str) -> str:
 
 def _address(text: str) -> str:
     host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
+    if whole_number(port, 65535) is None:
         raise ValueError("--pdb (%s) is PORT or HOST:PORT, not %r" % (settings.ENV_PDB, text))
     return "%s:%s" % (host or LOOPBACK, port)
 

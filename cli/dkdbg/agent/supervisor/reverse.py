@@ -11,6 +11,7 @@ import sys
 
 from dkdbg.agent import settings
 from dkdbg.agent.proxy.listener import proof, tokens
+from dkdbg.launchers.words import whole_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,9 +33,10 @@ def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
     if not text:
         return None
     address, _, certificate = text.partition("#")
-    host, _, port = address.rpartition(":")
+    host, _, digits = address.rpartition(":")
+    port = whole_number(digits, 65535)
     host = host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or not port:
         raise ValueError(
             "--connect (%s) takes the HOST:PORT#sha256:... of a dkdbg attach --listen, not %r"
             % (settings.ENV_CONNECT, text)
@@ -69,7 +71,7 @@ def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
             "--connect (%s) needs TLS 1.3, and this Python (%s) has %s; with another one: %s=PATH sh agent.pyz launch -- "
             "COMMAND" % (settings.ENV_CONNECT, sys.executable, lacking, settings.ENV_PYTHON)
         )
-    return host, int(port), fingerprint.group(1).lower()
+    return host, port, fingerprint.group(1).lower()
 
 
 def _lacking_tls() -> str:

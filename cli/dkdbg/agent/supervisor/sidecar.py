@@ -18,6 +18,7 @@ from dkdbg.agent import console, contract, settings
 from dkdbg.agent.autostart import note, starting
 from dkdbg.agent.state import procfs
 from dkdbg.agent.supervisor import child, options, program_env, session
+from dkdbg.launchers.words import whole_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _asked(command: List[str], runtime: str, usage: str) -> options.Options:
     listen = environment.get(settings.ENV_LISTEN, "").strip()
     if listen:
         host, _, port = listen.rpartition(":")
-        if not port.isdigit() or int(port) > 65535:
+        if whole_number(port, 65535) is None:
             raise ValueError("%s is PORT or HOST:PORT, not %r" % (settings.ENV_LISTEN, listen))
         host = host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
         flags += ["--host", host or contract.LOOPBACK, "--port", port]

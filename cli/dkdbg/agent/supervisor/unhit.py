@@ -17,6 +17,7 @@ from dkdbg.agent.dap import sources
 from dkdbg.agent.dap.messages import as_dict, as_list, as_text
 from dkdbg.agent.inprocess import duration
 from dkdbg.agent.state import processes
+from dkdbg.launchers.words import whole_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,9 +67,10 @@ class Unhit:
 
     def stopped(self, place: str) -> None:
         """Note where a process has stopped, such as `train.py:12 (breakpoint)`."""
-        name, _, line = place.partition(" (")[0].rpartition(":")
-        if line.isdigit():
-            self._done.add((name, int(line)))
+        name, _, text = place.partition(" (")[0].rpartition(":")
+        line = whole_number(text)
+        if line is not None:
+            self._done.add((name, line))
 
     def forget(self) -> None:
         """Forget all of them: the editor has left."""

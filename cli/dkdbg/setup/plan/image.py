@@ -102,7 +102,7 @@ def _compiles_cuda(facts: RepoFacts) -> bool:
 
 
 def _version_key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version.split("+", maxsplit=1)[0])[:2])
+    return tuple(int(part) for part in re.findall(r"\d{1,18}", version.split("+", maxsplit=1)[0])[:2])
 
 
 def _patch(version: str) -> str:

@@ -19,6 +19,7 @@ from dkdbg.launchers.lines.blanks import as_words, without_blanks
 from dkdbg.launchers.lines.command_lines import launchers_in, one_process, runs_python_alone, serves
 from dkdbg.launchers.lines.idling import idles
 from dkdbg.launchers.python import PYTHON
+from dkdbg.launchers.words import whole_number
 from dkdbg.setup.plan.image import inputs_of_ours, inputs_of_yours, takes_bytecode
 from dkdbg.setup.plan.other_file import brought, left_out
 
@@ -490,14 +491,15 @@ def _one_rank(
     if found is None:
         return argv, (), (), 0
     changed, at, count = found
-    if not count.isdecimal():
+    many = whole_number(count)
+    if many is None:
         note = f"started with 1 process where the documentation starts {count}; {PROCESSES}=2 in .env or the environment starts 2"
     else:
         note = (
             f"the documentation starts {count} processes: dkdbg up and F5 start as many of them as this machine has GPUs "
             f"(without one: cores), plain docker compose 1; {PROCESSES} in .env or the environment sets the number"
         )
-    documented = min(int(count), _MAX_PROCESSES) if count.isdecimal() else 0
+    documented = min(many or 0, _MAX_PROCESSES)
     return changed, ((at, changed[at][:-1] + f"${{{PROCESSES}:-1}}"),), (note,), documented
 
 

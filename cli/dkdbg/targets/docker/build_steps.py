@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_BUILDKIT = re.compile(r"#(\d+) (?:\[(?P<of>[^\]]*?)(?: ?(?P<at>\d+)/(?P<last>\d+))?\] )?(?P<rest>.*)")
+_BUILDKIT = re.compile(
+    r"#(\d+) (?:\[(?P<of>[^\]]*?)(?: ?(?P<at>\d{1,9})/(?P<last>\d{1,9}))?\] )?(?P<rest>.*)"
+)
 _ENDED = re.compile(r"(?:DONE [\d.]+s|CACHED|CANCELED)$")
 _SECONDS = re.compile(r"\d+\.\d+ ")
-_PODMAN = re.compile(r"(?:\[\d+/\d+\] )?STEP (?P<at>\d+)/(?P<last>\d+): (?P<rest>.*)")
+_PODMAN = re.compile(r"(?:\[\d+/\d+\] )?STEP (?P<at>\d{1,9})/(?P<last>\d{1,9}): (?P<rest>.*)")
 #: Lines of a step to keep in case it fails.
 _MAX_KEPT_LINES = 200
 #: Maximum characters of a step's command, to leave space for its output.

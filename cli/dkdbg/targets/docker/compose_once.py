@@ -13,6 +13,7 @@ from dkdbg.agent.settings import ENV_STANDS_FOR
 from dkdbg.core.target_values import Prepared
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.launchers.lines.command_lines import launchers_in
+from dkdbg.launchers.words import whole_number
 from dkdbg.targets.docker import compose_cli, containers, podman_engine
 from dkdbg.targets.docker.compose import ComposeService, runs_nothing, started
 from dkdbg.targets.docker.compose_up import check_name, check_published, choose_gpu, make_mount_points
@@ -156,11 +157,8 @@ def _described(model: Mapping[str, object], name: str) -> Mapping[str, Any]:
 
 def published_ports(described: Mapping[str, Any]) -> list[int]:
     """Return the ports of this machine that the service publishes."""
-    return [
-        int(each["published"])
-        for each in described.get("ports") or ()
-        if str(each.get("published", "")).isdigit()
-    ]
+    published = (whole_number(str(each.get("published", "")), 65535) for each in described.get("ports") or ())
+    return [port for port in published if port is not None]
 
 
 def _entrypoint(words: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from dkdbg import process, signals
 from dkdbg.core.record import BadRecord, decode
 from dkdbg.delivery import single_file
 from dkdbg.errors import EXIT_TIMEOUT, EXIT_USAGE, DkdbgError
+from dkdbg.launchers.words import whole_number
 from dkdbg.printable import printable
 from dkdbg.targets.kubernetes import kubectl, overlays
 from dkdbg.targets.kubernetes.kubectl_errors import denied
@@ -293,7 +294,7 @@ def _asked(
             continue
         done = process.read(reach_of(pod).wrap(("sh", "-c", _ASK)), most=1 << 20, timeout=_ANSWER_TIMEOUT_S)
         version, _, words = done.stdout.partition("\n")
-        parts = version.split()
-        if done.code == 0 and len(parts) == 2 and all(each.isdigit() for each in parts):
-            return tuple(map(int, parts)), words.split("\0")[:-1], pod.name
+        parts = tuple(found for found in map(whole_number, version.split()) if found is not None)
+        if done.code == 0 and len(parts) == len(version.split()) == 2:
+            return parts, words.split("\0")[:-1], pod.name
     return None

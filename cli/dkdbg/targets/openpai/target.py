@@ -27,6 +27,7 @@ from dkdbg.core.record import parse as record_of
 from dkdbg.core.sessions import SeenSession, of_record, unreadable
 from dkdbg.core.target import Capability, Endpoint, Kind, Target, see_ended
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.launchers.words import whole_number
 from dkdbg.printable import printable
 from dkdbg.targets.openpai.job import PORT
 
@@ -320,7 +321,7 @@ def query_of(address: Address) -> PaiQuery:
     if (
         host is None
         or wrong
-        or (len(parts) == 5 and not parts[4].isdecimal())
+        or (len(parts) == 5 and whole_number(parts[4]) is None)
         or int(host["port"] or 0) > 65535
     ):
         raise DkdbgError(
@@ -386,7 +387,7 @@ def _task_of(role: str, value: dict[str, Any]) -> Task:
             raise BadAnswer("the address of a task is not an address") from error
     ports = value.get("containerPorts") or {}
     text = str(ports.get(PORT, "")).partition(",")[0].strip()
-    port = int(text) if text.isdecimal() and 0 < int(text) < 65536 else 0
+    port = whole_number(text, 65535) or 0
     return Task(role=role, index=index, state=state, ip=ip, port=port)
 
 

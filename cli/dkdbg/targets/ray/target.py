@@ -23,6 +23,7 @@ from dkdbg.core.sessions import SeenSession
 from dkdbg.core.target import Capability, Endpoint, Kind, Target
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
+from dkdbg.launchers.words import whole_number
 from dkdbg.printable import printable
 from dkdbg.relay.remote_sessions import RelayedEndpoint
 
@@ -261,9 +262,10 @@ def cluster_of(address: Address) -> Cluster:
 
 
 def _port(text: str, address: Address) -> int:
-    if not text.isascii() or not text.isdecimal() or not 0 < int(text[:6]) < 65536:
+    port = whole_number(text, 65535)
+    if not port:
         raise _wrong(address)
-    return int(text)
+    return port
 
 
 def _wrong(address: Address) -> DkdbgError:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Bytes; larger answers of the adapter are passed on unparsed.
 _MAX_PARSED_BYTES = 32 << 10
-_ANSWER = re.compile(rb'\{"seq": ?\d+, ?"type": ?"response", ?"request_seq": ?(\d+),')
+_ANSWER = re.compile(rb'\{"seq": ?\d+, ?"type": ?"response", ?"request_seq": ?(\d{1,18}),')
 _ADVICE = (
     "this session belongs to the agent and never stops: each Python process has a session of its own. If your client "
     "does not open those, `dkdbg attach --ports` on your machine gives each process a port"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg.core.facts import ServiceFact
+from dkdbg.launchers.words import whole_number
 from dkdbg.setup.detect.docker.dockerfile import absolute
 from dkdbg.setup.detect.files import is_address, is_fixed, join, parent
 from dkdbg.setup.detect.values import Value, elements, table
@@ -172,8 +173,8 @@ def _ports(ports: list[Value]) -> tuple[int, ...]:
     for port in ports:
         target = str(port.get("target", "") if isinstance(port, dict) else port)
         match = re.search(r"(\d+)(?:-\d+)?(?:/\w+)?$", target)
-        if match and 0 < int(match[1]) < 65536:
-            found.append(int(match[1]))
+        if match and (inside := whole_number(match[1], 65535)):
+            found.append(inside)
     return tuple(dict.fromkeys(found))
 
 

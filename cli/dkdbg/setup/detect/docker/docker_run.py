@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dkdbg.core.facts import DockerRun
 from dkdbg.launchers.lines.blanks import has_blank
 from dkdbg.launchers.lines.command_lines import logical_lines
+from dkdbg.launchers.words import whole_number
 from dkdbg.setup.detect.docker.dockerfile import absolute
 from dkdbg.setup.detect.files import is_vendored, join, parent
 
@@ -151,7 +152,7 @@ def _read(tree: Tree, path: str, text: str, built: frozenset[str]) -> DockerRun 
     return DockerRun(
         source=path, mounts=tuple(dict.fromkeys(mounts)), workdir=absolute("/", workdir) if workdir else None, shm=shm,
         ipc="host" if "host" in given.get("ipc", []) else None,
-        ports=tuple(dict.fromkeys(int(match[1]) for match in ports if match and 0 < int(match[1]) < 65536)),
+        ports=tuple(dict.fromkeys(port for match in ports if match and (port := whole_number(match[1], 65535)))),
         env=_read_environment(given.get("env", [])),
         env_files=_env_files(tree, path, given.get("env_file", [])),
     )  # fmt: skip

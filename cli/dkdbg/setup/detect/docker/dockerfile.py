@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.core.facts import DockerfileFact
+from dkdbg.launchers.words import whole_number
 from dkdbg.setup.detect.docker.dockerfile_syntax import (
     HEREDOC,
     Instruction,
@@ -204,7 +205,7 @@ def _apply(
         stage.user = substitute(rest, stage.env).strip()
     elif keyword == "EXPOSE":
         ports = re.findall(r"\b(\d+)(?:-\d+)?(?:/\w+)?", substitute(rest, stage.env))
-        stage.exposed.extend(int(port) for port in ports if 0 < int(port) < 65536)
+        stage.exposed.extend(port for each in ports if (port := whole_number(each, 65535)))
     elif keyword == "ENTRYPOINT":
         stage.entrypoint = _command(rest)
         # An ENTRYPOINT resets a CMD of the base stage (Dockerfile reference, "CMD and ENTRYPOINT").
@@ -305,8 +306,9 @@ def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:
     origin = flags.get("from")
     if origin is not None:
         named = next((other for other in stages if other.name == origin.lower()), None)
-        if named is None and origin.isdigit() and int(origin) < len(stages) - 1:
-            named = stages[int(origin)]
+        at = whole_number(origin, len(stages) - 2)
+        if named is None and at is not None:
+            named = stages[at]
         if named is not None:
             for source in sources:
                 stage.copies.extend(_through(named, absolute("/", source), target))

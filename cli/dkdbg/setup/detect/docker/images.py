@@ -103,10 +103,10 @@ def _python(name: str, torch: str | None) -> tuple[str | None, bool]:
         if major == 1:
             return ("3.10" if minor >= 13 else "3.8" if minor == 11 else "3.7"), False
         return ("3.10" if minor < 4 else "3.11" if minor < 10 else "3.12"), False
-    if match := re.search(r"tensorflow/tensorflow:2\.(\d+)", name):
+    if match := re.search(r"tensorflow/tensorflow:2\.(\d{1,4})", name):
         minor = int(match[1])
         return ("3.6" if minor < 5 else "3.8" if minor < 13 else "3.11"), False
-    if match := re.search(r"tensorflow/tensorflow:1\.(\d+)[\w.-]*-py3", name):
+    if match := re.search(r"tensorflow/tensorflow:1\.(\d{1,4})[\w.-]*-py3", name):
         return "3.5" if int(match[1]) < 14 else "3.6", False
     for part, version in _DISTRIBUTIONS:
         if part in name:

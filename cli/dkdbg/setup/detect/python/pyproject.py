@@ -186,7 +186,7 @@ def caret(text: str) -> str:
     parts = []
     for part in text.split("||")[0].split(","):
         item = part.strip()
-        match = re.fullmatch(r"(\^|~)?\s*(\d+)(?:\.(\d+))?(?:\.(\d+))?([\w.+*-]*)", item)
+        match = re.fullmatch(r"(\^|~)?\s*(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d+))?([\w.+*-]*)", item)
         if not match:
             parts.append(item.replace(" ", ""))
             continue
