@@ -10,6 +10,8 @@ from dkdbg.setup.detect.substitution import substitute
 #: Ports on which debuggers listen unless told otherwise.
 USUAL = frozenset({DEFAULT_PORT})
 _LOOPBACK = re.compile(r"127(?:\.\d+){3}|localhost|\[?::1\]?|ip6-localhost")
+#: A variable that has no default: the text of its `:?` may have colons and blanks.
+_VARIABLE = re.compile(r"\$\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/tcp)?")
 
 
@@ -19,8 +21,8 @@ def of_program(name: str, ports: frozenset[int]) -> frozenset[int]:
 
 
 def resolved(text: str) -> str:
-    """Return `text` with the defaults of its variables; a variable without one is kept."""
-    return substitute(text, {}, keep_unknown=True)
+    """Return `text` with the defaults of its variables; one without a default becomes `$VARIABLE`."""
+    return _VARIABLE.sub("$VARIABLE", substitute(text, {}, keep_unknown=True))
 
 
 def is_loopback(host: str) -> bool:

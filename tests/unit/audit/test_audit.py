@@ -53,6 +53,9 @@ LEAKS = {
     "a batch job listens": ("job.sbatch", "#!/bin/bash\n#SBATCH -N1\nsrun python -m debugpy \\\n  --listen $(hostname -i):5678 train.py\n", 3, "open-debug-port"),
     "hostPort": ("k8s/deploy.yaml", DEPLOYMENT + "          ports: [{containerPort: 5678, hostPort: 5678}]\n", 10, "host-debug-port"),
     "a default that is open": ("compose.yaml", COMPOSE + '    ports: ["${BIND:-0.0.0.0}:${PORT:-5678}:5678"]\n', 4, "open-debug-port"),
+    "a port that a variable requires": ("compose.yaml", COMPOSE + '    ports: ["${DEBUG_PORT:?set it: 1024-65535}:5678"]\n', 4, "open-debug-port"),
+    "a variable within a requirement": ("compose.yaml", COMPOSE + '    ports: ["${P:?see ${URL:?a}}:5678"]\n', 4, "open-debug-port"),
+    "a port of a workflow": ("run.yml", "x:\n  run: docker run -p ${{inputs.a||'b:c'}}:5678 a\n", 2, "open-debug-port"),
     "a range": ("compose.yaml", COMPOSE + '    ports: ["5670-5680:5670-5680"]\n', 4, "open-debug-port"),
     "by an alias": ("compose.yaml", "x-p: &p\n  - 5678:5678\nservices:\n  app: {image: a, ports: *p}\n", 2, "open-debug-port"),
     "by a merge key": ("compose.yaml", "x-b: &b\n  privileged: true\nservices:\n  app:\n    <<: *b\n    image: a\n", 2, "privileged"),
@@ -126,7 +129,7 @@ services:
   app:
     build: {context: ., args: {PYTHON_VERSION: "3.11", TOKENIZER: bert}}
     command: python train.py --wait
-    ports: ["8000:8000", "127.0.0.1:5678:5678", "${DKDBG_BIND:-127.0.0.1}:${P:-5678}:5678", "${BIND}:5678:5678"]
+    ports: ["8000:8000", "127.0.0.1:5678:5678", "${DKDBG_BIND:-127.0.0.1}:${P:-5678}:5678", "${BIND}:5678:5678", "${BIND:?an address: 127.0.0.1}:5678:5678"]
     environment: {POSTGRES_PASSWORD: "${DB_PASSWORD}", DKDBG_TOKEN: "${DKDBG_TOKEN}", HF_TOKEN: null}
     shm_size: 8gb
   app-debug:
