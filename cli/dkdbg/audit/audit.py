@@ -39,9 +39,10 @@ _WORTH = r"debugpy|ptvsd|REMOTE_PDB_HOST|web_pdb|DKDBG_|agent\.pyz|SYS_PTRACE|pr
 _LOCK = re.compile(r".+\.(?:lock|lockb|svg|csv|tsv|map)|package-lock\.json|.+-lock\.ya?ml")
 _KIND = re.compile(r"^kind: *[\"']?(\w+)", re.MULTILINE)
 _SCHEMA = re.compile(
-    r"^ {0,4}\"?(?:(?:swagger|openapi)\"?: *[\"']?[23]\.|\$schema\"?: *[\"']?https?://json-schema\.org/)",
+    r"^\"?(?:(?:swagger|openapi)\"?: *[\"']?[23]\.|\$schema\"?: *[\"']?https?://json-schema\.org/)",
     re.MULTILINE,
 )
+_BETWEEN = re.compile(r"(^---(?!\S))", re.MULTILINE)
 _IGNORE = re.compile(r"dkdbg:\s*ignore[ =:]\s*([\w-]+(?:\s*,\s*[\w-]+)*)")
 _COMMENT = re.compile(r"\s*(?:#|//|/\*|<!--|--|;)")
 #: Lines of Tree.problems that mean a limit, and those about files without content in the repository.
@@ -73,11 +74,16 @@ def audit(
     }
     found: list[Finding] = []
     for path, text in _in_time(texts, tree, until):
-        by_kind = _of_kind(path, text, debug, parsed.get(path, ()), images) if path in own else ()
+        by_kind = _of_kind(path, text, debug, parsed.get(path, ()), images, tree=tree) if path in own else ()
         for line, rule, message in (*_tokens(path, text), *by_kind):
             found.append(Finding(path=path, line=line, rule=rule, message=message))
     found += [each for path in agents if (each := _old_agent(path, version, read)) is not None]
     notes: list[str] = []
+    for path, why in tree.omitted.items():
+        if path in own and _has_rules(path, own[path]):
+            found.append(Finding(path=path, line=1, rule=UNREAD, message=why))
+        else:  # data, which is searched for tokens alone
+            notes.append(f"{path}: {why}")
     for problem in tree.problems:
         path, _, why = (".", "", problem) if _LIMIT.match(problem) else problem.partition(": ")
         if _NO_FILE.match(why) or "{{" in texts.get(path, ""):  # a template need not be YAML
@@ -142,9 +148,9 @@ def _parsed(own: dict[str, str], tree: Tree, until: float) -> tuple[frozenset[in
     parsed: dict[str, list[Value]] = {}
     for path, text in _in_time(own, tree, until):
         is_object = path.endswith(".json") and _JSON_OBJECT.search(text)
-        if (_YAML.fullmatch(path) or is_object) and worth.search(text) and not _is_schema(text):
+        if (_YAML.fullmatch(path) or is_object) and worth.search(rest := _without_schemas(text)):
             try:
-                parsed[path] = documents.yaml_documents(documents.without_directives(text))
+                parsed[path] = documents.yaml_documents(documents.without_directives(rest))
             except UnreadableError as error:
                 tree.note(f"{path}: {error}, so it was searched for tokens alone")
     for each in (document for every in parsed.values() for document in every):
@@ -156,13 +162,30 @@ def _parsed(own: dict[str, str], tree: Tree, until: float) -> tuple[frozenset[in
     return frozenset(islice(ports_of, _MAX_PORTS)), parsed
 
 
-def _is_schema(text: str) -> bool:
-    """Return whether a file describes an API, or all its objects define resources: large, and without pods."""
-    return _SCHEMA.search(text) is not None or set(_KIND.findall(text)) == {"CustomResourceDefinition"}
+def _without_schemas(text: str) -> str:
+    """Return a file with blank lines for the documents that describe an API or define a resource: large, without pods."""
+    return "".join("\n" * each.count("\n") if _is_schema(each) else each for each in _BETWEEN.split(text))
+
+
+def _is_schema(document: str) -> bool:
+    if set(_KIND.findall(document)) == {"CustomResourceDefinition"}:
+        return True
+    if not document.startswith("{"):
+        return _SCHEMA.search(document) is not None
+    inside = document[1:].lstrip()
+    margin = document[1 : len(document) - len(inside)]  # line end and indent of each key of the outer object
+    keys = inside.split(margin) if "\n" in margin else [inside]
+    return any(map(_SCHEMA.match, keys))
 
 
 def _of_kind(
-    path: str, text: str, debug: frozenset[int], parsed: Iterable[Value], images: dict[str, str]
+    path: str,
+    text: str,
+    debug: frozenset[int],
+    parsed: Iterable[Value],
+    images: dict[str, str],
+    *,
+    tree: Tree,
 ) -> Iterator[Found]:
     """Return the findings of the rules for this kind of file."""
     for document in parsed:
@@ -181,7 +204,7 @@ def _of_kind(
     if dockerfiles.is_dockerfile(path):
         yield from dockerfiles.audit(text, debug, ships=not is_for_debugging(path))
     elif editor_files.is_devcontainer(path) or editor_files.is_launch(path):
-        yield from _of_editor(path, text, debug)
+        yield from _of_editor(path, text, debug, tree)
     elif is_test(path):
         return
     elif path.endswith(".py"):
@@ -190,10 +213,23 @@ def _of_kind(
         yield from scripts.audit(path, text, debug)
 
 
-def _of_editor(path: str, text: str, debug: frozenset[int]) -> Iterator[Found]:
+def _has_rules(path: str, text: str) -> bool:
+    """Return whether `_of_kind` has rules for this kind of file."""
+    kinds = (
+        dockerfiles.is_dockerfile,
+        dockerfiles.is_requirements,
+        editor_files.is_devcontainer,
+        editor_files.is_launch,
+    )
+    is_code = path.endswith((".py", ".yml", ".yaml")) or scripts.is_script(path, text)
+    return is_code or any(each(path) for each in kinds)
+
+
+def _of_editor(path: str, text: str, debug: frozenset[int], tree: Tree) -> Iterator[Found]:
     try:
         document = documents.json_document(text)
-    except UnreadableError:
+    except UnreadableError as error:
+        tree.note(f"{path}: not valid JSON: {str(error).lstrip(':')}")
         return
     if editor_files.is_devcontainer(path):
         yield from editor_files.audit_devcontainer(document, debug)

@@ -451,7 +451,8 @@ def test_hostile_yaml_ends_the_audit_neither_late_nor_with_an_error(text, tmp_pa
 )  # fmt: skip
 def test_hostile_text_is_read_in_seconds(path, text, tmp_path, audit):
     """No pattern may look at the same text again and again."""
-    assert audit(written(tmp_path, {path: text})).code == 0
+    is_broken = path == ".vscode/launch.json"
+    assert audit(written(tmp_path, {path: text})).code == is_broken
 
 
 def test_a_link_out_of_the_repository_is_not_read(tmp_path, audit):
@@ -461,3 +462,49 @@ def test_a_link_out_of_the_repository_is_not_read(tmp_path, audit):
     said = audit(tmp_path / "repo")
     assert (said.code, said.out) == (0, "")
     assert "b.env: a link that leads out of the repository" in said.err
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "line"),
+    [
+        ("a.sh", ("x" * 999 + "\n") * 600 + "docker run --privileged a\n", 1),
+        (".devcontainer/devcontainer.json", '{"image": "a"\n "privileged": true}\n', 1),
+        (".vscode/launch.json", '{"configurations": [', 1),
+    ],
+    ids=["large", "a dev container without a comma", "half a launch.json"],
+)
+def test_a_file_that_was_not_read_whole_is_a_finding(path, text, line, *, tmp_path, audit):
+    said = audit(written(tmp_path, {path: text}))
+    assert (said.code, places(said.out)) == (1, {(f"{path}:{line}", "unread")})
+
+
+def test_large_data_that_was_read_in_part_is_said(tmp_path, audit):
+    (tmp_path / "a.bin").write_bytes(bytes(700_000))
+    said = audit(written(tmp_path, {"a.txt": ("x" * 999 + "\n") * 601}))
+    assert (said.code, said.err) == (0, "dkdbg: a.txt: only its first 0.6 MB were read\n")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "apiVersion: v1\nkind: ConfigMap\ndata:\n  a.yaml: |\n    openapi: 3.0.1\n    swagger: '2.0'\n",
+        "openapi: 3.0.1\npaths: {}\n",
+        "kind: CustomResourceDefinition\nspec: {}\n",
+    ],
+    ids=["text of a ConfigMap", "an API", "a resource"],
+)
+def test_a_schema_hides_no_other_document_of_its_file(schema, tmp_path, audit):
+    pod = DEPLOYMENT + "          securityContext:\n            privileged: true\n"
+    for text in (f"{schema}---\n{pod}", f"{pod}--- # x\n{schema}"):
+        line = text[: text.index("privileged")].count("\n") + 1
+        assert places(audit(written(tmp_path, {"a.yaml": text})).out) == {(f"a.yaml:{line}", "privileged")}
+
+
+def test_only_the_outer_object_of_json_is_a_schema(tmp_path, audit):
+    pod = {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "spec": {"containers": [{"securityContext": {"privileged": True}}]},
+    }
+    text = json.dumps({**pod, "data": {"openapi": "3.0.1"}}, indent=2)
+    assert {rule for _, rule in places(audit(written(tmp_path, {"a.json": text})).out)} == {"privileged"}

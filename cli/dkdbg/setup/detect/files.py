@@ -50,6 +50,7 @@ class Tree:
         files: every file seen, breadth first, names sorted within a directory.
         dirs: every directory seen, without the root itself.
         problems: files that could not be read or understood, as text; the readers append to it.
+        omitted: files that were read in part, with how much of them.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Tree:
         """
         self.root = root
         self.problems: list[str] = []
+        self.omitted: dict[str, str] = {}
         self._until = time.monotonic() + MAX_WALK_S
         self._text: dict[str, str] = {}
         found, dirs = _walk(root, self.problems) if listed is None else _listed(root, listed, self.problems)
@@ -130,11 +132,15 @@ class Tree:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     self.note(f"{path}: it is not a regular file")
                     return ""
-                raw = stream.read(MAX_LOCK_BYTES if path.endswith((".lock", ".ipynb")) else MAX_TEXT_BYTES)
+                most = MAX_LOCK_BYTES if path.endswith((".lock", ".ipynb")) else MAX_TEXT_BYTES
+                raw = stream.read(most + 1)
         except OSError as error:
             self.note(f"{path}: {error.strerror or error}")
             return ""
-        return decode(raw)
+        text = decode(raw[:most])
+        if len(raw) > most and text:
+            self.omitted[path] = f"only its first {most / 1e6:g} MB were read"
+        return text
 
 
 def decode(raw: bytes) -> str:
