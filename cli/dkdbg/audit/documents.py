@@ -117,6 +117,7 @@ class _Reader:
     """Turn the nodes of a file into values. Its nodes must stay alive: `seen` has them by `id`."""
 
     seen: dict[int, Value] = field(default_factory=dict)
+    depths: dict[int, int] = field(default_factory=dict)
     left: int = _MAX_VALUES
 
     def value(self, node: Any) -> Value:  # noqa: ANN401 - a node of ruamel.yaml
@@ -143,6 +144,13 @@ class _Reader:
         else:
             found = self.seen[id(node)] = Value(line, text=str(node.value), block=node.style in {"|", ">"})
         self._spend(1)
+        # Aliases are seen already, so they nest values deeper than this method calls itself.
+        held = () if isinstance(node.value, str) else node.value
+        nodes = (each for pair in held for each in (pair if isinstance(pair, tuple) else (pair,)))
+        depth = 1 + max((self.depths.get(id(each), 0) for each in nodes), default=0)
+        if depth > values.MAX_DEPTH:
+            raise ValueError("it is nested too deeply")
+        self.depths[id(node)] = depth
         return found
 
     def _spend(self, count: int) -> None:

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
 
 
-def report(findings: Sequence[Finding], *, version: str, notes: Sequence[str]) -> dict[str, Any]:
+def report(
+    findings: Sequence[Finding], *, version: str, notes: Sequence[str], failed: str = ""
+) -> dict[str, Any]:
     """Return the SARIF log of one run.
 
     Args:
         notes: texts about files that could not be read.
+        failed: why the audit ended without a result; empty if it did not.
     """
     numbers = {rule: number for number, rule in enumerate(RULES)}
     rules = [
@@ -36,8 +39,11 @@ def report(findings: Sequence[Finding], *, version: str, notes: Sequence[str]) -
         for rule in RULES.values()
     ]
     invocation = {
-        "executionSuccessful": True,
-        "toolExecutionNotifications": [{"level": "note", "message": {"text": each}} for each in notes],
+        "executionSuccessful": not failed,
+        "toolExecutionNotifications": [
+            *({"level": "note", "message": {"text": each}} for each in notes),
+            *({"level": "error", "message": {"text": each}} for each in (failed,) if each),
+        ],
     }
     return {
         "$schema": _SCHEMA,

@@ -39,16 +39,12 @@ def call(options: argparse.Namespace, root: Path) -> int:
     from dkdbg.audit import sarif
     from dkdbg.audit.rules import RULES
 
-    found: list[Finding] = []
-    notes: list[str] = []
-    for folder, below in _roots(root, Path(options.directory).resolve(), options.paths).items():
-        every, problems = _audited(folder)
-        found += [
-            one
-            for one in every
-            if not below or one.path == "." or any(_is_below(one.path, path) for path in below)
-        ]
-        notes += problems
+    try:
+        found, notes = _all(root, options)
+    except Exception as error:
+        if options.format == "sarif":  # an upload refuses an empty file, and hides the reason
+            console.emit(sarif.report((), version=__version__, notes=(), failed=str(error)))
+        raise
     if options.format == "sarif":
         console.emit(sarif.report(found, version=__version__, notes=notes))
         return EXIT_ERROR if found else 0
@@ -63,6 +59,21 @@ def call(options: argparse.Namespace, root: Path) -> int:
             "a comment `dkdbg: ignore RULE` on the line, or alone above it, accepts one"
         )
     return EXIT_ERROR if found else 0
+
+
+def _all(root: Path, options: argparse.Namespace) -> tuple[list[Finding], list[str]]:
+    """Return the findings and notes of each folder to audit."""
+    found: list[Finding] = []
+    notes: list[str] = []
+    for folder, below in _roots(root, Path(options.directory).resolve(), options.paths).items():
+        every, problems = _audited(folder)
+        found += [
+            one
+            for one in every
+            if not below or one.path == "." or any(_is_below(one.path, path) for path in below)
+        ]
+        notes += problems
+    return found, notes
 
 
 def _roots(root: Path, here: Path, paths: list[str]) -> dict[Path, list[str]]:

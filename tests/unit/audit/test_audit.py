@@ -508,3 +508,19 @@ def test_only_the_outer_object_of_json_is_a_schema(tmp_path, audit):
     }
     text = json.dumps({**pod, "data": {"openapi": "3.0.1"}}, indent=2)
     assert {rule for _, rule in places(audit(written(tmp_path, {"a.json": text})).out)} == {"privileged"}
+
+
+@pytest.mark.parametrize("item", ["[*a{}]", "{{x: *a{}}}", "{{<<: {{y: *a{}}}}}"])
+def test_yaml_whose_aliases_nest_too_deeply_is_a_finding(item, tmp_path, audit):
+    lines = "".join(f"a{at}: &a{at} {item.format(at - 1)}\n" for at in range(1, 3000))
+    said = audit(written(tmp_path, {"a.yaml": f"a0: &a0 privileged\n{lines}"}))
+    assert (said.code, places(said.out)) == (1, {("a.yaml:1", "unread")})
+    assert "a.yaml:1: unread: it is nested too deeply" in said.out
+
+
+def test_sarif_of_an_audit_that_failed_names_the_reason(tmp_path, audit):
+    said = audit(tmp_path, "--format", "sarif", "no")
+    (run,) = json.loads(said.out)["runs"]
+    (invocation,) = run["invocations"]
+    assert (said.code, run["results"], invocation["executionSuccessful"]) == (2, [], False)
+    assert "cannot read no" in invocation["toolExecutionNotifications"][0]["message"]["text"]
