@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,20 +66,25 @@ def _all(root: Path, options: argparse.Namespace) -> tuple[list[Finding], list[s
     """Return the findings and notes of each folder to audit."""
     found: list[Finding] = []
     notes: list[str] = []
-    for folder, below in _roots(root, Path(options.directory).resolve(), options.paths).items():
+    for folder, (typed, below) in _roots(root, Path(options.directory).resolve(), options.paths).items():
         every, problems = _audited(folder)
         found += [
-            one
+            replace(one, path=_shown(typed, one.path))
             for one in every
             if not below or one.path == "." or any(_is_below(one.path, path) for path in below)
         ]
-        notes += problems
+        notes += [_shown(typed, each) for each in problems]
     return found, notes
 
 
-def _roots(root: Path, here: Path, paths: list[str]) -> dict[Path, list[str]]:
-    """Return the folders to audit, each with the paths below it that were asked for; none for the whole folder."""
-    found: dict[Path, list[str]] = {}
+def _shown(typed: str, path: str) -> str:
+    """Return the path of a finding in a folder outside of the repository as seen from where the folder was typed."""
+    return path if not typed else typed if path == "." else f"{typed.rstrip('/')}/{path}"
+
+
+def _roots(root: Path, here: Path, paths: list[str]) -> dict[Path, tuple[str, list[str]]]:
+    """Return each folder to audit, with its path as typed (empty for the repository) and the paths asked for below it."""
+    found: dict[Path, tuple[str, list[str]]] = {}
     for text in paths:
         path = Path(here, text)
         try:
@@ -90,16 +96,16 @@ def _roots(root: Path, here: Path, paths: list[str]) -> dict[Path, list[str]]:
                 exit_code=EXIT_USAGE,
             ) from error
         if real.is_relative_to(root):
-            found.setdefault(root, []).append(real.relative_to(root).as_posix())
+            found.setdefault(root, ("", []))[1].append(real.relative_to(root).as_posix())
         elif real.is_dir():
-            found.setdefault(real, [])
+            found.setdefault(real, (text, []))
         else:
             raise DkdbgError(
                 f"{text} is not below {root}",
                 hint="dkdbg -C FOLDER audit audits another repository",
                 exit_code=EXIT_USAGE,
             )
-    return found or {root: []}
+    return found or {root: ("", [])}
 
 
 def _is_below(path: str, folder: str) -> bool:

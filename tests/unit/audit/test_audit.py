@@ -524,3 +524,17 @@ def test_sarif_of_an_audit_that_failed_names_the_reason(tmp_path, audit):
     (invocation,) = run["invocations"]
     assert (said.code, run["results"], invocation["executionSuccessful"]) == (2, [], False)
     assert "cannot read no" in invocation["toolExecutionNotifications"][0]["message"]["text"]
+
+
+def test_a_finding_outside_of_the_repository_is_named_from_where_it_was_typed(tmp_path, capsys, monkeypatch):
+    for folder in ("a", "b"):
+        written(tmp_path / folder, {"compose.yaml": COMPOSE + "    privileged: true\n"})
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert main(["audit", "../a", f"{tmp_path}/b/"]) == 1
+    said = capsys.readouterr().out
+    assert places(said) == {
+        ("../a/compose.yaml:4", "privileged"),
+        (f"{tmp_path}/b/compose.yaml:4", "privileged"),
+    }
+    assert "2 findings in 2 files" in said
