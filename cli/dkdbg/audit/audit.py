@@ -45,8 +45,13 @@ _SCHEMA = re.compile(
 _BETWEEN = re.compile(r"(^---(?!\S))", re.MULTILINE)
 _IGNORE = re.compile(r"dkdbg:\s*ignore[ =:]\s*([\w-]+(?:\s*,\s*[\w-]+)*)")
 _COMMENT = re.compile(r"\s*(?:#|//|/\*|<!--|--|;)")
+#: A problem of a repository of which git tells nothing, as of a checkout that belongs to another user.
+NO_LIST = (
+    "git lists no files here, so all are read but those of build, dist and target; if the folder is another user's: "
+    "git config --global --add safe.directory PATH"
+)
 #: Lines of Tree.problems that mean a limit, and those about files without content in the repository.
-_LIMIT = re.compile(r"more than |detection took longer")
+_LIMIT = re.compile(r"more than |detection took longer|git lists no files")
 _NO_FILE = re.compile(r"a link that leads |it is not a regular file|Too many levels of symbolic links")
 #: Maximum characters of all files together, seconds, ports, and characters of a message.
 _MAX_CHARS, _MAX_S, _MAX_PORTS, _MAX_MESSAGE = 300_000_000, 120.0, 200, 300

@@ -538,3 +538,25 @@ def test_a_finding_outside_of_the_repository_is_named_from_where_it_was_typed(tm
         (f"{tmp_path}/b/compose.yaml:4", "privileged"),
     }
     assert "2 findings in 2 files" in said
+
+
+def test_a_repository_of_which_git_tells_nothing_is_a_finding(tmp_path, audit):
+    """Git refuses one of another user ("dubious ownership"); here its folder is empty."""
+    (tmp_path / ".git").mkdir()
+    written(tmp_path, {"sub/a.sh": "docker run --privileged a\n"})
+    said = audit(tmp_path)
+    assert (said.code, places(said.out)) == (1, {(".:1", "unread"), ("sub/a.sh:1", "privileged")})
+    assert "git config --global --add safe.directory" in said.out
+    assert (".:1", "unread") in places(audit(tmp_path, "sub").out)
+
+
+def test_without_git_the_folders_that_were_not_read_are_said(tmp_path, audit, monkeypatch):
+    monkeypatch.setattr("dkdbg.setup.detect.files.MAX_DIR_ENTRIES", 3)
+    written(tmp_path, {"build/a.sh": "", **{f"data/{at}": "" for at in range(4)}, f"{'a/' * 9}a.sh": ""})
+    said = audit(tmp_path)
+    assert said.code == 0
+    assert said.err.splitlines() == [
+        "dkdbg: build: build products were not read",
+        "dkdbg: data: only its first 3 entries were read",
+        f"dkdbg: {'/'.join('a' * 9)}: folders this deep were not read",
+    ]

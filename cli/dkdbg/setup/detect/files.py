@@ -50,7 +50,7 @@ class Tree:
         files: every file seen, breadth first, names sorted within a directory.
         dirs: every directory seen, without the root itself.
         problems: files that could not be read or understood, as text; the readers append to it.
-        omitted: files that were read in part, with how much of them.
+        omitted: files that were read in part and folders that were not walked, with the limit.
     """
 
     def __init__(
@@ -68,7 +68,11 @@ class Tree:
         self.omitted: dict[str, str] = {}
         self._until = time.monotonic() + MAX_WALK_S
         self._text: dict[str, str] = {}
-        found, dirs = _walk(root, self.problems) if listed is None else _listed(root, listed, self.problems)
+        found, dirs = (
+            _walk(root, self.problems, self.omitted)
+            if listed is None
+            else _listed(root, listed, self.problems)
+        )
         found = [path for path in found if path not in ignore]
         self.files: tuple[str, ...] = tuple(found)
         self.dirs: tuple[str, ...] = tuple(dirs)
@@ -200,7 +204,7 @@ def is_vendored(path: str) -> bool:
     return not VENDORED.isdisjoint(path.lower().split("/")[:-1])
 
 
-def _walk(root: Path, problems: list[str]) -> tuple[list[str], list[str]]:
+def _walk(root: Path, problems: list[str], omitted: dict[str, str]) -> tuple[list[str], list[str]]:
     """Walk the tree, and raise DkdbgError if the root itself cannot be listed."""
     if not root.is_dir():
         raise DkdbgError(f"{root} is not a directory", hint="Give the folder of the repository.")
@@ -213,7 +217,8 @@ def _walk(root: Path, problems: list[str]) -> tuple[list[str], list[str]]:
         for directory in level:
             try:
                 with os.scandir(root / directory) as entries:
-                    listed = sorted(entries, key=lambda entry: entry.name)[:MAX_DIR_ENTRIES]
+                    every = sorted(entries, key=lambda entry: entry.name)
+                    listed = every[:MAX_DIR_ENTRIES]
             except OSError as error:
                 if depth == 0:
                     raise DkdbgError(
@@ -222,6 +227,8 @@ def _walk(root: Path, problems: list[str]) -> tuple[list[str], list[str]]:
                     ) from error
                 problems.append(f"{directory}: {error.strerror or error}")
                 continue
+            if len(every) > MAX_DIR_ENTRIES:
+                omitted[directory or "."] = f"only its first {MAX_DIR_ENTRIES} entries were read"
             names = {entry.name for entry in listed}
             if depth and ("pyvenv.cfg" in names or "conda-meta" in names):
                 continue
@@ -244,11 +251,7 @@ def _walk(root: Path, problems: list[str]) -> tuple[list[str], list[str]]:
                 except OSError as error:
                     problems.append(f"{path}: {error.strerror or error}")
                     continue
-                if is_dir:
-                    if entry.name in SKIP_DIRS or entry.name.endswith(".egg-info"):
-                        continue
-                    if depth == 0 and entry.name in SKIP_ROOT_DIRS:
-                        continue
+                if is_dir and not _is_left_out(path, omitted):
                     dirs.append(path)
                     below.append(path)
                 elif is_file:
@@ -259,7 +262,16 @@ def _walk(root: Path, problems: list[str]) -> tuple[list[str], list[str]]:
                 )
                 return files, dirs
         level = below
+    omitted.update((path, "folders this deep were not read") for path in level[:1])
     return files, dirs
+
+
+def _is_left_out(path: str, omitted: dict[str, str]) -> bool:
+    """Return whether the walk leaves out a folder; note build products."""
+    if path in SKIP_ROOT_DIRS:
+        omitted[path] = "build products were not read"
+    name = path.rsplit("/", 1)[-1]
+    return path in SKIP_ROOT_DIRS or name in SKIP_DIRS or name.endswith(".egg-info")
 
 
 def _listed(root: Path, listed: Iterable[str], problems: list[str]) -> tuple[list[str], list[str]]:
