@@ -1,6 +1,7 @@
 """A real Slurm: slurmctld and sshd on `login`, a slurmd each on `node-12` and `node-22`, one shared /home; this machine reaches `login` alone."""
 
 import os
+import posixpath
 import secrets
 from pathlib import Path
 
@@ -149,8 +150,12 @@ class Cluster(Laptop):
             self.sh(each, "pgrep -x sshd >/dev/null || /usr/sbin/sshd")
 
     def cancel_all(self) -> None:
+        # A cancelled script leaves its folder, which the next submit would remove after an hour.
+        scripts = self.sh("login", "squeue -h -u me -o %o | grep /dkdbg/job-", check=False).split()
         self.sh("login", "scancel -u me; scancel -u other", check=False)
         self.until(lambda: not self.sh("login", "squeue -h"))
+        for each in scripts:
+            self.sh("login", f"rm -rf {posixpath.dirname(each)}", user="me")
 
     @staticmethod
     def until(holds) -> None:

@@ -1,6 +1,9 @@
 """What a batch system has to hold, by its module and its line in the registry: a new one is in all of these tests."""
 
+import os
 import re
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,8 @@ from dkdbg.repository.artefacts import render
 from dkdbg.targets import registry
 from dkdbg.targets.batch.job import NoCommandsError, Script
 from dkdbg.verbs import command_line
-from tests.commands import command
+from tests.agent.dap_probe import wait_for
+from tests.commands import command, executable
 
 PROGRAM = Path(__file__).parents[3] / "cli" / "dkdbg"
 SCRIPT = Script(
@@ -76,6 +80,68 @@ def test_its_job_script_runs_the_command_under_the_agent_or_holds_the_nodes(syst
     assert "python train.py" in run
     assert "sleep 60" in held
     assert all("rm -rf /h/" in each for each in (run, held))
+
+
+class Started:
+    """A job's script, run as its system would; its agent and srun are fakes. A file `go` ends the program."""
+
+    def __init__(self, system, tmp_path):
+        self.folder, self._go = tmp_path / "job-1", tmp_path / "go"
+        self.folder.mkdir()
+        executable(tmp_path / "srun", 'exec "$@"')
+        executable(
+            self.folder / "agent.pyz",
+            f"echo x >>{tmp_path}/runs; until [ -e {self._go} ]; do sleep 0.1; done",
+        )
+        self._runs, self._path = tmp_path / "runs", f"{tmp_path}:{os.environ['PATH']}"
+        # The system's own copy: it is there whatever becomes of the folder.
+        self._script = executable(
+            tmp_path / "spooled", render(system.template, folder=str(self.folder), wait=0, command="true")
+        )
+
+    def end(self, **variables):
+        self._go.touch()
+        command([self._script], env={"PATH": self._path, **variables})
+
+    def requeue(self):
+        running = subprocess.Popen(
+            [self._script], env={**os.environ, "PATH": self._path}, start_new_session=True
+        )
+        wait_for(self._runs.exists, bool)
+        os.killpg(running.pid, signal.SIGTERM)
+        assert running.wait(300) == 143
+
+
+@each_system
+def test_the_folder_of_a_script_goes_at_its_end(system, tmp_path):
+    job = Started(system, tmp_path)
+    job.end(LSB_JOBINDEX="0")  # outside of an array
+    assert not job.folder.exists()
+
+
+@each_system
+def test_a_requeued_job_starts_again(system, tmp_path):
+    job = Started(system, tmp_path)
+    job.requeue()
+    job.end()
+    assert (tmp_path / "runs").read_text() == "x\n" * 2
+    assert not job.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "index"),
+    [
+        ("slurm", "SLURM_ARRAY_TASK_ID"),
+        ("pbs", "PBS_ARRAY_INDEX"),
+        ("pbs", "PBS_ARRAYID"),
+        ("lsf", "LSB_JOBINDEX"),
+    ],
+)
+def test_every_task_of_an_array_finds_the_agent(scheme, index, tmp_path):
+    job = Started(_called(scheme), tmp_path)
+    for number in "12":
+        job.end(**{index: number})
+    assert (tmp_path / "runs").read_text() == "x\n" * 2
 
 
 @each_system
