@@ -7,15 +7,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 #: Names of the file that kustomize reads in a folder.
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+#: Keys are in lower case here: Go reads them in any.
 #: Keys that rename objects, and the references to them.
-_RENAMES = ("namePrefix", "nameSuffix", "configMapGenerator", "secretGenerator")
-#: Keys that run a program or fetch a chart.
-_RUNS = ("helmCharts", "helmChartInflationGenerator", "generators", "transformers", "validators")
-_REMOTE = re.compile(r"^\w[\w+.-]*://|^git@|^github\.com[/:]|\?(?:ref|version|timeout)=|//")
+_RENAMES = ("nameprefix", "namesuffix", "configmapgenerator", "secretgenerator")
+#: Keys of files and folders to build, and of files, which an entry has below one of `_PATHS`.
+_BUILT = ("resources", "bases", "components")
+_FILES = (
+    "configmapgenerator", "secretgenerator", "patches", "patchesstrategicmerge", "patchesjson6902", "replacements", "crds",
+    "configurations", "openapi",
+)  # fmt: skip
+_PATHS = ("path", "files", "env", "envs")
+#: Keys that load nothing. All others are refused: they run a program, fetch a chart, or are unknown.
+_PLAIN = (
+    "apiversion", "kind", "metadata", "namespace", "nameprefix", "namesuffix", "commonlabels", "labels", "commonannotations", "images",
+    "imagetags", "replicas", "vars", "generatoroptions", "buildmetadata", "sortoptions", "inventory",
+)  # fmt: skip
+#: Paths that kustomize may take for a URL or a git repository, even if a file has that name: `alice@host:org/repo`.
+_REMOTE = re.compile(r"[:@?]|//|_git/|^github\.com/", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +35,15 @@ class Kustomization:
     """Contents of a kustomization.yaml.
 
     Attributes:
-        refers_to: files and folders, as written, relative to its own folder.
+        refers_to: files and folders to build, as written, relative to its own folder.
+        files: other files to read, such as patches.
         remote: references that are fetched from elsewhere.
         renames: whether names differ from those in the manifests.
-        runs: key that runs a program other than kustomize; empty if there is no such key.
+        runs: key that runs a program other than kustomize, or that is unknown; empty if there is no such key.
     """
 
     refers_to: tuple[str, ...]
+    files: tuple[str, ...]
     remote: tuple[str, ...]
     renames: bool
     runs: str
@@ -37,14 +51,32 @@ class Kustomization:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Kustomization:
         """Parse a document; skip invalid parts, which kustomize reports."""
-        entries = []
-        for key in ("resources", "bases", "components"):
-            found = document.get(key)
-            entries += [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
-        # A plugin is configured inline, or in a file that dkdbg does not read.
-        runs = next((key for key in _RUNS if document.get(key)), "")
+        keys = [(str(key).casefold(), value) for key, value in document.items() if value]
+        built = [each for key, value in keys if key in _BUILT for each in _texts(value)]
+        files = [
+            each for key, value in keys if key in _FILES for each in _texts(value, inline="patches" in key)
+        ]
         return cls(
-            refers_to=tuple(each for each in entries if not _REMOTE.search(each)),
-            remote=tuple(each for each in entries if _REMOTE.search(each)),
-            renames=any(document.get(key) for key in _RENAMES), runs=runs,
+            refers_to=tuple(each for each in built if not _REMOTE.search(each)),
+            files=tuple(each for each in files if not _REMOTE.search(each)),
+            remote=tuple(each for each in (*built, *files) if _REMOTE.search(each)),
+            renames=any(key in _RENAMES for key, _ in keys),
+            runs=next((str(key) for key, value in document.items() if value and str(key).casefold() not in (*_BUILT, *_FILES, *_PLAIN)), ""),
         )  # fmt: skip
+
+
+def _texts(value: object, *, inline: bool = False) -> Iterator[str]:
+    """Return the paths in the value of a key.
+
+    Args:
+        inline: texts of several lines are not paths.
+    """
+    if isinstance(value, list):
+        for each in value:
+            yield from _texts(each, inline=inline)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if (name := str(key).casefold()) in _PATHS:  # `KEY=PATH` in `files`
+                yield from (text.rpartition("=")[2] if name == "files" else text for text in _texts(each))
+    elif value is not None and not (inline and "\n" in str(value)):
+        yield str(value)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import tempfile
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -12,9 +14,10 @@ from ruamel.yaml.error import YAMLError
 
 from dkdbg import process
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
 from dkdbg.targets.kubernetes import kubectl
 from dkdbg.targets.kubernetes.kubectl_errors import not_built
-from dkdbg.targets.kubernetes.kustomization import NAMES
+from dkdbg.targets.kubernetes.kustomization import NAMES, Kustomization
 from dkdbg.targets.kubernetes.overlay import AGENT_FOLDER
 from dkdbg.targets.kubernetes.pod import BadPod, object_of
 from dkdbg.targets.kubernetes.pod_copy import AGENT_FILE
@@ -22,9 +25,19 @@ from dkdbg.targets.kubernetes.workload import TITLE
 
 #: Timeout for one build, and maximum bytes of its result.
 _BUILD_TIMEOUT_S, _MAX_RESULT_BYTES = 60.0, 64 << 20
-#: Maximum characters of one object's YAML: its parser needs a minute for them.
+#: Maximum characters of one object's YAML, and of a build's kustomizations: their parser needs a minute for them.
 _MAX_YAML_CHARS = 500_000
+#: Maximum values of a kustomization, with its aliases expanded.
+_MAX_VALUES = 100_000
 _BETWEEN = re.compile(r"^---$", re.MULTILINE)
+#: Git rejects every protocol, and Go sends HTTP to a port that nothing can listen on.
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+_OFFLINE = {
+    "GIT_ALLOW_PROTOCOL": "none",
+    "NO_PROXY": "",
+    "no_proxy": "",
+    **dict.fromkeys(_PROXIES, "http://127.0.0.1:0"),
+}
 _KIND = re.compile(rf"^kind: (?:{'|'.join(TITLE.values())})$", re.MULTILINE)
 
 
@@ -36,11 +49,13 @@ def render(folder: Path, shown: str, *, is_file: bool = False) -> list[dict[str,
         is_file: `shown` is a file, the only one in a temporary folder.
 
     Raises:
-        DkdbgError: kubectl is not installed, or kustomize cannot build the folder.
+        DkdbgError: kubectl is not installed, or kustomize cannot build the folder, or may fetch or run something.
     """
+    _check(folder, shown)
     done = process.read(
-        (kubectl.program(), "kustomize", str(folder)), most=_MAX_RESULT_BYTES, timeout=_BUILD_TIMEOUT_S
-    )
+        (kubectl.program(), "kustomize", str(folder)), most=_MAX_RESULT_BYTES, timeout=_BUILD_TIMEOUT_S,
+        env={**os.environ, **_OFFLINE},
+    )  # fmt: skip
     if done.code:
         raise not_built(shown, done.stderr.replace(str(folder), shown), is_file=is_file)
     texts = [each for each in _BETWEEN.split(done.stdout) if _KIND.search(each)]
@@ -50,6 +65,74 @@ def render(folder: Path, shown: str, *, is_file: bool = False) -> list[dict[str,
         return [object_of(YAML(typ="safe", pure=True).load(each)) for each in texts]
     except (YAMLError, BadPod, RecursionError, ValueError) as error:
         raise not_built(shown, str(error), is_file=is_file) from error
+
+
+def _check(folder: Path, shown: str) -> None:
+    """Raise DkdbgError unless a build of a folder reads only files here: kustomize fetches URLs and clones repositories."""
+    first = folder.resolve()
+    waiting, seen, left = [first], {first}, _MAX_YAML_CHARS
+    while waiting:
+        inside = waiting.pop()
+        named = os.path.normpath(Path(shown, os.path.relpath(inside, first)))
+        found = [inside / each for each in NAMES if (inside / each).is_file()]
+        if not found:
+            raise not_built(shown, f"{named} has no {NAMES[0]}", is_file=False)
+        for path in found:
+            about = f"{named}/{path.name}"
+            try:
+                text = _text(path, left)
+                document = object_of(YAML(typ="safe", pure=True).load(text))
+                _check_size(document, _MAX_VALUES)
+                kustomization = Kustomization.of(document)
+            except (OSError, YAMLError, BadPod, RecursionError, ValueError) as error:
+                raise _refused(
+                    f"{about} cannot be read: {printable(' '.join(str(error).split()))}", shown
+                ) from error
+            left -= len(text)
+            _check_offline(kustomization, about, shown)
+            for each in (*kustomization.refers_to, *kustomization.files):
+                # kustomize removes `..` before it follows links.
+                real = Path(os.path.normpath(inside / each)).resolve()
+                if not real.exists() or (real.is_dir() and each not in kustomization.refers_to):
+                    raise not_built(shown, f"{about} refers to {each}, which does not exist", is_file=False)
+                if real.is_dir() and real not in seen:
+                    seen.add(real)
+                    waiting.append(real)
+
+
+def _text(path: Path, most: int) -> str:
+    """Return the text of a kustomization. Raises BadPod: it is longer than `most` or not clear; OSError, ValueError."""
+    with path.open("rb") as file:
+        text = file.read(most + 1).decode()
+    if len(text) > most:
+        raise BadPod(f"more than {_MAX_YAML_CHARS} characters")
+    if re.search("[\x85\u2028\u2029]", text):  # a line break for Go's parser only
+        raise BadPod("a line break that YAML parsers read differently")
+    return text
+
+
+def _check_size(value: object, left: int) -> int:
+    """Return `left` minus the number of values in a value. Raises BadPod: there are more."""
+    if left < 0:
+        raise BadPod(f"more than {_MAX_VALUES} values")
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        left = _check_size(each, left - 1)
+    return left
+
+
+def _check_offline(found: Kustomization, about: str, shown: str) -> None:
+    """Raise DkdbgError if a kustomization fetches something, or runs a program."""
+    if found.remote:
+        raise _refused(f"{about} fetches {printable(found.remote[0])}, which dkdbg never does", shown)
+    if found.runs:
+        flag = "--enable-helm " if found.runs.startswith("helm") else ""
+        raise _refused(f"{about} has {printable(found.runs)}, which dkdbg never runs", shown, flag)
+
+
+def _refused(what: str, shown: str, flag: str = "") -> DkdbgError:
+    """Return the error for a folder that dkdbg does not let kustomize build."""
+    hint = f"kubectl kustomize {flag}{shlex.quote(shown)} > k8s.yaml, then dkdbg init --k8s --from k8s.yaml"
+    return DkdbgError(what, hint=hint, exit_code=EXIT_USAGE)
 
 
 def render_file(content: bytes, shown: str) -> list[dict[str, Any]]:

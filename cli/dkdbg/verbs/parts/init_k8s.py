@@ -56,7 +56,7 @@ def init_k8s(root: Path, options: argparse.Namespace) -> int:
     container, namespace, command = options.container, options.namespace, options.command
     chosen = _chosen(found, options.k8s, source)
     base = _base(found, chosen, source)
-    rendered = _rendered(root, found, chosen, base)
+    rendered = _rendered(root, chosen, base)
     kind, name = chosen.kind, str(object_of(rendered["metadata"])["name"])
     space = namespace or object_of(rendered["metadata"]).get("namespace") or overlays.namespace()
     if not is_name(str(space)):
@@ -229,23 +229,9 @@ def _base(found: Manifests, chosen: ManifestWorkload, source: str | None) -> str
     )
 
 
-def _rendered(root: Path, found: Manifests, chosen: ManifestWorkload, base: str) -> dict[str, Any]:
+def _rendered(root: Path, chosen: ManifestWorkload, base: str) -> dict[str, Any]:
     """Return the workload as kustomize renders it."""
     if base:
-        for path in sorted(found.built_in(base)):
-            each = found.kustomizations.get(path)
-            if each is not None and (each.remote or each.runs):
-                what = (
-                    f"fetches {printable(each.remote[0])}, which dkdbg never does"
-                    if each.remote
-                    else f"has {each.runs}, which dkdbg never runs"
-                )
-                flag = "--enable-helm " if each.runs.startswith("helm") else ""
-                raise DkdbgError(
-                    f"{path}/kustomization.yaml {what}",
-                    hint=f"kubectl kustomize {flag}{shlex.quote(base)} > k8s.yaml, then dkdbg init --k8s --from k8s.yaml",
-                    exit_code=EXIT_USAGE,
-                )
         documents = overlays.render(root / base, base)
     else:
         documents = overlays.render_file(read(root, PurePosixPath(chosen.file)) or b"", chosen.file)
