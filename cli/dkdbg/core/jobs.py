@@ -61,8 +61,11 @@ class Submission:
 class Queue(Protocol):
     """A batch system, with the operations that `dkdbg submit` needs."""
 
+    def connect(self) -> None:
+        """Connect to the system, with ssh's prompts. Raises DkdbgError: that failed."""
+
     def submit(self, wanted: Submission) -> str:
-        """Submit one job and return its number.
+        """Submit one job and return its number; after `connect` or `held`, because it shows no prompts.
 
         A failure leaves no job, or its error reports that one was left.
 

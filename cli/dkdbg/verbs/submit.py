@@ -85,6 +85,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
         wanted = _submission(options, command, wait=options.wait, name=_name(command))
         job = ""
         try:
+        queue.connect()  # Ctrl-C ends a prompt, and the wait for another dkdbg's
             with signals.delayed():  # a half-submitted job could not be cancelled
                 job = queue.submit(wanted)
             address = queue.address(job)

@@ -1,5 +1,6 @@
 """What an address of a host behind ssh means, and what OpenSSH's messages do."""
 
+import os
 import re
 import subprocess
 import time
@@ -8,6 +9,7 @@ import pytest
 
 from dkdbg.core import address
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.targets.ssh import connection
 from dkdbg.targets.ssh.command import SshReach, enter, for_any_shell, hosts_of
 from dkdbg.targets.ssh.errors import explain
 
@@ -109,3 +111,22 @@ def test_behind_a_login_node_its_own_key_is_not_enough_and_the_hint_says_whose_i
         in hint
     )
     assert "alone" not in (explain(hosts("ssh://login"), said).hint or "")
+
+
+def test_only_a_dkdbg_that_connects_to_the_same_host_is_waited_for_and_that_is_said(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(connection, "_REPORT_LOCK_AFTER_S", 0.0)
+    said = []
+
+    def is_over():
+        said.append(capsys.readouterr().err)
+        return any(said)
+
+    held = [connection._locked_folder(each, lambda: True, tells=True)[1] for each in ("login", "other")]
+    with pytest.raises(DkdbgError):
+        connection._locked_folder("login", is_over, tells=True)
+    assert "".join(said) == "dkdbg: waiting for another dkdbg that is connecting to ssh://login\n"
+    for each in held:
+        os.close(each)

@@ -85,3 +85,39 @@ def test_nodes_that_are_waited_for_are_given_back_at_any_signal_that_ends_us(tmp
         for each, handler in former.items():
             signal.signal(each, handler)
     assert queue.cancelled == ["7"]
+
+
+class Prompting(Queue):
+    """Connects for ever, as while another dkdbg shows a prompt; a signal comes meanwhile."""
+
+    def __init__(self, number):
+        super().__init__("PENDING")
+        self.number = number
+
+    def connect(self):
+        signal.raise_signal(self.number)
+        raise AssertionError("it goes on")
+
+    def submit(self, _wanted):
+        raise AssertionError("it was submitted")
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("number", signals.ENDING)
+def test_a_signal_ends_it_while_it_connects(tmp_path, monkeypatch, number):
+    def end(*_):
+        raise KeyboardInterrupt
+
+    former = {each: signal.signal(each, end) for each in signals.ENDING}
+    monkeypatch.setattr(submit.registry, "queue_of", lambda _: Prompting(number))
+    options = argparse.Namespace(
+        on="slurm://login", ranks=["true"], others=[], folder="", wait=0, json=False, interactive=False
+    )
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            submit.call(options, tmp_path)
+    finally:
+        for each, handler in former.items():
+            signal.signal(each, handler)

@@ -49,9 +49,13 @@ class JobQueue:
         self._rest = address.parts[0]
         self._login = Login(parsed.login).enter()
 
+    def connect(self) -> None:
+        """Connect to the login node."""
+        self._login.reach()
+
     def submit(self, wanted: Submission) -> str:
         """Send the agent and the script, and submit the script."""
-        login = self._login.reach()
+        login = self._login.reach(asks=False)
         self._check_folder(login, wanted.folder)
         tag = f"{'job' if wanted.command else 'held'}-{secrets.token_hex(4)}"
         folder = self._prepare(login, tag)

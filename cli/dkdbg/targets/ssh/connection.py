@@ -38,8 +38,8 @@ _PERSIST_S = 15
 CONNECT_LIMIT, _CONTROL_TIMEOUT_S = 30.0, 5.0
 #: Seconds between two polls of a starting process.
 _POLL_S = 0.02
-#: Seconds after which to tell the user that connecting takes long.
-_REPORT_AFTER_S = 20.0
+#: Seconds after which to tell the user that connecting takes long, and that another process connects.
+_REPORT_AFTER_S, _REPORT_LOCK_AFTER_S = 20.0, 1.0
 #: Maximum bytes of ssh's output to read.
 _MAX_OUTPUT_BYTES = 1 << 16
 #: Maximum bytes of the folder's path: the limit for a socket is 107, and ssh appends 17 while it creates one.
@@ -100,18 +100,19 @@ class SharedConnection:
             if self._folder and (held := _lock(self._folder)) is not None:
                 with contextlib.suppress(OSError):
                     Path(self._folder).rmdir()
+                    Path(self._folder).parent.rmdir()
                 os.close(held)
 
     def _own(self, *, asks: bool, limit: float) -> tuple[str, ...]:
         """Return options for our own socket, with its ssh running."""
         asks = asks and _has_terminal()
-        # One process at a time: if two start together, the second finds the socket in use and becomes a connection
+        # One process at a time for each host: if two start together, the second finds the socket in use and becomes a connection
         # that cannot be shared or stopped. There is no timeout while the user is prompted.
         end = math.inf if asks else time.monotonic() + limit
-        self._folder, held = _locked_folder(lambda: self._closed or time.monotonic() > end)
+        name = self._hosts.name
+        self._folder, held = _locked_folder(name, lambda: self._closed or time.monotonic() > end, tells=asks)
         try:
-            name = hashlib.sha256(self._hosts.name.encode()).hexdigest()[:16]
-            self._socket = str(Path(self._folder, name))
+            self._socket = str(Path(self._folder, "s"))
             options = ("-o", "ControlMaster=no", "-S", self._socket)
             if not self._is_running(options):
                 with contextlib.suppress(OSError):  # left by a process that was killed
@@ -207,21 +208,27 @@ class SharedConnection:
         return done.code == 0
 
 
-def _locked_folder(is_over: Callable[[], bool]) -> tuple[str, int]:
-    """Return the folder for ssh's sockets, and a descriptor that locks it against other dkdbg processes until closed.
+def _locked_folder(name: str, is_over: Callable[[], bool], *, tells: bool) -> tuple[str, int]:
+    """Return the folder for a host's socket, and a descriptor that locks it against other dkdbg processes until closed.
 
     Args:
+        name: the host's.
         is_over: tells whether to wait no longer for a process that is connecting.
+        tells: tell the user about such a process.
 
     Raises:
         DkdbgError: there is no usable folder, or the lock is held for longer.
     """
-    while (held := _lock(folder := _private_folder())) is None:
+    report_at = time.monotonic() + _REPORT_LOCK_AFTER_S if tells else math.inf
+    while (held := _lock(folder := _private_folder(name))) is None:
         if is_over():
             raise DkdbgError(
                 "another dkdbg is still connecting to this host", hint="try again once it has connected or ended",
                 exit_code=EXIT_TIMEOUT,
             )  # fmt: skip
+        if time.monotonic() > report_at:
+            report_at = math.inf
+            sys.stderr.write(f"dkdbg: waiting for another dkdbg that is connecting to ssh://{name}\n")
         time.sleep(_POLL_S)
     return folder, held
 
@@ -263,14 +270,18 @@ def _has_terminal() -> bool:
     return True
 
 
-def _private_folder() -> str:
-    """Return a folder for the socket that other users cannot enter. Raises DkdbgError: none can be created."""
+def _private_folder(name: str) -> str:
+    """Return a folder for a host's socket that other users cannot enter. Raises DkdbgError: none can be created."""
     session = os.environ.get("XDG_RUNTIME_DIR", "")
     try:
         if session and Path(session).is_dir() and len(os.fsencode(session)) < _MAX_FOLDER_BYTES:
             found = runtime_dir.open_runtime_dir(str(Path(session, "dkdbg")))
         else:
             found = runtime_dir.private_folder(f"dkdbg-ssh-{os.getuid()}")
+        folder = Path(found, hashlib.sha256(name.encode()).hexdigest()[:12])
+        # Another dkdbg may just have removed the folder above; then this one is not locked.
+        with contextlib.suppress(FileNotFoundError):
+            folder.mkdir(mode=0o700, exist_ok=True)
     except (OSError, runtime_dir.RuntimeDirError) as error:
         raise DkdbgError(f"there is no private folder for ssh's socket: {error}") from error
-    return found
+    return str(folder)
