@@ -6,7 +6,8 @@ from an OpenPBS 23.06 once, in the form that its manual gives; no test runs one.
 
 import pytest
 
-from dkdbg.errors import DkdbgError
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.targets.batch.job import Script
 from dkdbg.targets.batch.pbs import PBS
 
 TORQUE = """\
@@ -67,3 +68,11 @@ def test_a_job_that_is_not_there_is_named():
         DkdbgError, match="PBS has no job 99"
     ):  # slurm-wlm-torque ends with 153 and says nothing
         PBS.read("99", 153, "", "")
+
+
+@pytest.mark.parametrize("options", [("-N", "mine"), ("-l", "nodes=1", "-Nmine")])
+def test_a_name_of_the_user_s_is_refused_because_a_later_submission_would_remove_its_script(options):
+    with pytest.raises(DkdbgError) as caught:
+        PBS.submit(Script(path="/h/job-12345678/job.sh", tag="job-12345678", name="x", options=options))
+    assert caught.value.exit_code == EXIT_USAGE
+    assert caught.value.hint.startswith("leave out -N")

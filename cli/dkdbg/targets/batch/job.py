@@ -120,7 +120,7 @@ class BatchSystem(Protocol):
         return kind(f"{text}\n{quoted}" if quoted not in text else text, hint=hint.format(*groups, job=job))
 
     def submit(self, script: Script) -> tuple[str, ...]:
-        """Return the command, for the login node, that submits the script."""
+        """Return the command, for the login node, that submits the script. Raises DkdbgError: its options cannot be used."""
 
     def submitted(self, stdout: str) -> str:
         """Return the number of the new job from the answer; empty if it has none."""

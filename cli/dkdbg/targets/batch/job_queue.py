@@ -62,13 +62,13 @@ class JobQueue:
         script = render(
             self._system.template, folder=folder, wait=wanted.wait, command=shlex.join(wanted.command)
         )
+        found = Script(path=f"{folder}/job.sh", tag=tag, name=wanted.name, options=wanted.options)
         try:
+            words = self._system.submit(found)
             self._fill(login, folder, script)
         except BaseException:
             self._remove(folder)
             raise
-        found = Script(path=f"{folder}/job.sh", tag=tag, name=wanted.name, options=wanted.options)
-        words = self._system.submit(found)
         text = f"{self._system.path}{enter(wanted.folder)}{shlex.join(words)}; code=$?; echo {_ENDED}; exit $code"
         return self._hand_over(login, text, tag, folder, words[0])
 

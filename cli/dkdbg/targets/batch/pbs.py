@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.core.jobs import Job
 from dkdbg.core.known_errors import last_line
-from dkdbg.errors import DkdbgError
+from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, absolute, duration, is_node, on_path
 from dkdbg.targets.batch.job_target import kind_of
@@ -111,7 +111,17 @@ class Pbs(BatchSystem):
         return SLURM.explain(stderr, job=job, node=node) if found is None and "sbatch" in stderr else found
 
     def submit(self, script: Script) -> tuple[str, ...]:
-        """Submit with qsub. Its list omits scripts, so the job's name is the script's tag, within 15 characters."""
+        """Submit with qsub. Its list omits scripts, so the job's name is the script's tag, within 15 characters.
+
+        Raises:
+            DkdbgError: the options name the job: without its tag a later submission would remove its script.
+        """
+        if any(each.startswith("-N") for each in script.options):
+            raise DkdbgError(
+                "qsub's -N cannot be used: dkdbg recognizes its jobs of PBS by a name that it gives them",
+                hint=f"leave out -N: the name is {script.tag[:4]}-NUMBER",
+                exit_code=EXIT_USAGE,
+            )
         return ("qsub", "-N", script.tag, *script.options, script.path)
 
     def submitted(self, stdout: str) -> str:
