@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console, hints, process, signals
 from dkdbg.core.jobs import Submission
+from dkdbg.core.sessions import UNREADABLE
 from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 from dkdbg.targets import registry
 from dkdbg.targets.batch.job import NoCommandsError, another
@@ -84,8 +85,8 @@ def call(options: argparse.Namespace, root: Path) -> int:
             return _hold(root, queue, options, say)
         wanted = _submission(options, command, wait=options.wait, name=_name(command))
         job = ""
-        try:
         queue.connect()  # Ctrl-C ends a prompt, and the wait for another dkdbg's
+        try:
             with signals.delayed():  # a half-submitted job could not be cancelled
                 job = queue.submit(wanted)
             address = queue.address(job)
@@ -198,7 +199,7 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
             up = 0
             if seen.phase == "running":
                 with contextlib.suppress(DkdbgError):  # a node that does not answer yet
-                    up = sum(not each.is_ended for each in target.sessions())
+                    up = sum(not each.is_ended and each.state != UNREADABLE for each in target.sessions())
             if up != last:
                 last, since = up, time.monotonic()
                 say(

@@ -106,17 +106,32 @@ class JobTarget(Target):
         return Endpoint(address=(LOOPBACK, port), why="its session does not answer")
 
     def sessions(self) -> list[SeenSession]:
-        """Return the sessions on the node, or on all nodes if the address names none; send no agent for that."""
+        """Return the sessions on the node, or on all nodes if the address names none; send no agent for that.
+
+        Raises:
+            DkdbgError: no node answers.
+        """
         asked = [self] if self._named.node else self._per_node(self._line.ask(asks=True).nodes)
         try:
             with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
-                return [
-                    session for found in pool.map(lambda each: each._sessions_there(), asked) for session in found  # noqa: SLF001 - of this class
-                ]  # fmt: skip
+                found = list(pool.map(lambda each: each._sessions_or_error(), asked))  # noqa: SLF001 - of this class
         finally:
             for each in asked:
                 if each is not self:
                     each.close()
+        errors = [each for each in found if isinstance(each, DkdbgError)]
+        if len(errors) == len(found):
+            raise errors[0]
+        where = f"{self._system.scheme} {self._named.job}"
+        return [
+            session for target, answer in zip(asked, found, strict=True)
+            for session in (
+                [sessions.unreadable(
+                    target=f"{where}/{target.label}", address=str(target.address), id=target.label, name=target.label,
+                    why=answer.message.splitlines()[0],
+                )] if isinstance(answer, DkdbgError) else answer
+            )
+        ]  # fmt: skip
 
     def each(self) -> Sequence[Target]:
         """Return a target for each live session of the job; this target if none is live, or if the address names one."""
@@ -200,6 +215,12 @@ class JobTarget(Target):
         """Return the address of a node of the job."""
         login, job = self.address.parts[:2]
         return Address(scheme=self.address.scheme, rest=f"{login}/{job.partition(':')[0]}/{node}")
+
+    def _sessions_or_error(self) -> list[SeenSession] | DkdbgError:
+        try:
+            return self._sessions_there()
+        except DkdbgError as error:
+            return error
 
     def _sessions_there(self) -> list[SeenSession]:
         node = self._line.look(asks=True)
