@@ -96,7 +96,8 @@ class Process:
         threads: the main one first; None if the process did not answer, and `why` describes what is visible.
         note: obstacle to a closer look. stopped: where a debugger holds it; empty if no debugger does.
         by: the tool that inspected it, if not the process itself.
-        collectives: by process group, as far as torch has recorded them.
+        collectives: by process group, as far as torch has recorded them; None if that is unknown. Agents up to 0.1
+            answered the same for both.
     """
 
     pid: int
@@ -110,7 +111,7 @@ class Process:
     note: str = ""
     stopped: str = ""
     by: str = ""
-    collectives: tuple[ProcessGroup, ...] = ()
+    collectives: tuple[ProcessGroup, ...] | None = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,16 +166,19 @@ def _processes(session: dict[str, Any]) -> tuple[Process, ...]:
 
 def _process(value: dict[str, Any]) -> Process:
     rank = value.get("rank")
-    threads = None
+    threads = collectives = None
     if value.get("threads") is not None:
         threads = tuple(_thread(each) for each in _listed(value, "threads", _THREADS))
+    if value.get("collectives") is not None:
+        groups = _listed(value, "collectives", _GROUPS)
+        collectives = tuple(_process_group(each) for each in groups if each.get("last"))
     return Process(
         pid=_number(value, "pid"), ppid=_number(value, "ppid"), name=_text(value, "name", _NAME),
         rank=None if rank is None else _number(value, "rank"),
         world_size=0 if value.get("world_size") is None else _number(value, "world_size"),
         state=_text(value, "os", 1), threads=threads, why=_text(value, "why", _LINE), note=_text(value, "note", _LINE),
         stopped=_text(value, "stopped", _LINE), by=_text(value, "by", _NAME),
-        collectives=tuple(_process_group(each) for each in _listed(value, "collectives", _GROUPS) if each.get("last")),
+        collectives=collectives,
     )  # fmt: skip
 
 

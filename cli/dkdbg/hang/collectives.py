@@ -67,12 +67,16 @@ def findings(processes: Iterable[Process]) -> list[Late | Mismatch]:
     """Return the mismatches first, then the late ranks, each with the longest wait first.
 
     Args:
-        processes: the ranks of one job.
+        processes: the ranks of one job. Those whose collectives are unknown are neither late nor waiting.
     """
-    ranks = {each.rank: each for each in processes if each.rank is not None and each.threads is not None}
+    ranks = {
+        each.rank: each.collectives
+        for each in processes
+        if each.rank is not None and each.threads is not None and each.collectives is not None
+    }
     groups: dict[tuple[str, str], dict[int, ProcessGroup]] = defaultdict(dict)
-    for rank, process in ranks.items():
-        for group in process.collectives:
+    for rank, collectives in ranks.items():
+        for group in collectives:
             groups[group.name, group.description][rank] = group
     found: list[Late | Mismatch] = []
     for (name, description), members in groups.items():

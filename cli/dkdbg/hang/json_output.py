@@ -64,7 +64,7 @@ def _process(member: Member) -> dict[str, Any]:
         "stopped": process.stopped, "note": process.note, "by": process.by or "itself",
         "collectives": [
             {"group": each.description or each.name, "last": [asdict(one) for one in each.last]}
-            for each in process.collectives
+            for each in process.collectives or ()
         ],
     }  # fmt: skip
 

@@ -1,5 +1,7 @@
 """The rank that has not come to a collective, and the one that calls another one, by what torch has recorded."""
 
+from dataclasses import replace
+
 from dkdbg.core.stacks import Collective, Frame, Process, ProcessGroup, Thread
 from dkdbg.hang.collectives import Late, Mismatch, findings
 
@@ -44,3 +46,10 @@ def test_another_shape_or_call_is_named_the_rarest_first_also_when_the_others_we
     assert isinstance(first, Mismatch)
     assert isinstance(second, Late)
     assert (first.seq, second.seq) == (6, 7)
+
+
+def test_a_rank_without_an_answer_is_not_late_and_hides_no_rank_that_is():
+    unknown = replace(rank(3), collectives=None)
+    assert findings([rank(0, call(5)), rank(1, call(5)), unknown]) == []
+    (found,) = findings([rank(0, call(5), call(6)), rank(1, call(5)), unknown])
+    assert (found.seq, found.late, found.waiting) == (6, (1,), (0,))

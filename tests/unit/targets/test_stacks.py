@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from dkdbg.agent.supervisor import where
 from dkdbg.core import stacks
 from dkdbg.core.record import BadRecord
 
@@ -52,3 +53,12 @@ def test_texts_and_lists_have_ends():
     threads = [{"name": "n", "main": 1, "frames": frames}] * 150
     found = parse(process(threads=threads))[0].threads
     assert (len(found), len(found[0].frames), len(found[0].frames[0].path)) == (100, 100, 500)
+
+
+def test_no_answer_about_collectives_is_not_an_answer_that_there_are_none():
+    answers = [
+        parse(process(**each))[0].collectives for each in ({}, {"collectives": None}, {"collectives": []})
+    ]
+    assert answers == [None, None, ()]
+    told = '{"threads": [], "left_out": 0}'
+    assert [where._process({"pid": 1}, each)["collectives"] for each in (told, f"{told}\n[]")] == [None, []]
