@@ -33,11 +33,16 @@ def first(table: Iterable[Known], output: str, flags: int = 0) -> tuple[Known, r
 
 
 def bounded(text: str) -> str:
-    """Return the last lines of a text, long ones without their middle: some patterns take quadratic time in a line."""
+    """Return the last lines of a text, shortened."""
+    return shortened("\n".join(text.split("\n")[-_MAX_LINES:]))
+
+
+def shortened(text: str) -> str:
+    """Return a text, long lines without their middle: some patterns take quadratic time in a line."""
     half = _MAX_SEARCHED_CHARS // 2
-    lines = text.split("\n")[-_MAX_LINES:]
     return "\n".join(
-        each if len(each) <= _MAX_SEARCHED_CHARS else f"{each[:half]}...{each[-half:]}" for each in lines
+        each if len(each) <= _MAX_SEARCHED_CHARS else f"{each[:half]}...{each[-half:]}"
+        for each in text.split("\n")
     )
 
 

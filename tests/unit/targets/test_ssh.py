@@ -12,6 +12,8 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets.ssh import connection
 from dkdbg.targets.ssh.command import SshReach, enter, for_any_shell, hosts_of
 from dkdbg.targets.ssh.errors import explain
+from dkdbg.targets.ssh.target import SshTarget
+from tests.commands import executable
 
 
 def hosts(text):
@@ -79,6 +81,7 @@ def test_words_of_ssh_that_go_on_for_ever_are_looked_at_for_moments():
     begun = time.monotonic()
     many = "REMOTE HOST IDENTIFICATION HAS CHANGED\n" * 5_000 + "Offending x key in a:1\n" * 5_000
     assert "has changed" in explain(hosts("ssh://login"), many).message
+    assert "cannot be reached" in explain(hosts("ssh://login"), "Offending " * 300_000).message
     assert time.monotonic() - begun < 300
 
 
@@ -130,3 +133,12 @@ def test_only_a_dkdbg_that_connects_to_the_same_host_is_waited_for_and_that_is_s
     assert "".join(said) == "dkdbg: waiting for another dkdbg that is connecting to ssh://login\n"
     for each in held:
         os.close(each)
+
+
+@pytest.mark.parametrize("asking", [lambda host: host.find(), lambda host: host.with_workdir("x")])
+def test_a_host_that_writes_for_ever_is_cut_off(tmp_path, monkeypatch, asking):
+    executable(tmp_path / "ssh", "case $1 in -O) ;; *) exec yes ;; esac")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    host = SshTarget(address.parse("ssh://login/~/w"))
+    with pytest.raises(DkdbgError, match="ssh wrote more than 1048576 bytes"):
+        asking(host)

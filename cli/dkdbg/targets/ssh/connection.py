@@ -181,8 +181,8 @@ class SharedConnection:
             return ""
         argv = ["ssh", "-T", "-S", "none", "-o", "BatchMode=yes", *PLAIN_SESSION]
         with contextlib.suppress(DkdbgError):
-            done = process.run([*argv, *self._hosts.destination(), "exit"], timeout=CONNECT_LIMIT)
-            return "\n" + done.stderr
+            asking = [*argv, *self._hosts.destination(), "exit"]
+            return "\n" + process.read(asking, most=_MAX_OUTPUT_BYTES, timeout=CONNECT_LIMIT).stderr
         return ""
 
     @staticmethod

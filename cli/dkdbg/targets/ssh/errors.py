@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg import hints
-from dkdbg.core.known_errors import Known, first, last_line
+from dkdbg.core.known_errors import Known, first, last_line, shortened
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 
@@ -81,6 +81,7 @@ def explain(hosts: SshHosts, stderr: str) -> DkdbgError:
     Args:
         stderr: its standard error; the remote side may have written parts of it.
     """
+    stderr = shortened(stderr)
     way, target = hosts.name, hosts.hops[-1]
     who = target.rpartition("@")[2]
     more = {

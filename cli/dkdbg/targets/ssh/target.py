@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 SCHEME = "ssh"
 #: Folder below the user's home there for repositories whose target names no folder.
 OURS = "dkdbg"
-#: Timeouts for an answer of a shell there, and of an agent.
+#: Timeouts for an answer of a shell there, and of an agent; maximum bytes of the shell's.
 _SHELL_TIMEOUT_S, _AGENT_TIMEOUT_S = 30.0, 30.0
+_MAX_ANSWER_BYTES = 1 << 20
 #: Query for any login shell: a mark, because other output may precede it, then user, host, folder, and our agents.
 _LOOK = """\
 cd {folder} 2>/dev/null || {{ printf '\\n%s gone\\n' {mark}; exit 0; }}
@@ -98,9 +99,8 @@ class SshTarget(Target):
                 Address(scheme=SCHEME, rest=f"{self.address.rest}/~/{OURS}/{name}")
             ).with_workdir(name)
         outside = self._connection.reach()
-        done = process.run(
-            outside.script(f"mkdir -p -- {quoted(self._hosts.folder)}"), timeout=_SHELL_TIMEOUT_S
-        )
+        making = outside.script(f"mkdir -p -- {quoted(self._hosts.folder)}")
+        done = process.read(making, most=_MAX_ANSWER_BYTES, timeout=_SHELL_TIMEOUT_S)
         if done.code == FAILED:
             raise explain(self._hosts, done.stderr)
         if done.code:
@@ -213,9 +213,8 @@ class SshTarget(Target):
         at = self._hosts.folder if at is None else at
         mark = f"dkdbg-{secrets.token_hex(8)}"
         folder = quoted(at) if at else "."
-        done = process.run(
-            reach.script(_LOOK.format(mark=mark, folder=folder, listing=LISTING)), timeout=_SHELL_TIMEOUT_S
-        )
+        looking = reach.script(_LOOK.format(mark=mark, folder=folder, listing=LISTING))
+        done = process.read(looking, most=_MAX_ANSWER_BYTES, timeout=_SHELL_TIMEOUT_S)
         text = done.stdout.rpartition(f"\n{mark} ")[2].splitlines() if f"\n{mark} " in done.stdout else []
         if text[:1] == ["gone"]:
             raise DkdbgError(
