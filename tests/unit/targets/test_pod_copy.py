@@ -100,8 +100,10 @@ def test_a_job_finds_its_own_pods_and_has_the_time_that_a_person_needs():
             "template": {**template(), "metadata": {"labels": {"controller-uid": "1", "job-name": "bert"}}},
         },
     }  # fmt: skip
+    job["spec"]["template"]["spec"]["activeDeadlineSeconds"] = 60
     spec = copied("job", job).document["spec"]
     assert set(spec) == {"completions", "parallelism", "completionMode", "backoffLimit", "template"}
+    assert "activeDeadlineSeconds" not in spec["template"]["spec"]
     assert spec["backoffLimit"] == 0
     ours = {"dev.dkdbg/copy-of", "app.kubernetes.io/managed-by"}
     assert set(spec["template"]["metadata"]["labels"]) == ours

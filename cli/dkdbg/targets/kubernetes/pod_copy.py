@@ -37,6 +37,7 @@ AGENT_FOLDER, AGENT_FILE = "/opt/dkdbg", "agent.pyz"
 _VOLUME = "dkdbg-agent"
 #: Failures of a probe before the kubelet acts: a stopped program answers none.
 _NEVER = 1_000_000
+_NO_DEADLINE = ("no activeDeadlineSeconds", "who looks at a stopped program needs time")
 #: Maximum characters of a command line to show.
 _MAX_SHOWN_CHARS = 200
 #: Labels that admit a pod to a queue: without them it never starts.
@@ -163,7 +164,7 @@ def _controller(kind: str, spec: dict[str, Any], labels: dict[str, str]) -> list
         policy = object_of(spec.get("runPolicy"))
         limits = [each for each in (spec, policy) if each.pop("activeDeadlineSeconds", None) is not None]
         if limits:
-            decisions.append(("no activeDeadlineSeconds", "who looks at a stopped program needs time"))
+            decisions.append(_NO_DEADLINE)
         if kind == JOB:
             spec["backoffLimit"] = 0
             decisions.append(
@@ -215,6 +216,7 @@ class _Template:
         }
         template["metadata"] = {"labels": {**queues, **labels}, **({"annotations": kept} if kept else {})}
         self._spec = object_of(template.get("spec"))
+        self._was_limited = self._spec.pop("activeDeadlineSeconds", None) is not None
         self._containers = objects_of(self._spec.get("containers"))
 
     def be_debugged(
@@ -263,6 +265,8 @@ class _Template:
             )
         if self._free_host_ports():
             decisions.append(("no hostPort", "the original has it"))
+        if self._was_limited:
+            decisions.append(_NO_DEADLINE)
         return decisions
 
     def notes(self) -> list[str]:
