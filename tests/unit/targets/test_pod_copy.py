@@ -152,6 +152,15 @@ def test_a_program_that_only_the_image_knows_has_to_be_named():
     assert found["args"][-2:] == ["python", "train.py"]
 
 
+def test_a_command_that_is_named_reaches_the_program_as_it_is():
+    """Kubernetes replaces `$(NAME)` and `$$`."""
+    words = ("sh", "-c", "echo $$ $(id) $HOME")
+    made = copied("deployment", deployment(), command=words, command_from="as you said")
+    (found,) = made.document["spec"]["template"]["spec"]["containers"]
+    assert found["args"][-1] == "echo $$$$ $$(id) $$HOME"
+    assert any("echo $$ $(id) $HOME" in what for what, _ in made.decisions)
+
+
 @pytest.mark.parametrize("name", ["a" * 60, "bert.v1" * 8, "b" * 200])
 def test_names_of_copies_are_names_that_a_job_may_have_and_differ(name):
     made = copy_name(name)

@@ -79,7 +79,7 @@ def plan(
     try:
         copy = copy_of(
             query.kind, original, container=query.container,
-            command=[each.replace("$(", "$$(") for each in words], command_from=said_by, wait=wait,
+            command=words, command_from=said_by, wait=wait,
         )  # fmt: skip
     except BadPod as error:
         raise DkdbgError(f"{query.label}: unexpected manifest: {error}") from error

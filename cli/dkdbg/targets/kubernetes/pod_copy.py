@@ -241,7 +241,9 @@ class _Template:
             )
         chosen["command"] = ["sh", f"{AGENT_FOLDER}/{AGENT_FILE}", "launch"]
         flags = ["--host", LOOPBACK, "--port", "0", "--wait", str(wait), "--name", self._name]
-        chosen["args"] = [*flags, "--", *words]
+        # Kubernetes replaces $(NAME) in the object's own words, and $$ by $.
+        literal = [each.replace("$", "$$") for each in command]
+        chosen["args"] = [*flags, "--", *(literal or words)]
         if environment:
             kept = [each for each in objects_of(chosen.get("env")) if each.get("name") not in environment]
             chosen["env"] = [*kept, *({"name": key, "value": value} for key, value in environment.items())]
@@ -263,10 +265,10 @@ class _Template:
             decisions.append(
                 (f"no limit for {' and '.join(widened)}", "a program that is stopped answers none")
             )
-        if self._free_host_ports():
-            decisions.append(("no hostPort", "the original has it"))
         if self._was_limited:
             decisions.append(_NO_DEADLINE)
+        if self._free_host_ports():
+            decisions.append(("no hostPort", "the original has it"))
         return decisions
 
     def notes(self) -> list[str]:

@@ -62,7 +62,7 @@ def init_k8s(root: Path, options: argparse.Namespace) -> int:
     if not is_name(str(space)):
         raise DkdbgError(f"{space} is not a valid namespace", hint="--namespace ml", exit_code=EXIT_USAGE)
     facts = inspect(root, ignore=frozenset())
-    words = [each.replace("$(", "$$(") for each in (configuration.shell_argv(command) if command else ())]
+    words = configuration.shell_argv(command) if command else ()
 
     def copied(environment: dict[str, str]) -> PodCopy:
         try:
