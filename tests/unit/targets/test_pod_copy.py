@@ -178,6 +178,8 @@ def test_the_labels_of_a_deployment_are_what_it_says_and_nothing_that_kubectl_ta
         "matchExpressions": [{"key": "tier", "operator": "In", "values": ["gpu", "cpu"]}, {"key": "old", "operator": "DoesNotExist"}],
     })  # fmt: skip
     assert selector_of(document) == "app=bert,app.kubernetes.io/name=x,tier in (gpu,cpu),!old"
+    only = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
+    assert selector_of(deployment(selector=only)) == "app"
     for bad in ({"matchLabels": {}}, {"matchLabels": {"a": "b --all"}}, {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a)b", "operator": "In"}]}):  # fmt: skip
         with pytest.raises(BadPod):
             selector_of(deployment(selector=bad))

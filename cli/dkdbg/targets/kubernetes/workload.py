@@ -64,8 +64,7 @@ def selector_of(document: object) -> str:
     """
     selector = object_of(object_of(object_of(document).get("spec")).get("selector"))
     parts = [f"{key}={value}" for key, value in object_of(selector.get("matchLabels")).items()]
-    text = ",".join(parts)
-    if not parts or not is_labels(text):
+    if not all(map(is_labels, parts)):
         raise BadPod("an object with labels that none can have")
     for each in objects_of(selector.get("matchExpressions")):
         key, operator, values = each.get("key"), each.get("operator"), each.get("values") or []
@@ -73,11 +72,12 @@ def selector_of(document: object) -> str:
         if not re.fullmatch(r"[-A-Za-z0-9_./,]+", words):
             raise BadPod("an object with labels that none can have")
         joined = ",".join(values)
-        text += {
-            "In": f",{key} in ({joined})", "NotIn": f",{key} notin ({joined})",
-            "Exists": f",{key}", "DoesNotExist": f",!{key}",
-        }.get(str(operator), "")  # fmt: skip
-    return text
+        parts += {
+            "In": [f"{key} in ({joined})"], "NotIn": [f"{key} notin ({joined})"], "Exists": [f"{key}"], "DoesNotExist": [f"!{key}"],
+        }.get(str(operator), [])  # fmt: skip
+    if not parts:
+        raise BadPod("an object that selects no pods by labels")
+    return ",".join(parts)
 
 
 def templates(kind: str, document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
