@@ -43,7 +43,12 @@ def test_states_are_told_apart(line, phase, reason):
 
 def test_words_of_others_are_quoted_and_not_explained():
     said = "Traceback (most recent call last):\n"
-    assert SLURM.explain(said, job="7", node="n1") is None
+    refused = (
+        "ssh: connect to host n1 port 22: Connection refused\n"  # by the node, not by Slurm's controller
+    )
+    for each in (said, refused):
+        assert SLURM.explain(each, job="7", node="n1") is None
+    assert SLURM.explain(f"{refused}slurm_load_jobs error: Connection refused\n", job="7", node="n1")
     with pytest.raises(DkdbgError) as caught:
         SLURM.read("7", 1, "", said)
     assert caught.value.message.endswith(said.strip())
