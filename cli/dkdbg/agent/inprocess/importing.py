@@ -7,13 +7,15 @@ from __future__ import annotations
 import contextlib
 import sys
 
+from . import session
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
 
 def after(name: str, do: Callable[[Any], object]) -> None:
-    """Call `do` with this module: now if it is loaded, else when it is imported; once per name.
+    """Call `do` with this module: now if it is loaded, else when it is imported; once however often it is registered.
 
     For one that another thread is importing now, that is at the first import of another module after it.
     An error in the callback is swallowed: the module has an unknown version.
@@ -21,31 +23,39 @@ def after(name: str, do: Callable[[Any], object]) -> None:
     if name in sys.builtin_module_names:  # built-in modules share one loader
         __import__(name)
     module = sys.modules.get(name)
-    if module is not None and not _is_being_imported(module):
+    if module is not None and not _is_half(module):
         with contextlib.suppress(Exception):
             do(module)
-    elif not any(isinstance(finder, Finder) and finder.name == name for finder in sys.meta_path):
-        sys.meta_path = [Finder(name, do), *sys.meta_path]  # another thread may be iterating over the list
+    elif not any(
+        isinstance(finder, Finder) and (finder.name, finder.do) == (name, do) for finder in sys.meta_path
+    ):
+        finder = Finder(name, do, module)
+        sys.meta_path = [finder, *sys.meta_path]  # another thread may be iterating over the list
 
 
-def _is_being_imported(module: Any) -> bool:
-    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+def _is_half(module: Any) -> bool:
+    """Return whether a module is still being imported."""
+    return getattr(session.namespace(module).get("__spec__"), "_initializing", False) is True
 
 
 class Finder:
-    """Comes before the other finders until the module is imported, and lets them find it."""
+    """Comes before the other finders until the module is imported, and lets them find it.
 
-    def __init__(self, name: str, do: Callable[[Any], object]) -> None:
+    Args:
+        half: the module, if another thread was importing it when this was made.
+    """
+
+    def __init__(self, name: str, do: Callable[[Any], object], half: Any = None) -> None:
         self.name = name
-        self._do = [do]
+        self.do = do
+        self._half = [] if half is None else [half]  # a list: only one thread pops it
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Return a spec of the module that calls `do` after the import; None for other modules."""
         if name != self.name:
-            loaded = sys.modules.get(self.name)
-            if loaded is not None and not _is_being_imported(loaded):
-                self._leave()
-                self._call(loaded)
+            with contextlib.suppress(Exception):
+                if self._half and not _is_half(self._half[0]):
+                    self._change(self._half.pop())
             return None
         self._leave()
         for finder in list(sys.meta_path):
@@ -56,12 +66,13 @@ class Finder:
                 return spec
         return None
 
+    def _change(self, module: Any) -> None:
+        if sys.modules.get(self.name) is module:  # otherwise its import has failed, and is tried again
+            self._leave()
+            self.do(module)
+
     def _leave(self) -> None:
         sys.meta_path = [each for each in sys.meta_path if each is not self]
-
-    def _call(self, module: Any) -> None:
-        with contextlib.suppress(Exception):  # with IndexError: another thread has called it
-            self._do.pop()(module)
 
     def _do_after(self, loader: Any) -> None:
         execute = getattr(loader, "exec_module", None)
@@ -71,6 +82,7 @@ class Finder:
         def exec_module(module: Any) -> None:
             execute(module)
             if module.__name__ == self.name:  # a zip's loader has many modules
-                self._call(module)
+                with contextlib.suppress(Exception):
+                    self.do(module)
 
         loader.exec_module = exec_module

@@ -248,14 +248,15 @@ def _watch_libraries() -> None:
     """Watch code that breakpoints would miss, in functions and threads of libraries."""
     from . import importing, missed_code
 
-    def trace_threads(module: Any) -> None:
-        from .ray import worker
-
-        worker.trace_threads(module.FunctionActorManager)
-
     missed_code.watch()
     if sys.version_info < (3, 12):
-        importing.after("ray._private.function_manager", trace_threads)
+        importing.after("ray._private.function_manager", _trace_threads)
+
+
+def _trace_threads(module: Any) -> None:
+    from .ray import worker
+
+    worker.trace_threads(module.FunctionActorManager)
 
 
 def _forget_former_stops() -> None:

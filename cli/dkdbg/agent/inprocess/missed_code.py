@@ -64,8 +64,8 @@ def watch() -> None:
     if sys.version_info >= (3, 12):
         _watch_running()
         return
-    for module, paths in _CALLED.items():
-        importing.after(module, functools.partial(_wrap, paths))
+    for name in _CALLED:
+        importing.after(name, _wrap)
 
 
 def warn_of_zip(debugger: Any) -> None:
@@ -151,8 +151,8 @@ def _watch_running() -> None:
     monitoring.enable_code_tracing = enable_code_tracing
 
 
-def _wrap(paths: Any, module: Any) -> None:
-    for path in paths:
+def _wrap(module: Any) -> None:
+    for path in _CALLED[module.__name__]:
         *owners, name = path.split(".")
         owner = functools.reduce(getattr, owners, module)
         if hasattr(owner, name):  # another version of the framework may lack it
