@@ -61,7 +61,7 @@ settrace = set_trace
 
 
 def find_spec(name: str) -> Any:
-    """Return the spec of `dkdbg`, `dkdbg.pai`, `paipdb` or `dkdbg_ray` for the hook's finder."""
+    """Return the spec of `dkdbg`, `dkdbg.pai` or `paipdb` for the hook's finder."""
     import importlib.util
     from importlib.machinery import ModuleSpec
 
@@ -69,8 +69,7 @@ def find_spec(name: str) -> Any:
 
     if name == "dkdbg":
         return ModuleSpec(name, _Loader(), is_package=True)  # type: ignore[arg-type]
-    file = "ray/driver.py" if name == "dkdbg_ray" else "pai.py"
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), file)
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pai.py")
     return importlib.util.spec_from_file_location(name, path, loader=standard.loader(name, path))
 
 

@@ -458,7 +458,7 @@ class _DkdbgFinder(object):
         self.member = member
 
     def find_spec(self, name, path=None, target=None):  # type: (str, object, object) -> Optional[ModuleSpec]  # noqa: ARG002
-        return on_demand.find_spec(name) if name in ("dkdbg", "dkdbg.pai", "paipdb", "dkdbg_ray") else None
+        return on_demand.find_spec(name) if name in ("dkdbg", "dkdbg.pai", "paipdb") else None
 
 
 class _CoverageFinder(object):
@@ -557,9 +557,9 @@ def _enter():  # type: () -> None
     else:
         sys.meta_path.insert(0, _CoverageFinder())
     if "DKDBG_RAY_WORKERS" in os.environ:
-        ray_hook.register(os.environ)
+        ray_hook.register()
     if "job submit" in " ".join(words):
-        ray_hook.register_submit(os.environ)
+        ray_hook.register_submit()
     if os.environ.get("DKDBG_ON_CRASH"):
         crash_watch.arm(member)
         if "--multiprocessing-fork" in words:

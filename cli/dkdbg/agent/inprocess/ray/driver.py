@@ -1,9 +1,8 @@
-"""Runs in a driver of Ray, which imports it: makes its workers debuggable when their task or actor is selected.
+"""Runs in a driver of Ray: makes its workers debuggable when their task or actor is selected.
 
-`RAY_RUNTIME_ENV_HOOK` names `hook` (hook.py): Ray calls it once with the runtime environment of a driver. It
-adds a setup function, which runs in each worker of the job (`worker.py`) on whatever node, and
-carries all the code that is needed there. Python 3.8+; nothing here may break a driver: errors are reported
-on stderr.
+hook.py calls `set_up` once with the runtime environment of a driver. It adds a setup function, which runs in
+each worker of the job (`worker.py`) on whatever node, and carries all the code that is needed there. Python
+3.8+; nothing here may break a driver: errors are reported on stderr.
 """
 
 # ruff: noqa: ANN401
@@ -22,10 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional
 
-#: Selected tasks and actors (comma-separated shell patterns), and the user's own values of the replaced
-#: variables.
-ENV_WORKERS, ENV_FORMER, ENV_UV = "DKDBG_RAY_WORKERS", "DKDBG_RAY_FORMER_HOOK", "DKDBG_RAY_UV"
-ENV_FORMER_SUBMIT = "DKDBG_RAY_FORMER_SUBMIT"
+#: Selected tasks and actors (comma-separated shell patterns).
+ENV_WORKERS = "DKDBG_RAY_WORKERS"
 #: In a driver that `ray job submit` has started: the folder of its working_dir, and where Ray has unpacked
 #: it.
 ENV_SOURCE, ENV_UNPACKED = "DKDBG_RAY_SOURCE", "DKDBG_RAY_UNPACKED"
@@ -46,12 +43,11 @@ _ELSEWHERE = "dkdbg: not debugged: its dkdbg run has ended, as with `ray job sub
 #: Variables that the agent sets for a program besides its own, and those of its own that belong to another
 #: process.
 _SET = ("PYTHONBREAKPOINT", "PYDEVD_DISABLE_FILE_VALIDATION", "TORCH_COMPILE_DISABLE")
-_NOT_OF_JOB = (ENV_FORMER, ENV_UV, ENV_FORMER_SUBMIT, ENV_SOURCE, ENV_UNPACKED)
+_NOT_OF_JOB = (ENV_SOURCE, ENV_UNPACKED)
 
 
-def hook(runtime_env: Optional[Dict[str, Any]]) -> Any:
+def set_up(runtime_env: Optional[Dict[str, Any]]) -> Any:
     """Return the runtime environment of a driver with our setup function, after the user's own hooks."""
-    runtime_env = _by_former(runtime_env)
     try:
         return _with_setup(dict(runtime_env or {}))
     except Exception as error:
@@ -59,47 +55,19 @@ def hook(runtime_env: Optional[Dict[str, Any]]) -> Any:
         return runtime_env
 
 
-def _by_former(runtime_env: Optional[Dict[str, Any]]) -> Any:
-    if os.environ.get(ENV_UV) != "0":
+def wrap_submit(client: Any) -> None:
+    """Put the driver of each job that this JobSubmissionClient class submits into our session."""
+    known = client.submit_job
+
+    def submit_job(self: Any, *, entrypoint: str, **named: Any) -> Any:
+        source = (named.get("runtime_env") or {}).get("working_dir")
         try:
-            from ray._private.runtime_env import uv_runtime_env_hook as uv
+            entrypoint = _of_our_session(entrypoint, source)
+        except OSError as error:
+            sys.stderr.write("dkdbg: the job cannot be debugged: %s\n" % error)
+        return known(self, entrypoint=entrypoint, **named)
 
-            if uv._get_uv_run_cmdline():
-                return uv.hook(runtime_env)
-        except ImportError:  # an older Ray
-            pass
-    former = os.environ.get(ENV_FORMER)
-    return _named(former)(runtime_env) if former else runtime_env
-
-
-def _named(path: str) -> Any:
-    import importlib
-
-    module, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(module), name)
-
-
-def submit(**options: Any) -> None:
-    """Put the driver of the job that `ray job submit` sends into our session, after the user's own hook."""
-    former = os.environ.get(ENV_FORMER_SUBMIT)
-    if former:
-        _named(former)(**options)
-    try:
-        from ray.dashboard.modules.job.sdk import JobSubmissionClient
-
-        known = JobSubmissionClient.submit_job
-
-        def submit_job(self: Any, *, entrypoint: str, **named: Any) -> Any:
-            source = (named.get("runtime_env") or {}).get("working_dir")
-            try:
-                entrypoint = _of_our_session(entrypoint, source)
-            except OSError as error:
-                sys.stderr.write("dkdbg: the job cannot be debugged: %s\n" % error)
-            return known(self, entrypoint=entrypoint, **named)
-
-        JobSubmissionClient.submit_job = submit_job
-    except Exception as error:
-        sys.stderr.write("dkdbg: the job cannot be debugged: %s: %s\n" % (type(error).__name__, error))
+    client.submit_job = submit_job
 
 
 def _of_our_session(entrypoint: str, source: Any) -> str:
@@ -265,9 +233,11 @@ def _use_our_breakpoint() -> None:
 
     It is not imported as `dkdbg`: a folder of that name may be on the path.
     """
+    import importlib
+
     from ray.util import rpdb
 
-    on_demand: Any = sys.modules["_dkdbg.on_demand"]  # loaded, because its finder has found this file
+    on_demand: Any = importlib.import_module("_dkdbg.on_demand")
     rpdb._driver_set_trace = on_demand.breakpoint
 
 

@@ -1,34 +1,95 @@
-"""Registers `ray/driver.py` with Ray before a driver's first line, as the hook for the runtime environment.
+"""Calls `ray/driver.py` where Ray makes a driver's runtime environment, and where `ray job submit` sends a job.
 
-The process registers it and not the agent, because Ray can import the named module only where our hook runs:
-under a PYTHONPATH of its own, or below `python -I`, a driver would fail.
+`RAY_RUNTIME_ENV_HOOK` and `RAY_JOB_SUBMIT_HOOK` would reach processes that cannot import our hook: children with a
+PYTHONPATH of their own or below `python -I`, and a cluster that outlives the session. So nothing is set in the
+environment; only an old Ray (2.9), which has no function to wrap, finds the first one during `ray.init()`.
 """
+
+# ruff: noqa: ANN401
 
 from __future__ import annotations
 
+import functools
+import os
+
+from .. import importing
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import MutableMapping
+    from typing import Any, Callable, Optional
 
-NAME, SUBMIT = "dkdbg_ray.hook", "dkdbg_ray.submit"
+_VARIABLE = "RAY_RUNTIME_ENV_HOOK"
+#: The hook of the `ray.init()` that is running, under the name by which an old Ray finds it.
+hook: Any = None
+_NAME = __name__ + ".hook"
 
 
-def register(environment: MutableMapping[str, str]) -> None:
-    """Name our hook in the environment of a process, which its children inherit. The user's own hook runs first."""
-    former = environment.get("RAY_RUNTIME_ENV_HOOK", "")
-    if former == NAME:  # a driver's child
+def register() -> None:
+    """Make each driver's workers debuggable, once Ray is imported. The user's own hooks run first."""
+    importing.after("ray._private.worker", _wrap)
+
+
+def register_submit() -> None:
+    """Put the driver of a job that this process, `ray job submit`, sends into our session."""
+    importing.after("ray.dashboard.modules.job.sdk", _wrap_submit)
+
+
+def _wrap_submit(sdk: Any) -> None:
+    from . import driver
+
+    driver.wrap_submit(sdk.JobSubmissionClient)
+
+
+def _wrap(worker: Any) -> None:
+    former = getattr(worker, "_maybe_modify_runtime_env", None)
+    if former is None:
+        worker.init = _with_variable(worker.init)
         return
-    if former:
-        environment["DKDBG_RAY_FORMER_HOOK"] = former
-    environment["RAY_RUNTIME_ENV_HOOK"] = NAME
-    # For a driver below `uv run` Ray uses only its own hook; ours calls it instead.
-    environment["DKDBG_RAY_UV"] = environment.get("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "1")
-    environment["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
+
+    @functools.wraps(former)
+    def modify(runtime_env: Any, skips_hooks: bool) -> Any:
+        runtime_env = former(runtime_env, skips_hooks)
+        return runtime_env if skips_hooks else _set_up(runtime_env)
+
+    worker._maybe_modify_runtime_env = modify
 
 
-def register_submit(environment: MutableMapping[str, str]) -> None:
-    """Make `ray job submit`, if this process is that, call us before it sends the job, after the user's own hook."""
-    former = environment.get("RAY_JOB_SUBMIT_HOOK", "")
-    if former != SUBMIT:
-        environment["DKDBG_RAY_FORMER_SUBMIT"] = former
-        environment["RAY_JOB_SUBMIT_HOOK"] = SUBMIT
+def _with_variable(init: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an old Ray's `init`, which names our hook until Ray calls it: it starts processes afterwards."""
+
+    @functools.wraps(init)
+    def init_with_hook(*args: Any, **named: Any) -> Any:
+        global hook  # noqa: PLW0603
+        theirs = os.environ.get(_VARIABLE)
+
+        def hook(runtime_env: Any) -> Any:
+            _set(theirs)
+            return _set_up(_load(theirs)(runtime_env) if theirs else runtime_env)
+
+        _set(_NAME)
+        try:
+            return init(*args, **named)
+        finally:
+            _set(theirs)
+
+    return init_with_hook
+
+
+def _set(value: Optional[str]) -> None:
+    if value is None:
+        os.environ.pop(_VARIABLE, None)
+    else:
+        os.environ[_VARIABLE] = value
+
+
+def _load(path: str) -> Any:
+    import importlib
+
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def _set_up(runtime_env: Any) -> Any:
+    from . import driver
+
+    return driver.set_up(runtime_env)

@@ -1,0 +1,83 @@
+"""What the hook does in a driver of Ray and in the processes around it: the real Ray's functions, without a cluster."""
+
+import os
+import sys
+import types
+
+import pytest
+
+from dkdbg.agent.inprocess.ray import driver, hook
+from tests.frameworks import python_with
+
+#: Prints what a driver, and one by way of Ray Client, give their workers.
+DRIVER = """\
+from ray._private import worker
+from ray.util import client
+
+driver = worker._maybe_modify_runtime_env({"env_vars": {}}, False)
+print(sorted(driver), sorted(client._apply_uv_hook_for_client({}) or ()), driver["env_vars"], flush=True)
+"""
+SETUP = "worker_process_setup_hook"
+#: Has words of `ray job submit` in its command line.
+LAUNCHER = """\
+import os, subprocess, sys
+python = sys.executable
+os.environ["PYTHONPATH"] = "src"
+for command in ([python, "driver.py"], "PYTHONPATH=src %s driver.py" % python, [python, "-I", "driver.py"]):
+    subprocess.run(command, shell=isinstance(command, str))
+print([each for each in os.environ if "_HOOK" in each])
+"""
+
+
+@pytest.fixture
+def prints(program, tmp_path):
+    """Return what a program that starts drivers prints."""
+
+    def run(text, *arguments, **env):
+        (tmp_path / "driver.py").write_text(DRIVER)
+        more = {"python": python_with("ray"), "options": ("--ray-workers", "*"), "env": env}
+        code, out, err = program(text, *arguments, name="launch.py", **more).finish()
+        assert code == 0, err
+        return out.splitlines()
+
+    return run
+
+
+def test_drivers_that_a_launcher_starts_without_the_hook_run_undebugged(prints):
+    """Ray could not import the hook that the launcher's environment named."""
+    plain = "['env_vars'] [] {}"
+    assert prints(LAUNCHER, "job", "submit") == [plain, plain, plain, "[]"]
+
+
+def test_the_users_own_hook_runs_before_ours(prints, tmp_path):
+    (tmp_path / "mine.py").write_text("def hook(runtime_env):\n    return {'env_vars': {'MINE': '1'}}\n")
+    assert prints(DRIVER, RAY_RUNTIME_ENV_HOOK="mine.hook") == [f"['env_vars', '{SETUP}'] [] {{'MINE': '1'}}"]
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_workers_of_a_driver_below_uv_run_get_its_environment_as_ray_is_told(prints, tmp_path, is_on):
+    """With `false` they got it although it was off, and those of Ray Client never did."""
+    (tmp_path / "run").write_text('"$1" driver.py\nexit\n')  # a shell with uv's command line
+    launcher = 'import subprocess, sys\nsubprocess.run(["uv", "run", sys.executable], executable="/bin/sh")\n'
+    of_uv = ["py_executable", "working_dir"] if is_on else []
+    expected = f"{sorted(['env_vars', SETUP, *of_uv])} {of_uv} {{}}"
+    assert prints(launcher, RAY_ENABLE_UV_RUN_RUNTIME_ENV="1" if is_on else "false") == [expected]
+
+
+@pytest.mark.parametrize("theirs", [None, "mine.hook"])
+def test_an_old_ray_finds_the_hook_only_until_it_starts_processes(monkeypatch, theirs):
+    """A fake of `ray.init()` in Ray 2.9."""
+    name = "RAY_RUNTIME_ENV_HOOK"
+    monkeypatch.delenv(name, raising=False)
+    if theirs:
+        monkeypatch.setenv(name, theirs)
+    monkeypatch.setitem(sys.modules, "mine", types.SimpleNamespace(hook=lambda given: [*given, "theirs"]))
+    monkeypatch.setattr(driver, "set_up", lambda given: [*given, "ours"])
+
+    def init(given):
+        return hook._load(os.environ[name])(given), os.environ.get(name)
+
+    worker = types.SimpleNamespace(init=init)
+    hook._wrap(worker)
+    assert worker.init([]) == (["theirs", "ours"] if theirs else ["ours"], theirs)
+    assert os.environ.get(name) == theirs
