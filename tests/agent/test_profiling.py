@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -102,25 +103,65 @@ def test_what_cannot_be_profiled_is_said_before_the_program_starts_and_stops_it_
     assert said in err
 
 
+#: Steps of an optimizer, each with a name in the trace.
+STEPS = """\
+    layer = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    for n in range(8):
+        with torch.profiler.record_function("round %d" % n):
+            layer(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+"""
+#: The class that Ray sends to its worker refers to torch.
+ACTOR = f"""\
+import os
+import ray
+import torch
+
+@ray.remote
+class Trainer:
+  def fit(self):
+{STEPS}
+ray.init(address="local", num_cpus=1, include_dashboard=False, object_store_memory=80000000, _temp_dir=os.environ["RAY_FOLDER"])
+ray.get(Trainer.remote().fit.remote())
+print("done", flush=True)
+"""
+
+
+def rounds(trace):
+    names = {each.get("name") for each in json.loads(trace.read_text())["traceEvents"]}
+    return {f"round {n}" for n in range(8)} & names
+
+
 def test_torchs_profiler_sees_the_steps_that_were_asked_for(program, tmp_path):
     options = {"options": ("--torch-profile", "fit"), "env": {"DKDBG_TORCH_PROFILE_STEPS": "3:5"}}
-    err = program(
-        "import torch\n"
-        "layer = torch.nn.Linear(4, 4)\n"
-        "optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)\n"
-        "for n in range(8):\n"
-        "    with torch.profiler.record_function('round %d' % n):\n"
-        "        layer(torch.ones(2, 4)).sum().backward()\n"
-        "    optimizer.step()\n",
-        name="fit.py",
-        python=python_with("torch"),
-        **options,
-    ).ends()
+    text = f"import torch\nif True:\n{STEPS}"
+    err = program(text, name="fit.py", python=python_with("torch"), **options).ends()
     (trace,) = (tmp_path / "dkdbg-profiles").iterdir()
     assert trace.name.startswith("fit_")
-    rounds = {each.get("name") for each in json.loads(trace.read_text())["traceEvents"]}
-    assert {f"round {n}" for n in range(8) if f"round {n}" in rounds} == {"round 2", "round 3"}
+    assert rounds(trace) == {"round 2", "round 3"}
     assert f"torch of fit: {trace} (" in err
+
+
+@pytest.fixture
+def ray_folder():
+    """A short path, for the sockets of a local Ray."""
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
+        yield folder
+
+
+def test_torchs_profiler_sees_the_steps_of_an_actor_whose_class_imports_torch(ray_folder, program, tmp_path):
+    """Torch is loaded with the class, before the profiler looks: it waited for the import."""
+    env = {
+        "PYTHONPATH": str(next(Path(python_with("torch")).parents[1].glob("lib/*/site-packages"))),
+        "DKDBG_TORCH_PROFILE_STEPS": "3:5", "DKDBG_PROFILE_DIR": str(tmp_path / "profiles"), "RAY_FOLDER": ray_folder,
+        "RAY_AUTH_MODE": "disabled",
+    }  # fmt: skip
+    options = ("--ray-workers", "none", "--torch-profile", "Trainer")
+    running = program(ACTOR, python=python_with("ray"), options=options, env=env)
+    assert running.process.stdout.readline() == b"done\n"
+    (trace,) = (tmp_path / "profiles").glob("*.trace.json")
+    assert rounds(trace) == {"round 2", "round 3"}
 
 
 def test_a_profile_of_an_earlier_run_whose_process_had_the_same_pid_stays(tmp_path, monkeypatch):

@@ -7,6 +7,8 @@ from __future__ import annotations
 import atexit
 import sys
 
+from .. import importing
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Sequence
@@ -16,7 +18,7 @@ MODULE = "torch.optim.optimizer"
 
 def follow(path: str, steps: Sequence[int]) -> None:
     """Profile from step `steps[0]` to step `steps[1]`, counted from 1, once torch's optimizers are imported."""
-    sys.meta_path.insert(0, _Finder(_Steps(path, steps[0], steps[1])))
+    importing.after(MODULE, _Steps(path, steps[0], steps[1]).arm)
 
 
 class _Steps:
@@ -28,7 +30,11 @@ class _Steps:
         self._profiler: Any = None
 
     def arm(self, module: Any) -> None:
-        module.register_optimizer_step_post_hook(self._stepped)
+        try:
+            module.register_optimizer_step_post_hook(self._stepped)
+        except Exception as error:  # a torch before 2.1
+            sys.stderr.write("dkdbg: torch's profiler cannot follow the steps of this torch: %s\n" % error)
+            return
         if self._first <= 1:
             self._start()
         atexit.register(self._finish)
@@ -63,34 +69,3 @@ class _Steps:
         sys.stderr.write(
             "dkdbg: torch's profile of %d steps: %s\n" % (self._done - self._first + 1, self._path)
         )
-
-
-class _Finder:
-    """First finder on sys.meta_path, which removes itself when the module is imported."""
-
-    def __init__(self, steps: _Steps) -> None:
-        self._steps = steps
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ARG002
-        """Return a spec of torch's optimizer module that calls `arm` after the import; None for other modules."""
-        if name != MODULE:
-            return None
-        import importlib.machinery
-
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        run = getattr(spec and spec.loader, "exec_module", None)
-        if spec is None or run is None:
-            return None
-
-        def exec_module(module: Any) -> None:
-            run(module)
-            try:
-                self._steps.arm(module)
-            except Exception as error:  # a torch before 2.1
-                sys.stderr.write(
-                    "dkdbg: torch's profiler cannot follow the steps of this torch: %s\n" % error
-                )
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign, union-attr]
-        return spec

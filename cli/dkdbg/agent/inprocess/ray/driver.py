@@ -33,7 +33,7 @@ NAME = "ray.json"
 NAMESPACE = b"dkdbg"
 #: See profiling.py and contract.py, and the modules that profiling needs, each after those that it imports.
 ENV_PROFILE, ENV_PROFILE_DIR = "DKDBG_PROFILE", "DKDBG_PROFILE_DIR"
-_PROFILERS = ("tools", "torch_profile", "ray_profile")
+_PROFILERS = ("importing", "profilers.tools", "profilers.torch_profile", "profilers.ray_profile")
 _INTERVAL_S = 0.3
 _SESSION = "DKDBG_SESSION_DIR"
 #: Prefix of a job's command line: the sourced file puts the driver into our session, where it runs on this
@@ -140,22 +140,23 @@ def _profiler(run: str) -> Optional[Callable[[], Any]]:
         "tools": tools, "folder": wanted["folder"] if os.environ.get(ENV_PROFILE_DIR) else "", "run": run,
         "namespace": NAMESPACE, "fallback": sys.executable,
     }  # fmt: skip
-    sources = [(name, _read("../profilers/%s.py" % name)) for name in _PROFILERS]
+    sources = [(name, _read("../%s.py" % name.replace(".", "/"))) for name in _PROFILERS]
+    sources.insert(0, ("profilers", ""))
 
     def make() -> Any:  # pickled by value, as `_setup`
         import sys as system
         import types
 
         package = types.ModuleType("_dkdbg_ray")
-        package.__path__ = []
         system.modules["_dkdbg_ray"] = package
         for name, source in sources:
             module = types.ModuleType("_dkdbg_ray." + name)
-            module.__package__ = "_dkdbg_ray"
+            parent, _, own = module.__name__.rpartition(".")
+            module.__package__ = parent
             system.modules[module.__name__] = module
-            setattr(package, name, module)
+            setattr(system.modules[parent], own, module)
             exec(compile(source, "<dkdbg %s>" % name, "exec"), vars(module))  # noqa: S102
-        return package.ray_profile.Profiler(settings)
+        return system.modules["_dkdbg_ray.profilers.ray_profile"].Profiler(settings)
 
     return make
 
