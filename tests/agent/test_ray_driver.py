@@ -1,12 +1,15 @@
 """What the hook does in a driver of Ray and in the processes around it: the real Ray's functions, without a cluster."""
 
 import os
+import subprocess
 import sys
 import types
 
 import pytest
 
 from dkdbg.agent.inprocess.ray import driver, hook
+from dkdbg.agent.ray import guard
+from tests.agent.dap_probe import wait_for
 from tests.frameworks import python_with
 
 #: Prints what a driver, and one by way of Ray Client, give their workers.
@@ -81,3 +84,33 @@ def test_an_old_ray_finds_the_hook_only_until_it_starts_processes(monkeypatch, t
     hook._wrap(worker)
     assert worker.init([]) == (["theirs", "ours"] if theirs else ["ours"], theirs)
     assert os.environ.get(name) == theirs
+
+
+#: Begins a run with each line of its input, beside a run of another driver.
+AGAIN = """\
+import signal, subprocess, sys
+from ray._private import worker
+
+worker._maybe_modify_runtime_env(None, False)
+if len(sys.argv) > 1:
+    signal.pause()
+subprocess.Popen([sys.executable, __file__, "other"])
+for _ in sys.stdin:
+    worker._maybe_modify_runtime_env(None, False)
+"""
+
+
+def test_each_driver_of_a_session_keeps_the_secret_of_its_last_run(program, runtime, monkeypatch):
+    """They wrote one file, and workers of all but one could not be joined."""
+    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(runtime))
+    options = {"options": ("--ray-workers", "*"), "stdin": subprocess.PIPE}
+    running = program(AGAIN, python=python_with("ray"), **options)
+
+    def runs():
+        return {each.id for each in guard.here()}
+
+    before = wait_for(runs, lambda found: len(found) == 2)
+    running.process.stdin.write(b"\n")
+    running.process.stdin.flush()
+    after = wait_for(runs, lambda found: len(found) == 2 and found != before)
+    assert len(before & after) == 1

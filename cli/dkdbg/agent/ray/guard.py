@@ -8,6 +8,7 @@ in its session's folder (`inprocess/ray/driver.py`).
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import hmac
 import json
@@ -87,7 +88,7 @@ def _more(sock: socket.socket, received: bytes, end: float) -> bytes:
 
 
 #: Written by inprocess/ray/driver.py.
-_NAME = "ray.json"
+_NAMES = "ray-*.json"
 
 
 class Run:
@@ -119,7 +120,7 @@ def here() -> List[Run]:
     found = []
     no_driver = (OSError, ValueError, KeyError, TypeError, AttributeError)
     for record in records.live_records():
-        path = os.path.join(records.folder_of(record), _NAME)
-        with contextlib.suppress(*no_driver), open(path) as source:
-            found.append(Run(json.load(source)))
+        for path in glob.glob(os.path.join(glob.escape(records.folder_of(record)), _NAMES)):
+            with contextlib.suppress(*no_driver), open(path) as source:
+                found.append(Run(json.load(source)))
     return found

@@ -26,9 +26,9 @@ ENV_WORKERS = "DKDBG_RAY_WORKERS"
 #: In a driver that `ray job submit` has started: the folder of its working_dir, and where Ray has unpacked
 #: it.
 ENV_SOURCE, ENV_UNPACKED = "DKDBG_RAY_SOURCE", "DKDBG_RAY_UNPACKED"
-#: File in the session's folder: the run's secret and the workers that can be joined. agent/ray/guard.py reads
-#: it.
-NAME = "ray.json"
+#: File of a run in the session's folder: its secret and the workers that can be joined. agent/ray/guard.py
+#: reads it.
+_NAME = "ray-%s.json"
 #: Namespace in the cluster's key-value store where workers register.
 NAMESPACE = b"dkdbg"
 #: See profiling.py and contract.py, and the modules that profiling needs, each after those that it imports.
@@ -44,6 +44,10 @@ _ELSEWHERE = "dkdbg: not debugged: its dkdbg run has ended, as with `ray job sub
 #: process.
 _SET = ("PYTHONBREAKPOINT", "PYDEVD_DISABLE_FILE_VALIDATION", "TORCH_COMPILE_DISABLE")
 _NOT_OF_JOB = (ENV_SOURCE, ENV_UNPACKED)
+
+
+class _State:
+    run = ""  #: id of the run that the latest `ray.init()` of this process began
 
 
 def set_up(runtime_env: Optional[Dict[str, Any]]) -> Any:
@@ -100,6 +104,7 @@ def _of_our_session(entrypoint: str, source: Any) -> str:
 def _with_setup(runtime_env: Dict[str, Any]) -> Dict[str, Any]:
     session = os.environ.get(_SESSION, "")
     run, secret = os.urandom(8).hex(), os.urandom(32).hex()
+    _State.run = run
     settings = {
         "run": run, "secret": secret, "patterns": os.environ.get(ENV_WORKERS, "*"), "wait": _wait(session),
         "namespace": NAMESPACE, "modules": _modules(runtime_env),
@@ -257,12 +262,12 @@ def _modules(runtime_env: Dict[str, Any]) -> List[str]:
 
 
 def _follow(session: str, run: str, secret: str, source: str) -> None:
-    """Record which workers can be joined, for the local `dkdbg.agent ray` proxy, as long as the driver lives.
+    """Record which workers can be joined, for the local `dkdbg.agent ray` proxy, until the run's driver ends.
 
     Args:
         source: see `_source`.
     """
-    path = os.path.join(session, NAME)
+    path = os.path.join(session, _NAME % run)
     noted: Any = None
     script = getattr(sys.modules["__main__"], "__file__", None)
     main = (os.path.realpath if source else os.path.abspath)(script) if script else ""
@@ -270,7 +275,7 @@ def _follow(session: str, run: str, secret: str, source: str) -> None:
     profiled = _Profiled(session, run)
     atexit.register(_forget, prefix)
     atexit.register(profiled.take)
-    while True:
+    while _State.run == run:
         try:
             from ray.experimental import internal_kv
 
@@ -296,6 +301,8 @@ def _follow(session: str, run: str, secret: str, source: str) -> None:
         except Exception:  # Ray is being shut down, or the session's folder is gone
             time.sleep(1.0)
         time.sleep(_INTERVAL_S)
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
 def _called(key: bytes) -> str:
