@@ -423,9 +423,17 @@ writer.release()
 asked = []
 waits._lengthened(asked.append, at=0)(0.05)
 print(slow_clocks.behind() > 0.1, asked)
+os.unlink(folder + "/join.json")
+clocks.follow(folder)  # the editor has left
+follow()
+writer.hold()
+for _ in range(100):
+    time.sleep(0.02)
+    clocks.follow(folder)
+print(type(time.monotonic).__name__)
 """
     done = run(program, tmp_path)
-    assert done.stdout == "True [0.05]\n", done.stderr
+    assert done.stdout == "True [0.05]\n_Clock\n", done.stderr
 
 
 def test_replaced_clocks_and_waits_behave_as_those_in_c(tmp_path):

@@ -65,7 +65,7 @@ def _follow(directory: str) -> None:
     if behind() > 0.0:
         replace()
         timers.watch()
-    elif not attached:
+    if not attached and not (State.stopping and behind() > 0.0):  # a clock that is behind restores itself
         restore()
 
 

@@ -47,8 +47,8 @@ class State:
         directory: the session's folder. reader: the agent's record of stops, while an editor is attached or
             the clocks are behind. looks_at: time of the next check for the editor. lengthened: whether waits are
             lengthened.
-        replaced: whether the clocks are. stopping: the replaced functions, each with its replacement; none if another
-            library had replaced them all.
+        replaced: whether the clocks are, as far as possible. stopping: the replaced functions, each with its
+            replacement; none while another library has replaced them all.
         stopped: identifiers of the threads that the debugger stops.
         resumed_at: when this process last continued after a stop of its own; 0 once the agent is known to have
             seen that.
@@ -154,7 +154,7 @@ def seconds_behind(true: Callable[[], float] = time.monotonic) -> float:
 
 def replace() -> None:
     """Replace the clocks, in `time` and wherever a module has one under a name of its own."""
-    if State.replaced:
+    if State.stopping:
         return
     State.replaced = True
     State.lead += behind()  # the clocks continue from the true time
