@@ -43,11 +43,11 @@ _MAX_GROWTH_BYTES = 1 << 20
 _MAX_AHEAD = 16
 _TIMEOUT_S = 300.0
 _SYMLINK = "a symlink, which is not followed"
-_YOURS = (
-    "the file here is not as it was pulled; rename it to get the target's, or name another folder: --into DIR"
-)
+_YOURS = "no pull has recorded the file as it is here; rename it to get the target's, or name another folder: --into DIR"
 #: Record of the pulled files in the local folder, as JSON: path -> size and mtime_ns of the copy.
 _RECORD = ".dkdbg-pulled"
+#: Maximum bytes of a record, which a program that sees the folder may write: half a million files.
+_MAX_RECORD_BYTES = 64 << 20
 #: git, hg, svn and bzr run commands in their settings; editors run tasks and extensions; direnv runs a file
 #: that was allowed once; .dkdbg/ and the record are dkdbg's own.
 _NEVER = frozenset(
@@ -260,9 +260,10 @@ class _Record:
     def __init__(self, root: int) -> None:
         self._root = root
         self._read: dict[str, list[int]] = {}
-        with contextlib.suppress(OSError, Refused, ValueError):
-            with open(tree.open_file(root, _RECORD.encode()), encoding="utf-8") as file:
-                found = json.load(file)
+        with contextlib.suppress(OSError, Refused, ValueError, RecursionError):
+            with open(tree.open_file(root, _RECORD.encode()), "rb") as file:
+                text = file.read(_MAX_RECORD_BYTES + 1)
+            found = json.loads(text) if len(text) <= _MAX_RECORD_BYTES else {}
             self._read = found if isinstance(found, dict) else {}
         self._stamps = dict(self._read)
 

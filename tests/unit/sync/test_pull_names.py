@@ -1,5 +1,6 @@
 """Which folder `--pull` means."""
 
+import os
 import sys
 
 import pytest
@@ -55,6 +56,14 @@ def test_files_here_that_a_pull_has_not_written_stay(tmp_path):
     assert (results / "log").read_text() == "1, 2; the loss rises here"
     (results / "log").rename(results / "log.mine")
     assert pulled(tmp_path, results.parent).files == 1
+
+
+@pytest.mark.parametrize("size", [0, 65 << 20])
+def test_a_record_that_a_program_there_has_written_neither_ends_a_pull_nor_fills_memory(tmp_path, size):
+    put(tmp_path, {"there/out/log": "1", "here/": "", "results/.dkdbg-pulled": "[" * 100_000})
+    if size:
+        os.truncate(tmp_path / "results" / ".dkdbg-pulled", size)
+    assert pulled(tmp_path, tmp_path / "results").files == 1
 
 
 def test_the_folder_in_a_command_to_type_is_quoted():
