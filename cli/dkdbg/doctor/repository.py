@@ -21,7 +21,7 @@ from dkdbg.setup.detect.repo import inspect
 from dkdbg.setup.render import fetched_agent, jsonc, manifest, token_file
 from dkdbg.sync.rules.patterns import Patterns, dockerignore_lines
 from dkdbg.targets import registry
-from dkdbg.targets.docker import compose_cli, containers
+from dkdbg.targets.docker import client, compose_cli, containers
 from dkdbg.targets.docker.compose import ComposeService, started
 
 if TYPE_CHECKING:
@@ -185,25 +185,36 @@ def _holder(root: Path, port: int, *, has_engine: bool) -> str:
     if not listening:
         return ""
     if has_engine:
-        with contextlib.suppress(DkdbgError):
-            there = containers.of_project(root)
-            if any(each.running and each.label and each.host_network for each in there):
-                return ""
         form = '{{.Names}}\t{{.Label "com.docker.compose.project.working_dir"}}'
         done = process.run(
             ["docker", "ps", "--filter", f"publish={port}", "--format", form], timeout=_TIMEOUT_S
         )
         for line in done.stdout.splitlines() if not done.code else ():
             name, _, folder = line.partition("\t")
-            is_ours = os.path.realpath(folder) == containers.project_folder(root)
+            is_ours = bool(folder) and os.path.realpath(folder) == containers.project_folder(root)
             return "" if is_ours else f"container {name}"
     found = _process_of({inode for _, inode in listening})
-    if found is None:
-        return "another program"
     try:
+        if has_engine and _is_of_service(found, root):
+            return ""
+        if found is None:
+            return "another program"
         return "" if _is_ours(found, root) else f"{(found / 'comm').read_text().strip()} (PID {found.name})"
     except OSError:
         return ""  # it has ended
+
+
+def _is_of_service(process_folder: Path | None, root: Path) -> bool:
+    """Return whether a process is in a debug service that has this machine's network; None is one of another user."""
+    with contextlib.suppress(DkdbgError):
+        there = [
+            each for each in containers.of_project(root) if each.running and each.label and each.host_network
+        ]
+        if not there or not client.endpoint().is_local:
+            return False
+        group = (process_folder / "cgroup").read_text() if process_folder is not None else ""
+        return process_folder is None or any(each.id in group for each in there)
+    return False
 
 
 def _is_ours(process_folder: Path, root: Path) -> bool:

@@ -3,13 +3,14 @@
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from dkdbg import process
 from dkdbg.doctor import repository
-from dkdbg.targets.docker import containers
+from dkdbg.targets.docker import client, containers
 from tests.commands import executable
 
 LISTEN = """\
@@ -47,13 +48,27 @@ def test_a_container_of_the_project_that_compose_file_names_is_ours(root, port, 
     assert repository._holder(root, port, has_engine=True) == "container web-1"
 
 
+def test_a_container_that_compose_did_not_start_is_not_ours(root, port, monkeypatch):
+    publishes(monkeypatch, "")
+    monkeypatch.chdir(root)
+    assert repository._holder(root, port, has_engine=True) == "container web-1"
+
+
 def test_a_debug_service_in_the_host_s_network_is_ours(root, port, monkeypatch):
     monkeypatch.setattr(process, "run", lambda *_, **__: SimpleNamespace(code=0, stdout=""))
-    service = SimpleNamespace(running=True, label="app-debug", host_network=True)
+    group = Path("/proc/self/cgroup").read_text()
+    service = SimpleNamespace(running=True, label="app-debug", host_network=True, id=group[-20:])
+    engine = SimpleNamespace(is_local=True)
     monkeypatch.setattr(containers, "of_project", lambda _root: (service,))
+    monkeypatch.setattr(client, "endpoint", lambda: engine)
     assert repository._holder(root, port, has_engine=True) == ""
-    service.running = False
-    assert "(PID" in repository._holder(root, port, has_engine=True)
+    for change in ({"running": False}, {"running": True, "id": "of another container"}):
+        vars(service).update(change)
+        assert "(PID" in repository._holder(root, port, has_engine=True)
+    monkeypatch.setattr(repository, "_process_of", lambda _inodes: None)  # another user's
+    assert repository._holder(root, port, has_engine=True) == ""
+    engine.is_local = False
+    assert repository._holder(root, port, has_engine=True) == "another program"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
