@@ -1,5 +1,6 @@
 """Callbacks that wait for the import of a module."""
 
+import contextlib
 import importlib
 import sys
 import threading
@@ -39,10 +40,8 @@ def half_loaded(folder, monkeypatch):
     (folder / "awaited_module.py").write_text(HALF_LOADED)
 
     def begin():
-        try:
+        with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module("awaited_module")
-        except ModuleNotFoundError:
-            pass
 
     thread = threading.Thread(target=begin)
     thread.start()
@@ -56,7 +55,8 @@ def half_loaded(folder, monkeypatch):
     end()
 
 
-def test_each_callback_that_waits_for_a_module_runs_once(folder):
+@pytest.mark.usefixtures("folder")
+def test_each_callback_that_waits_for_a_module_runs_once():
     """The second was dropped: Ray's worker module has several."""
     first, second = [], []
     for done in (first, second, first):
@@ -97,7 +97,8 @@ class Absent:
         raise ImportError("it is not installed")
 
 
-def test_what_the_program_puts_in_the_place_of_a_module_is_left_alone(folder, monkeypatch):
+@pytest.mark.usefixtures("folder")
+def test_what_the_program_puts_in_the_place_of_a_module_is_left_alone(monkeypatch):
     seen = []
     importing.after("awaited_module", seen.append)
     monkeypatch.setitem(sys.modules, "awaited_module", Absent())

@@ -7,8 +7,6 @@ from __future__ import annotations
 import contextlib
 import sys
 
-from . import session
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
@@ -35,7 +33,10 @@ def after(name: str, do: Callable[[Any], object]) -> None:
 
 def _is_half(module: Any) -> bool:
     """Return whether a module is still being imported."""
-    return getattr(session.namespace(module).get("__spec__"), "_initializing", False) is True
+    try:  # a lazy module is not imported by that, and what a program has put in its place is not asked
+        return object.__getattribute__(module, "__dict__")["__spec__"]._initializing is True
+    except Exception:
+        return False
 
 
 class Finder:
