@@ -45,11 +45,12 @@ def main(argv: list[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     root = _root(options.directory, options.verb or "")
     if options.context is not None:
-        os.environ.pop("DOCKER_HOST", None)  # as `docker --context` does, for all that this process starts
+        # As `docker --context` does, for all that this process starts.
+        unset = "unset DOCKER_HOST; " if os.environ.pop("DOCKER_HOST", None) else ""
         os.environ["DOCKER_CONTEXT"] = options.context
         shown = printable(shlex.quote(options.context))
         console.warn(
-            f"dkdbg: on the engine {shown}; for commands that are named below: export DOCKER_CONTEXT={shown}"
+            f"dkdbg: on the engine {shown}; for commands that are named below: {unset}export DOCKER_CONTEXT={shown}"
         )
     if options.verb is None:
         from dkdbg.verbs.status import status

@@ -309,7 +309,8 @@ def test_the_agent_starts_without_loading_the_table():
         ("bash", "-o", "pipefail", "-c", "uvicorn a:b"), ("/bin/bash", "-euo", "pipefail", "-c", "uvicorn a:b"),
         ("bash", "-c", "-e", "uvicorn a:b"), ("bash", "+x", "--rcfile", "c", "-lc", "uvicorn a:b"), ("bash", "-o", "pipefail", "start.sh", "uvicorn", "a:b"),
         ("taskset", "-c", "0-3", "uvicorn", "a:b"), ("taskset", "0x3", "uvicorn", "a:b"), ("timeout", "-k", "5", "60", "uvicorn", "a:b"),
-        ("nice", "-n", "5", "uvicorn", "a:b"),
+        ("nice", "-n", "5", "uvicorn", "a:b"), ("tini", "-s", "uvicorn", "a:b"), ("env", "-i", "uvicorn", "a:b"), ("tini", "-s", "--", "uvicorn", "a:b"),
+        ("xvfb-run", "-a", "-s", "-screen 0", "uvicorn", "a:b"),
     ],
 )  # fmt: skip
 def test_a_server_behind_a_shell_or_a_wrapper_with_options_serves(argv):

@@ -107,7 +107,7 @@ def _set_by_env(command: List[str]) -> Dict[str, str]:
     if os.path.basename((command or [""])[0]) != "env":
         return {}
     found: Dict[str, str] = {}
-    for word in wrappers.after_options(command[1:], wrappers.PREFIX_VALUES):
+    for word in wrappers.after_options(command[1:], wrappers.PREFIX_VALUES["env"]):
         name, equals, value = word.partition("=")
         if not equals:
             break

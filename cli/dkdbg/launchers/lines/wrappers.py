@@ -29,25 +29,22 @@ _DOCKER_VALUES = re.compile(
     r"entrypoint|platform|hostname|device|cpus|ulimit|cap-add|security-opt|add-host|restart|file|profile|pull|label)"
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
-#: Options of `env`, `nice`, `numactl`, `sudo`, `timeout` and the like that have a value.
-PREFIX_VALUES = frozenset(
-    (
-        "-n",
-        "-N",
-        "-p",
-        "-C",
-        "-u",
-        "-g",
-        "-o",
-        "-i",
-        "-k",
-        "-s",
-        "--chdir",
-        "--unset",
-        "--cpunodebind",
-        "--membind",
-    )
-)
+#: Their options that have a value.
+PREFIX_VALUES = {
+    "sudo": ("-C", "-D", "-R", "-T", "-g", "-h", "-p", "-r", "-t", "-u", "--chdir", "--group", "--user"),
+    "env": ("-C", "-u", "--chdir", "--unset"),
+    "nice": ("-n", "--adjustment"),
+    "stdbuf": ("-e", "-i", "-o", "--error", "--input", "--output"),
+    "timeout": ("-k", "-s", "--kill-after", "--signal"),
+    "time": ("-f", "-o", "--format", "--output"),
+    "exec": ("-a",),
+    "numactl": ("-C", "-N", "-i", "-m", "-p", "--cpunodebind", "--interleave", "--membind", "--physcpubind", "--preferred"),
+    "xvfb-run": ("-e", "-f", "-n", "-p", "-s", "-w", "--server-args", "--server-num"),
+    "tini": ("-e", "-p"),
+    "dumb-init": ("-r", "--rewrite"),
+    "viztracer": ("-o", "--output_file"),
+    "watchmedo": ("-d", "-p", "--directory", "--patterns"),
+}  # fmt: skip
 
 
 def assignments(words: Sequence[str]) -> tuple[str, ...]:
@@ -74,7 +71,7 @@ def unwrapped(words: list[str]) -> list[str]:
         elif (launcher := registry.of_program(name)) is not None and launcher.wraps:
             words = after_options(words[1:], launcher.value_options)
         elif name in _PREFIXES:
-            words = after_options(words[1:], PREFIX_VALUES)
+            words = after_options(words[1:], PREFIX_VALUES.get(name, ()))
             words = words[_PREFIXES[name] :]
         else:
             return [name, *words[1:]] if words[0].startswith("@") else words
