@@ -54,16 +54,11 @@ NO_LIST = (
 _LIMIT = re.compile(r"more than |detection took longer|git lists no files")
 _NO_FILE = re.compile(r"a link that leads |it is not a regular file|Too many levels of symbolic links")
 #: Maximum characters of all files together, seconds, ports, and characters of a message.
-_MAX_CHARS, _MAX_S, _MAX_PORTS, _MAX_MESSAGE = 1_000_000_000, 900.0, 200, 300
+_MAX_CHARS, _MAX_S, _MAX_PORTS, _MAX_MESSAGE = 300_000_000, 120.0, 200, 300
 
 
 def audit(
-    tree: Tree,
-    *,
-    agents: Iterable[str],
-    version: str,
-    read: Callable[[str], bytes | None],
-    first: Callable[[str], bool],
+    tree: Tree, *, agents: Iterable[str], version: str, read: Callable[[str], bytes | None]
 ) -> tuple[list[Finding], list[str]]:
     """Return the findings of a repository, sorted by file and line, without those that a comment ignores, and notes.
 
@@ -72,10 +67,9 @@ def audit(
         agents: paths of its `agent.pyz`.
         version: version of the dkdbg that is installed.
         read: returns the bytes of a file of the repository; None if it cannot be read.
-        first: returns whether a file is to be read before the others, should there be too many.
     """
     until = time.monotonic() + _MAX_S
-    texts = _texts(tree, first)
+    texts = _texts(tree)
     own = {path: text for path, text in texts.items() if not _is_others(path)}
     debug, parsed = _parsed(own, tree, until)
     images = {
@@ -113,11 +107,11 @@ def audit(
     return sorted(shown), notes
 
 
-def _texts(tree: Tree, first: Callable[[str], bool]) -> dict[str, str]:
-    """Return the text of each file, as far as all fit into memory, the asked ones first."""
+def _texts(tree: Tree) -> dict[str, str]:
+    """Return the text of each file, as far as all fit into memory."""
     found: dict[str, str] = {}
     size = 0
-    for path in sorted(tree.files, key=lambda path: not first(path)):
+    for path in tree.files:
         if not _LOCK.fullmatch(path.rsplit("/", 1)[-1]):
             found[path] = tree.text(path)
             size += len(found[path])

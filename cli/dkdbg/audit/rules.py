@@ -116,7 +116,7 @@ RULES: dict[str, Rule] = {
             id=UNREAD,
             level="warning",
             title="files that the audit has not read",
-            todo="make it readable, smaller or valid, or audit a folder alone: dkdbg -C FOLDER audit; dkdbg: ignore unread in a comment in the first line of a file accepts it",
+            todo="make it readable, smaller or valid; dkdbg: ignore unread in a comment in its first line accepts it",
         ),
     )
 }

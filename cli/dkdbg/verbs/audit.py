@@ -68,11 +68,11 @@ def _all(root: Path, options: argparse.Namespace) -> tuple[list[Finding], list[s
     found: list[Finding] = []
     notes: list[str] = []
     for folder, (typed, below) in _roots(root, Path(options.directory).resolve(), options.paths).items():
-        every, problems = _audited(folder, below)
+        every, problems = _audited(folder)
         found += [
             replace(one, path=_shown(typed, one.path))
             for one in every
-            if not below or one.path == "." or _is_asked(one.path, below)
+            if not below or one.path == "." or any(_is_below(one.path, path) for path in below)
         ]
         notes += [_shown(typed, each) for each in problems]
     return found, notes
@@ -109,15 +109,12 @@ def _roots(root: Path, here: Path, paths: list[str]) -> dict[Path, tuple[str, li
     return found or {root: ("", [])}
 
 
-def _is_asked(path: str, below: list[str]) -> bool:
-    return any(folder in {".", path} or path.startswith(f"{folder}/") for folder in below)
+def _is_below(path: str, folder: str) -> bool:
+    return folder in {".", path} or path.startswith(f"{folder}/")
 
 
-def _audited(root: Path, below: list[str]) -> tuple[list[Finding], list[str]]:
-    """Return the findings below a folder, and the unreadable files; in a git repository only of files that git knows.
-
-    Those below the paths asked for are read first; ports that other files name count too.
-    """
+def _audited(root: Path) -> tuple[list[Finding], list[str]]:
+    """Return the findings below a folder, and the unreadable files; in a git repository only of files that git knows."""
     from pathlib import PurePosixPath
 
     from dkdbg.audit.audit import NO_LIST, agents_of, audit
@@ -135,6 +132,4 @@ def _audited(root: Path, below: list[str]) -> tuple[list[Finding], list[str]]:
     if listed is None and any(os.path.lexists(each / ".git") for each in (root, *root.parents)):
         tree.note(NO_LIST)
     agents = [path for path in agents_of(tree) if listed is None or tree.has(path)]
-    return audit(
-        tree, agents=agents, version=__version__, read=read, first=lambda path: _is_asked(path, below)
-    )
+    return audit(tree, agents=agents, version=__version__, read=read)

@@ -359,7 +359,7 @@ def test_what_git_has_is_read_wherever_it_is(tmp_path, audit):
 @pytest.mark.parametrize(
     ("name", "value", "path"),
     [("audit.audit._MAX_S", -1.0, "."), ("audit.audit._MAX_CHARS", 1, "."), ("audit.audit._MAX_PORTS", 1, "."),
-     ("setup.detect.files.MAX_LISTED_FILES", 1, "."), ("setup.detect.files.MAX_LISTED_S", -1.0, "."), ("setup.detect.values.MAX_CHARS", 1, "compose.yaml")],
+     ("setup.detect.files.MAX_FILES", 1, "."), ("setup.detect.files.MAX_WALK_S", -1.0, "."), ("setup.detect.values.MAX_CHARS", 1, "compose.yaml")],
 )  # fmt: skip
 def test_what_was_not_read_is_a_finding(name, value, path, *, tmp_path, audit, monkeypatch):
     monkeypatch.setattr(f"dkdbg.{name}", value)
@@ -560,20 +560,3 @@ def test_without_git_the_folders_that_were_not_read_are_said(tmp_path, audit, mo
         "dkdbg: data: only its first 3 entries were read",
         f"dkdbg: {'/'.join('a' * 9)}: folders this deep were not read",
     ]
-
-
-def test_in_a_repository_that_is_too_large_the_paths_asked_for_are_read(tmp_path, audit, monkeypatch):
-    monkeypatch.setattr("dkdbg.audit.audit._MAX_CHARS", 1_000)
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    written(tmp_path, {"a.txt": "x" * 2_000, "services/api/a.sh": "docker run --privileged a\n"})
-    assert places(audit(tmp_path).out) == {(".:1", "unread")}
-    found = places(audit(tmp_path, "services/api").out)
-    assert found == {("services/api/a.sh:1", "privileged"), (".:1", "unread")}
-    assert places(audit(tmp_path / "services/api").out) == {("a.sh:1", "privileged")}  # as the remedy has it
-
-
-def test_a_repository_may_have_many_files(tmp_path, audit, monkeypatch):
-    monkeypatch.setattr("dkdbg.setup.detect.files.MAX_FILES", 1)
-    monkeypatch.setattr("dkdbg.setup.detect.files.MAX_WALK_S", -1.0)
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    assert vars(audit(written(tmp_path, {"a.sh": "", "b.sh": "", "c.sh": ""}))) == NOTHING

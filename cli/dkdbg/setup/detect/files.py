@@ -40,8 +40,6 @@ MAX_TEXT_BYTES = 600_000
 MAX_LOCK_BYTES = 6_000_000
 #: Seconds after which no more files are read: the user waits, and a repository may be built to keep us busy.
 MAX_WALK_S = 15.0
-#: Maximum files, and seconds, of a listing by git: the audit runs in CI, and has to read all of a repository.
-MAX_LISTED_FILES, MAX_LISTED_S = 500_000, 900.0
 
 
 class Tree:
@@ -68,8 +66,7 @@ class Tree:
         self.root = root
         self.problems: list[str] = []
         self.omitted: dict[str, str] = {}
-        self._seconds = MAX_WALK_S if listed is None else MAX_LISTED_S
-        self._until = time.monotonic() + self._seconds
+        self._until = time.monotonic() + MAX_WALK_S
         self._text: dict[str, str] = {}
         found, dirs = (
             _walk(root, self.problems, self.omitted)
@@ -129,7 +126,7 @@ class Tree:
         if path not in self._file_set:
             return ""
         if time.monotonic() > self._until:
-            self.note(f"detection took longer than {self._seconds:g} s: not all files were read")
+            self.note(f"detection took longer than {MAX_WALK_S:g} s: not all files were read")
             return ""
         try:
             # The walk has found a file inside; it may be a FIFO by now, which would block for ever.
@@ -289,8 +286,8 @@ def _listed(root: Path, listed: Iterable[str], problems: list[str]) -> tuple[lis
         except OSError as error:
             problems.append(f"{printable(path)}: {error.strerror or error}")
             continue
-        if len(files) == MAX_LISTED_FILES:
-            problems.append(f"more than {MAX_LISTED_FILES} files: the deeper ones were skipped")
+        if len(files) == MAX_FILES:
+            problems.append(f"more than {MAX_FILES} files: the deeper ones were skipped")
             break
         if is_file and not all(map(is_text, path)):
             problems.append(f"{printable(path)}: its name is not text")
