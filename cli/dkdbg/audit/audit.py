@@ -45,13 +45,8 @@ _SCHEMA = re.compile(
 _BETWEEN = re.compile(r"(^---(?!\S))", re.MULTILINE)
 _IGNORE = re.compile(r"dkdbg:\s*ignore[ =:]\s*([\w-]+(?:\s*,\s*[\w-]+)*)")
 _COMMENT = re.compile(r"\s*(?:#|//|/\*|<!--|--|;)")
-#: A problem of a repository of which git tells nothing, as of a checkout that belongs to another user.
-NO_LIST = (
-    "git lists no files here, so all are read but those of build, dist and target; if the folder is another user's: "
-    "git config --global --add safe.directory PATH"
-)
 #: Lines of Tree.problems that mean a limit, and those about files without content in the repository.
-_LIMIT = re.compile(r"more than |detection took longer|git lists no files")
+_LIMIT = re.compile(r"more than |detection took longer")
 _NO_FILE = re.compile(r"a link that leads |it is not a regular file|Too many levels of symbolic links")
 #: Maximum characters of all files together, seconds, ports, and characters of a message.
 _MAX_CHARS, _MAX_S, _MAX_PORTS, _MAX_MESSAGE = 300_000_000, 120.0, 200, 300
@@ -83,12 +78,7 @@ def audit(
         for line, rule, message in (*_tokens(path, text), *by_kind):
             found.append(Finding(path=path, line=line, rule=rule, message=message))
     found += [each for path in agents if (each := _old_agent(path, version, read)) is not None]
-    notes: list[str] = []
-    for path, why in tree.omitted.items():
-        if path in own and _has_rules(path, own[path]):
-            found.append(Finding(path=path, line=1, rule=UNREAD, message=why))
-        else:  # data, which is searched for tokens alone
-            notes.append(f"{path}: {why}")
+    notes = _omitted(tree)
     for problem in tree.problems:
         path, _, why = (".", "", problem) if _LIMIT.match(problem) else problem.partition(": ")
         if _NO_FILE.match(why) or "{{" in texts.get(path, ""):  # a template need not be YAML
@@ -218,23 +208,20 @@ def _of_kind(
         yield from scripts.audit(path, text, debug)
 
 
-def _has_rules(path: str, text: str) -> bool:
-    """Return whether `_of_kind` has rules for this kind of file."""
-    kinds = (
-        dockerfiles.is_dockerfile,
-        dockerfiles.is_requirements,
-        editor_files.is_devcontainer,
-        editor_files.is_launch,
-    )
-    is_code = path.endswith((".py", ".yml", ".yaml")) or scripts.is_script(path, text)
-    return is_code or any(each(path) for each in kinds)
+def _omitted(tree: Tree) -> list[str]:
+    """Return a note for each reason why content was not read: generated sources and data may be as large as they are."""
+    paths: dict[str, list[str]] = {}
+    for path, why in tree.omitted.items():
+        paths.setdefault(why, []).append(path)
+    more = {why: f" and {len(each) - 3} more" if each[3:] else "" for why, each in paths.items()}
+    return [f"{', '.join(each[:3])}{more[why]}: {why}" for why, each in paths.items()]
 
 
 def _of_editor(path: str, text: str, debug: frozenset[int], tree: Tree) -> Iterator[Found]:
     try:
         document = documents.json_document(text)
     except UnreadableError as error:
-        tree.note(f"{path}: not valid JSON: {str(error).lstrip(':')}")
+        tree.omitted[path] = f"not valid JSON, so searched for tokens alone: {str(error).lstrip(':')}"
         return
     if editor_files.is_devcontainer(path):
         yield from editor_files.audit_devcontainer(document, debug)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -117,7 +118,7 @@ def _audited(root: Path) -> tuple[list[Finding], list[str]]:
     """Return the findings below a folder, and the unreadable files; in a git repository only of files that git knows."""
     from pathlib import PurePosixPath
 
-    from dkdbg.audit.audit import NO_LIST, agents_of, audit
+    from dkdbg.audit.audit import agents_of, audit
     from dkdbg.repository import git, transaction
     from dkdbg.setup.detect.files import Tree
 
@@ -127,9 +128,13 @@ def _audited(root: Path) -> tuple[list[Finding], list[str]]:
         except DkdbgError:
             return None
 
-    listed = git.ask(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
-    tree = Tree(root, listed=None if listed is None else filter(None, listed.split("\0")))
+    listed = git.ask(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    # During a merge git lists a file more than once.
+    tree = Tree(root, listed=None if listed is None else filter(None, dict.fromkeys(listed.split("\0"))))
     if listed is None and any(os.path.lexists(each / ".git") for each in (root, *root.parents)):
-        tree.note(NO_LIST)
+        tree.omitted["."] = (
+            "git lists no files, so those that it ignores are read too; if another user owns the folder: "
+            f"git config --global --add safe.directory {shlex.quote(str(root))}"
+        )
     agents = [path for path in agents_of(tree) if listed is None or tree.has(path)]
     return audit(tree, agents=agents, version=__version__, read=read)
