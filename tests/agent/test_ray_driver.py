@@ -114,3 +114,20 @@ def test_each_driver_of_a_session_keeps_the_secret_of_its_last_run(program, runt
     running.process.stdin.flush()
     after = wait_for(runs, lambda found: len(found) == 2 and found != before)
     assert len(before & after) == 1
+
+
+@pytest.mark.parametrize("function", ["_maybe_modify_runtime_env", "init"])  # init: of Ray 2.9
+def test_another_init_of_a_driver_that_has_its_workers_begins_no_run(monkeypatch, function):
+    """`ray.init(ignore_reinit_error=True)`: the new run had none of the workers that are there."""
+    monkeypatch.setattr(driver, "set_up", lambda given: [*given, "ours"])
+
+    def theirs(given, *_):
+        return hook._load(os.environ["RAY_RUNTIME_ENV_HOOK"])(given) if function == "init" else given
+
+    worker = types.SimpleNamespace(global_worker=types.SimpleNamespace(connected=False), **{function: theirs})
+    hook._wrap(worker)
+    again = getattr(worker, function)
+    arguments = ([],) if function == "init" else ([], False)
+    assert again(*arguments) == ["ours"]
+    worker.global_worker.connected = True
+    assert again(*arguments) == []

@@ -73,6 +73,10 @@ def test_what_is_here_is_built_without_a_network(tmp_path, kubectl):
         "patches: [{path: 'http://evil/p'}]",
         "patches: ['http://evil/p']",
         "patches: [{Path: gone.yaml}]",
+        f"# {'é' * 250_000}\nresources: ['http://evil/x']",
+        f"resources: [{'a' * 300}]",
+        'resources: ["a\\0b"]',
+        "resources: [loop]",
         "patchesStrategicMerge: ['http://evil/x: 1']",
         "patchesJson6902: [{path: 'http://evil/p'}]",
         "configMapGenerator: [{name: a, files: ['http://evil/cm']}]",
@@ -108,6 +112,7 @@ def test_what_is_not_here_or_cannot_be_read_is_refused_before_kustomize_runs(tmp
         },
     )  # fmt: skip
     (tmp_path / "k8s/link").symlink_to(tmp_path / "good/in")
+    (tmp_path / "k8s/loop").symlink_to("loop")
     with pytest.raises(DkdbgError) as caught:
         overlays.render(tmp_path / "k8s", "k8s")
     assert caught.value.exit_code == EXIT_USAGE

@@ -44,6 +44,7 @@ def test_states_are_told_apart(line, phase, reason):
 def test_words_of_others_are_quoted_and_not_explained():
     said = "Traceback (most recent call last):\n"
     refused = (
+        "channel 0: open failed: connect failed: Connection refused\n"
         "ssh: connect to host n1 port 22: Connection refused\n"  # by the node, not by Slurm's controller
     )
     for each in (said, refused):

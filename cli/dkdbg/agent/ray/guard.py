@@ -116,7 +116,7 @@ class Run:
 
 
 def here() -> List[Run]:
-    """Return the runs of live drivers."""
+    """Return the runs of drivers in live sessions."""
     found = []
     no_driver = (OSError, ValueError, KeyError, TypeError, AttributeError)
     for record in records.live_records():

@@ -119,7 +119,7 @@ class Pbs(BatchSystem):
         if any(each.startswith("-N") for each in script.options):
             raise DkdbgError(
                 "qsub's -N cannot be used: dkdbg recognizes its jobs of PBS by a name that it gives them",
-                hint=f"leave out -N: the name is {script.tag[:4]}-NUMBER",
+                hint="leave out -N",
                 exit_code=EXIT_USAGE,
             )
         return ("qsub", "-N", script.tag, *script.options, script.path)

@@ -72,7 +72,7 @@ _KNOWN = (
     ),
     (r"(Invalid --\S+ specification.*|unrecognized option '.*'|invalid option.*|Invalid numeric value .*)", "sbatch does not accept this: {0}", "sbatch --help there shows its options"),
     (
-        r"Unable to contact slurm controller|Socket timed out|Slurm backup controller in standby|(?m:^(?!ssh: ).*Connection refused)",
+        r"Unable to contact slurm controller|Socket timed out|Slurm backup controller in standby|(?m:^(?!ssh: |channel \d+: ).*Connection refused)",
         "Slurm's controller does not answer",
         "scontrol ping there says the same; ask the administrator, or try again",
     ),

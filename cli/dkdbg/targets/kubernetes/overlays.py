@@ -80,35 +80,44 @@ def _check(folder: Path, shown: str) -> None:
         for path in found:
             about = f"{named}/{path.name}"
             try:
-                text = _text(path, left)
-                document = object_of(YAML(typ="safe", pure=True).load(text))
+                raw = _read(path, left)
+                document = object_of(YAML(typ="safe", pure=True).load(raw.decode()))
                 _check_size(document, _MAX_VALUES)
                 kustomization = Kustomization.of(document)
             except (OSError, YAMLError, BadPod, RecursionError, ValueError) as error:
                 raise _refused(
                     f"{about} cannot be read: {printable(' '.join(str(error).split()))}", shown
                 ) from error
-            left -= len(text)
+            left -= len(raw)
             _check_offline(kustomization, about, shown)
             for each in (*kustomization.refers_to, *kustomization.files):
                 # kustomize removes `..` before it follows links.
-                real = Path(os.path.normpath(inside / each)).resolve()
-                if not real.exists() or (real.is_dir() and each not in kustomization.refers_to):
+                real, is_there = Path(os.path.normpath(inside / each)), False
+                try:
+                    real = real.resolve()
+                    is_there = real.exists()
+                except (
+                    OSError,
+                    RuntimeError,
+                    ValueError,
+                ):  # its name is too long, a link leads to itself, a NUL
+                    pass
+                if not is_there or (real.is_dir() and each not in kustomization.refers_to):
                     raise not_built(shown, f"{about} refers to {each}, which does not exist", is_file=False)
                 if real.is_dir() and real not in seen:
                     seen.add(real)
                     waiting.append(real)
 
 
-def _text(path: Path, most: int) -> str:
-    """Return the text of a kustomization. Raises BadPod: it is longer than `most` or not clear; OSError, ValueError."""
+def _read(path: Path, most: int) -> bytes:
+    """Return a kustomization. Raises BadPod: it has more bytes than `most` or is not clear; OSError, ValueError."""
     with path.open("rb") as file:
-        text = file.read(most + 1).decode()
-    if len(text) > most:
-        raise BadPod(f"more than {_MAX_YAML_CHARS} characters")
-    if re.search("[\x85\u2028\u2029]", text):  # a line break for Go's parser only
+        raw = file.read(most + 1)
+    if len(raw) > most:
+        raise BadPod(f"more than {_MAX_YAML_CHARS} bytes")
+    if re.search("[\x85\u2028\u2029]", raw.decode()):  # a line break for Go's parser only
         raise BadPod("a line break that YAML parsers read differently")
-    return text
+    return raw
 
 
 def _check_size(value: object, left: int) -> int:

@@ -273,7 +273,7 @@ def _follow(session: str, run: str, secret: str, source: str) -> None:
     main = (os.path.realpath if source else os.path.abspath)(script) if script else ""
     prefix = ("%s:" % run).encode()
     profiled = _Profiled(session, run)
-    atexit.register(_forget, prefix)
+    atexit.register(_forget, prefix, path, os.getpid())
     atexit.register(profiled.take)
     while _State.run == run:
         try:
@@ -311,7 +311,11 @@ def _called(key: bytes) -> str:
     return (internal_kv._internal_kv_get(key, namespace=NAMESPACE) or b"").decode("utf-8", "replace")[:4000]
 
 
-def _forget(prefix: bytes) -> None:
+def _forget(prefix: bytes, path: str, pid: int) -> None:
+    if os.getpid() != pid:  # a forked child: the driver goes on
+        return
+    with contextlib.suppress(OSError):
+        os.unlink(path)
     try:
         from ray.experimental import internal_kv
 

@@ -43,19 +43,25 @@ def _wrap_submit(sdk: Any) -> None:
 def _wrap(worker: Any) -> None:
     former = getattr(worker, "_maybe_modify_runtime_env", None)
     if former is None:
-        worker.init = _with_variable(worker.init)
+        worker.init = _with_variable(worker)
         return
 
     @functools.wraps(former)
     def modify(runtime_env: Any, skips_hooks: bool) -> Any:
         runtime_env = former(runtime_env, skips_hooks)
-        return runtime_env if skips_hooks else _set_up(runtime_env)
+        return runtime_env if skips_hooks or _is_connected(worker) else _set_up(runtime_env)
 
     worker._maybe_modify_runtime_env = modify
 
 
-def _with_variable(init: Callable[..., Any]) -> Callable[..., Any]:
+def _is_connected(worker: Any) -> bool:
+    """Return whether this `ray.init()` is one of a driver that has its workers: Ray passes over it, or raises."""
+    return bool(getattr(getattr(worker, "global_worker", None), "connected", False))
+
+
+def _with_variable(worker: Any) -> Callable[..., Any]:
     """Return an old Ray's `init`, which names our hook until Ray calls it: it starts processes afterwards."""
+    init = worker.init
 
     @functools.wraps(init)
     def init_with_hook(*args: Any, **named: Any) -> Any:
@@ -64,7 +70,8 @@ def _with_variable(init: Callable[..., Any]) -> Callable[..., Any]:
 
         def hook(runtime_env: Any) -> Any:
             _set(theirs)
-            return _set_up(_load(theirs)(runtime_env) if theirs else runtime_env)
+            runtime_env = _load(theirs)(runtime_env) if theirs else runtime_env
+            return runtime_env if _is_connected(worker) else _set_up(runtime_env)
 
         _set(_NAME)
         try:
