@@ -86,6 +86,17 @@ def test_stop_and_down_leave_the_project_of_another_user_of_a_remote_engine(root
     assert (done.returncode, "docker was called: compose" in done.stdout) == (0, True), done.stderr
 
 
+def test_labels_of_another_users_container_reach_the_terminal_without_control_characters(root, tmp_path):
+    answers = (
+        'case "$*" in *" ps "*) echo c1 ;; *dev.dkdbg.from*) printf "%s" "$FROM" ;; *working_dir*) echo / ;;\n'
+        '  inspect*) echo shop ;; version*) ;; *) echo docker was called: "$@" ;; esac'
+    )
+    hostile = "bob\x1b[2J\r\x07\x7f\x9b2J\ndkdbg: \\033[31m@café:/home"
+    done = f5(root, tmp_path / "bin", "stop", answers=answers, DOCKER_HOST="ssh://box", FROM=hostile)
+    assert done.returncode == 1
+    assert "dkdbg: bob?[2J????2J?dkdbg: \\033[31m@café:/home has a compose project" in done.stderr
+
+
 @pytest.mark.parametrize("name", ["settings", "my 'settings' $HOME"])
 def test_the_line_that_gives_the_editor_the_token_can_be_pasted(root, dkdbg, tmp_path, name):
     with (root / "dkdbg.toml").open("a") as file:

@@ -34,7 +34,7 @@ if [ -e /opt/dkdbg/agent.pyz ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
   session=nohup
   if command -v setsid >/dev/null 2>&1; then session=setsid; fi
   log=$(mktemp "${TMPDIR:-/tmp}/dkdbg-output.XXXXXX")
-  echo "dkdbg: starting app-debug in this container; its output goes to $log"
+  printf '%s\n' "dkdbg: starting app-debug in this container; its output goes to $log"
   "$session" sh /opt/dkdbg/agent.pyz launch --host 127.0.0.1 --port "${attaches_to:-$port}" -- python train.py >"$log" 2>&1 </dev/null &
   agent=$!
   while ! sh /opt/dkdbg/agent.pyz health >/dev/null 2>&1; do
@@ -63,12 +63,17 @@ if [ -n "$why" ] && { [ "$what" = up ] || [ "$what" = restart ]; }; then
   [ "$what" = up ] || exec dkdbg restart
   case $why in *Podman*) exit 0 ;; esac
   [ ! -r /proc/net/tcp ] || listens "${attaches_to:-$port}" || {
-    echo "dkdbg: run this in a terminal, and press F5 again:  dkdbg attach --port ${attaches_to:-$port}" >&2
+    printf '%s\n' "dkdbg: run this in a terminal, and press F5 again:  dkdbg attach --port ${attaches_to:-$port}" >&2
     exit 1
   }
   exit 0
 fi
 
+# Labels of another user's container may hold control characters, of which UTF-8 has some in two bytes.
+plain() {
+  c1=$(printf '\302[\200-\237]')
+  printf '%s' "$1" | LC_ALL=C tr '\001-\037\177' '?' | LC_ALL=C sed "s/$c1/?/g"
+}
 # Compose tells projects apart by their folder's name alone: the containers of another folder would be replaced.
 for other in $(docker compose --profile debug ps --all --quiet 2>/dev/null); do
   folder=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project.working_dir"}}' "$other" 2>/dev/null) || continue
@@ -86,7 +91,8 @@ for other in $(docker compose --profile debug ps --all --quiet 2>/dev/null); do
   case $folder/ in "$(pwd -P)"/*) break ;; esac
   case $(pwd -P)/ in "$folder"/*) break ;; esac
   name=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project"}}' "$other")
-  echo "dkdbg: $folder has a compose project called $name too; compose would take its containers for this one's." >&2
+  folder=$(plain "$folder") name=$(plain "$name")
+  printf '%s\n' "dkdbg: $folder has a compose project called $name too; compose would take its containers for this one's." >&2
   printf '%s\n' "dkdbg: give this one another name, then start again:  printf '\\nCOMPOSE_PROJECT_NAME=$name-2\\n' >> .env" >&2
   exit 1
 done
@@ -98,8 +104,8 @@ port=${DKDBG_PORT:-$port}
 check_port() { # where something else answers for the editor, such as `dkdbg attach`, the port is meant to be another one
   [ "${attaches_to:-$port}" != "$port" ] || return 0
   listens "$attaches_to" && return 0
-  echo "dkdbg: launch.json attaches to port $attaches_to, but the debug service gets port $port" >&2
-  echo "dkdbg: make them equal: \"port\": $port in launch.json, or DKDBG_PORT=$attaches_to in .env" >&2
+  printf '%s\n' "dkdbg: launch.json attaches to port $attaches_to, but the debug service gets port $port" >&2
+  printf '%s\n' "dkdbg: make them equal: \"port\": $port in launch.json, or DKDBG_PORT=$attaches_to in .env" >&2
   exit 1
 }
 check_port
@@ -204,7 +210,7 @@ if [ "$status" != 0 ]; then
 fi
 published=$(docker compose --profile debug port app-debug 5678 2>/dev/null) || published=:0
 if [ "$status" = 0 ] && [ "${published##*:}" = 0 ] && [ -r /proc/net/tcp ] && ! listens "${attaches_to:-$port}"; then
-  echo "dkdbg: app-debug has no port on this machine; run this in a terminal, and press F5 again:  dkdbg attach --port ${attaches_to:-$port}" >&2
+  printf '%s\n' "dkdbg: app-debug has no port on this machine; run this in a terminal, and press F5 again:  dkdbg attach --port ${attaches_to:-$port}" >&2
   exit 1
 fi
 # Still the same container: the program in it is the former one.
