@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg import signals
+from dkdbg.agent.state import runtime_dir
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.repository import folders
 from dkdbg.repository.folders import Folder, refused
@@ -105,15 +106,25 @@ def sync_directory(folder: Folder) -> None:
 
 @contextlib.contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Keep other `dkdbg` processes from writing into a repository: two of them would lose the journal of one.
+    """Keep other `dkdbg` processes of this user from writing into a repository: two would lose the journal of one.
+
+    The lock is a file in the user's own runtime folder. Any process that can read the repository, such as one in a
+    container that mounts it, could lock the repository's folder.
 
     Raises:
-        DkdbgError: another one writes for more than LOCK_TIMEOUT_S, or the folder cannot be read.
+        DkdbgError: another one writes for more than LOCK_TIMEOUT_S, or the repository or the runtime folder cannot be
+            used.
     """
     try:
-        descriptor = os.open(root, os.O_RDONLY)
+        found = root.stat()
     except OSError as error:
         raise refused("read", PurePosixPath("."), error) from error
+    try:
+        path = Path(runtime_dir.open_runtime_dir(), f"repository-{found.st_dev}-{found.st_ino}.lock")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except (OSError, runtime_dir.RuntimeDirError) as error:
+        hint = "DKDBG_RUNTIME_DIR can name another folder that you own"
+        raise DkdbgError(f"cannot lock {root} in your runtime folder: {error}", hint=hint) from error
     until = time.monotonic() + LOCK_TIMEOUT_S
     try:
         while not _lock(descriptor):
@@ -130,7 +141,7 @@ def locked(root: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> bool:
-    """Return whether we have the lock of an open folder, which its closing releases."""
+    """Return whether we have the lock of an open file, which its closing releases."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,6 +1,7 @@
 """Undo: the tree from before the first init, byte for byte, and nothing of the user's lost."""
 
 import contextlib
+import fcntl
 import json
 import os
 import stat
@@ -162,3 +163,14 @@ def test_a_second_dkdbg_that_writes_waits_for_the_first_and_is_refused_after_a_w
     sleep = time.sleep
     monkeypatch.setattr(time, "sleep", lambda seconds: (held.close(), sleep(seconds)))
     assert dkdbg(script, "init", "--undo").code == 0
+
+
+def test_a_lock_that_somebody_else_has_on_the_repository_stops_nothing(script, dkdbg, monkeypatch):
+    """A program in a container that mounts the folder can lock it, and so does `flock . dkdbg init`."""
+    monkeypatch.setattr(transaction, "LOCK_TIMEOUT_S", 0.1)
+    held = os.open(script, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert dkdbg(script, "init", "--yes").code == 0
+    finally:
+        os.close(held)
