@@ -76,9 +76,11 @@ links_back() {
 without_links() {
   failed=
   trap 'failed=1' HUP INT TERM
-  away=$(links)
-  links_away
-  "$@" || failed=1
+  away=$(links) || failed=1
+  if [ -z "$failed" ]; then # else that list is cut short
+    links_away
+    [ -n "$failed" ] || "$@" || failed=1
+  fi
   trap '' HUP INT TERM
   printf '%s\n' "$away" | links_back # echo would interpret a backslash
   trap - HUP INT TERM

@@ -109,6 +109,29 @@ def test_a_build_that_a_signal_ends_leaves_the_links_to_the_images_files(tmp_pat
     assert signal.getsignal(end) is former
 
 
+@pytest.mark.parametrize("moment", [1, 2])
+def test_a_signal_while_the_links_are_listed_or_removed_ends_the_start_and_keeps_them(tmp_path, moment):
+    """All links were removed, those of the list that was cut short came back, and the whole build ran."""
+    checkout, programs = tmp_path / "checkout", tmp_path / "bin"
+    checkout.mkdir()
+    programs.mkdir()
+    links = [checkout / name for name in "abc"]
+    for each in links:
+        each.symlink_to(f"/opt/dkdbg-image/{each.name}")
+    calls, real = tmp_path / "calls", shutil.which("find")
+    answer = f"{real} . -name a; kill -TERM 0"  # as Ctrl-C does, to all processes of the group
+    executable(
+        programs / "find",
+        f'echo >>{calls}\n[ $(wc -l <{calls}) != {moment} ] || {{ {answer}; }}\nexec {real} "$@"',
+    )
+    script = artefact("templates", "image_files.sh").read_text("utf-8") + '\n"$@"'
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    argv = ("setsid", "--wait", "sh", "-c", script, "sh", "without_links", "touch", str(tmp_path / "built"))
+    done = command(argv, checkout, env={"PATH": path}, check=False)
+    assert (done.returncode, (tmp_path / "built").exists()) == (1, False)
+    assert all(each.is_symlink() for each in links)
+
+
 def test_an_image_is_built_again_while_its_files_are_shown(base_image, tmp_path):
     files = {**FILES, "Dockerfile": DOCKERFILE.format(base=base_image)}
     with project(tmp_path / unique("shown"), files, "init", "--yes", "--wait", "300") as root:
