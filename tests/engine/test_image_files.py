@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from dkdbg.repository.artefacts import artefact
-from dkdbg.targets.docker.image_build import ImageBuild
+from dkdbg.targets.docker.image_build import ImageBuild, removal_of_copies
 from tests.commands import executable
 from tests.engine.projects import (
     MARK,
@@ -65,6 +65,38 @@ def test_down_takes_the_volume_of_a_service_whose_container_cannot_be_created(ba
         assert command(volume).stdout
         must(dkdbg(root, "down"))
         assert command(volume).stdout == ""
+
+
+@pytest.fixture
+def image_files(base_image, tmp_path):
+    """The function of the start script, for an image with files of its own; called with the folder to mount."""
+    name = unique("shown")
+    label = "com.docker.compose"
+    (tmp_path / "Dockerfile").write_text(f"FROM {base_image}\nRUN mkdir /code && echo made >/code/made.py\n")
+    labels = ("--label", f"{label}.project={name}", "--label", f"{label}.service=job")
+    command(["docker", "build", "-q", "-t", name, *labels, str(tmp_path)])
+    script = artefact("templates", "image_files.sh").read_text("utf-8") + '\n"$@"'
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+
+    def argv(folder=checkout):
+        return ["sh", "-c", script, "sh", "image_files", name, "job", "/code", "0", str(folder)]
+
+    yield SimpleNamespace(name=name, argv=argv, checkout=checkout, volume=f"{name}_dkdbg-image")
+    for words in removal_of_copies(name):
+        command(words, check=False)
+    command(["docker", "image", "rm", "--force", name], check=False)
+
+
+def volumes_of(name):
+    found = command(["docker", "volume", "ls", "-q", "--filter", f"name={name}_dkdbg-image"]).stdout.split()
+    return {each.removeprefix(f"{name}_dkdbg-") for each in found}
+
+
+def test_nothing_is_left_of_a_copy_that_fails(image_files, tmp_path):
+    done = command(image_files.argv(tmp_path / "missing"), image_files.checkout, check=False)
+    assert "could not be copied" in done.stdout
+    assert volumes_of(image_files.name) == set()
 
 
 def test_files_are_copied_again_after_a_start_that_was_killed_while_it_copied_them(base_image, tmp_path):

@@ -141,6 +141,13 @@ def inspected(root: Path, target: ComposeService) -> dict[str, Any] | None:
     return dict(found[0]) if found else None
 
 
+def removal_of_copies(project: str) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that remove the copies of the image's files, and the container that may still copy them."""
+    volume = f"{project}_{IMAGE_VOLUME}"
+    partial = f"{volume}-partial"
+    return ("docker", "rm", "--force", partial), ("docker", "volume", "rm", "--force", volume, partial)
+
+
 def masked_volumes(found: Mapping[str, Any], masks: Sequence[str]) -> tuple[str, ...]:
     """Return the names of a container's unnamed volumes that show the image's own folders `masks`."""
     mounts = [each for each in found.get("Mounts") or () if _OURS.fullmatch(str(each.get("Name")))]

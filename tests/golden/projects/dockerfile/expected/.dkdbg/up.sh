@@ -219,7 +219,7 @@ image_files() {
       look .
       [ "$owner" != 1 ] || chown -R "$(stat -c %u:%g "$code")" "$to"' sh "$folder" "$owner" "$@" &&
     docker volume rm "$partial" >/dev/null || {
-    docker volume rm "$volume" >/dev/null 2>&1 || :
+    docker volume rm "$volume" >/dev/null 2>&1 && docker volume rm "$partial" >/dev/null 2>&1 || :
     echo "they could not be copied; the next start tries again"
   }
 }
