@@ -1,11 +1,20 @@
 """The rank barrier as a state machine: which stops reach an editor, and when, after an attach to a running job."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dkdbg.agent.dap import messages
-from dkdbg.agent.proxy.broker import connection, group_control, rank_barrier, rank_timeouts
+from dkdbg.agent.inprocess import ranks
+from dkdbg.agent.proxy.broker import (
+    broadcast_query,
+    connection,
+    group_control,
+    rank_barrier,
+    rank_timeouts,
+    relay,
+)
 from dkdbg.agent.state.job import Share
 from tests.agent.test_broker import Building, event, request, response, sent
 
@@ -113,6 +122,35 @@ def test_ranks_that_others_wait_for_pass_once_and_their_editor_hears_nothing_of_
     assert set(job.held) == set(RANKS)
     (told,) = sent(job.ranks[0].from_adapter(event("continued", threadId=1)), connection.TO_CLIENT)
     assert told["event"] == "continued"
+
+
+def test_no_observer_hears_of_a_stop_that_is_withheld():
+    job = Job()
+    job.ranks[0].from_client(request("configurationDone", seq=3))
+    job.stop(0)
+    one = job.initialized("192.0.2.2")
+    one.from_client(request("attach", seq=2, dkdbgRole="look-on", subProcessId=11))
+    told = sent(one.from_client(request("configurationDone", seq=3)), connection.TO_CLIENT)
+    assert [each["event"] for each in told if each["type"] == "event"] == ["process"]
+    job.stop(1)
+    assert one.connection in [each.connection for each in job.stop(2) if b'"stopped"' in each.body]
+
+
+def test_a_pause_of_all_ranks_shows_the_stops_that_are_withheld():
+    """They count as stopped then, and none passes its line."""
+    job, shown = Job(), []
+    job.sessions.agent.processes = lambda: [
+        {**each, "name": "", "started": 1.0} for each in processes(*RANKS)
+    ]  # type: ignore[method-assign]
+    job.ranks[0].connection.link = SimpleNamespace(to_client=shown.append)  # type: ignore[assignment]
+    job.ranks[0].from_client(request("configurationDone", seq=3))
+    job.stop(0)
+    service = relay.Service(job.agent)  # type: ignore[arg-type]
+    service._sessions = job.sessions
+    (row,) = service.broadcast(broadcast_query.Question(broadcast_query.PAUSE, ranks=ranks.parse("0")), 300)
+    assert (row["state"], row["text"]) == (broadcast_query.DONE, "it was already stopped")
+    assert b'"stopped"' in shown[0]
+    assert job.later(rank_timeouts.QUIET_S[0]) == []
 
 
 def test_a_line_that_is_not_for_all_ranks_stops_within_a_second_and_the_missing_are_named():

@@ -104,17 +104,16 @@ class AdapterSide:
         connection, name, content = self._connection, message.get("event"), as_dict(message.get("body"))
         if name == "debugpyAttach":
             return self._announce(message, content)
-        connection.stops.happened(
-            name, content
-        )  # a withheld stop holds the process too: clocks and `ps` follow it
-        if self._sessions.barrier.holds_back(connection, name, content, body):
-            return self._sessions.barrier.settle()
-        return self._tell(name, content, body)
+        withheld = self._sessions.barrier.holds_back(connection, name, content, body)
+        connection.stops.happened(name, content, withheld=withheld)
+        return self._sessions.barrier.settle() if withheld else self._tell(name, content, body)
 
     def stopped(self, body: bytes) -> List[Action]:
         """Pass on a withheld stop."""
         message = frames.decode(body)
-        return self._tell(message.get("event"), as_dict(message.get("body")), body)
+        name, content = message.get("event"), as_dict(message.get("body"))
+        self._connection.stops.happened(name, content)
+        return self._tell(name, content, body)
 
     def _tell(self, name: object, content: Message, body: bytes) -> List[Action]:
         connection = self._connection

@@ -106,7 +106,6 @@ class RankBarrier:
         if key not in self._unarmed and key not in self._armed:
             return False
         if name == "continued":
-            self._held.pop(key, None)  # continued on behalf of the whole group
             return key in self._passing  # the client does not know about the stop either
         if name in ("exited", "terminated"):
             self.left(key)

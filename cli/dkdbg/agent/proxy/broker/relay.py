@@ -134,7 +134,9 @@ class Service:
         """
         with self._lock:
             found = broadcast_query.BroadcastQuery(question, self._sessions, self._sessions.agent.processes())
-            actions = found.begin()
+            # A pause reports the stops that the rank barrier withholds: it would let those ranks pass.
+            actions = self._sessions.barrier.open() if question.verb == broadcast_query.PAUSE else []
+            actions += found.begin()
         _send(actions)
         end = time.monotonic() + limit
         with self._lock:

@@ -22,15 +22,17 @@ class Stops:
     The position comes from the answer to the editor's own stackTrace: nothing else is requested.
 
     Args:
-        report: gets the position and the reason, empty when the process runs.
+        report: gets the position and the reason, empty when the process runs; of withheld stops too, for clocks and `ps`.
 
     Attributes:
-        reasons: why each thread was stopped, by its id.
+        reasons: why each thread was stopped, by its id; without the stops that the rank barrier withholds.
     """
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self.reasons: Dict[int, str] = {}
         self._report = report
+        #: Stopped threads, with those of withheld stops.
+        self._stopped: Set[int] = set()
         self._going: Set[int] = set()
         self._asked: Dict[int, int] = {}
 
@@ -62,21 +64,27 @@ class Stops:
         if isinstance(path, str) and isinstance(line, int):
             self._report("%s:%d (%s)" % (os.path.basename(path)[-_MAX_NAME:], line, self.reasons[thread]))
 
-    def happened(self, name: object, content: Message) -> None:
-        """Handle an event of the adapter."""
+    def happened(self, name: object, content: Message, *, withheld: bool = False) -> None:
+        """Handle an event of the adapter, which may be withheld from the client."""
         thread = content.get("threadId")
-        if name == "stopped" and isinstance(thread, int) and len(self.reasons) < _MAX_THREADS:
+        if name == "stopped" and isinstance(thread, int) and len(self._stopped) < _MAX_THREADS:
             self._going.discard(thread)
-            self.reasons[thread] = str(content.get("reason", "pause"))[:40]
-            self._report(self.reasons[thread])
+            self._stopped.add(thread)
+            reason = str(content.get("reason", "pause"))[:40]
+            if not withheld:
+                self.reasons[thread] = reason
+            self._report(reason)
             return
-        if not self.reasons:
+        if not self._stopped:
             return
         if name in ("exited", "terminated") or (
             name == "continued" and content.get("allThreadsContinued") is True
         ):
             self.reasons.clear()
+            self._stopped.clear()
         elif name == "continued" or (name == "thread" and content.get("reason") == "exited"):
-            self.reasons.pop(thread if isinstance(thread, int) else -1, None)
-        if not self.reasons:
+            thread = thread if isinstance(thread, int) else -1
+            self.reasons.pop(thread, None)
+            self._stopped.discard(thread)
+        if not self._stopped:
             self._report("")
