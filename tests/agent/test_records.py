@@ -2,11 +2,14 @@
 
 # ruff: noqa: PTH101, PTH106, PTH110, PTH116, PTH118, PTH119, PTH120, PTH208
 
+import errno
+import fcntl
 import json
 import os
 import subprocess
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,19 +75,62 @@ def test_a_name_becomes_a_safe_folder_and_a_session_left_by_a_former_container_i
 
 
 @pytest.mark.parametrize("boot", [procfs.boot_id(), "another machine's"])
-def test_a_living_session_of_the_same_name_and_pid_is_left_alone(tmp_path, boot):
+def test_a_living_session_of_the_same_name_and_pid_is_left_alone(tmp_path, monkeypatch, boot):
     """The agents of two containers that share the folder have one pid each, in PID namespaces of their own."""
+    lock = fcntl.flock
+
+    def locks_as_nfs(descriptor: int, operation: int) -> None:
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", locks_as_nfs)
     store = records.SessionStore(str(tmp_path), "job")
     store.create(record(store, boot=boot, pid_namespace="another"))
-    if boot != procfs.boot_id():
-        os.close(store._held)  # its lock is not visible here
     other = records.SessionStore(str(tmp_path), "job")
     assert Path(store.processes_dir).is_dir()
     assert other.id == f"job.2-{os.getpid()}"
     store.update(state="exited")
-    if boot == procfs.boot_id():
-        store.finish()
+    store.finish()
     assert records.SessionStore(str(tmp_path), "job").id == store.id
+
+
+def test_a_session_that_a_restart_of_the_machine_has_ended_is_replaced(tmp_path):
+    store = records.SessionStore(str(tmp_path), "job")
+    store.create(record(store, boot="before the restart"))
+    store.open_for_users()
+    os.close(store._held)
+    again = records.SessionStore(str(tmp_path), "job")
+    assert again.id == store.id
+    assert sorted(os.listdir(again.directory)) == ["lock", "p"]
+    assert os.stat(again.directory).st_mode & 0o777 == 0o700
+
+
+def test_two_agents_that_start_at_once_have_a_folder_each(tmp_path, monkeypatch):
+    """The second one starts when the first has made its folder, or has opened its lock; a third ends then."""
+    former = records.SessionStore(str(tmp_path), "job")
+    found: list[records.SessionStore] = []
+
+    def start_another() -> None:
+        monkeypatch.undo()
+        found.append(records.SessionStore(str(tmp_path), "job"))
+
+    def after(function, then):
+        def call(*arguments: Any, **options: Any) -> Any:
+            result = function(*arguments, **options)
+            then()
+            return result
+
+        return call
+
+    monkeypatch.setattr(os, "open", after(os.open, lambda: [monkeypatch.undo(), former.finish()]))
+    found.append(records.SessionStore(str(tmp_path), "job"))
+    monkeypatch.setattr(os, "mkdir", after(os.mkdir, start_another))
+    found.append(records.SessionStore(str(tmp_path), "job"))
+    monkeypatch.setattr(os, "open", after(os.open, start_another))
+    found.append(records.SessionStore(str(tmp_path), "job"))
+    assert len({each.directory for each in found}) == len(found) == 5
+    assert all(os.listdir(each.directory) for each in found)
 
 
 def test_sockets_get_a_short_path_when_the_folder_is_deep(tmp_path):
@@ -132,7 +178,7 @@ def test_a_session_of_another_machine_in_a_shared_folder_is_left_alone_and_no_se
         store.create(record(store, pid=pid, pid_start=None, boot="another machine's"))
         Path(store.directory, "join.json").write_text("{}")
         records.prune(str(tmp_path))
-        assert sorted(os.listdir(store.directory)) == ["join.json", "p", "session.json"]
+        assert sorted(os.listdir(store.directory)) == ["join.json", "lock", "p", "session.json"]
         assert not records.is_live(store.snapshot())
         os.utime(Path(store.directory, "session.json"), (0, 0))  # it would have changed since
         records.prune(str(tmp_path))

@@ -162,6 +162,8 @@ JOIN_NAME = "join.json"
 #: Total time that processes have been stopped, see inprocess/clocks/held_time.py.
 HELD_NAME = "held-time"
 PROCESSES_NAME = "p"
+#: File in the session's folder that its agent holds locked.
+LOCK_NAME = "lock"
 #: Subfolder of the session's folder with one folder per other user below the agent, named by uid; it stands
 #: in for the session's folder for that user's processes.
 USERS_NAME = "u"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import itertools
 import json
 import os
 import time
@@ -197,7 +196,7 @@ def prune(folder: str) -> None:
         shutil.rmtree(os.path.join(folder, record["id"]), ignore_errors=True)
     for record in finished[-MAX_FINISHED:]:
         if record["state"] != "exited":
-            _keep_record_alone(os.path.join(folder, record["id"]))
+            _clear(os.path.join(folder, record["id"]), contract.LOCK_NAME)
 
 
 def _is_old(directory: str) -> bool:
@@ -209,8 +208,8 @@ def _is_old(directory: str) -> bool:
     return changed < time.time() - _LEFT_AFTER_S
 
 
-def _keep_record_alone(directory: str) -> None:
-    """Remove the files that only a running agent needs from a session's folder."""
+def _clear(directory: str, last: str) -> None:
+    """Remove the files that only a running agent needs from a session's folder, and finally its lock or its record."""
     import shutil
 
     shutil.rmtree(os.path.join(directory, contract.USERS_NAME), ignore_errors=True)
@@ -221,49 +220,51 @@ def _keep_record_alone(directory: str) -> None:
     shutil.rmtree(os.path.realpath(processes), ignore_errors=True)
     if os.path.islink(processes):
         os.unlink(processes)
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(directory, last))
 
 
 def _own_folder(path: str) -> Tuple[str, int]:
-    """Create the folder PATH-PID, and return it with its locked descriptor.
+    """Create the folder PATH-PID, and return it with the descriptor of its lock.
 
-    A folder that a previous container's agent of the same pid has left is replaced. Beside one of a living agent, in another
-    PID namespace, it is PATH.2-PID.
+    A folder that an agent of the same pid has left is used again, empty. Beside that of a living agent, in another PID
+    namespace or on another machine, it is PATH.2-PID. On a file system without locks, or which keeps them from other
+    machines, such a living agent loses its folder.
     """
-    import shutil
+    number = 1
+    while True:
+        directory = "%s%s-%d" % (path, ".%d" % number if number > 1 else "", os.getpid())
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(directory, mode=0o700)
+        held = _lock(os.path.join(directory, contract.LOCK_NAME))
+        if held is not None:
+            os.chmod(directory, 0o700)  # see `open_for_users`
+            _clear(directory, contract.RECORD_NAME)
+            return directory, held
+        number += 1
 
-    numbered = (path if number == 1 else "%s.%d" % (path, number) for number in itertools.count(1))
-    directory = next(filter(_is_left, ("%s-%d" % (each, os.getpid()) for each in numbered)))
-    shutil.rmtree(directory, ignore_errors=True)
-    os.mkdir(directory, mode=0o700)
-    held = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    with contextlib.suppress(OSError):  # a file system without locks
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return directory, held
 
-
-def _is_left(directory: str) -> bool:
-    """Tell whether a session's folder has no living agent; one of another machine counts as living until it is old."""
-    record = read_record(directory)
-    boot = procfs.boot_id()
-    if record is not None and record["state"] != "exited" and record.get("boot", boot) != boot:
-        return _is_old(directory)
-    try:
-        held = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return True
+def _lock(path: str) -> Optional[int]:
+    """Return the descriptor of a locked file, None where another agent has it. Raises OSError."""
+    try:  # NFS locks only files that are open for writing
+        held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:  # the folder was removed meanwhile
+        return None
+    is_ours = True
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        return not isinstance(error, BlockingIOError)  # otherwise a file system without locks
-    finally:
-        os.close(held)
-    return True
+        is_ours = not isinstance(error, BlockingIOError)  # otherwise a file system without locks
+    if is_ours and os.fstat(held).st_nlink:  # not removed by its former agent meanwhile
+        return held
+    os.close(held)
+    return None
 
 
 class SessionStore:
     """Owner of one session's folder; the only writer of its record.
 
-    The folder holds `session.json`, `p/` (a file and a socket for each Python process) and, only while an
+    The folder holds `session.json`, `lock`, `p/` (a file and a socket for each Python process) and, only while an
     editor is attached, `join.json`.
 
     Attributes:
@@ -390,7 +391,7 @@ class SessionStore:
 
     def finish(self) -> None:
         """Remove everything but the record."""
-        _keep_record_alone(self.directory)
+        _clear(self.directory, contract.LOCK_NAME)
         os.close(self._held)
 
     def _save(self) -> None:
