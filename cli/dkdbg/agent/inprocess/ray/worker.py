@@ -202,6 +202,11 @@ def _modules(sources: Any) -> Any:
     return [each for each in pairs if os.path.isdir(each[0])]
 
 
+def _monotonic() -> float:
+    """Return the system's clock, as `monotonic` in ../session.py does: this file travels alone."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
 class Guard:
     """Forwards clients that know the secret from a port on this node's address to debugpy's adapter.
 
@@ -216,16 +221,15 @@ class Guard:
             (ip, 0), family=socket.AF_INET6 if ":" in ip else socket.AF_INET
         )
         self.port = self._listener.getsockname()[1]
-        self._answering = threading.Semaphore(_MAX_ANSWERING)
+        self._answering: Any = []
+        self._lock = threading.Lock()
         _hide(threading.Thread(target=self._accept, name="dkdbg guard", daemon=True)).start()
 
     def _accept(self) -> None:
         while True:
-            self._answering.acquire()
             try:
                 client, _ = self._listener.accept()
             except OSError as error:
-                self._answering.release()
                 if error.errno not in _PASSING:  # the program has closed this descriptor
                     return
                 time.sleep(0.05)
@@ -233,35 +237,50 @@ class Guard:
             serves = _hide(
                 threading.Thread(target=self._serve, args=(client,), name="dkdbg guard", daemon=True)
             )
+            with self._lock:  # none of them is closed meanwhile
+                self._answering.append(client)
+                for each in self._answering[
+                    :-_MAX_ANSWERING
+                ]:  # the oldest: another user's must not keep an editor out
+                    self._answering.remove(each)
+                    with contextlib.suppress(OSError):
+                        each.shutdown(socket.SHUT_RDWR)
             try:
                 serves.start()
             except RuntimeError:  # the process may have no more threads (`ulimit -u`, pids.max)
-                self._answering.release()
+                self._has_answered(client)
                 client.close()
 
     def _serve(self, client: socket.socket) -> None:
         with client:
-            try:
-                if not self._knows_us(client):
-                    return
+            knows_us = False
+            with contextlib.suppress(OSError):
+                knows_us = self._knows_us(client)
+            if not self._has_answered(client) or not knows_us:
+                return
+            with contextlib.suppress(OSError):
                 client.settimeout(None)
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", client.fileno()))
                 self._adapter.sendmsg([b"c"], [rights])
-            except OSError:
-                pass
-            finally:
-                self._answering.release()
+
+    def _has_answered(self, client: socket.socket) -> bool:
+        """Count a client no more; return False where it was closed for a later one."""
+        with self._lock:
+            was_counted = client in self._answering
+            if was_counted:
+                self._answering.remove(client)
+        return was_counted
 
     def _knows_us(self, client: socket.socket) -> bool:
         number = os.urandom(32).hex()
-        until = time.monotonic() + _TIMEOUT_S
+        until = _monotonic() + _TIMEOUT_S
         client.settimeout(_TIMEOUT_S)
         client.sendall(_MARK + ("%s %s\n" % (self._run, number)).encode())
         right = hmac.new(self._secret, number.encode(), hashlib.sha256).hexdigest().encode() + b"\n"
         received = b""
         while len(received) < len(right):
-            client.settimeout(max(0.001, until - time.monotonic()))
+            client.settimeout(max(0.001, until - _monotonic()))
             data = client.recv(len(right) - len(received))
             if not data:
                 return False
