@@ -101,6 +101,19 @@ def test_what_fails_behind_the_open_port_lets_the_program_run_without_the_debugg
     assert f"dkdbg: {record['detail']}" == line
 
 
+@pytest.mark.parametrize("error", ["ValueError", "TypeError"])
+def test_a_program_that_an_error_of_the_agent_keeps_from_its_start_is_not_said_to_run(tmp_path, error):
+    failure = f"def fail(*_):\n    raise {error}('?')\nsession.Session._wait_for_editor = fail"
+    done = runs(LAUNCH.format(failure), "launch", "--wait", "0", runtime=tmp_path)
+    assert "ran" not in done.stdout
+    [record] = records.list_records(str(tmp_path))
+    assert (record["exit_code"], record["detail"]) == (contract.EXIT_AGENT, "?")
+    beside = f"start = lambda words: sidecar.main(words, '')\nos.fork = lambda: 0\n{failure}"
+    script = INIT.format("from dkdbg.agent.supervisor import session\n" + beside).replace("--child", "--pid")
+    runs(script, str(tmp_path), runtime=tmp_path)  # there, the program runs already
+    assert records.list_records(str(tmp_path))[-1]["exit_code"] is None
+
+
 @pytest.mark.parametrize("words", [("launch", "--wait", "300"), ("supervise", "--wait", "0")])
 def test_a_program_that_is_to_run_only_with_an_editor_or_supervised_is_not_started_without(runtime, words):
     done = runs(LAUNCH.format(NO_ADAPTER), *words, runtime=runtime)

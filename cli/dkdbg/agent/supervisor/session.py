@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT_S = 1.5
 #: Maximum seconds for the adapter to deliver it; it needs milliseconds.
 DELIVERY_TIMEOUT_S = 10.0
+#: Errors after which `run` lets the program run without the debugger.
+_NO_SESSION = (runtime_dir.RuntimeDirError, bundle.NoDebugpy, OSError, RuntimeError)
 #: Advice to a refused client in another container.
 _REFUSED_HINT = (
     "set DKDBG_TOKEN where the program runs, and show it as dkdbgToken in the attach configuration"
@@ -70,11 +72,11 @@ def run(options: Options, program: Program, *, is_running: bool = False) -> int:
         runtime = runtime_dir.open_runtime_dir(options.runtime)
         records.prune(runtime)
         debugpy_dir = bundle.ensure_debugpy(search_dirs(), runtime)
-        return Session(options, inbox, runtime, debugpy_dir, allow).run(program)
+        return Session(options, inbox, runtime, debugpy_dir, allow).run(program, is_running=is_running)
     except ValueError as error:
         console.log(str(error))
         return contract.EXIT_AGENT
-    except (runtime_dir.RuntimeDirError, bundle.NoDebugpy, OSError, RuntimeError) as error:
+    except _NO_SESSION as error:
         if is_running or options.supervision is not None:
             console.log("cannot start: %s" % error)
             return contract.EXIT_AGENT
@@ -239,8 +241,11 @@ class Session:
             )
         )
 
-    def run(self, program: Program) -> int:
+    def run(self, program: Program, *, is_running: bool) -> int:
         """Wait for the editor as requested, run the program, and always clean up.
+
+        Args:
+            is_running: see `run` of this module.
 
         Raises:
             OSError, RuntimeError: no session can be opened, and the program was not started.
@@ -271,7 +276,7 @@ class Session:
             elif self.options.wait > 0 and self.options.then == "exit":
                 console.log("cannot start: %s" % detail)
             else:
-                if self.options.supervision is None:
+                if is_running or (self.options.supervision is None and isinstance(error, _NO_SESSION)):
                     code, detail = None, "%s: %s" % (detail, child.RUNS_ON)
                 raise
         finally:
