@@ -22,7 +22,7 @@ from dkdbg.agent.supervisor import control
 from dkdbg.targets.reverse import query_server
 from dkdbg.targets.reverse.jobs import JobListener
 from tests.agent.dap_probe import wait_for
-from tests.agent.test_broker import request
+from tests.agent.test_broker import Building, request
 from tests.agent.test_processes import table_of
 from tests.agent.test_rank_barrier import RANKS, Job, processes
 
@@ -106,6 +106,22 @@ def test_a_client_whose_answers_no_thread_can_read_is_refused_and_the_session_le
         theirs.close()
         [refused] = map(json.loads, frames.received(ours.recv, frames.FrameParser()))
     assert (refused["success"], refused["message"]) == (False, f"dkdbg: {relay.NO_THREAD}")
+
+
+def test_a_session_that_ends_joins_no_thread_that_has_not_started(monkeypatch):
+    joined, (ours, theirs) = [], socket.socketpair()
+    one = relay.Relay(
+        theirs, frames.FrameParser(), Building().sessions, lock=threading.Condition(), log=print
+    )
+
+    def start(_):
+        joined.append(one._answers)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with ours, theirs:
+        one.reconnect(0.0)
+    assert joined == [None]
 
 
 def test_a_process_that_no_thread_could_ask_to_join_is_asked_with_the_next_look(tmp_path, limit, monkeypatch):

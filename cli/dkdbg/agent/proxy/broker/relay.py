@@ -237,11 +237,10 @@ class Relay:
         with self._lock:
             self._has_left = True
             self._lock.notify_all()
-        answers = None
-        while answers is not self._answers:  # another thread may have replaced it
-            answers = self._answers
-            if answers is not None:
-                answers.join()
+        joined, answers = None, self._begun()
+        while answers is not None and answers is not joined:  # another thread may have replaced it
+            answers.join()
+            joined, answers = answers, self._begun()
         self._act(self._ask(self._broker.ended))
         if self._closed:
             sockets.drain(self._client, CLOSE_TIMEOUT_S)
@@ -308,7 +307,7 @@ class Relay:
 
     def reconnect(self, seconds: float) -> None:
         """Connect to the adapter again, later, if the broker still wants it then."""
-        arguments = (seconds, self._answers)
+        arguments = (seconds, self._begun())
         if not self._begin(self._reconnect, arguments, "dkdbg again"):
             self._break()
 
@@ -319,14 +318,18 @@ class Relay:
 
     def _begin(self, target: Callable[..., None], arguments: Tuple[object, ...], name: str) -> bool:
         """Start the thread that `serve` waits for; return False if no thread can be started."""
-        former = self._answers
-        self._answers = threading.Thread(target=target, args=arguments, name=name, daemon=True)
-        try:
-            self._answers.start()
-        except RuntimeError:
-            self._answers = former
-            return False
+        thread = threading.Thread(target=target, args=arguments, name=name, daemon=True)
+        with self._lock:  # the thread may begin another one, which replaces it
+            try:
+                thread.start()
+            except RuntimeError:
+                return False
+            self._answers = thread  # `serve` may join it now
         return True
+
+    def _begun(self) -> Optional[threading.Thread]:
+        with self._lock:  # see `_begin`
+            return self._answers
 
     def _reconnect(self, seconds: float, former: Optional[threading.Thread]) -> None:
         if former is not None:
