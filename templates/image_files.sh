@@ -3,54 +3,33 @@
 #   FOLDER: in the image, over which the checkout is mounted. OWNER: 1 gives the copies to whom that belongs.
 #   CHECKOUT: folder on the engine's machine; empty where it has none, which copies what the checkout has as well.
 image_files() {
-  project=$1 service=$2 volume=${1}_dkdbg-image
+  project=$1 service=$2 folder=$3 owner=$4 volume=${1}_dkdbg-image
   checkout="type=bind,\"source=$5\",readonly"
   [ -n "$5" ] || checkout=type=tmpfs
+  shift 5
   image=$(docker image ls --quiet --filter dangling=false --filter "label=com.docker.compose.project=$project" \
     --filter "label=com.docker.compose.service=$service" | head -n 1)
   id=$(docker image inspect --format '{{.Id}}' "$image" 2>/dev/null) || return 0
-  # A volume's labels cannot change: a second volume marks the first one as incomplete until it is filled.
-  partial=$volume-partial
-  former=$(docker volume inspect --format '{{index .Labels "dev.dkdbg.image"}}' "$volume" 2>/dev/null) || former=
-  [ "$former" != "$id" ] || docker volume inspect "$partial" >/dev/null 2>&1 || return 0
-  # The container that fills it is the lock: another start waits. A start that was killed may leave it unstarted.
-  waited=0
-  while state=$(docker container inspect --format '{{.State.Status}}' "$partial" 2>/dev/null); do
-    [ "$waited" -lt 600 ] || {
-      echo "another start has been copying them for 10 minutes; docker rm --force $partial ends it"
-      return 0
-    }
-    [ "$state" = running ] || [ "$waited" -lt 10 ] || docker rm "$partial" >/dev/null 2>&1 || :
-    sleep 1
-    waited=$((waited + 1))
-  done
-  [ "$waited" = 0 ] || {
-    image_files "$@"
-    return
-  }
+  # Labels cannot change: another volume says that this one is filled, and from which image.
+  former=$(docker volume inspect --format '{{index .Labels "dev.dkdbg.image"}}' "$volume-filled" 2>/dev/null) || former=
+  [ "$former" != "$id" ] || return 0
   # The debug service itself gets a new container with the new image; others may run somebody's program.
   docker ps --all --quiet --filter "volume=$volume" --filter "label=com.docker.compose.service=$service" \
     --filter label=com.docker.compose.oneoff=False | while read -r one; do docker rm --force "$one" >/dev/null; done
-  docker volume rm "$volume" >/dev/null 2>&1 || :
+  docker volume rm --force "$volume-filled" "$volume" >/dev/null 2>&1 || :
   if docker volume inspect "$volume" >/dev/null 2>&1; then
-    if docker container inspect "$partial" >/dev/null 2>&1; then # of another start
-      image_files "$@"
-      return
-    fi
-    echo "a container that runs still has those of a former image"
+    echo "a container that runs, perhaps that of another start, still has those of a former image"
     return 0
   fi
-  if ! (
-    [ -n "${again:-}" ] || exec 2>/dev/null # another start may be first
-    docker volume create --label "com.docker.compose.project=$project" "$partial" &&
-      docker volume create --label "dev.dkdbg.image=$id" --label "com.docker.compose.project=$project" \
-        --label com.docker.compose.volume=dkdbg-image "$volume" &&
-      docker create --rm --name "$partial" --user 0:0 --network none --security-opt label=disable \
-        --mount "type=volume,source=$volume,target=/opt/dkdbg-image" \
-        --mount "$checkout,target=/opt/dkdbg-code" --entrypoint sh "$image" -c '
-      cd "$3" 2>/dev/null || exit 0
-      folder=$3 owner=$4 code=/opt/dkdbg-code to=/opt/dkdbg-image
-      shift 5
+  links_away # of an agent that was killed
+  docker volume create --label "com.docker.compose.project=$project" --label com.docker.compose.volume=dkdbg-image \
+    "$volume" >/dev/null
+  docker run --rm --user 0:0 --network none --security-opt label=disable \
+    --mount "type=volume,source=$volume,target=/opt/dkdbg-image" \
+    --mount "$checkout,target=/opt/dkdbg-code" --entrypoint sh "$image" -c '
+      cd "$1" 2>/dev/null || exit 0
+      folder=$1 owner=$2 code=/opt/dkdbg-code to=/opt/dkdbg-image
+      shift 2
       masks=" $* "
       look() {
         for path in "$1"/* "$1"/.[!.]*; do
@@ -67,20 +46,12 @@ image_files() {
         done
       }
       look .
-      [ "$owner" != 1 ] || chown -R "$(stat -c %u:%g "$code")" "$to"' sh "$@"
-  ) >/dev/null; then
-    if [ -z "${again:-}" ]; then
-      again=1
-      image_files "$@"
-      return
-    fi
-  else
-    links_away # of an agent that was killed
-    docker start --attach "$partial" && docker volume rm "$partial" >/dev/null && return 0
-    docker rm --force "$partial" >/dev/null 2>&1 || :
-  fi
-  docker volume rm "$volume" >/dev/null 2>&1 && docker volume rm "$partial" >/dev/null 2>&1 || :
-  echo "they could not be copied; the next start tries again"
+      [ "$owner" != 1 ] || chown -R "$(stat -c %u:%g "$code")" "$to"' sh "$folder" "$owner" "$@" &&
+    docker volume create --label "dev.dkdbg.image=$id" --label "com.docker.compose.project=$project" \
+      "$volume-filled" >/dev/null || {
+    docker volume rm "$volume" >/dev/null 2>&1 || :
+    echo "they could not be copied; the next start tries again"
+  }
 }
 # While a session lasts, links show those in the checkout. A build would take them for files of yours: links prints them,
 # links_away removes them, and links_back makes them again from that list. A name with a line break would read as two.

@@ -65,7 +65,7 @@ def label(root):
 def volumes(root):
     ids = docker("ps", "--all", "--quiet", "--filter", label(root)).split()
     names = docker("inspect", "--format", "{{range .Mounts}}{{println .Name}}{{end}}", *ids)
-    return {name for name in names.split() if not name.endswith("_dkdbg-image")}
+    return {name for name in names.split() if "_dkdbg-image" not in name}
 
 
 def exists(volume):

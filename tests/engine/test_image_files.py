@@ -1,18 +1,15 @@
 """What the image alone has below the mounted checkout is there in the debug service, as in plain `docker compose up`."""
 
 import os
-import re
 import shutil
 import signal
-import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
 
 from dkdbg.repository.artefacts import artefact
-from dkdbg.targets.docker.image_build import ImageBuild, removal_of_copies
-from tests.agent.dap_probe import wait_for
+from dkdbg.targets.docker.image_build import ImageBuild, volumes_of_copies
 from tests.commands import executable
 from tests.engine.projects import (
     MARK,
@@ -70,110 +67,50 @@ def test_down_takes_the_volume_of_a_service_whose_container_cannot_be_created(ba
         assert command(volume).stdout == ""
 
 
-#: Waits until the checkout has a file `go`.
-SLOW = '#!/bin/sh\\nuntil [ -e /opt/dkdbg-code/go ]; do sleep 0.1; done\\nexec /bin/cp "$@"\\n'
-
-
 @pytest.fixture
 def image_files(base_image, tmp_path):
     """The function of the start script, for an image with files of its own; called with the folder to mount."""
     name = unique("shown")
     label = "com.docker.compose"
-    (tmp_path / "Dockerfile").write_text(
-        f"FROM {base_image}\nRUN mkdir /code && echo made >/code/made.py\n"
-        f"RUN printf '{SLOW}' >/usr/local/bin/cp && chmod +x /usr/local/bin/cp\n"
-    )
+    (tmp_path / "Dockerfile").write_text(f"FROM {base_image}\nRUN mkdir /code && echo made >/code/made.py\n")
     labels = ("--label", f"{label}.project={name}", "--label", f"{label}.service=job")
     command(["docker", "build", "-q", "-t", name, *labels, str(tmp_path)])
     script = artefact("templates", "image_files.sh").read_text("utf-8") + '\n"$@"'
     checkout = tmp_path / "checkout"
     checkout.mkdir()
 
-    def argv(folder=checkout):
-        return ["sh", "-c", script, "sh", "image_files", name, "job", "/code", "0", str(folder)]
+    def copied(folder=checkout, **options):
+        argv = ["sh", "-c", script, "sh", "image_files", name, "job", "/code", "0", str(folder)]
+        return command(argv, checkout, check=False, **options)
 
-    def content():
-        """The file in the volume, which is complete."""
-        assert volumes_of(name) == {"image"}
-        mount = f"{name}_dkdbg-image:/v"
-        return command(["docker", "run", "--rm", "-v", mount, name, "cat", "/v/made.py"]).stdout
-
-    found = SimpleNamespace(
-        name=name, argv=argv, content=content, checkout=checkout, volume=f"{name}_dkdbg-image"
-    )
-    yield found
-    for words in removal_of_copies(name):
-        command(words, check=False)
+    yield SimpleNamespace(name=name, copied=copied)
+    command(["docker", "volume", "rm", "--force", *volumes_of_copies(name)], check=False)
     command(["docker", "image", "rm", "--force", name], check=False)
 
 
 def volumes_of(name):
-    found = command(["docker", "volume", "ls", "-q", "--filter", f"name={name}_dkdbg-image"]).stdout.split()
-    return {each.removeprefix(f"{name}_dkdbg-") for each in found}
+    return set(
+        command(["docker", "volume", "ls", "-q", "--filter", f"name={name}_dkdbg-image"]).stdout.split()
+    )
 
 
 def test_nothing_is_left_of_a_copy_that_fails(image_files, tmp_path):
-    done = command(image_files.argv(tmp_path / "missing"), image_files.checkout, check=False)
-    assert "could not be copied" in done.stdout
+    assert "could not be copied" in image_files.copied(tmp_path / "missing").stdout
     assert volumes_of(image_files.name) == set()
-
-
-def test_a_second_start_waits_for_the_first_that_copies(image_files, tmp_path):
-    """It removed the container of the first, which then had no files."""
-    log, real = tmp_path / "calls", shutil.which("docker")
-    (tmp_path / "bin").mkdir()
-    executable(tmp_path / "bin" / "docker", f'echo "$1 $2" >>{log}\nexec {real} "$@"')
-    env = {**os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-    pipes = {
-        "cwd": image_files.checkout,
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.STDOUT,
-        "text": True,
-    }
-    running = ["docker", "ps", "-q", "--filter", f"name={image_files.volume}-partial"]
-    with subprocess.Popen(image_files.argv(), **pipes) as first:
-        wait_for(lambda: command(running).stdout, bool)
-        with subprocess.Popen(image_files.argv(), env=env, **pipes) as second:
-            looked = re.compile("^(rm --force|container inspect)", re.MULTILINE)
-            wait_for(lambda: log.exists() and looked.search(log.read_text()), bool)
-            (image_files.checkout / "go").touch()
-            assert (first.communicate()[0], second.communicate()[0]) == ("", "")
-    assert image_files.content() == "made\n"
 
 
 def test_a_volume_is_filled_again_where_the_start_that_filled_it_was_killed(image_files, tmp_path):
     real = shutil.which("docker")
     (tmp_path / "bin").mkdir()
-    kill = f'case $1 in run | start) kill -9 $PPID ;; esac\nexec {real} "$@"'
-    executable(tmp_path / "bin" / "docker", kill)
+    executable(tmp_path / "bin" / "docker", f'[ $1 != run ] || {{ kill -9 $PPID; exit; }}\nexec {real} "$@"')
     path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path}
-    quiet = subprocess.DEVNULL  # the container holds a pipe open
-    done = subprocess.run(image_files.argv(), env=env, cwd=image_files.checkout, stdout=quiet, check=False)
-    assert done.returncode == -signal.SIGKILL
-    (image_files.checkout / "go").touch()
-    assert command(image_files.argv(), image_files.checkout).stdout == ""
-    assert image_files.content() == "made\n"
-
-
-def test_files_are_copied_again_after_a_start_that_was_killed_while_it_copied_them(base_image, tmp_path):
-    port = {"dkdbg.toml": f"[debug]\nport = {free_port()}\n"}
-    files = {**FILES, **port, "Dockerfile": DOCKERFILE.format(base=base_image)}
-    (tmp_path / "bin").mkdir()
-    real = shutil.which("docker")
-    executable(
-        tmp_path / "bin" / "docker", f'case $1 in run | start) kill -9 $PPID; exit ;; esac\nexec {real} "$@"'
-    )
-    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    with project(tmp_path / unique("shown"), files, "init", "--yes", "--wait", "300") as root:
-        killed = command(["sh", ".dkdbg/up.sh"], root, env={"PATH": path}, check=False)
-        assert killed.returncode == -signal.SIGKILL
-        must(dkdbg(root, "up"))
-        assert (root / "schema.py").is_symlink()
-        volumes = command(
-            ["docker", "volume", "ls", "-q", "--filter", f"name={root.name}_dkdbg-image"]
-        ).stdout
-        assert volumes.split() == [f"{root.name}_dkdbg-image"]
+    assert image_files.copied(env={"PATH": path}).returncode == -signal.SIGKILL
+    for _ in range(2):
+        assert image_files.copied().stdout == ""
+    assert volumes_of(image_files.name) == set(volumes_of_copies(image_files.name))
+    mount = f"{volumes_of_copies(image_files.name)[0]}:/v"
+    shown = command(["docker", "run", "--rm", "-v", mount, image_files.name, "cat", "/v/made.py"])
+    assert shown.stdout == "made\n"
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])

@@ -83,8 +83,7 @@ REMOVED = [
     "docker rm run",
     "docker rm --force --volumes new db",
     "docker volume rm --force p_db",
-    "docker rm --force p_dkdbg-image-partial",
-    "docker volume rm --force p_dkdbg-image p_dkdbg-image-partial",
+    "docker volume rm --force p_dkdbg-image p_dkdbg-image-filled",
 ]
 
 
@@ -122,7 +121,7 @@ def test_a_service_that_had_a_container_keeps_it_although_compose_has_replaced_i
     monkeypatch.setattr(process, "stream", replacing)
     engine.start(tmp_path)
     assert engine.end() == []
-    assert engine.ran == [REMOVED[0], *([] if ran else ["docker stop new db"]), *REMOVED[3:]]
+    assert engine.ran == [REMOVED[0], *([] if ran else ["docker stop new db"]), REMOVED[3]]
 
 
 @pytest.mark.parametrize("listing", [1, 2, 3])
@@ -142,34 +141,9 @@ def test_an_engine_that_fails_to_answer_once_costs_no_volume_of_the_user(tmp_pat
 def test_each_removal_is_tried_and_those_that_fail_are_told(tmp_path, monkeypatch):
     engine = Engine(monkeypatch, broken=["docker rm"])
     engine.start(tmp_path)
-    left, copies_left = engine.end()
-    assert copies_left == "left behind: docker rm --force p_dkdbg-image-partial: in use"
+    [left] = engine.end()
     assert left == "left behind: docker rm run: in use; docker rm --force --volumes 'new db': in use"
     assert engine.ran == REMOVED
-
-
-def test_a_proof_that_is_cancelled_while_it_copies_leaves_neither_the_copying_container_nor_a_volume(
-    tmp_path, monkeypatch
-):
-    engine = Engine(monkeypatch)
-
-    def cancelled(*_args, **_options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(compose_trial, "prepare", cancelled)
-    with pytest.raises(KeyboardInterrupt):
-        engine.start(tmp_path)
-    assert engine.end() == []
-    assert engine.ran == REMOVED[3:]
-
-
-@pytest.mark.parametrize("there", ["p_dkdbg-image", "p_dkdbg-image-partial"])
-def test_copies_of_an_earlier_start_stay_with_what_marks_them_as_incomplete(tmp_path, monkeypatch, there):
-    engine = Engine(monkeypatch)
-    engine.volumes.append(there)
-    engine.start(tmp_path)
-    assert engine.end() == []
-    assert engine.ran[3:] == ([] if there == "p_dkdbg-image" else REMOVED[3:])
 
 
 def test_a_look_into_an_image_that_takes_too_long_leaves_no_container(tmp_path, monkeypatch):

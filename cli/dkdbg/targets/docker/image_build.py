@@ -141,11 +141,9 @@ def inspected(root: Path, target: ComposeService) -> dict[str, Any] | None:
     return dict(found[0]) if found else None
 
 
-def removal_of_copies(project: str) -> tuple[tuple[str, ...], ...]:
-    """Return the commands that remove the copies of the image's files, and the container that may still copy them."""
-    volume = f"{project}_{IMAGE_VOLUME}"
-    partial = f"{volume}-partial"
-    return ("docker", "rm", "--force", partial), ("docker", "volume", "rm", "--force", volume, partial)
+def volumes_of_copies(project: str) -> tuple[str, str]:
+    """Return the names of the volume with the copies of the image's files, and of the one that says it is filled."""
+    return f"{project}_{IMAGE_VOLUME}", f"{project}_{IMAGE_VOLUME}-filled"
 
 
 def masked_volumes(found: Mapping[str, Any], masks: Sequence[str]) -> tuple[str, ...]:
