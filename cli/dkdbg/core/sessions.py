@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: States in which no client can attach any more.
 ENDED = frozenset({"exited", "lost"})
-#: State of a session whose agent sends invalid data.
+#: State of a session whose agent sends invalid data, or whose target cannot be queried.
 UNREADABLE = "unreadable"
 
 
@@ -31,7 +31,7 @@ class SeenSession:
         address: address of its target, as any verb accepts it.
         id, name: from the record; from the label if there is no record to read.
         state: the record's; `lost` when its agent vanished without a message, `exited` for a container that has ended,
-            `unreadable` for invalid data; `detail` then gives the reason.
+            `unreadable` for invalid data or a failed query; `detail` then gives the reason.
         endpoint: `host:port` to attach to from here; empty without one.
         started: epoch seconds, None when unknown.
         client: whether an editor is attached.
@@ -117,9 +117,19 @@ def of_records(
     ]
 
 
-def unreadable(*, target: str, address: str, id: str, name: str, why: str) -> SeenSession:  # noqa: A002 - as in the class
-    """Build the session of a target whose agent, or another program in its place, sends invalid data."""
-    detail = f"unreadable answer of its agent: {why}"
+def unreadable(
+    *, target: str, address: str, id: str, name: str, why: str | DkdbgError  # noqa: A002 - as in the class
+) -> SeenSession:  # fmt: skip
+    """Build the session of a target that cannot be queried, or whose agent, or a program in its place, sends invalid data.
+
+    Args:
+        why: the problem with the data, or the error of a query that no agent answered.
+    """
+    detail = (
+        why.message.splitlines()[0]
+        if isinstance(why, DkdbgError)
+        else f"unreadable answer of its agent: {why}"
+    )
     return SeenSession(target=target, address=address, id=id, name=name, state=UNREADABLE, detail=detail)
 
 

@@ -12,6 +12,7 @@ from dkdbg.core import sessions
 from dkdbg.core.record import parse, parse_all
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets.docker.container import Container, sessions_of
+from dkdbg.targets.kubernetes import target as pods
 
 choose = partial(sessions.choose, naming="dkdbg pdb {}".format)
 
@@ -202,3 +203,13 @@ def test_where_nothing_runs_the_hint_leads_on():
     with pytest.raises(DkdbgError, match=r"no session is running$") as caught:
         choose([], None, begin="type this")
     assert caught.value.hint == "type this"
+
+
+def test_a_pod_that_cannot_be_queried_is_shown_with_the_reason_not_as_its_agents_answer(monkeypatch):
+    def fail(_target):
+        raise DkdbgError("the cluster does not answer\nsecond line")
+
+    monkeypatch.setattr(pods, "_pods_of_local_runs", lambda: ["ml/train-0"])
+    monkeypatch.setattr(pods.PodTarget, "sessions", fail)
+    (seen,) = pods.KIND.sessions()
+    assert (seen.state, seen.detail) == ("unreadable", "the cluster does not answer")

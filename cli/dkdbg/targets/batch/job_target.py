@@ -128,7 +128,7 @@ class JobTarget(Target):
             for session in (
                 [sessions.unreadable(
                     target=f"{where}/{target.label}", address=str(target.address), id=target.label, name=target.label,
-                    why=answer.message.splitlines()[0],
+                    why=answer,
                 )] if isinstance(answer, DkdbgError) else answer
             )
         ]  # fmt: skip

@@ -368,9 +368,9 @@ def _sessions() -> list[SeenSession]:
         try:
             return target.sessions()
         except DkdbgError as error:
-            why, label = error.message.splitlines()[0], target.label
+            label = target.label
             pod = f"pod {target.address.parts[0]}/{label}"
-            return [unreadable(target=pod, address=str(target.address), id=label, name=label, why=why)]
+            return [unreadable(target=pod, address=str(target.address), id=label, name=label, why=error)]
 
     with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
         return [session for found in pool.map(asked, targets) for session in found]
