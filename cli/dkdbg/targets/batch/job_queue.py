@@ -74,7 +74,7 @@ class JobQueue:
 
     def held(self) -> str:
         """Return a held job, recognized by the folder of its script."""
-        return next((job for tag, job in self._tags().items() if tag.startswith("held-")), "")
+        return next((job for tag, job in self._tags(asks=True).items() if tag.startswith("held-")), "")
 
     def look(self, job: str) -> Job:
         """Query a job; see `BatchSystem.read`."""
@@ -111,11 +111,10 @@ class JobQueue:
     def _run(self, argv: Sequence[str]) -> process.Result:
         return self._login.read(self._login.reach(asks=False).wrap(argv), limit=_ANSWER_TIMEOUT_S)
 
-    def _tags(self) -> dict[str, str]:
+    def _tags(self, *, asks: bool) -> dict[str, str]:
         """Return our waiting and running jobs by tag. Raises DkdbgError."""
-        done = self._login.read(
-            self._login.reach().wrap(("sh", "-c", self._system.jobs())), limit=_ANSWER_TIMEOUT_S
-        )
+        login = self._login.reach(asks=asks)
+        done = self._login.read(login.wrap(("sh", "-c", self._system.jobs())), limit=_ANSWER_TIMEOUT_S)
         if done.code:
             raise self._system.explain(done.stderr, job="", node="") or DkdbgError(
                 f"{self._system.scheme} does not list your jobs: {printable(done.stderr.strip()[-300:])}",
@@ -206,7 +205,9 @@ class JobQueue:
         try:
             if not missing:
                 self._login.drop()
-            job = self._tags().get(tag, "")
+            job = self._tags(asks=False).get(
+                tag, ""
+            )  # signals are delayed: a prompt could not be interrupted
         except DkdbgError as error:
             why = error.message
         if not job:
