@@ -17,19 +17,25 @@ BASE = {
     "k8s/p.yaml": "x: 1\n",
     "base/kustomization.yaml": "resources: [b.yaml]\nnamePrefix: x-\n",
     "base/b.yaml": "kind: Job\n",
+    "k8s/b@v1.yaml": "kind: Job\n",
+    "k8s/a:b.yaml": "x: 1\n",
 }
 GOOD = """\
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
-resources: [a.yaml, ../base, ../base]
+resources: [a.yaml, ../base, ../base, b@v1.yaml]
 commonAnnotations: {url: 'https://example.invalid'}
 images: [{name: a, newName: 'localhost:5000/a'}]
-configMapGenerator: [{name: c, files: [p.yaml, k=p.yaml], literals: ['a=http://b'], envs: [p.yaml]}]
+configMapGenerator: [{name: c, files: [p.yaml, k=p.yaml, b@v1.yaml, 'a:b.yaml'], literals: ['a=http://b'], envs: [p.yaml]}]
 patches: [{path: p.yaml}, {target: {kind: Job}, patch: '[{"op": "add", "path": "/a", "value": "http://b"}]'}, p.yaml]
 patchesStrategicMerge:
 - p.yaml
 - |
   url: http://a
+- '{"url": "http://a"}'
+- |-
+  {"url": "http://a"}
+helmGlobals: {chartHome: charts}
 replacements: [{path: p.yaml}, {source: {kind: Job}, targets: []}]
 openapi: {path: p.yaml}
 crds: [p.yaml]
@@ -57,6 +63,8 @@ def test_what_is_here_is_built_without_a_network(tmp_path, kubectl):
     [
         "resources: [a.yaml, 'alice@evil:org/repo']",
         "resources: [GitHub.com/org/repo]",
+        "resources: [alice@evil/org/repo]",
+        "resources: ['{a: http://evil/x}']",
         "Resources: ['http://evil/x']",
         "re\u017fources: ['http://evil/x']",
         "<<: {resources: ['http://evil/x']}",
@@ -85,6 +93,8 @@ def test_what_is_here_is_built_without_a_network(tmp_path, kubectl):
         "secretGenerator: [{name: a, envs: ['http://evil/cm']}]",
         "secretGenerator: [{name: a, env: gone}]",
         "crds: ['http://evil/x']",
+        "crds: [' HTTPS://evil/x']",
+        "crds: ['alice@evil:org/repo']",
         "configurations: ['http://evil/x']",
         "openapi: {path: 'http://evil/x'}",
         "replacements: [{path: 'http://evil/x'}]",

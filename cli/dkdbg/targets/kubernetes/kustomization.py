@@ -25,9 +25,13 @@ _PATHS = ("path", "files", "env", "envs")
 _PLAIN = (
     "apiversion", "kind", "metadata", "namespace", "nameprefix", "namesuffix", "commonlabels", "labels", "commonannotations", "images",
     "imagetags", "replicas", "vars", "generatoroptions", "buildmetadata", "sortoptions", "inventory",
+    "helmglobals",
 )  # fmt: skip
-#: Paths that kustomize may take for a URL or a git repository, even if a file has that name: `alice@host:org/repo`.
-_REMOTE = re.compile(r"[:@?]|//|_git/|^github\.com/", re.IGNORECASE)
+#: Paths to build that kustomize may take for a URL or a git repository, even if a file has that name:
+#: `alice@host:org/repo`, but not `a@v1.yaml`: a repository has a path behind its host.
+_REMOTE = re.compile(r"[:?]|@.*/|//|_git/|^github\.com/", re.IGNORECASE | re.DOTALL)
+#: Other files: kustomize clones no repository for them.
+_URL = re.compile(r"\s*https?:", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +62,8 @@ class Kustomization:
         ]
         return cls(
             refers_to=tuple(each for each in built if not _REMOTE.search(each)),
-            files=tuple(each for each in files if not _REMOTE.search(each)),
-            remote=tuple(each for each in (*built, *files) if _REMOTE.search(each)),
+            files=tuple(each for each in files if not _URL.match(each)),
+            remote=(*filter(_REMOTE.search, built), *filter(_URL.match, files)),
             renames=any(key in _RENAMES for key, _ in keys),
             runs=next((str(key) for key, value in document.items() if value and str(key).casefold() not in (*_BUILT, *_FILES, *_PLAIN)), ""),
         )  # fmt: skip
@@ -69,7 +73,7 @@ def _texts(value: object, *, inline: bool = False) -> Iterator[str]:
     """Return the paths in the value of a key.
 
     Args:
-        inline: texts of several lines are not paths.
+        inline: texts of several lines, and JSON objects, are not paths.
     """
     if isinstance(value, list):
         for each in value:
@@ -78,5 +82,5 @@ def _texts(value: object, *, inline: bool = False) -> Iterator[str]:
         for key, each in value.items():
             if (name := str(key).casefold()) in _PATHS:  # `KEY=PATH` in `files`
                 yield from (text.rpartition("=")[2] if name == "files" else text for text in _texts(each))
-    elif value is not None and not (inline and "\n" in str(value)):
+    elif value is not None and not (inline and ("\n" in str(value) or str(value).lstrip().startswith("{"))):
         yield str(value)
