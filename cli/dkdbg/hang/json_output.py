@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from dkdbg.hang.hang_map import Group, Job, Member
 
 
-def job(found: Job) -> dict[str, Any]:
-    """Return one job as JSON values."""
+def job(found: Job, *, partial: bool = False) -> dict[str, Any]:
+    """Return one job as JSON values.
+
+    Args:
+        partial: see `text_output.absent`.
+    """
     return {
         "heading": text_output.heading(found),
         "sessions": [
@@ -27,7 +31,7 @@ def job(found: Job) -> dict[str, Any]:
         "deadlines": deadlines.as_json(found.deadlines, time.time()),
         "world_size": found.world_size,
         "absent": list(found.absent),
-        "absent_text": text_output.absent(found),
+        "absent_text": text_output.absent(found, partial=partial),
         "findings": [
             {"kind": "late" if isinstance(each, Late) else "mismatch", "text": "\n".join(text_output.finding_lines(each)), **asdict(each)}
             for each in found.findings

@@ -32,18 +32,19 @@ _THREAD_START = (
 _MARKS = ("/site-packages/", "/dist-packages/", "/lib/python")
 
 
-def lines(job: Job, staleness: Staleness | None = None) -> list[str]:
+def lines(job: Job, staleness: Staleness | None = None, *, partial: bool = False) -> list[str]:
     """Return the lines of one job.
 
     Args:
-        still: how long each group has been at its place, while watching.
+        staleness: how long each group has been at its place, while watching.
+        partial: see `absent`.
     """
     common = _common(job)
     found = [heading(job), ""]
     if going := deadlines.line(job.deadlines, time.time()):
         found += [going, ""]
     if job.absent:
-        found += [absent(job), ""]
+        found += [absent(job, partial=partial), ""]
     for finding in job.findings:
         found += [*finding_lines(finding), ""]
     for each in job.ranks:
@@ -70,11 +71,20 @@ def heading(job: Job) -> str:
     return f"{printable(where)}: {', '.join(count)}"
 
 
-def absent(job: Job) -> str:
-    """Return the sentence on absent ranks; empty if no rank is absent."""
+def absent(job: Job, *, partial: bool = False) -> str:
+    """Return the sentence on absent ranks; empty if no rank is absent.
+
+    Args:
+        partial: targets cannot be queried, and may hold them.
+    """
     if not job.absent:
         return ""
-    return f"{ranks(job.absent)} {'is' if len(job.absent) == 1 else 'are'} missing: ended, or never started"
+    why = (
+        "ended, never started, or on a target that cannot be queried"
+        if partial
+        else "ended, or never started"
+    )
+    return f"{ranks(job.absent)} {'is' if len(job.absent) == 1 else 'are'} missing: {why}"
 
 
 def headline(group: Group, job: Job) -> str:

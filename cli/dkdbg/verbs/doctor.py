@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import console, process
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
 from dkdbg.targets import registry
 
 if TYPE_CHECKING:
@@ -93,9 +94,19 @@ def _findings(root: Path, name: str | None) -> Iterator[tuple[str, Finding]]:
     if name is None:
         situations.append(_here(root))
     else:
+        failed: dict[str, DkdbgError] = {}
         for target in registry.targets_of(name, root):
             with contextlib.closing(target):
-                situations.append(Situation(machine=_there(target)))
+                try:
+                    situations.append(Situation(machine=_there(target)))
+                except DkdbgError as error:
+                    failed[str(target.address)] = error
+        for address, problem in failed.items():
+            if not situations:
+                raise problem
+            console.warn(
+                f"dkdbg: {printable(address)} cannot be checked: {printable(problem.message.splitlines()[0])}"
+            )
     for situation in situations:
         yield from ((situation.machine.label, each) for each in examine(CHECKS, situation))
 

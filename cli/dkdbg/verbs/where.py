@@ -86,18 +86,18 @@ def _look(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: S
         staleness.look(jobs, began)
     asked = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}"
     page_file = None if options.html is None else root / options.html
+    shown = [json_output.job(each, partial=bool(missing)) for each in jobs]
     if page_file is not None:
         from dkdbg.hang import page  # 40 ms, which other outputs save
 
-        shown = [json_output.job(each) for each in jobs]
         page.write(page_file, page.page(shown, asked=asked, again=options.watch))
     if options.json:
-        answer = {"asked": asked, "jobs": [json_output.job(each) for each in jobs], "missing": missing}
+        answer = {"asked": asked, "jobs": shown, "missing": missing}
         (console.emit_line if options.watch else console.emit)(answer)
         return EXIT_ERROR if missing and not jobs else 0
     for label, reason in missing.items():
         console.warn(f"dkdbg: {printable(label)} cannot be queried: {printable(reason)}")
-    lines = [line for job in jobs for line in [*text_output.lines(job, staleness), ""]]
+    lines = [line for job in jobs for line in [*text_output.lines(job, staleness, partial=bool(missing)), ""]]
     waiting = [
         _not_started(each, name) for each in wanted_of if each.label not in missing for name in each.waiting
     ]
@@ -125,18 +125,26 @@ def _ranks(written: str) -> RankSet:
 
 
 def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str, str]]:
-    """Return the targets to query, each once, with their sessions; and by name why a target's sessions are unreadable."""
+    """Return the targets to query, each once, with their sessions; and by name why a target is not queried."""
     if not targets:
         return _of_sessions(root, registry.sessions()[0]), {}
     found: list[Wanted] = []
     missing: dict[str, str] = {}
     for name in targets:
-        for target in registry.targets_of(name, root):
-            seen = target.sessions()
-            unreadable = next((each for each in seen if each.state == sessions.UNREADABLE), None)
+        targets_there = registry.targets_of(name, root)
+        for target in targets_there:
+            try:
+                seen = target.sessions()
+            except DkdbgError as error:
+                if len(targets_there) == 1:
+                    raise
+                missing[str(target.address)] = error.message.splitlines()[0]
+                target.close()
+                continue
+            unreadable = {each.target: each.detail for each in seen if each.state == sessions.UNREADABLE}
             live = [each for each in seen if not each.is_ended and each.state != sessions.UNREADABLE]
-            if unreadable is not None and not live:  # a query would time out once more
-                missing[unreadable.target] = unreadable.detail
+            if unreadable and not live:  # a query would time out once more
+                missing |= unreadable
                 continue
             if not live:
                 raise DkdbgError(

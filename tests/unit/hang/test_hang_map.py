@@ -81,3 +81,9 @@ def test_what_processes_say_commands_no_terminal_and_makes_no_long_list():
     assert all(line.isprintable() for line in said.split("\n"))
     said = lines(session(process(0, main(STEP), world_size=1 << 31)))
     assert len(said) < 1000
+
+
+def test_ranks_that_may_be_on_a_target_without_an_answer_are_not_said_to_have_ended():
+    (job,) = hang_map.jobs([session(process(0, main(STEP)))])
+    assert text_output.absent(job).endswith(" are missing: ended, or never started")
+    assert "never started, or on a target that cannot be queried" in text_output.absent(job, partial=True)

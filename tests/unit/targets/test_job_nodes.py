@@ -7,12 +7,13 @@ import pytest
 
 from dkdbg.core import address
 from dkdbg.core.jobs import Job
+from dkdbg.doctor.situation import Machine
 from dkdbg.errors import DkdbgError
 from dkdbg.targets import registry
 from dkdbg.targets.batch.job_line import JobLine
 from dkdbg.targets.batch.job_target import JobTarget
 from dkdbg.targets.batch.slurm import SLURM
-from dkdbg.verbs import submit
+from dkdbg.verbs import doctor, submit, where
 
 RUNS = Job(
     id="7", phase="running", state="RUNNING", user="me", nodes=("n1", "n2"), reason="", folder="/h", tasks=2
@@ -58,7 +59,27 @@ def test_the_sessions_of_the_other_nodes_are_shown_and_attached_to():
     assert (first.state, first.address) == ("running", "slurm:///7/n1")
     assert (second.state, second.target, second.address) == ("unreadable", "slurm 7/n2", "slurm:///7/n2")
     assert second.detail == "no command can be run on n2"
-    assert [str(each.address) for each in job().each()] == ["slurm:///7/n1:rank0"]
+
+
+@pytest.mark.usefixtures("dead")
+def test_a_node_that_does_not_answer_is_named_by_the_verbs_that_query_each_session(monkeypatch, capsys):
+    assert [str(each.address) for each in job().each()] == ["slurm:///7/n1:rank0", "slurm:///7/n2"]
+    monkeypatch.setattr(registry, "target_of", lambda *_: job())
+    wanted, missing = where._wanted(Path(), ["slurm:///7"])
+    assert [each.ids for each in wanted] == [("1",)]
+    assert missing == {"slurm:///7/n2": "no command can be run on n2"}
+    monkeypatch.setattr(doctor, "_there", lambda target: Machine(label=target.find().label))
+    assert {label for label, _ in doctor._findings(Path(), "slurm:///7")} <= {"n1"}
+    assert "slurm:///7/n2 cannot be checked: no command can be run on n2\n" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("dead")
+def test_a_node_that_is_named_alone_ends_them_with_its_reason(monkeypatch):
+    dead = JobTarget(SLURM, address.parse("slurm:///7/n2", here={"slurm"}))
+    monkeypatch.setattr(registry, "target_of", lambda *_: dead)
+    for ask in (lambda: where._wanted(Path(), ["n2"]), lambda: list(doctor._findings(Path(), "n2"))):
+        with pytest.raises(DkdbgError, match="no command can be run on n2"):
+            ask()
 
 
 def test_where_no_node_answers_the_reason_is_raised(dead):

@@ -134,19 +134,21 @@ class JobTarget(Target):
         ]  # fmt: skip
 
     def each(self) -> Sequence[Target]:
-        """Return a target for each live session of the job; this target if none is live, or if the address names one."""
+        """Return a target for each live session of the job, and for each node that cannot be queried.
+
+        Return this target if no session is live, or if the address names one.
+        """
         if self._named.session:
             return [self]
         try:
-            live = [
-                each for each in self.sessions() if not each.is_ended and each.state != sessions.UNREADABLE
-            ]
+            seen = [each for each in self.sessions() if not each.is_ended]
         except NoCommandsError:
             self.close()
             raise
         except DkdbgError:  # the job may still start: its endpoint reports why it waits
             return [self]
-        names = [(each.address.rpartition("/")[2].partition(":")[0], each.name) for each in live]
+        live = [each for each in seen if each.state != sessions.UNREADABLE]
+        names = [(_node_of(each), each.name) for each in live]
         lines: dict[str, JobLine] = {}
         targets: list[Target] = []
         for (node, name), session in zip(names, live, strict=True):
@@ -159,9 +161,12 @@ class JobTarget(Target):
                 )
             except DkdbgError:  # the name of the session does not fit an address
                 targets.append(JobTarget(self._system, address, line))
-        if targets:
-            self.close()
-        return targets or [self]
+        if not targets:
+            return [self]
+        if silent := dict.fromkeys(node for each in seen if (node := _node_of(each)) not in lines):
+            targets += self._per_node(list(silent))
+        self.close()
+        return targets
 
     def deadlines(self) -> Sequence[Deadline]:
         """Return the job's time limit."""
@@ -251,6 +256,10 @@ class JobTarget(Target):
             for each in found
             if not isinstance(each, SeenRecord) or not each.jobs or not asked.isdisjoint(each.jobs)
         ]
+
+
+def _node_of(session: SeenSession) -> str:
+    return session.address.rpartition("/")[2].partition(":")[0]
 
 
 def kind_of(system: BatchSystem) -> Kind:
