@@ -69,9 +69,11 @@ def test_a_name_becomes_a_safe_folder_and_a_session_left_by_a_former_container_i
     store = records.SessionStore(str(tmp_path), "../../etc/pass wd")
     assert os.path.dirname(store.directory) == str(tmp_path)
     Path(store.processes_dir, "17.json").write_text("{}")
+    Path(store.directory, "ray-1.json").write_text("{}")
     os.close(store._held)  # its agent was killed
     again = records.SessionStore(str(tmp_path), "../../etc/pass wd")
     assert (again.id, os.listdir(again.processes_dir)) == (store.id, [])
+    assert sorted(os.listdir(again.directory)) == ["lock", "p"]
 
 
 @pytest.mark.parametrize("boot", [procfs.boot_id(), "another machine's"])

@@ -231,6 +231,8 @@ def _own_folder(path: str) -> Tuple[str, int]:
     namespace or on another machine, it is PATH.2-PID. On a file system without locks, or which keeps them from other
     machines, such a living agent loses its folder.
     """
+    import shutil
+
     number = 1
     while True:
         directory = "%s%s-%d" % (path, ".%d" % number if number > 1 else "", os.getpid())
@@ -240,6 +242,11 @@ def _own_folder(path: str) -> Tuple[str, int]:
         if held is not None:
             os.chmod(directory, 0o700)  # see `open_for_users`
             _clear(directory, contract.RECORD_NAME)
+            for entry in list(os.scandir(directory)):
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                elif entry.name != contract.LOCK_NAME:
+                    os.unlink(entry.path)
             return directory, held
         number += 1
 
