@@ -10,21 +10,24 @@ image_files() {
   image=$(docker image ls --quiet --filter dangling=false --filter "label=com.docker.compose.project=$project" \
     --filter "label=com.docker.compose.service=$service" | head -n 1)
   id=$(docker image inspect --format '{{.Id}}' "$image" 2>/dev/null) || return 0
-  # Labels cannot change: another volume says that this one is filled, and from which image.
-  former=$(docker volume inspect --format '{{index .Labels "dev.dkdbg.image"}}' "$volume-filled" 2>/dev/null) || former=
+  # A start that was killed, or another one, may still be copying: that ends first.
+  if docker container inspect "$volume-copy" >/dev/null 2>&1; then
+    docker start --attach "$volume-copy" || docker volume rm "$volume" >/dev/null 2>&1 || :
+  fi
+  former=$(docker volume inspect --format '{{index .Labels "dev.dkdbg.image"}}' "$volume" 2>/dev/null) || former=
   [ "$former" != "$id" ] || return 0
   # The debug service itself gets a new container with the new image; others may run somebody's program.
   docker ps --all --quiet --filter "volume=$volume" --filter "label=com.docker.compose.service=$service" \
     --filter label=com.docker.compose.oneoff=False | while read -r one; do docker rm --force "$one" >/dev/null; done
-  docker volume rm --force "$volume-filled" "$volume" >/dev/null 2>&1 || :
+  docker volume rm "$volume" >/dev/null 2>&1 || :
   if docker volume inspect "$volume" >/dev/null 2>&1; then
-    echo "a container that runs, perhaps that of another start, still has those of a former image"
+    echo "a container that runs still has those of a former image"
     return 0
   fi
   links_away # of an agent that was killed
-  docker volume create --label "com.docker.compose.project=$project" --label com.docker.compose.volume=dkdbg-image \
-    "$volume" >/dev/null
-  docker run --rm --user 0:0 --network none --security-opt label=disable \
+  docker volume create --label "dev.dkdbg.image=$id" --label "com.docker.compose.project=$project" \
+    --label com.docker.compose.volume=dkdbg-image "$volume" >/dev/null
+  docker run --rm --name "$volume-copy" --user 0:0 --network none --security-opt label=disable \
     --mount "type=volume,source=$volume,target=/opt/dkdbg-image" \
     --mount "$checkout,target=/opt/dkdbg-code" --entrypoint sh "$image" -c '
       cd "$1" 2>/dev/null || exit 0
@@ -46,9 +49,7 @@ image_files() {
         done
       }
       look .
-      [ "$owner" != 1 ] || chown -R "$(stat -c %u:%g "$code")" "$to"' sh "$folder" "$owner" "$@" &&
-    docker volume create --label "dev.dkdbg.image=$id" --label "com.docker.compose.project=$project" \
-      "$volume-filled" >/dev/null || {
+      [ "$owner" != 1 ] || chown -R "$(stat -c %u:%g "$code")" "$to"' sh "$folder" "$owner" "$@" || {
     docker volume rm "$volume" >/dev/null 2>&1 || :
     echo "they could not be copied; the next start tries again"
   }

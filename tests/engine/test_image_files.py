@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from dkdbg.repository.artefacts import artefact
-from dkdbg.targets.docker.image_build import ImageBuild, volumes_of_copies
+from dkdbg.targets.docker.image_build import ImageBuild, removal_of_copies
 from tests.commands import executable
 from tests.engine.projects import (
     MARK,
@@ -84,7 +84,8 @@ def image_files(base_image, tmp_path):
         return command(argv, checkout, check=False, **options)
 
     yield SimpleNamespace(name=name, copied=copied)
-    command(["docker", "volume", "rm", "--force", *volumes_of_copies(name)], check=False)
+    for argv in removal_of_copies(name):
+        command(argv, check=False)
     command(["docker", "image", "rm", "--force", name], check=False)
 
 
@@ -99,18 +100,23 @@ def test_nothing_is_left_of_a_copy_that_fails(image_files, tmp_path):
     assert volumes_of(image_files.name) == set()
 
 
-def test_a_volume_is_filled_again_where_the_start_that_filled_it_was_killed(image_files, tmp_path):
+@pytest.mark.parametrize("when", ["before the copy starts", "while it runs"])
+def test_a_start_waits_for_the_copy_of_one_that_was_killed(image_files, tmp_path, when):
+    """The volume counted as complete, and files were missing until the image changed."""
     real = shutil.which("docker")
     (tmp_path / "bin").mkdir()
-    executable(tmp_path / "bin" / "docker", f'[ $1 != run ] || {{ kill -9 $PPID; exit; }}\nexec {real} "$@"')
+    start = f"{real} start {image_files.name}_dkdbg-image-copy; " if when == "while it runs" else ""
+    executable(
+        tmp_path / "bin" / "docker",
+        f'[ $1 = run ] || exec {real} "$@"\nshift\n{{ {real} create "$@"; {start}kill -9 $PPID; }} >/dev/null',
+    )
     path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
     assert image_files.copied(env={"PATH": path}).returncode == -signal.SIGKILL
-    for _ in range(2):
-        assert image_files.copied().stdout == ""
-    assert volumes_of(image_files.name) == set(volumes_of_copies(image_files.name))
-    mount = f"{volumes_of_copies(image_files.name)[0]}:/v"
-    shown = command(["docker", "run", "--rm", "-v", mount, image_files.name, "cat", "/v/made.py"])
+    assert image_files.copied().stdout == ""
+    volume = f"{image_files.name}_dkdbg-image"
+    shown = command(["docker", "run", "--rm", "-v", f"{volume}:/v", image_files.name, "cat", "/v/made.py"])
     assert shown.stdout == "made\n"
+    assert command(["docker", "ps", "-aq", "--filter", f"name={volume}-copy"]).stdout == ""
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])

@@ -83,7 +83,8 @@ REMOVED = [
     "docker rm run",
     "docker rm --force --volumes new db",
     "docker volume rm --force p_db",
-    "docker volume rm --force p_dkdbg-image p_dkdbg-image-filled",
+    "docker rm --force p_dkdbg-image-copy",
+    "docker volume rm --force p_dkdbg-image",
 ]
 
 
@@ -121,7 +122,7 @@ def test_a_service_that_had_a_container_keeps_it_although_compose_has_replaced_i
     monkeypatch.setattr(process, "stream", replacing)
     engine.start(tmp_path)
     assert engine.end() == []
-    assert engine.ran == [REMOVED[0], *([] if ran else ["docker stop new db"]), REMOVED[3]]
+    assert engine.ran == [REMOVED[0], *([] if ran else ["docker stop new db"]), *REMOVED[3:]]
 
 
 @pytest.mark.parametrize("listing", [1, 2, 3])
@@ -141,7 +142,8 @@ def test_an_engine_that_fails_to_answer_once_costs_no_volume_of_the_user(tmp_pat
 def test_each_removal_is_tried_and_those_that_fail_are_told(tmp_path, monkeypatch):
     engine = Engine(monkeypatch, broken=["docker rm"])
     engine.start(tmp_path)
-    [left] = engine.end()
+    left, copies_left = engine.end()
+    assert copies_left == "left behind: docker rm --force p_dkdbg-image-copy: in use"
     assert left == "left behind: docker rm run: in use; docker rm --force --volumes 'new db': in use"
     assert engine.ran == REMOVED
 

@@ -149,8 +149,8 @@ class ComposeTarget(ContainerTarget):
         if not everything and not there:  # compose has made the networks for this service alone
             process.run(target.down_project(), cwd=self._root, timeout=120.0)
         if is_local and service.image_files and not there:  # also where no container could be created
-            names = image_build.volumes_of_copies(project)
-            process.run(("docker", "volume", "rm", "--force", *names), cwd=self._root)
+            for argv in image_build.removal_of_copies(project):
+                process.run(argv, cwd=self._root, timeout=120.0)
         if left := sorted(
             {each.service for each in there if each.running and each.service and not each.one_off}
         ):

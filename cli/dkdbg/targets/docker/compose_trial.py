@@ -17,7 +17,7 @@ from dkdbg.targets.docker.compose import ComposeService, runs_nothing, started
 from dkdbg.targets.docker.compose_once import prepare, published_ports
 from dkdbg.targets.docker.container import PROJECT_NAME, has_network
 from dkdbg.targets.docker.engine_errors import check, explain, with_port
-from dkdbg.targets.docker.image_build import volumes_of_copies
+from dkdbg.targets.docker.image_build import IMAGE_VOLUME, removal_of_copies
 from dkdbg.targets.docker.ports import is_free
 
 if TYPE_CHECKING:
@@ -61,13 +61,15 @@ def start(
             each.rpartition(":")[2] for one in containers.of_project(root) for each in one.published.values()
         }
         _check_ports(model, wanted, ports)
-    copied = {*volumes_of_copies(str(model.get("name")))} - _volumes(model)
+    project = str(model.get("name"))
+    has_copies = f"{project}_{IMAGE_VOLUME}" in _volumes(model)
     services = set(started(model, wanted.service.name))
     needed = services - {wanted.service.name}
 
     def remove_volumes() -> None:
-        names = copied | set(copies.volumes if copies is not None else ())
-        _remove([("docker", "volume", "rm", "--force", *sorted(names))] if names else [], root)
+        names = sorted(copies.volumes if copies is not None else ())
+        remote = [("docker", "volume", "rm", "--force", *names)] if names else []
+        _remove([*(() if has_copies else removal_of_copies(project)), *remote], root)
 
     at_end(remove_volumes)
     prepared = prepare(root, wanted, report=report, detached=True, copies=copies)

@@ -141,9 +141,10 @@ def inspected(root: Path, target: ComposeService) -> dict[str, Any] | None:
     return dict(found[0]) if found else None
 
 
-def volumes_of_copies(project: str) -> tuple[str, str]:
-    """Return the names of the volume with the copies of the image's files, and of the one that says it is filled."""
-    return f"{project}_{IMAGE_VOLUME}", f"{project}_{IMAGE_VOLUME}-filled"
+def removal_of_copies(project: str) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that remove the copies of the image's files, and the container that may still copy them."""
+    volume = f"{project}_{IMAGE_VOLUME}"
+    return ("docker", "rm", "--force", f"{volume}-copy"), ("docker", "volume", "rm", "--force", volume)
 
 
 def masked_volumes(found: Mapping[str, Any], masks: Sequence[str]) -> tuple[str, ...]:
