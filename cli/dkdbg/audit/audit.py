@@ -213,8 +213,7 @@ def _omitted(tree: Tree) -> list[str]:
     paths: dict[str, list[str]] = {}
     for path, why in tree.omitted.items():
         paths.setdefault(why, []).append(path)
-    more = {why: f" and {len(each) - 3} more" if each[3:] else "" for why, each in paths.items()}
-    return [f"{', '.join(each[:3])}{more[why]}: {why}" for why, each in paths.items()]
+    return [f"{', '.join(each)}: {why}" for why, each in paths.items()]
 
 
 def _of_editor(path: str, text: str, debug: frozenset[int], tree: Tree) -> Iterator[Found]:

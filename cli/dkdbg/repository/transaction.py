@@ -108,26 +108,26 @@ def sync_directory(folder: Folder) -> None:
 def locked(root: Path) -> Iterator[None]:
     """Keep other `dkdbg` processes of this user from writing into a repository: two would lose the journal of one.
 
-    The lock is a file in the user's own runtime folder. Any process that can read the repository, such as one in a
-    container that mounts it, could lock the repository's folder.
+    The lock is a file in a private folder of the user's, on this machine alone. Any process that can read the
+    repository, such as one in a container that mounts it, could lock the repository's folder. Where no private folder can
+    be made nothing is locked.
 
     Raises:
-        DkdbgError: another one writes for more than LOCK_TIMEOUT_S, or the repository or the runtime folder cannot be
-            used.
+        DkdbgError: another one writes for more than LOCK_TIMEOUT_S, or the repository cannot be read.
     """
     try:
         found = root.stat()
     except OSError as error:
         raise refused("read", PurePosixPath("."), error) from error
-    try:
-        path = Path(runtime_dir.open_runtime_dir(), f"repository-{found.st_dev}-{found.st_ino}.lock")
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except (OSError, runtime_dir.RuntimeDirError) as error:
-        hint = "DKDBG_RUNTIME_DIR can name another folder that you own"
-        raise DkdbgError(f"cannot lock {root} in your runtime folder: {error}", hint=hint) from error
+    descriptor = None
+    with contextlib.suppress(OSError, runtime_dir.RuntimeDirError):
+        folder = runtime_dir.private_folder(f"dkdbg-locks-{os.getuid()}")
+        descriptor = os.open(
+            Path(folder, f"{found.st_dev}-{found.st_ino}.lock"), os.O_RDWR | os.O_CREAT, 0o600
+        )
     until = time.monotonic() + LOCK_TIMEOUT_S
     try:
-        while not _lock(descriptor):
+        while descriptor is not None and not _lock(descriptor):
             if time.monotonic() > until:
                 raise DkdbgError(
                     f"another dkdbg has been writing into {root} for {LOCK_TIMEOUT_S:g} s",
@@ -137,7 +137,8 @@ def locked(root: Path) -> Iterator[None]:
             time.sleep(0.05)
         yield
     finally:
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _lock(descriptor: int) -> bool:

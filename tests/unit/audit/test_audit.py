@@ -482,7 +482,7 @@ def test_many_files_that_were_read_in_part_are_one_note(tmp_path, audit):
     (tmp_path / "a.bin").write_bytes(bytes(700_000))
     said = audit(written(tmp_path, dict.fromkeys((f"{at}.txt" for at in range(5)), ("x" * 999 + "\n") * 601)))
     assert said.code == 0
-    assert said.err == "dkdbg: 0.txt, 1.txt, 2.txt and 2 more: only its first 0.6 MB were read\n"
+    assert said.err == "dkdbg: 0.txt, 1.txt, 2.txt, 3.txt, 4.txt: only its first 0.6 MB were read\n"
 
 
 @pytest.mark.parametrize(

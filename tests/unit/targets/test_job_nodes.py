@@ -73,6 +73,19 @@ def test_a_node_that_does_not_answer_is_named_by_the_verbs_that_query_each_sessi
     assert "slurm:///7/n2 cannot be checked: no command can be run on n2\n" in capsys.readouterr().err
 
 
+def test_a_node_that_did_not_answer_is_not_asked_again_at_once(dead):
+    """A query takes 90 s to fail; the verbs made one more for each such node, one after the other."""
+    for ask in (
+        lambda each: each.endpoint().why,
+        lambda each: str(pytest.raises(DkdbgError, each.sessions).value),
+    ):
+        _, silent = job().each()
+        dead.clear()
+        assert ask(silent) == "no command can be run on n2"
+        assert [each.state for each in silent.sessions()] == ["running"]
+        dead.add("n2")
+
+
 @pytest.mark.usefixtures("dead")
 def test_a_node_that_is_named_alone_ends_them_with_its_reason(monkeypatch):
     dead = JobTarget(SLURM, address.parse("slurm:///7/n2", here={"slurm"}))

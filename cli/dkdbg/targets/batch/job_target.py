@@ -55,6 +55,7 @@ class JobTarget(Target):
         self._named: JobAddress = job_address(address, system.job_form)
         self._line = (line or JobLine(system, Login(self._named.login), self._named, str(address))).enter()
         self._brought: Brought | None = None
+        self._silent = ""
 
     @property
     def label(self) -> str:
@@ -92,6 +93,8 @@ class JobTarget(Target):
         """Return the session's endpoint, or the newest one's, by a relay: its connections outlive ssh and srun."""
         if self._line.why:  # the relay reconnects on its own
             return Endpoint(address=None, why=f"{self.label}: {self._line.why}")
+        if why := self._known():
+            return Endpoint(address=None, why=why)
         try:
             node = self._line.look()
             found = [each for each in self._records(node) if isinstance(each, SeenRecord) and each.live]
@@ -111,6 +114,8 @@ class JobTarget(Target):
         Raises:
             DkdbgError: no node answers.
         """
+        if why := self._known():
+            raise DkdbgError(why)
         asked = [self] if self._named.node else self._per_node(self._line.ask(asks=True).nodes)
         try:
             with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
@@ -163,10 +168,18 @@ class JobTarget(Target):
                 targets.append(JobTarget(self._system, address, line))
         if not targets:
             return [self]
-        if silent := dict.fromkeys(node for each in seen if (node := _node_of(each)) not in lines):
-            targets += self._per_node(list(silent))
+        silent = {node: each.detail for each in seen if (node := _node_of(each)) not in lines}
+        for node, why in silent.items():
+            target = JobTarget(self._system, self._at(node), self._line_to(node))
+            target._silent = why
+            targets.append(target)
         self.close()
         return targets
+
+    def _known(self) -> str:
+        """Return, once, why the node did not answer `each` just now: a query may take minutes to fail again."""
+        why, self._silent = self._silent, ""
+        return why
 
     def deadlines(self) -> Sequence[Deadline]:
         """Return the job's time limit."""

@@ -295,7 +295,8 @@ def _follow(session: str, run: str, secret: str, source: str) -> None:
                         "source": source,
                     }
                     json.dump(note, out)
-                os.replace(path + ".tmp", path)
+                if _State.run == run:
+                    os.replace(path + ".tmp", path)
                 noted = ids
             profiled.take()
         except Exception:  # Ray is being shut down, or the session's folder is gone
@@ -314,8 +315,10 @@ def _called(key: bytes) -> str:
 def _forget(prefix: bytes, path: str, pid: int) -> None:
     if os.getpid() != pid:  # a forked child: the driver goes on
         return
-    with contextlib.suppress(OSError):
-        os.unlink(path)
+    _State.run = ""  # the thread that writes the file ends
+    for each in (path, path + ".tmp"):
+        with contextlib.suppress(OSError):
+            os.unlink(each)
     try:
         from ray.experimental import internal_kv
 
