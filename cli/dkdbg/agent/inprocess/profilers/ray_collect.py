@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import socket
 import sys
 
 TYPE_CHECKING = False
@@ -88,6 +90,33 @@ def fetch(files: List[Dict[str, Any]], folder: str) -> None:
             print(json.dumps({"number": number, "why": why}), flush=True)
 
 
+def _has_ended(cluster: str) -> bool:
+    """Return whether nothing listens at a cluster's address: a driver's own cluster ends with it."""
+    host, _, port = cluster.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), 30).close()
+    except ConnectionRefusedError:
+        return True
+    except (OSError, ValueError):  # Ray says more
+        return False
+    return False
+
+
+def take(files: List[Dict[str, Any]], folder: str) -> None:
+    """Copy the files that are on this machine, and report the result: the cluster has ended."""
+    for number, file in enumerate(files):
+        found = find(file["paths"], file["pids"], _WRITE_TIMEOUT_S)
+        answer = {"number": number, "node": file["node"]}
+        if isinstance(found, str):
+            answer["why"] = "%s; the cluster has ended" % found
+        else:
+            answer["at"] = found[0]
+            if os.path.dirname(found[0]) != os.path.realpath(folder):
+                answer["at"] = _free(folder, os.path.basename(found[0]), file["node"])
+                shutil.copyfile(found[0], answer["at"])
+        print(json.dumps(answer), flush=True)
+
+
 def _free(folder: str, name: str, node: str) -> str:
     """Return a free path for a file of a node: the pids of two nodes, or of two runs, may be the same."""
     stem, _, ending = name.partition(".")
@@ -103,6 +132,10 @@ def main() -> int:
     """Fetch the files named on standard input; return the exit code."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the agent blocks them
     asked = json.load(sys.stdin)
+    if _has_ended(asked["cluster"]):
+        os.makedirs(asked["folder"], exist_ok=True)
+        take(asked["files"], asked["folder"])
+        return 0
     import ray
 
     ray.init(address=asked["cluster"], log_to_driver=False, logging_level="ERROR", namespace="dkdbg")
