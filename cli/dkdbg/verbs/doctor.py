@@ -86,7 +86,7 @@ def _print(found: Sequence[tuple[str, Finding]], *, notes: bool) -> None:
 
 def _findings(root: Path, name: str | None) -> Iterator[tuple[str, Finding]]:
     """Return the findings with the label of the target that each belongs to, empty for this machine."""
-    from dkdbg.doctor.check import examine
+    from dkdbg.doctor.check import Finding, examine
     from dkdbg.doctor.situation import Situation
     from dkdbg.doctor.table import CHECKS
 
@@ -104,8 +104,10 @@ def _findings(root: Path, name: str | None) -> Iterator[tuple[str, Finding]]:
         for address, problem in failed.items():
             if not situations:
                 raise problem
-            console.warn(
-                f"dkdbg: {printable(address)} cannot be checked: {printable(problem.message.splitlines()[0])}"
+            cause = f"it cannot be checked: {printable(problem.message.splitlines()[0])}"
+            yield (
+                printable(address),
+                Finding(check="target", severity="error", cause=cause, next=problem.hint or ""),
             )
     for situation in situations:
         yield from ((situation.machine.label, each) for each in examine(CHECKS, situation))
