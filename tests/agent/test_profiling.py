@@ -179,6 +179,42 @@ def test_a_profile_of_an_earlier_run_whose_process_had_the_same_pid_stays(tmp_pa
     assert [path.name for path in paths] == [f"{mine}{number}.trace.json" for number in ("", "-2", "-3")]
 
 
+@pytest.mark.parametrize(
+    ("path", "is_taken"),
+    [("/a/x.trace.json", True), ("/home/me/.ssh/id_ed25519", False), ("/a/x.trace.json\0", False)],
+)
+def test_a_node_of_the_cluster_names_no_other_file_than_a_profile(path, is_taken):
+    """Each of them can write notes; what they name is copied into the user's folder."""
+    note = {
+        "node": "n",
+        "node_id": "1",
+        "python": "p",
+        "cluster": "c",
+        "pids": [1],
+        "paths": ["/a/b.nsys-rep", path],
+    }
+    assert profiles.is_of_ray(note) == is_taken
+
+
+def test_files_of_a_cluster_that_has_ended_are_taken_here(tmp_path, capsys):
+    theirs, ours = tmp_path / "theirs" / "x.trace.json", tmp_path / "ours"
+    theirs.parent.mkdir()
+    ours.mkdir()
+    theirs.write_text("new")
+    (ours / "x.trace.json").write_text("old")
+    gone = str(tmp_path / "gone.trace.json")
+    files = [
+        {"paths": [path], "pids": [], "node": "n1"}
+        for path in (str(theirs), str(ours / "x.trace.json"), gone)
+    ]
+    ray_collect.take(files, str(ours))
+    copied, same, lost = map(json.loads, capsys.readouterr().out.splitlines())
+    assert Path(copied["at"]).read_text() == "new"
+    assert (same["at"], (ours / "x.trace.json").read_text()) == (str(ours / "x.trace.json"), "old")
+    assert gone in lost["why"]
+    assert "the cluster has ended" in lost["why"]
+
+
 def test_a_fetched_profile_of_a_node_replaces_none(tmp_path):
     names = []
     for _ in range(4):

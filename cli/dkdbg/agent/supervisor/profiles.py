@@ -231,11 +231,12 @@ _KEYS = ("node", "node_id", "python", "cluster")
 
 
 def is_of_ray(note: Mapping[str, Any]) -> bool:
-    """Tell whether a note describes a worker's file on another node."""
+    """Tell whether a note describes a worker's profile. Each node of a cluster can write notes: no other file is read."""
+    endings = (*profiling.ENDINGS.values(), tools.NSYS_RAW)
     return (
         all(isinstance(note.get(key), str) and note[key] for key in _KEYS)
         and isinstance(note.get("paths"), list)
-        and all(isinstance(each, str) for each in note["paths"])
+        and all(isinstance(each, str) and each.endswith(endings) for each in note["paths"])
         and isinstance(note.get("pids"), list)
         and all(isinstance(each, int) for each in note["pids"])
     )
