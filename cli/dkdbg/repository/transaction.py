@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shlex
 import stat
@@ -142,14 +141,11 @@ def locked(root: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> bool:
-    """Return whether we have the lock of an open file, which its closing releases."""
+    """Return whether we have the lock of an open file; also where the file system has none."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        pass
-    return True
+        return runtime_dir.lock(descriptor)
+    except OSError:
+        return True
 
 
 def staging_names(name: str) -> tuple[str, str]:

@@ -90,7 +90,7 @@ def _open_runtime() -> str:
         end = time.monotonic() + _LOCK_TIMEOUT_S
         with contextlib.suppress(OSError):  # no locks on this file system
             while (
-                lock is not None and not _lock(lock) and time.monotonic() < end
+                lock is not None and not runtime_dir.lock(lock) and time.monotonic() < end
             ):  # the process with the lock may be stopped
                 time.sleep(_POLL_INTERVAL_S)
         return runtime_dir.open_runtime_dir()
@@ -128,7 +128,7 @@ def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[not
     begun = time.time()
     try:
         while True:
-            is_ours = _lock(lock)
+            is_ours = runtime_dir.lock(lock)
             found = note.read(path)
             if found is not None and found.failed:
                 if time.time() - found.written < _RETRY_AFTER_S:
@@ -149,17 +149,6 @@ def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[not
             time.sleep(_POLL_INTERVAL_S)
     finally:
         os.close(lock)
-
-
-def _lock(lock: int) -> bool:
-    """Lock a file; return False if another process holds the lock. Raises OSError where there are no locks."""
-    import fcntl
-
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _start(archive: str, words: List[str], runtime: str, lock: int) -> Optional[note.Note]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -257,11 +256,10 @@ def _lock(path: str) -> Optional[int]:
         held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:  # the folder was removed meanwhile
         return None
-    is_ours = True
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        is_ours = not isinstance(error, BlockingIOError)  # otherwise a file system without locks
+        is_ours = runtime_dir.lock(held)
+    except OSError:  # a file system without locks
+        is_ours = True
     if is_ours and os.fstat(held).st_nlink:  # not removed by its former agent meanwhile
         return held
     os.close(held)

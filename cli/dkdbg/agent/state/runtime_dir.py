@@ -26,6 +26,21 @@ class RuntimeDirError(Exception):
     """The runtime folder cannot be used; the text explains why."""
 
 
+def lock(file: int) -> bool:
+    """Lock an open file until it is closed; return False if another process holds the lock.
+
+    Raises:
+        OSError: the file system has no locks.
+    """
+    import fcntl  # which most starts do not need
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def default_runtime_dir() -> str:
     """Return the runtime folder's path: DKDBG_RUNTIME_DIR, else /tmp/dkdbg-UID. Nothing is created."""
     return os.environ.get(ENV_RUNTIME_DIR) or "/tmp/%s" % _name()  # noqa: S108
