@@ -55,7 +55,8 @@ def _interrupt(read: int) -> None:
 
 
 def handle(
-    handler: Callable[[int, FrameType | None], object], numbers: Iterable[signal.Signals] = ENDING
+    handler: Callable[[int, FrameType | None], object] | signal.Handlers,
+    numbers: Iterable[signal.Signals] = ENDING,
 ) -> dict[signal.Signals, Any]:
     """Set the handler of signals that end a verb, and return the former handlers. Signals ignored from the start stay ignored."""
     return {each: signal.signal(each, handler) for each in numbers if each not in _INHERITED}
@@ -94,11 +95,18 @@ def delayed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def ignored() -> Iterator[None]:
-    """Ignore the signals that end a verb, here and in processes that are started, while something is removed."""
-    former = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
+def handled(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> Iterator[None]:
+    """Set the handler of signals that end a verb until the with statement's end; see `handle`."""
+    former = handle(handler)
     try:
         yield
     finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+        for number, before in former.items():
+            signal.signal(number, before)
+
+
+@contextlib.contextmanager
+def ignored() -> Iterator[None]:
+    """Ignore the signals that end a verb, here and in processes that are started, while something is removed."""
+    with handled(signal.SIG_IGN):
+        yield

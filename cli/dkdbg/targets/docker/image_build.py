@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,15 +87,13 @@ class ImageBuild:
         if not away:
             run()
             return
-        former = signals.handle(signals.interrupt_once)
-        try:
-            self._run_script("links_away")
-            run()
-        finally:
-            with signals.ignored():
-                self._run_script("links_back", stdin_text=away)
-            for number, handler in former.items():
-                signal.signal(number, handler)
+        with signals.handled(signals.interrupt_once):
+            try:
+                self._run_script("links_away")
+                run()
+            finally:
+                with signals.ignored():
+                    self._run_script("links_back", stdin_text=away)
 
     def copy_files(self, project: str, report: Callable[[str], None]) -> None:
         """Copy the files that only the image has below the mount to the volume `dkdbg-image`, once for each image.
