@@ -41,8 +41,9 @@ def report(
     invocation = {
         "executionSuccessful": not failed,
         "toolExecutionNotifications": [
-            *({"level": "note", "message": {"text": each}} for each in notes),
-            *({"level": "error", "message": {"text": each}} for each in (failed,) if each),
+            {"level": level, "message": {"text": each}}
+            for level, each in (*(("note", each) for each in notes), ("error", failed))
+            if each
         ],
     }
     return {

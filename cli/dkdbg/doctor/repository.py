@@ -219,13 +219,12 @@ def _is_of_service(process_folder: Path | None, root: Path) -> bool:
 
 def _is_ours(process_folder: Path, root: Path) -> bool:
     """Return whether a process is a `dkdbg` or an agent that was started in this repository, such as `dkdbg attach`."""
-    words = (
-        (process_folder / "cmdline").read_bytes().split(b"\0")[:8]
-    )  # of Python with its options, and the verb
+    words = (process_folder / "cmdline").read_bytes().split(b"\0")
+    first = words[:8]  # Python with its options, and the verb
     return Path(os.readlink(process_folder / "cwd")).is_relative_to(root) and any(  # noqa: PTH115 - no file
         each.endswith((b"dkdbg/__main__.py", b"dkdbg/agent/__main__.py"))
         or each.rpartition(b"/")[2] in {b"dkdbg", single_file.NAME.encode()}
-        for each in words
+        for each in first
     )
 
 

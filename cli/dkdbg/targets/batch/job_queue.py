@@ -205,9 +205,8 @@ class JobQueue:
         try:
             if not missing:
                 self._login.drop()
-            job = self._tags(asks=False).get(
-                tag, ""
-            )  # signals are delayed: a prompt could not be interrupted
+            # Signals are delayed: a prompt could not be interrupted.
+            job = self._tags(asks=False).get(tag, "")
         except DkdbgError as error:
             why = error.message
         if not job:

@@ -119,24 +119,26 @@ class JobTarget(Target):
         asked = [self] if self._named.node else self._per_node(self._line.ask(asks=True).nodes)
         try:
             with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
-                found = list(pool.map(lambda each: each._sessions_or_error(), asked))  # noqa: SLF001 - of this class
+                answers = list(pool.map(lambda each: each._sessions_or_error(), asked))  # noqa: SLF001 - of this class
         finally:
             for each in asked:
                 if each is not self:
                     each.close()
-        errors = [each for each in found if isinstance(each, DkdbgError)]
-        if len(errors) == len(found):
+        errors = [each for each in answers if isinstance(each, DkdbgError)]
+        if len(errors) == len(answers):
             raise errors[0]
-        where = f"{self._system.scheme} {self._named.job}"
-        return [
-            session for target, answer in zip(asked, found, strict=True)
-            for session in (
-                [sessions.unreadable(
-                    target=f"{where}/{target.label}", address=str(target.address), id=target.label, name=target.label,
-                    why=answer,
-                )] if isinstance(answer, DkdbgError) else answer
-            )
-        ]  # fmt: skip
+        found: list[SeenSession] = []
+        for target, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, DkdbgError):
+                place, label = f"{self._system.scheme} {self._named.job}/{target.label}", target.label
+                found.append(
+                    sessions.unreadable(
+                        target=place, address=str(target.address), id=label, name=label, why=answer
+                    )
+                )
+            else:
+                found += answer
+        return found
 
     def each(self) -> Sequence[Target]:
         """Return a target for each live session of the job, and for each node that cannot be queried.

@@ -91,22 +91,21 @@ def _check(folder: Path, shown: str) -> None:
             left -= len(raw)
             _check_offline(kustomization, about, shown)
             for each in (*kustomization.refers_to, *kustomization.files):
-                # kustomize removes `..` before it follows links.
-                real, is_there = Path(os.path.normpath(inside / each)), False
-                try:
-                    real = real.resolve()
-                    is_there = real.exists()
-                except (
-                    OSError,
-                    RuntimeError,
-                    ValueError,
-                ):  # its name is too long, a link leads to itself, a NUL
-                    pass
-                if not is_there or (real.is_dir() and each not in kustomization.refers_to):
+                real = _existing(inside / each)
+                if real is None or (real.is_dir() and each not in kustomization.refers_to):
                     raise not_built(shown, f"{about} refers to {each}, which does not exist", is_file=False)
                 if real.is_dir() and real not in seen:
                     seen.add(real)
                     waiting.append(real)
+
+
+def _existing(path: Path) -> Path | None:
+    """Return the file or folder that a path leads to; None without one."""
+    try:
+        found = Path(os.path.normpath(path)).resolve()  # kustomize removes `..` before it follows links
+        return found if found.exists() else None
+    except (OSError, RuntimeError, ValueError):  # its name is too long, a link leads to itself, a NUL
+        return None
 
 
 def _read(path: Path, most: int) -> bytes:

@@ -98,7 +98,7 @@ def _has_ended(cluster: str) -> bool:
     except ConnectionRefusedError:
         return True
     except (OSError, ValueError):  # Ray says more
-        return False
+        pass
     return False
 
 

@@ -239,12 +239,10 @@ class Guard:
             )
             with self._lock:  # none of them is closed meanwhile
                 self._answering.append(client)
-                for each in self._answering[
-                    :-_MAX_ANSWERING
-                ]:  # the oldest: another user's must not keep an editor out
-                    self._answering.remove(each)
+                # Another user's clients must not keep an editor out: the oldest go.
+                while len(self._answering) > _MAX_ANSWERING:
                     with contextlib.suppress(OSError):
-                        each.shutdown(socket.SHUT_RDWR)
+                        self._answering.pop(0).shutdown(socket.SHUT_RDWR)
             try:
                 serves.start()
             except RuntimeError:  # the process may have no more threads (`ulimit -u`, pids.max)
