@@ -247,7 +247,7 @@ def test_what_a_program_writes_among_the_notes_breaks_no_end_and_hides_no_note(t
 #: Ends with code 3 and leaves a note of a worker on a node of Ray, whose file this "interpreter" is to fetch.
 OF_RAY = """
 import json, os, sys
-at = dict(node="n", node_id="1", cluster="c", python=os.path.abspath("python"), paths=["/p" * 50000], pids=[1])
+at = dict(node="n", node_id="1", cluster="c", python=os.path.abspath("python"), paths=["/p" * 50000 + ".trace.json"], pids=[1])
 note = dict(worker="w", tool="torch", path="/p", base="", pid=1, by=0, **at)
 open(os.path.join(os.environ["DKDBG_SESSION_DIR"], "profiled"), "a").write(json.dumps(note) + chr(10))
 sys.exit(3)
