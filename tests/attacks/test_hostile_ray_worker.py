@@ -109,7 +109,7 @@ def test_a_worker_of_ray_fills_no_editor_with_processes_that_it_has_not_forked(r
 
 @pytest.mark.attack(0)
 def test_a_worker_of_ray_names_no_process_by_what_is_no_announcement(registry, listener):
-    """Announces processes with what is no announcement, a rank that is no number and a script with a name of 1 MB: each has a short name, and the session goes on."""
+    """Announces processes with what is no announcement, a rank that is no number, and a script with a name of 1 MB: each has a short name, and the session goes on."""
     registry.registry.is_watched = lambda: True
     argv = ["python", "x" * (1 << 20)]
     whole = {"pid": 1, "ppid": 1, "argv": argv, "started": 1.0, "env": {}, "origin": ""}
@@ -120,7 +120,9 @@ def test_a_worker_of_ray_names_no_process_by_what_is_no_announcement(registry, l
         adapter.sendall(event("last"))
         heard(editor, "last")
     names = [each.name.partition(": ")[2] for each in registry.registry._entries.values() if each.forked]
-    assert names == [*(f"child ({pid})" for pid in range(1, len(odd))), f"{'x' * 100} ({len(odd)})"]
+    children = [f"child ({pid})" for pid in range(1, len(odd))]
+    children[4] = "worker x of rank 3 (5)"  # its own words, as short as any
+    assert names == [*children, f"{'x' * 100} ({len(odd)})"]
 
 
 @pytest.mark.attack(0)
