@@ -66,6 +66,23 @@ def test_a_second_attach_is_told_who_has_it_and_the_program_outlives_both(tmp_pa
         assert program.poll() is None
 
 
+def test_each_of_two_attaches_leads_to_its_own_program_and_so_does_who_joins(tmp_path):
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    with looping(tmp_path / "first") as first, looping(tmp_path / "second") as second:
+        pids = [("--pid", str(each.pid)) for each in (first, second)]
+        with (
+            attach_proxy(tmp_path, "local:", options=pids[0]) as of_first,
+            attach_proxy(tmp_path, "local:", options=pids[1]) as of_second,
+        ):
+            assert stopped(tmp_path / "first", of_first) > 0
+            assert stopped(tmp_path / "second", of_second) > 0
+            refused = dkdbg(tmp_path, "attach", "local:", *pids[0])
+            [line] = hinted(refused.stderr, hints.JOIN_SESSION)
+            with typed_proxy(tmp_path, line) as joined:
+                assert stopped(tmp_path / "first", joined) > 0
+
+
 def test_programs_that_it_starts_with_an_environment_of_their_own_stop_too(tmp_path):
     text = "while not os.path.exists('go'):\n    time.sleep(0.05)\nprint(subprocess.check_output([sys.executable, 'child.py'], env={}))\n"
     with (

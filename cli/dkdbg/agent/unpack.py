@@ -59,8 +59,9 @@ def main(archive: str) -> int:
                 return 125
             os.environ[runtime_dir.ENV_RUNTIME_DIR] = os.path.dirname(archive)
             run = os.environ.pop(kept.ENV_RUN, "")  # for /proc and the record, not for the program
-            if run and words[:1] in (["launch"], ["supervise"]):
-                words[1:1] = ["--run", run]
+            at = {"launch": 1, "supervise": 1, "enter": 2}.get(words[0] if words else "")
+            if run and at:
+                words[at:at] = ["--run", run]
     try:
         return _run(archive, words)
     finally:

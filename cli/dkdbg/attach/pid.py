@@ -83,10 +83,19 @@ def enter(target: Target, pids: Sequence[int], root: Path, report: Callable[[str
         again = hints.RUN_AGAIN(target=target.address, command=shlex.join(words))
         hint = again + _in_its_place(target, words)
         if _IN_ANOTHER in error.message:
-            hint = hints.JOIN_SESSION(target=target.address)
+            hint = hints.JOIN_SESSION(target=_session_named(target, error.message))
         raise DkdbgError(f"{target.label} cannot be entered: {error.message}", hint=hint) from error
     agent.mappings = _mappings(target, agent.folder, root)
     return agent
+
+
+def _session_named(target: Target, message: str) -> str:
+    """Return the address of the target's session whose id ends an agent's message; else the target's own."""
+    with contextlib.suppress(DkdbgError):
+        for each in target.sessions():
+            if message.endswith(f" {each.id}"):
+                return each.address
+    return str(target.address)
 
 
 def _words_of(reach: Reach, pid: int) -> Sequence[str]:
@@ -145,6 +154,7 @@ def _in(target: Target, reach: Reach, pids: Sequence[int], report: Callable[[str
     if Capability.LIST_PROCESSES not in target.capabilities:
         port = 0
     brought = bring(reach)
+    target.run = brought.run
     try:
         for again in range(3):
             words = ("--host", host, "--port", str(port), "--name", target.label)
