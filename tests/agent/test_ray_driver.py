@@ -1,9 +1,11 @@
 """What the hook does in a driver of Ray and in the processes around it: the real Ray's functions, without a cluster."""
 
+import io
 import os
 import subprocess
 import sys
 import types
+import zipfile
 
 import pytest
 
@@ -65,6 +67,19 @@ def test_workers_of_a_driver_below_uv_run_get_its_environment_as_ray_is_told(pri
     of_uv = ["py_executable", "working_dir"] if is_on else []
     expected = f"{sorted(['env_vars', SETUP, *of_uv])} {of_uv} {{}}"
     assert prints(launcher, RAY_ENABLE_UV_RUN_RUNTIME_ENV="1" if is_on else "false") == [expected]
+
+
+def test_code_that_is_compiled_meanwhile_keeps_no_worker_from_its_files(monkeypatch, tmp_path):
+    """CPython writes `x.pyc.PID` and renames it."""
+    (tmp_path / "debugpy/__pycache__").mkdir(parents=True)
+    (tmp_path / "debugpy/__init__.py").touch()
+    (tmp_path / "debugpy/__pycache__/__init__.pyc.140551").symlink_to("renamed")
+    found = types.SimpleNamespace(NoDebugpy=OSError, ensure_debugpy=lambda *_: str(tmp_path / "debugpy"))
+    monkeypatch.setitem(sys.modules, "_dkdbg.bundle", found)
+    with zipfile.ZipFile(io.BytesIO(driver._files(str(tmp_path)))) as packed:
+        names = packed.namelist()
+    assert {"debugpy/__init__.py", "inprocess/ray/worker.py"} <= set(names)
+    assert not [name for name in names if "__pycache__" in name]
 
 
 @pytest.mark.parametrize("theirs", [None, "mine.hook"])

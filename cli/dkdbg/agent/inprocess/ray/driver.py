@@ -217,11 +217,11 @@ def _files(session: str) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for top, target in tops:
-            for folder, _, names in os.walk(top):
-                for name in names:
-                    if not name.endswith(".pyc"):
-                        path = os.path.join(folder, name)
-                        archive.write(path, os.path.join(target, os.path.relpath(path, top)))
+            for folder, folders, names in os.walk(top):
+                # There a debugger that starts now writes files under names that it changes at once.
+                folders[:] = [name for name in folders if name != "__pycache__"]
+                for path in (os.path.join(folder, name) for name in names):
+                    archive.write(path, os.path.join(target, os.path.relpath(path, top)))
     return out.getvalue()
 
 
