@@ -127,7 +127,7 @@ def _ranks(written: str) -> RankSet:
 def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str, str]]:
     """Return the targets to query, each once, with their sessions; and by name why a target is not queried."""
     if not targets:
-        return _of_sessions(root, registry.sessions()[0]), {}
+        return _of_sessions(root, registry.sessions()[0])
     found: list[Wanted] = []
     missing: dict[str, str] = {}
     for name in targets:
@@ -141,8 +141,7 @@ def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str,
                 missing[str(target.address)] = error.message.splitlines()[0]
                 target.close()
                 continue
-            unreadable = {each.target: each.detail for each in seen if each.state == sessions.UNREADABLE}
-            live = [each for each in seen if not each.is_ended and each.state != sessions.UNREADABLE]
+            live, unreadable = _readable(seen)
             if unreadable and not live:  # a query would time out once more
                 missing |= unreadable
                 continue
@@ -155,9 +154,9 @@ def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str,
     return found, missing
 
 
-def _of_sessions(root: Path, seen: Sequence[SeenSession]) -> list[Wanted]:
-    live = [each for each in seen if not each.is_ended and each.state != sessions.UNREADABLE]
-    if not live:
+def _of_sessions(root: Path, seen: Sequence[SeenSession]) -> tuple[list[Wanted], dict[str, str]]:
+    live, unreadable = _readable(seen)
+    if not live and not unreadable:
         raise DkdbgError(
             "no session is running",
             hint="dkdbg ps --all; a job behind ssh or in a cluster is asked when it is named",
@@ -165,10 +164,17 @@ def _of_sessions(root: Path, seen: Sequence[SeenSession]) -> list[Wanted]:
     by_address: dict[str, list[SeenSession]] = {}
     for each in live:
         by_address.setdefault(each.address, []).append(each)
-    return [
+    found = [
         _query(registry.target_at(registry.address_of(address), root), group)
         for address, group in by_address.items()
     ]
+    return found, unreadable
+
+
+def _readable(seen: Sequence[SeenSession]) -> tuple[list[SeenSession], dict[str, str]]:
+    """Return the sessions that run, and by target why others cannot be read."""
+    unreadable = {each.target: each.detail for each in seen if each.state == sessions.UNREADABLE}
+    return [each for each in seen if not each.is_ended and each.state != sessions.UNREADABLE], unreadable
 
 
 def _query(target: Target, live: Sequence[SeenSession]) -> Wanted:
