@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import __version__, console
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -130,7 +131,14 @@ def _audited(root: Path) -> tuple[list[Finding], list[str]]:
 
     listed = git.ask(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     # During a merge git lists a file more than once.
-    tree = Tree(root, listed=None if listed is None else filter(None, dict.fromkeys(listed.split("\0"))))
+    paths = None if listed is None else [*filter(None, dict.fromkeys(listed.split("\0")))]
+    tree = Tree(root, listed=paths)
+    for path in paths or ():
+        if os.path.lexists(root / path / ".git"):  # a submodule, or one that git does not know
+            again = f"dkdbg -C {shlex.quote(str(root / path))} audit"
+            tree.omitted[printable(path.rstrip("/"))] = printable(
+                f"a repository of its own, not read: {again}"
+            )
     if listed is None and any(os.path.lexists(each / ".git") for each in (root, *root.parents)):
         tree.omitted["."] = (
             "git lists no files, so those that it ignores are read too; if another user owns the folder: "

@@ -12,6 +12,7 @@ import pytest
 from dkdbg import __version__
 from dkdbg.audit.rules import RULES
 from dkdbg.main import main
+from tests.checkout import git
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 #: Joined here, so that this file has no token itself.
@@ -547,6 +548,17 @@ def test_a_repository_of_which_git_tells_nothing_is_said(tmp_path, audit):
     said = audit(written(tmp_path, {"sub/a.sh": "docker run --privileged a\n"}))
     assert (said.code, places(said.out)) == (1, {("sub/a.sh:1", "privileged")})
     assert f"git config --global --add safe.directory {tmp_path}" in said.err
+
+
+def test_a_repository_inside_the_repository_is_said_to_be_left_out(tmp_path, audit):
+    """Git names a submodule by its folder alone, and so one that it does not track."""
+    for folder in (tmp_path, tmp_path / "its own"):
+        folder.mkdir(exist_ok=True)
+        git(folder, "init", "--quiet")
+    said = audit(written(tmp_path, {"its own/a.sh": "docker run --privileged a\n"}))
+    assert (said.code, said.out) == (0, "")
+    assert f"its own: a repository of its own, not read: dkdbg -C '{tmp_path}/its own' audit" in said.err
+    assert places(audit(tmp_path / "its own").out) == {("a.sh:1", "privileged")}
 
 
 def test_without_git_the_folders_that_were_not_read_are_said(tmp_path, audit, monkeypatch):
