@@ -239,6 +239,34 @@ def test_breakpoint_in_an_actor_waits_for_an_editor_under_dkdbg_run_too(ray, tmp
         assert "got 12" in process.stdout.read()
 
 
+LEAVING = """\
+    import os
+    import time
+
+    import ray
+
+    import _dkdbg.ray.driver as driver
+
+    known = driver._wait
+    driver._wait = lambda session: known(session) and 900.0
+    ray.init(address="auto", namespace="leaving")
+    print("up", flush=True)
+    while not os.path.exists("/job/left"):
+        time.sleep(0.05)
+    print("got", ray.get(ray.remote(lambda: 12).remote()))
+    """
+
+
+def test_a_worker_that_opens_after_the_editor_has_left_waits_for_none(ray, driven):
+    """Each waited for 30 s at least, here for longer than the test."""
+    ray.write("leaving.py", LEAVING)
+    with driven("python3 /job/leaving.py", "got 12") as debugger:
+        debugger.attach(timeout=LIMIT)
+        debugger.wait_output("up", timeout=LIMIT)
+        debugger.disconnect()
+        (ray.folder / "left").touch()
+
+
 CALLING = """\
     import subprocess
     import sys

@@ -268,12 +268,13 @@ def _follow(session: str, run: str, secret: str, source: str) -> None:
         source: see `_source`.
     """
     path = os.path.join(session, _NAME % run)
+    wait_key, told = ("%s-wait" % run).encode(), -1.0
     noted: Any = None
     script = getattr(sys.modules["__main__"], "__file__", None)
     main = (os.path.realpath if source else os.path.abspath)(script) if script else ""
     prefix = ("%s:" % run).encode()
     profiled = _Profiled(session, run)
-    atexit.register(_forget, prefix, path, os.getpid())
+    atexit.register(_forget, prefix, wait_key, path, os.getpid())
     atexit.register(profiled.take)
     while _State.run == run:
         try:
@@ -282,6 +283,11 @@ def _follow(session: str, run: str, secret: str, source: str) -> None:
             found = []
             if internal_kv._internal_kv_initialized():
                 found = internal_kv._internal_kv_list(prefix, namespace=NAMESPACE)
+                wait = _wait(session)
+                if wait != told:  # an editor has come or gone
+                    value = b"%g" % wait
+                    internal_kv._internal_kv_put(wait_key, value, overwrite=True, namespace=NAMESPACE)
+                    told = wait
             ids = sorted(each[len(prefix) :].decode() for each in found)
             if ids != noted:
                 workers = {each: _called(prefix + each.encode()) for each in ids}
@@ -312,7 +318,7 @@ def _called(key: bytes) -> str:
     return (internal_kv._internal_kv_get(key, namespace=NAMESPACE) or b"").decode("utf-8", "replace")[:4000]
 
 
-def _forget(prefix: bytes, path: str, pid: int) -> None:
+def _forget(prefix: bytes, wait_key: bytes, path: str, pid: int) -> None:
     if os.getpid() != pid:  # a forked child: the driver goes on
         return
     _State.run = ""  # the thread that writes the file ends
@@ -324,6 +330,7 @@ def _forget(prefix: bytes, path: str, pid: int) -> None:
 
         if internal_kv._internal_kv_initialized():
             internal_kv._internal_kv_del(prefix, del_by_prefix=True, namespace=NAMESPACE)
+            internal_kv._internal_kv_put(wait_key, b"0", overwrite=True, namespace=NAMESPACE)
     except Exception:
         pass
 

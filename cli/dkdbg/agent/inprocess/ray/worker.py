@@ -45,6 +45,8 @@ _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONN
 _START_TIMEOUT_S = 60.0
 #: Seconds that a process of the worker waits for its breakpoints, if no editor was attached when the driver started.
 _DEADLINE_S = 30.0
+#: Seconds between two looks for an attached editor.
+_LOOK_S = 0.5
 _MARK = b"dkdbg-ray "
 #: Maximum characters of a name; part of the path of a folder that Ray has unpacked.
 _NAME, _UNPACKED = 100, "/runtime_resources/working_dir_files/"
@@ -164,7 +166,7 @@ class _Opening:
         from ray._private.worker import global_worker as worker
         from ray.experimental import internal_kv
 
-        seconds = self._settings["wait"]
+        seconds = self._wait_s()
         editors = _join(self._files, seconds or _DEADLINE_S)
         with contextlib.suppress(ImportError, AttributeError):  # an older Ray
             from ray.util import debugpy as rays
@@ -188,11 +190,32 @@ class _Opening:
         )
         if seconds:
             debugpy: Any = sys.modules["debugpy"]
+            over = threading.Event()
             timer = threading.Timer(seconds, debugpy.wait_for_client.cancel)
-            _hide(timer).start()
+            looks = threading.Thread(target=self._look, args=(over,), name="dkdbg wait", daemon=True)
+            for each in (timer, looks):
+                _hide(each).start()
             with worker.worker_paused_by_debugger():
                 debugpy.wait_for_client()
+            over.set()
             timer.cancel()
+
+    def _look(self, over: threading.Event) -> None:
+        """End the wait for breakpoints once no editor is attached to the driver."""
+        debugpy: Any = sys.modules["debugpy"]
+        while not over.wait(_LOOK_S):
+            with contextlib.suppress(Exception):  # the cluster does not answer
+                if not self._wait_s():
+                    debugpy.wait_for_client.cancel()
+                    return
+
+    def _wait_s(self) -> float:
+        """Return the seconds to wait for breakpoints, 0 without an editor; the driver updates them."""
+        from ray.experimental import internal_kv
+
+        key = ("%s-wait" % self._settings["run"]).encode()
+        told = internal_kv._internal_kv_get(key, namespace=self._settings["namespace"])
+        return float(self._settings["wait"] if told is None else told)
 
 
 def _modules(sources: Any) -> Any:
