@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dkdbg.agent.dap import frames
+from dkdbg.agent.inprocess.ranks import RankSet
 from dkdbg.agent.proxy.broker import broker, connection, sessions
 from dkdbg.agent.proxy.broker.agent import Agent
 from tests.unit.attach.test_router import JSON, PARAMETERS, event, messages_of, request
@@ -21,6 +22,10 @@ class RecordedAgent(Agent):
     def __init__(self, token: str) -> None:
         super().__init__(token)
         self.held: dict[int, str] = {}
+        self.chosen: list[str] = []
+
+    def choose(self, wanted: RankSet | None) -> None:
+        self.chosen.append(str(wanted))
 
     def name_of(self, pid: int) -> str:
         return f"name of {pid}"
@@ -241,6 +246,16 @@ def test_a_root_session_that_comes_back_or_ends_the_program_leaves_the_others_al
         actions = root.from_client(request("disconnect", seq=9, **{argument: True}))
         assert [action.connection for action in actions] == [root.connection]
         assert child.phase == connection.CONTROLLING
+
+
+def test_the_ranks_of_an_editor_that_has_left_are_not_those_of_the_next_one():
+    """The agent went back to its own set only after the next editor had been let in, whose set was lost."""
+    building = Building()
+    building.attached(dkdbgRanks="0,3").ended()
+    building.attached(dkdbgRanks="0-2:2").ended()
+    assert building.agent.chosen == ["0,3", "None", "0-2:2", "None"]
+    building.attached()
+    assert building.agent.chosen[4:] == ["None"]
 
 
 def test_a_root_session_is_set_up_at_a_new_adapter_with_what_the_client_has_set():

@@ -545,7 +545,7 @@ class Session:
         return self._hurries
 
     def _choose(self, wanted: Optional[ranks.RankSet]) -> None:
-        if self._choice.choose(wanted):
+        if self._choice.choose(wanted) and self.attached:
             self.table.look_now()
 
     def _say_raised(self, own: float) -> None:
@@ -656,7 +656,6 @@ class Session:
         self.table.ask_again()
         self.table.follow_timeouts()
         self._raised_for = 0
-        self._choice.choose(None)
         self._write(client=False)
         if terminate:
             self.ended_by_editor.set()
