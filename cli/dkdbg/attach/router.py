@@ -248,7 +248,8 @@ class Router:
 
     def _disconnect(self, message: Message) -> list[Action]:
         terminate = as_dict(message.get("arguments")).get("terminateDebuggee") is True
-        actions = [ToClient(messages.answer(message)), *self._leave(terminate=terminate)]
+        # The targets first: the next editor may come as soon as this one has its answer.
+        actions = [*self._leave(terminate=terminate), ToClient(messages.answer(message))]
         if self.phase in {"arriving", "configuring", "live"}:
             actions.append(Note("left", f"the editor at {self.address or 'here'} has left"))
         return [*actions, *self._close()]

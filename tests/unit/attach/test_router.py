@@ -271,6 +271,8 @@ def test_disconnect_and_restart_are_passed_on_to_every_target_and_a_refusal_is_s
         (sent,) = bench.sent(upstream)
         assert (sent["command"], sent["arguments"]) == ("disconnect", {"terminateDebuggee": True})
         assert HangUp(upstream) in actions
+    (answered,) = [at for at, action in enumerate(actions) if isinstance(action, ToClient)]
+    assert not any(isinstance(action, ToUpstream) for action in actions[answered:])
     assert isinstance(actions[-1], Close)
     bench = Bench("a", "b").live("a", "b")
     bench.client(request("restart", 9))
