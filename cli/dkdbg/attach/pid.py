@@ -154,7 +154,6 @@ def _in(target: Target, reach: Reach, pids: Sequence[int], report: Callable[[str
     if Capability.LIST_PROCESSES not in target.capabilities:
         port = 0
     brought = bring(reach)
-    target.run = brought.run
     try:
         for again in range(3):
             words = ("--host", host, "--port", str(port), "--name", target.label)
@@ -171,6 +170,7 @@ def _in(target: Target, reach: Reach, pids: Sequence[int], report: Callable[[str
                 agent.end()
                 raise
             else:
+                agent.keep(target)
                 return agent
     except BaseException:
         brought.close()
@@ -196,6 +196,7 @@ class Entered:
         self.mappings: tuple[tuple[str, str], ...] = ()
         self._lines: queue.Queue[bytes | None] = queue.Queue(_MAX_UNREAD_LINES)
         self._is_over = False
+        self._kept: Target | None = None
         self._stderr = b""
         self._process = process.converse(argv)
         self._readers = [
@@ -242,6 +243,12 @@ class Entered:
         for reason in reasons:
             self._report(f"not entered: {reason}")
 
+    def keep(self, target: Target) -> None:
+        """Make the target's endpoint lead to this agent's session until it ends, whatever else starts there."""
+        self._kept, target.run = target, self._brought.run
+        if not self._readers[0].is_alive():  # it has ended meanwhile
+            target.run = ""
+
     def close(self) -> None:
         """End the agent, and remove its file."""
         self.end()
@@ -267,6 +274,8 @@ class Entered:
                 for line in lines:
                     self._put(line[:_MAX_LINE_BYTES])
                 rest = rest[:_MAX_LINE_BYTES]
+        if self._kept is not None:
+            self._kept.run = ""
         self._put(None)
 
     def _put(self, line: bytes | None) -> None:
