@@ -77,8 +77,8 @@ def call(options: argparse.Namespace, root: Path) -> int:
 def _look(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: Staleness | None) -> int:
     began = time.monotonic()
     wanted_of, unreadable = _wanted(root, options.targets)
-    found, missing = ask(wanted_of, native=options.native)
-    missing = {**unreadable, **missing}
+    found, silent = ask(wanted_of, native=options.native)
+    missing = {**unreadable, **silent}
     jobs = hang_map.jobs(each for each in found if each.processes)
     if not wanted.everyone:
         jobs = [hang_map.chosen(each, wanted.contains) for each in jobs if each.ranks]
@@ -99,7 +99,7 @@ def _look(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: S
         console.warn(f"dkdbg: {printable(label)} cannot be queried: {printable(reason)}")
     lines = [line for job in jobs for line in [*text_output.lines(job, staleness, partial=bool(missing)), ""]]
     waiting = [
-        _not_started(each, name) for each in wanted_of if each.label not in missing for name in each.waiting
+        _not_started(each, name) for each in wanted_of if each.label not in silent for name in each.waiting
     ]
     if waiting:
         lines += [*waiting, ""]
@@ -142,8 +142,8 @@ def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str,
                 target.close()
                 continue
             live, unreadable = _readable(seen)
+            missing |= unreadable
             if unreadable and not live:  # a query would time out once more
-                missing |= unreadable
                 continue
             if not live:
                 raise DkdbgError(
