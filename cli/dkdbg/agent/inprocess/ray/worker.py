@@ -43,10 +43,10 @@ _TIMEOUT_S, _MAX_ANSWERING = 10.0, 16
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EINTR)
 #: Seconds in which the adapter has to start: its first imports, on a busy node.
 _START_TIMEOUT_S = 60.0
-#: Seconds that a process of the worker waits for its breakpoints, if no editor was attached when the driver started.
+#: Seconds that a process of the worker waits for its breakpoints, if no editor is attached as the worker opens.
 _DEADLINE_S = 30.0
-#: Seconds between two looks for an attached editor.
-_LOOK_S = 0.5
+#: Seconds between two looks for an attached editor, and looks without one after which it has left: it may come back at once.
+_LOOK_S, _MAX_LOOKS = 0.5, 6
 _MARK = b"dkdbg-ray "
 #: Maximum characters of a name; part of the path of a folder that Ray has unpacked.
 _NAME, _UNPACKED = 100, "/runtime_resources/working_dir_files/"
@@ -203,9 +203,11 @@ class _Opening:
     def _look(self, over: threading.Event) -> None:
         """End the wait for breakpoints once no editor is attached to the driver."""
         debugpy: Any = sys.modules["debugpy"]
+        looks = 0
         while not over.wait(_LOOK_S):
             with contextlib.suppress(Exception):  # the cluster does not answer
-                if not self._wait_s():
+                looks = 0 if self._wait_s() else looks + 1
+                if looks >= _MAX_LOOKS:
                     debugpy.wait_for_client.cancel()
                     return
 
