@@ -311,9 +311,9 @@ def test_an_answer_passes_to_the_adapter_that_has_asked_and_to_no_other():
     assert one.from_client(answer) == []
 
 
-def test_the_longest_observer_gets_a_process_with_its_breakpoints():
+def test_the_longest_observer_gets_a_process_with_its_breakpoints_and_ranks():
     building = Building()
-    first, second, third = building.attached(), building.observer(), building.observer()
+    first, second, third = building.attached(), building.observer(dkdbgRanks="1"), building.observer()
     asked = request("setBreakpoints", seq=4, source={"path": "/a.py"}, breakpoints=[{"line": 3}])
     (told,) = sent(second.from_client(asked), connection.TO_CLIENT)
     (unset,) = told["body"]["breakpoints"]
@@ -323,6 +323,7 @@ def test_the_longest_observer_gets_a_process_with_its_breakpoints():
     assert reconnecting == [second.connection, third.connection]
     assert third.again() == []
     (initialize,) = sent(second.again(), connection.TO_ADAPTER)
+    assert building.agent.chosen == ["None", "None", "1"]
     (attach,) = sent(second.from_adapter(response("initialize", initialize["seq"])), connection.TO_ADAPTER)
     assert "dkdbgRole" not in attach["arguments"]
     breakpoints, _ = sent(second.from_adapter(event("initialized")), connection.TO_ADAPTER)

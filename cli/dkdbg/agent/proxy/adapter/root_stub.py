@@ -112,6 +112,9 @@ class RootStub:
             answer["body"] = {"breakpoints": self._unset(arguments)}
         # The broker counts the editor as attached after this answer, so ask before.
         is_new = command == "configurationDone" and self._is_new()
+        was_attached = self.attached.is_set()
+        if command == "disconnect":  # the broker gives control to the next editor after this answer
+            self.attached.clear()
         self._send(answer)
         if command == "configurationDone":
             self._event(
@@ -120,11 +123,8 @@ class RootStub:
             self._event("thread", reason="started", threadId=1)
             self.attached.set()
             self._on_attach(is_new)
-        elif command == "disconnect":
-            was_attached = self.attached.is_set()
-            self.attached.clear()
-            if was_attached and not self._closing:
-                self._on_detach(bool(arguments.get("terminateDebuggee")))
+        elif command == "disconnect" and was_attached and not self._closing:
+            self._on_detach(bool(arguments.get("terminateDebuggee")))
 
     def _unset(self, arguments: Dict[str, Any]) -> List[Dict[str, Any]]:
         """Return the answer to `setBreakpoints`, with a message if the file does not exist here."""

@@ -107,6 +107,8 @@ class Observing(SessionPhase):
             return []
         sessions.remove(connection)
         sessions.take_control(connection)
+        if connection.key == ROOT:
+            sessions.agent.choose(connection.ranks)
         connection.configured, connection.inherited = False, True
         return connection.turn(REATTACHING).again()
 

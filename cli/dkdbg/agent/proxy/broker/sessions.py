@@ -75,7 +75,7 @@ class Sessions:
         self.barrier.left(connection.key)
         if connection.key == ROOT:
             self.offered.clear()
-            self.agent.choose(None)  # here and not later: the next editor's choice follows
+            self.agent.choose(None)  # before the next editor's own set
         else:
             self.agent.on_stop(connection.key, "")
         return True
