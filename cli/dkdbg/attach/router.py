@@ -124,8 +124,8 @@ class Router:
             return self._configured(message)
         if command == "terminate":
             return [
-                ToClient(messages.answer(message)),
                 *self._leave(terminate=True),
+                ToClient(messages.answer(message)),
                 *self._end("ended by the editor"),
             ]
         if command == "restart":
