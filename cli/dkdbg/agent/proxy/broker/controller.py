@@ -36,7 +36,6 @@ class Controlling(SessionPhase):
         connection.since = self._sessions.wall()
         self._sessions.take_control(connection)
         if connection.key == ROOT:
-            self._sessions.agent.choose(connection.ranks)
             self._sessions.agent.take_deadlines(connection.arguments.get(messages.DEADLINES))
         self._open_requests.from_client(connection.attach)
         return [connection.to_adapter(connection.attach_body), *handover.follow(connection, self._sessions)]

@@ -107,8 +107,6 @@ class Observing(SessionPhase):
             return []
         sessions.remove(connection)
         sessions.take_control(connection)
-        if connection.key == ROOT:
-            sessions.agent.choose(connection.ranks)
         connection.configured, connection.inherited = False, True
         return connection.turn(REATTACHING).again()
 

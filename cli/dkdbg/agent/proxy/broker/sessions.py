@@ -66,6 +66,8 @@ class Sessions:
         """Make this client the controller of its process; a former one is only finishing."""
         self._controllers[connection.key] = connection
         self.offered.discard(connection.key)
+        if connection.key == ROOT:
+            self.agent.choose(connection.ranks)
 
     def release_control(self, connection: Connection) -> bool:
         """End its control; False if another client already has it."""
