@@ -133,13 +133,10 @@ def _audited(root: Path) -> tuple[list[Finding], list[str]]:
     # During a merge git lists a file more than once.
     paths = None if listed is None else [*filter(None, dict.fromkeys(listed.split("\0")))]
     tree = Tree(root, listed=paths)
-    for path in (each.rstrip("/") for each in paths or ()):
-        folder = root / path
-        if (
-            os.path.lexists(folder / ".git") and not folder.is_symlink()
-        ):  # a submodule, or one git does not know
+    for folder in (root / path for path in paths or () if not tree.has(path)):
+        if os.path.lexists(folder / ".git") and not folder.is_symlink():  # a submodule, or an untracked one
             again = printable(f"dkdbg -C {shlex.quote(str(folder))} audit")
-            tree.omitted[printable(path)] = f"a repository of its own, not read: {again}"
+            tree.omitted[printable(folder.relative_to(root))] = f"a repository of its own, not read: {again}"
     if listed is None and any(os.path.lexists(each / ".git") for each in (root, *root.parents)):
         tree.omitted["."] = (
             "git lists no files, so those that it ignores are read too; if another user owns the folder: "
