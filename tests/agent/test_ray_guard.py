@@ -2,10 +2,12 @@
 
 import contextlib
 import socket
+import sys
 import tempfile
 import threading
 import time
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 
@@ -38,6 +40,18 @@ def guarded():
         adapter.join(LIMIT)
         for each in through:
             each.close()
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [(b"40", 40.0), (b"0", 0.0), (None, 30.0), (b"inf", 0.0), (b"nan", 0.0), (b"1e308", 0.0)],
+)
+def test_no_program_of_the_cluster_makes_a_worker_wait_for_ever(monkeypatch, told, seconds):
+    """Any of them may write into the cluster's store, where the driver says whether an editor is attached."""
+    store = SimpleNamespace(_internal_kv_get=lambda key, namespace: told)  # noqa: ARG005
+    monkeypatch.setitem(sys.modules, "ray.experimental", SimpleNamespace(internal_kv=store))
+    opening = worker._Opening({"run": "run1", "namespace": b"n", "wait": 30.0}, b"")
+    assert opening._wait_s() == seconds
 
 
 def test_who_knows_the_secret_of_the_run_speaks_with_debugpy(guarded, monkeypatch):

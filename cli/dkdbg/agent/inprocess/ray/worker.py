@@ -47,6 +47,8 @@ _START_TIMEOUT_S = 60.0
 _DEADLINE_S = 30.0
 #: Seconds between two looks for an attached editor, and looks without one after which it has left: it may come back at once.
 _LOOK_S, _MAX_LOOKS = 0.5, 6
+#: Maximum seconds to wait for breakpoints.
+_MAX_WAIT_S = 86400.0
 _MARK = b"dkdbg-ray "
 #: Maximum characters of a name; part of the path of a folder that Ray has unpacked.
 _NAME, _UNPACKED = 100, "/runtime_resources/working_dir_files/"
@@ -217,7 +219,8 @@ class _Opening:
 
         key = ("%s-wait" % self._settings["run"]).encode()
         told = internal_kv._internal_kv_get(key, namespace=self._settings["namespace"])
-        return float(self._settings["wait"] if told is None else told)
+        seconds = float(self._settings["wait"] if told is None else told)
+        return seconds if 0.0 <= seconds <= _MAX_WAIT_S else 0.0  # any program of the cluster may write there
 
 
 def _modules(sources: Any) -> Any:
