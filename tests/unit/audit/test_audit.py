@@ -556,9 +556,11 @@ def test_a_repository_inside_the_repository_is_said_to_be_left_out(tmp_path, aud
         folder.mkdir(exist_ok=True)
         git(folder, "init", "--quiet")
     (tmp_path / "link").symlink_to(".")
+    git(tmp_path, "init", "--quiet", "of \x1b[2Ja\nstranger")
     said = audit(written(tmp_path, {"its own/a.sh": "docker run --privileged a\n"}))
     assert (said.code, said.out) == (0, "")
     assert "link" not in said.err
+    assert r"of \x1b[2Ja\nstranger: a repository of its own" in said.err
     assert f"its own: a repository of its own, not read: dkdbg -C '{tmp_path}/its own' audit" in said.err
     assert places(audit(tmp_path / "its own").out) == {("a.sh:1", "privileged")}
 
