@@ -101,8 +101,8 @@ def test_the_debugpy_that_is_installed_here_fits():
 def test_what_is_imported_is_listed_and_what_is_listed_is_used(names, is_adapter):
     sources = (AGENT / "inprocess").rglob("*.py")
     texts = {path.stem: path.read_text() for path in sources if (path.name == "adapter.py") == is_adapter}
-    rows = [(module, *row) for module, listed in names.items() for row in listed]
-    listed = {(module, name.partition(":")[0].split(".")[0]) for module, name, _, _ in rows}
+    rows = [(module, name) for module, listed in names.items() for name in listed]
+    listed = {(module, name.partition(":")[0].split(".")[0]) for module, name in rows}
     modules = {module for module, _ in listed}
     for stem, text in texts.items():
         for node in ast.walk(ast.parse(text)):
@@ -112,9 +112,9 @@ def test_what_is_imported_is_listed_and_what_is_listed_is_used(names, is_adapter
                     for each in node.names:
                         whole = f"{module}.{each.name}"
                         assert (module, each.name) in listed or whole in modules, f"{stem}.py imports {whole}"
-    for module, name, user, _ in rows:
-        last = name.replace(":", ".").rpartition(".")[2]
-        assert last in texts[user], f"{user}.py does not use {module}.{name}"
+    used = "".join(text for stem, text in texts.items() if stem != "privates")
+    for module, name in rows:
+        assert name.replace(":", ".").rpartition(".")[2] in used, f"nothing uses {module}.{name}"
 
 
 def test_a_debugpy_without_a_name_is_not_touched(released, tmp_path):
