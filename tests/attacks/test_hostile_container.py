@@ -553,13 +553,12 @@ def test_a_listing_without_an_end_is_ended(root, liar, words, first, endless):
 
 
 @pytest.mark.attack(17)
-@pytest.mark.parametrize("header", ["!BII', 0xC2, 0xFFFFFFFF, 0", "!BII', 0x85, 0, 1048577"])
-def test_a_frame_of_an_absurd_length_is_refused(root, liar, header):
+def test_a_frame_of_an_absurd_length_is_refused(root, liar):
     """Says that a frame has 4 GB: refused before they come."""
-    box = liar(f"""\
+    box = liar("""\
         say(0xC1, ready); listing()
         take()
-        os.write(1, struct.pack('{header}))
+        os.write(1, struct.pack('!BII', 0xC2, 0xFFFFFFFF, 0))
         while True: os.write(1, b"x" * 65536)
         """)
     done, peak = measured(root, f"docker://{box.name}", "--to", "/ws", "--pull", "out")

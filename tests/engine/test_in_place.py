@@ -106,7 +106,7 @@ def test_calls_by_the_name_of_the_service_stop_and_one_beside_it_is_told(base_im
             debugger.wait_output("end it with: docker compose stop api", timeout=300)
 
 
-@pytest.mark.parametrize("network", ["network_mode: none", "network_mode: service:net", "networks: [back]"])
+@pytest.mark.parametrize("network", ["network_mode: none", "network_mode: service:net"])
 def test_a_service_without_a_network_of_its_own_is_debugged_through_dkdbg_attach(
     base_image, tmp_path, network
 ):

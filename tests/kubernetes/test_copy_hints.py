@@ -104,7 +104,7 @@ def test_options_of_a_copy_need_its_place_and_lead_to_one_that_lasts_until_ctrl_
 @pytest.mark.parametrize(
     ("number", "plural", "options"),
     [
-        (signal.SIGINT, "deployments", []), (signal.SIGTERM, "deployments", []), (signal.SIGINT, "configmaps", []),
+        (signal.SIGINT, "deployments", []), (signal.SIGTERM, "configmaps", []),
         (signal.SIGHUP, "deployments", ["--attach", "0"]),
     ],
 )  # fmt: skip

@@ -129,10 +129,11 @@ def test_inspect_says_service_project_port_address_and_workdir_if_any():
     )  # fmt: skip
     bare = {
         "Id": "a", "Name": "/x", "Config": {"Labels": None, "Env": None}, "State": {"Running": False},
-        "HostConfig": {}, "NetworkSettings": {},
+        "HostConfig": {}, "NetworkSettings": {"Networks": {"back": {"IPAddress": "172.18.0.3", "Gateway": ""}}},
     }  # fmt: skip
     found = Container.of(bare)
     assert (found.label, found.service, found.published, found.devices) == ("", "", {}, False)
+    assert found.address == "", "an internal network's"
 
 
 def test_the_code_lies_at_the_one_planned_mapping_else_in_the_workdir_and_never_everywhere():
