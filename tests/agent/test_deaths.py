@@ -4,11 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from dkdbg.agent.inprocess import last_stack
 from dkdbg.agent.state import deaths
 from tests.agent.dap_probe import wait_for
+from tests.pythons import need
 
 KERNEL = """\
 import ctypes, faulthandler, os, signal, sys, time
@@ -85,6 +88,21 @@ def test_a_program_with_a_handler_of_its_own_keeps_it(died):
     _, log = died("faulthandler.enable() or ctypes.string_at(0)")
     assert "Fatal Python error: Segmentation fault" in log
     assert "died of SIGSEGV\n" in log
+
+
+@pytest.mark.parametrize("minor", [8, 11, 13])
+@pytest.mark.parametrize(("own", "kept"), [("faulthandler.enable()", "True"), ("", "False")])
+def test_a_forked_child_keeps_the_handler_that_its_program_enabled_after_the_join(tmp_path, own, kept, minor):
+    code = (
+        "import faulthandler\nfrom dkdbg.agent.inprocess import last_stack\n"
+        f"last_stack.keep('own.fault')\nassert faulthandler.is_enabled()\n{own}\n"
+        "last_stack.forget()\nprint(faulthandler.is_enabled())\n"
+    )
+    environment = {"PYTHONPATH": str(Path(last_stack.__file__).parents[3])}
+    done = subprocess.run(
+        [need(minor), "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == (kept + "\n", "")
 
 
 def test_the_program_itself_is_named_with_the_line_at_which_it_was_held(program):

@@ -9,17 +9,35 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import weakref
 
 from . import own_socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import Callable, Optional
 
 #: Suffix of the file's name, after the pid, in the folder where the process announces itself.
 SUFFIX = ".fault"
 _SIGNALS = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
 _file: Optional[int] = None
+
+
+class _Target:
+    """Our file, as an object that `faulthandler` alone refers to, until the program enables or disables its own."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def fileno(self) -> int:
+        return self._number
+
+    def flush(self) -> None:
+        pass
+
+
+#: Returns the target while `faulthandler` writes into it.
+_target: Callable[[], Optional[_Target]] = lambda: None
 
 
 def keep(path: str) -> None:
@@ -28,7 +46,7 @@ def keep(path: str) -> None:
     It writes without a look at the descriptor, so the file lies under a high number that a program does not reach by
     opening files; where there is no such number, nothing is kept.
     """
-    global _file  # noqa: PLW0603
+    global _file, _target  # noqa: PLW0603
     if _file is not None or _is_handled():
         return
     import faulthandler
@@ -42,17 +60,20 @@ def keep(path: str) -> None:
     _file = own_socket.lifted(low)
     os.close(low)
     if _file is not None:
-        faulthandler.enable(_file, all_threads=False)
+        target = _Target(_file)
+        _target = weakref.ref(target)
+        faulthandler.enable(target, all_threads=False)
 
 
 def forget() -> None:
-    """Stop writing into the parent's file, in a forked child."""
+    """Stop writing into the parent's file, in a forked child; a `faulthandler` that the program has enabled stays."""
     global _file  # noqa: PLW0603
     if _file is None:
         return
     import faulthandler
 
-    faulthandler.disable()
+    if _target() is not None:
+        faulthandler.disable()
     with contextlib.suppress(OSError):
         os.close(_file)
     _file = None
