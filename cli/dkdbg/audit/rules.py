@@ -33,12 +33,14 @@ class Finding:
         line: from 1.
         rule: id of the rule.
         message: what is wrong, with the value; never a whole secret.
+        uri: absolute URI of the file; empty for a file of the repository.
     """
 
     path: str
     line: int
     rule: str
     message: str
+    uri: str = ""
 
 
 #: A finding in one file: the line, the id of its rule, and the message.

@@ -61,7 +61,8 @@ def report(
 
 
 def _result(finding: Finding, number: int) -> dict[str, Any]:
-    place = {"uri": quote(finding.path), "uriBaseId": "%SRCROOT%"}
+    # An absolute URI has no base (section 3.4.4), and one that climbs out of its base is not opened.
+    place = {"uri": finding.uri} if finding.uri else {"uri": quote(finding.path), "uriBaseId": "%SRCROOT%"}
     return {
         "ruleId": finding.rule,
         "ruleIndex": number,

@@ -72,7 +72,7 @@ def _all(root: Path, options: argparse.Namespace) -> tuple[list[Finding], list[s
     for folder, (typed, below) in _roots(root, Path(options.directory).resolve(), options.paths).items():
         every, problems = _audited(folder)
         found += [
-            replace(one, path=_shown(typed, one.path))
+            replace(one, path=_shown(typed, one.path), uri=(folder / one.path).as_uri() if typed else "")
             for one in every
             if not below or one.path == "." or any(_is_below(one.path, path) for path in below)
         ]

@@ -542,6 +542,19 @@ def test_a_finding_outside_of_the_repository_is_named_from_where_it_was_typed(tm
     assert "2 findings in 2 files" in said
 
 
+def test_sarif_has_an_absolute_uri_for_a_file_outside_of_the_repository(tmp_path, capsys, monkeypatch):
+    """A viewer resolves a relative one below the repository, and opens none that climbs out of it."""
+    for folder in ("here", "my app"):
+        written(tmp_path / folder, {"compose.yaml": COMPOSE + "    privileged: true\n"})
+    (tmp_path / "here" / "link").symlink_to("../my app")
+    monkeypatch.chdir(tmp_path / "here")
+    for typed in ("../my app", "link", f"{tmp_path}/my app"):
+        assert main(["audit", "--format", "sarif", typed]) == 1
+        (result,) = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+        place = result["locations"][0]["physicalLocation"]["artifactLocation"]
+        assert place == {"uri": f"file://{tmp_path}/my%20app/compose.yaml"}
+
+
 def test_a_repository_of_which_git_tells_nothing_is_said(tmp_path, audit):
     """Git refuses one of another user ("dubious ownership"); here its folder is empty."""
     (tmp_path / ".git").mkdir()
