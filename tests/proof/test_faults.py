@@ -260,6 +260,40 @@ def test_a_service_that_the_program_needs_is_afterwards_as_it_was_before(project
     assert not runs or id_now == id_
 
 
+def test_a_changed_service_keeps_running_beside_others_that_the_program_waits_for(project):
+    found = project(
+        {"compose.yaml": """\
+            services:
+              job:
+                build: .
+                depends_on:
+                  db: {condition: service_started}
+                  cache: {condition: service_healthy}
+                  migrate: {condition: service_completed_successfully}
+              db: {image: {base}, command: [sleep, "600"], init: true, environment: {A: "1"}}
+              cache:
+                image: {base}
+                command: [sh, -c, "sleep 1; touch /ready; exec sleep 600"]
+                init: true
+                healthcheck: {test: [CMD, ls, /ready], interval: 1s}
+              migrate: {image: {base}, command: ["true"], depends_on: [db]}
+            """}
+    )  # fmt: skip
+    found.compose("up", "-d", "db")
+    seen = ["docker", "ps", "--all", "--no-trunc", "--quiet", "--filter", f"name=^{found.root.name}-"]
+    before = command(seen).stdout
+    found.edit("compose.yaml", 'A: "1"', 'A: "2"')
+    assert found.ask("verify")["proven"]
+    assert command(seen).stdout == before
+    found.edit("compose.yaml", '["true"]', '["false"]')
+    (finding,) = found.ask("verify")["findings"]
+    assert (finding["cause"], finding["detail"][0]) == (
+        "dependency-fails",
+        """  engine: service "migrate" didn't complete successfully: exit 1""",
+    )
+    assert command(seen).stdout == before
+
+
 #: Ends whoever calls it before the command of this number after `compose run`.
 SIGNALLING = """\
 #!/bin/sh

@@ -89,7 +89,8 @@ class Prepared:
         name: name of its container.
         program: words of the program under the agent.
         gpu: how it gets a GPU, and why.
-        stdin_text: the standard input of `argv`; empty for ours.
+        stdin_text: the standard input of `argv` and of `needs`; empty for ours.
+        needs: the local command line that starts the services it depends on; empty if they run.
     """
 
     argv: tuple[str, ...]
@@ -102,6 +103,7 @@ class Prepared:
     program: tuple[str, ...] = ()
     gpu: tuple[str, str] = ("none", "")
     stdin_text: str = ""
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

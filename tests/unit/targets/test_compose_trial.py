@@ -125,6 +125,26 @@ def test_a_service_that_had_a_container_keeps_it_although_compose_has_replaced_i
     assert engine.ran == [REMOVED[0], *([] if ran else ["docker stop new db"]), *REMOVED[3:]]
 
 
+@pytest.mark.parametrize(
+    ("condition", "running", "code", "health", "met"),
+    [
+        ("service_started", False, 1, None, True), ("service_healthy", True, 0, "starting", False),
+        ("service_healthy", True, 0, "healthy", True), ("service_healthy", True, 0, "unhealthy", "is unhealthy"),
+        ("service_healthy", True, 0, None, "without a healthcheck"), ("service_healthy", False, 3, "starting", r"exited \(3\)"),
+        ("service_completed_successfully", True, 0, None, False), ("service_completed_successfully", False, 0, None, True),
+        ("service_completed_successfully", False, 3, None, "exit 3"),
+    ],
+)  # fmt: skip
+def test_a_condition_of_depends_on_is_met_not_yet_met_or_never(condition, running, code, health, met):
+    state = {"Running": running, "ExitCode": code, "Health": health and {"Status": health}}
+    if isinstance(met, bool):
+        assert compose_trial._is_met(condition, "db", state) is met
+        return
+    with pytest.raises(DkdbgError, match=met) as failed:
+        compose_trial._is_met(condition, "db", state)
+    assert "yours depends on is unhealthy, or has ended" in failed.value.message
+
+
 @pytest.mark.parametrize("listing", [1, 2, 3])
 def test_an_engine_that_fails_to_answer_once_costs_no_volume_of_the_user(tmp_path, monkeypatch, listing):
     engine = Engine(

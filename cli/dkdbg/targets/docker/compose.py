@@ -13,7 +13,7 @@ from dkdbg.launchers.lines.command_lines import launchers_in
 from dkdbg.launchers.lines.idling import idles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,10 @@ class ComposeService:
         """Start the service with the existing images, without waiting for its health."""
         return self._start("up", "--no-build", "--detach", self.service)
 
+    def up_needs(self, needs: Iterable[str]) -> tuple[str, ...]:
+        """Start services that this one depends on: a container with an earlier configuration is kept as it is."""
+        return self._start("up", "--no-recreate", "--detach", *needs)
+
     def once(
         self,
         command: Sequence[str],
@@ -66,7 +70,6 @@ class ComposeService:
         name: str,
         stays: bool,
         detached: bool = False,
-        alone: bool = False,
     ) -> tuple[str, ...]:
         """Run another command in a new container, which is removed at its end unless it `stays`.
 
@@ -76,8 +79,7 @@ class ComposeService:
             variables: additional variables of the container.
             name: name of the container.
             stays: keep the container, because Podman forgets the exit code of one that it removes.
-            detached: return once it is started.
-            alone: leave the services that it depends on as they are.
+            detached: return once it is started, and leave the services that it depends on as they are.
         """
         kept = ("--name", name, *(() if stays else ("--rm",)))
         ports = ("--service-ports",) if all_ports else ("--publish", publish) if publish else ()
@@ -86,8 +88,7 @@ class ComposeService:
         return self._compose(
             "run",
             *kept,
-            *(("--detach",) if detached else ()),
-            *(("--no-deps",) if alone else ()),
+            *(("--detach", "--no-deps") if detached else ()),
             *(() if tty else ("--no-TTY",)),
             *ports,
             *flags,

@@ -115,14 +115,14 @@ def prepare(
         name=name,
         stays=host.is_podman or detached,
         detached=detached,
-        alone=detached
-        and _needs_are_ready(model, service.name, root),  # compose replaces those that have changed
     )
+    needs = detached and not _needs_are_ready(model, service.name, root) and described.get("depends_on")
     words = [str(word) for key in ("entrypoint", "command") for word in described.get(key) or ()]
     return Prepared(
         argv=argv, environment={**os.environ, **env}, port=port if copies is None else 0, is_met=not host.is_podman,
         tell=lambda number: _tell(name, number), cleaning=("docker", "rm", "--force", "--volumes", name), name=name,
         program=tuple(words[words.index("--") + 1 :] if "--" in words else words), gpu=(gpu, why), stdin_text=target.model,
+        needs=target.up_needs(needs) if needs else (),
     )  # fmt: skip
 
 

@@ -101,12 +101,49 @@ def start(
             yield service.down_project()
 
     at_end(lambda: _remove(removals(), root, prepared.environment))
-    done = process.stream(
-        prepared.argv, cwd=root, env=prepared.environment, report=report, stdin_text=prepared.stdin_text
-    )
+
+    def run(argv: Sequence[str]) -> process.Result:
+        return process.stream(
+            argv, cwd=root, env=prepared.environment, report=report, stdin_text=prepared.stdin_text
+        )
+
+    if prepared.needs:
+        check(run(prepared.needs))
+        _await(model["services"][wanted.service.name]["depends_on"], root)
+    done = run(prepared.argv)
     made.append(created())
     check(done)
     return _trial(prepared)
+
+
+def _await(needs: Mapping[str, Mapping[str, Any]], root: Path) -> None:
+    """Wait until services are as `depends_on` asks; `compose run` would replace those that have changed.
+
+    Raises:
+        DkdbgError: a required one cannot be any more.
+    """
+    for name, need in needs.items():
+        with contextlib.suppress(*(() if need.get("required", True) else (DkdbgError,))):
+            while not all(
+                _is_met(str(need.get("condition")), name, containers.inspected(each.id)["State"])
+                for each in containers.of_project(root)
+                if each.service == name and not each.one_off
+            ):
+                time.sleep(_PAUSE_S)
+
+
+def _is_met(condition: str, name: str, state: Mapping[str, Any]) -> bool:
+    """Return whether a service's container is as `depends_on` asks. Raises DkdbgError: it will not be."""
+    runs, code = state["Running"], state["ExitCode"]
+    health = (state.get("Health") or {}).get("Status", "without a healthcheck")
+    if condition == "service_completed_successfully":
+        if not runs and code:
+            raise explain(1, f'service "{name}" didn\'t complete successfully: exit {code}')
+        return not runs
+    if condition == "service_healthy" and not (runs and health in {"starting", "healthy"}):
+        end = f"is {health}" if runs else f"exited ({code})"
+        raise explain(1, f'dependency failed to start: service "{name}" {end}')
+    return condition != "service_healthy" or health == "healthy"
 
 
 def _trial(prepared: Prepared) -> Trial:
