@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, NoReturn
 
 from dkdbg import signals
-from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
+from dkdbg.errors import EXIT_NO_PROGRAM, EXIT_TIMEOUT, DkdbgError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -113,7 +113,7 @@ def _exists(program: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise DkdbgError(
-            f"there is no program {program!r} here", hint=f"install {program}", exit_code=127
+            f"there is no program {program!r} here", hint=f"install {program}", exit_code=EXIT_NO_PROGRAM
         ) from error
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dkdbg.core import address as addresses
 from dkdbg.core import config
 from dkdbg.core.address import Address
-from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.errors import EXIT_NO_PROGRAM, EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -203,15 +203,20 @@ def configuration(root: Path) -> config.Config:
     return config.parse(config.decode(read(root, PurePosixPath(config.FILE_NAME)) or b""))
 
 
-def sessions() -> tuple[list[SeenSession], dict[str, str]]:
-    """Return all sessions visible from here, and by scheme why some could not be queried."""
+def sessions(*, installed: bool = False) -> tuple[list[SeenSession], dict[str, str]]:
+    """Return all sessions visible from here, and by scheme why some could not be queried.
+
+    Args:
+        installed: do not report kinds whose program is not on this machine.
+    """
     seen: list[SeenSession] = []
     missing: dict[str, str] = {}
     for entry in ENTRIES:
         try:
             seen += entry.kind.sessions()
         except DkdbgError as error:  # noqa: PERF203 - each kind on its own
-            missing[entry.scheme] = error.message.splitlines()[0]
+            if not installed or error.exit_code != EXIT_NO_PROGRAM:
+                missing[entry.scheme] = error.message.splitlines()[0]
     return seen, missing
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from dkdbg.hang import hang_map, json_output, text_output
 from dkdbg.hang.hang_map import Staleness
 from dkdbg.hang.query import Wanted, ask
 from dkdbg.printable import printable
+from dkdbg.setup.render import manifest
 from dkdbg.targets import registry
 
 if TYPE_CHECKING:
@@ -127,7 +129,8 @@ def _ranks(written: str) -> RankSet:
 def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str, str]]:
     """Return the targets to query, each once, with their sessions; and by name why a target is not queried."""
     if not targets:
-        return _of_sessions(root, registry.sessions()[0])
+        seen, silent = registry.sessions(installed=True)
+        return _of_sessions(root, seen, silent if _is_set_up(root) else {})
     found: list[Wanted] = []
     missing: dict[str, str] = {}
     for name in targets:
@@ -154,9 +157,19 @@ def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str,
     return found, missing
 
 
-def _of_sessions(root: Path, seen: Sequence[SeenSession]) -> tuple[list[Wanted], dict[str, str]]:
+def _is_set_up(root: Path) -> bool:
+    """Return whether this repository has a debug service, of which an engine that fails to answer may run one."""
+    with contextlib.suppress(DkdbgError):  # a damaged file is no reason to show nothing
+        return manifest.debug_service(root, changed=True) is not None
+    return True
+
+
+def _of_sessions(
+    root: Path, seen: Sequence[SeenSession], silent: dict[str, str]
+) -> tuple[list[Wanted], dict[str, str]]:
     live, unreadable = _readable(seen)
-    if not live and not unreadable:
+    missing = {**silent, **unreadable}
+    if not live and not missing:
         raise DkdbgError(
             "no session is running",
             hint="dkdbg ps --all; a job behind ssh or in a cluster is asked when it is named",
@@ -168,7 +181,7 @@ def _of_sessions(root: Path, seen: Sequence[SeenSession]) -> tuple[list[Wanted],
         _query(registry.target_at(registry.address_of(address), root), group)
         for address, group in by_address.items()
     ]
-    return found, unreadable
+    return found, missing
 
 
 def _readable(seen: Sequence[SeenSession]) -> tuple[list[SeenSession], dict[str, str]]:

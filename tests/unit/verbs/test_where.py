@@ -3,7 +3,10 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pytest
+
 from dkdbg.core.sessions import UNREADABLE, SeenSession
+from dkdbg.errors import EXIT_ENGINE, EXIT_NO_PROGRAM, DkdbgError
 from dkdbg.targets import registry
 from dkdbg.verbs import where
 from dkdbg.verbs.parser import Parser
@@ -15,7 +18,7 @@ BROKEN = SeenSession(
 
 def test_a_session_that_cannot_be_read_is_said_to_be_missing_from_the_map(monkeypatch, tmp_path, capsys):
     """Without it, the ranks of a job look as if one of the others were behind."""
-    monkeypatch.setattr(registry, "sessions", lambda: ([BROKEN], {}))
+    monkeypatch.setattr(registry, "sessions", lambda **_: ([BROKEN], {}))
     parser = Parser()
     where.add_options(parser)
     assert where.call(parser.parse_args([]), tmp_path) == 1
@@ -30,3 +33,23 @@ def test_one_that_cannot_be_read_beside_another_of_its_target_is_missing_too(mon
     monkeypatch.setattr(registry, "targets_of", lambda *_: [target])
     (asked,), missing = where._wanted(tmp_path, ["docker://train"])
     assert (asked.ids, missing) == (("2",), {"container train": "no JSON"})
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "is_said"), [(EXIT_ENGINE, True), (EXIT_NO_PROGRAM, False)], ids=["silent", "not installed"]
+)
+def test_an_engine_that_does_not_answer_is_named_where_this_repository_has_a_debug_service(
+    exit_code, is_said, script, dkdbg, monkeypatch
+):
+    def fail():
+        raise DkdbgError("no Docker engine answers\n  engine: no such socket", exit_code=exit_code)
+
+    monkeypatch.setattr("dkdbg.targets.docker.containers.of_debug_services", fail)
+    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(script / "none"))
+    assert "no session is running" in dkdbg(script, "where").err
+    assert dkdbg(script, "init", "--yes").code == 0
+    shown = dkdbg(script, "where")
+    assert shown.code == 1
+    said = "dkdbg: docker cannot be queried: no Docker engine answers\n"
+    assert shown.err == said if is_said else "no session is running" in shown.err
+    assert "docker cannot be queried: no Docker engine answers" in dkdbg(script, "ps").err
