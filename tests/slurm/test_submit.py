@@ -77,6 +77,8 @@ def test_a_program_that_fails_at_once_is_shown_with_its_last_words(laptop, tmp_p
     assert "has ended: FAILED (NonZeroExitCode)" in done.stderr
     assert "no data" in done.stderr
     assert f"{CODE}/slurm-" in done.stderr
+    # Slurm might have requeued it: the next submit would, after an hour.
+    laptop.sh("login", "rm -rf ~/.cache/dkdbg/job-*", user="me")
 
 
 def test_what_slurm_refuses_is_said_and_nothing_is_left(laptop, tmp_path):

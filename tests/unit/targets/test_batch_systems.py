@@ -91,7 +91,7 @@ class Started:
         executable(tmp_path / "srun", 'exec "$@"')
         executable(
             self.folder / "agent.pyz",
-            f"echo x >>{tmp_path}/runs; until [ -e {self._go} ]; do sleep 0.1; done",
+            f"echo x >>{tmp_path}/runs; until [ -e {self._go} ]; do sleep 0.1; done; exit ${{CODE:-0}}",
         )
         self._runs, self._path = tmp_path / "runs", f"{tmp_path}:{os.environ['PATH']}"
         # The system's own copy: it is there whatever becomes of the folder.
@@ -101,7 +101,8 @@ class Started:
 
     def end(self, **variables):
         self._go.touch()
-        command([self._script], env={"PATH": self._path, **variables})
+        done = command([self._script], env={"PATH": self._path, **variables}, check=False)
+        assert done.returncode == int(variables.get("CODE", 0))
 
     def requeue(self):
         running = subprocess.Popen(
@@ -123,6 +124,16 @@ def test_the_folder_of_a_script_goes_at_its_end(system, tmp_path):
 def test_a_requeued_job_starts_again(system, tmp_path):
     job = Started(system, tmp_path)
     job.requeue()
+    job.end()
+    assert (tmp_path / "runs").read_text() == "x\n" * 2
+    assert not job.folder.exists()
+
+
+@each_system
+def test_a_job_that_is_requeued_for_its_exit_code_starts_again(system, tmp_path):
+    """RequeueExit in slurm.conf, `bsub -Q 99`: the system knows the codes, and the script does not."""
+    job = Started(system, tmp_path)
+    job.end(CODE="99")
     job.end()
     assert (tmp_path / "runs").read_text() == "x\n" * 2
     assert not job.folder.exists()
