@@ -1,4 +1,9 @@
-"""Clocks of the `time` module that fall behind while a process of the job is stopped; see clocks.py."""
+"""Clocks of the `time` module that fall behind while a process of the job is stopped; see clocks.py.
+
+A program holds these functions in many places: under names of its own, as default arguments, in objects and closures.
+So the function objects stay, and call another C function: `PyObject_CallObject`, with a `_Clock` as its first argument.
+What they raise, also from the handler of a signal, goes up as from any call.
+"""
 
 # The modules are the program's, and functions of all signatures are replaced.
 # ruff: noqa: ANN401
@@ -6,19 +11,18 @@
 from __future__ import annotations
 
 import _thread
-import copyreg
 import functools
 import sys
 import time
 import types
 
-from .. import session
+from .. import importing, session
 from . import held_time
 from .untraced import Suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional, Set
+    from typing import Any, Callable, Dict, List, Optional, Set
 
 #: Attribute of a thread that keeps the true clocks; see clocks.py.
 BEATS = "dkdbg_beats"
@@ -35,9 +39,9 @@ _SET_S = 1.0
 _LOOKS_S = 1.0
 
 
-def true_monotonic(true: Callable[[], float] = time.monotonic) -> float:
-    """Return the system's clock, kept as a default argument because freezegun replaces module attributes."""
-    return true()
+def true_monotonic() -> float:
+    """Return the system's clock."""
+    return State.monotonic()
 
 
 class State:
@@ -47,8 +51,9 @@ class State:
         directory: the session's folder. reader: the agent's record of stops, while an editor is attached or
             the clocks are behind. looks_at: time of the next check for the editor. lengthened: whether waits are
             lengthened.
-        replaced: whether the clocks are, as far as possible. stopping: the replaced functions, each with its
-            replacement; none while another library has replaced them all.
+        replaced: whether the clocks are, as far as possible. stopping: the changed ones; none while another library
+            has replaced them all.
+        monotonic: the true one; an attribute of a class, because freezegun replaces those of modules.
         stopped: identifiers of the threads that the debugger stops.
         resumed_at: when this process last continued after a stop of its own; 0 once the agent is known to have
             seen that.
@@ -61,7 +66,8 @@ class State:
     reader: Optional[held_time.Reader] = None
     looks_at = 0.0
     replaced = False
-    stopping: Dict[Any, _Clock] = {}  # noqa: RUF012
+    stopping: List[_Clock] = []  # noqa: RUF012
+    monotonic: Callable[[], float] = time.monotonic
     stopped: Set[int] = set()  # noqa: RUF012
     lengthened = False
     resumed_at = 0.0
@@ -88,24 +94,27 @@ class Builtin:
         )
 
 
-class _Clock(Builtin):
+class _Clock(types.ModuleType):
     """A clock that stops with the program. It never goes back, and advances as long as the true one does.
 
-    When the true clock is set (time_machine changes the C functions, an operator the wall clock), it shows the new
+    It is called as long as it is the first argument of the function's C function, whose `__self__` is a module: that is
+    how pickle knows a function of a module. When the true clock is set (an operator sets the wall clock), it shows the new
     time.
     """
 
-    def __init__(self, true: Any) -> None:
-        super().__init__(true, "time")
-        self._is_whole = true.__name__.endswith("_ns")
+    def __init__(self, function: Any) -> None:
+        super().__init__("time")
+        self.function = function
+        self.true, self.change, self.undo = _changing(function, self)
+        self._is_whole = function.__name__.endswith("_ns")
         #: Larger than the resolution of a float of that size.
-        self._tick: Any = 1 if self._is_whole else 1e-6 if true.__name__ == "time" else 1e-9
-        self._last = self._true = true()
+        self._tick: Any = 1 if self._is_whole else 1e-6 if function.__name__ == "time" else 1e-9
+        self._last = self._true = self.true()
         self._set_at = self._ahead(self._last)
 
-    def _ahead(self, true: Any, steady: Callable[[], float] = time.perf_counter) -> float:
+    def _ahead(self, true: Any) -> float:
         """Return by how much it is ahead of a clock that cannot be set, in seconds."""
-        return float(true) / (1e9 if self._is_whole else 1.0) - steady()
+        return float(true) / (1e9 if self._is_whole else 1.0) - true_monotonic()
 
     def __call__(self) -> Any:
         true = self.true()
@@ -124,9 +133,9 @@ class _Clock(Builtin):
         return self._last
 
 
-def behind(true: Callable[[], float] = time.monotonic) -> float:
+def behind() -> float:
     """Return how far the clocks are behind, in seconds."""
-    reader, now = State.reader, true()
+    reader, now = State.reader, true_monotonic()
     if reader is None or now < State.right_until:
         return 0.0
     amount, since, rate, until = reader.state()
@@ -142,45 +151,88 @@ def behind(true: Callable[[], float] = time.monotonic) -> float:
     return max(0.0, found - State.lead)
 
 
-def seconds_behind(true: Callable[[], float] = time.monotonic) -> float:
+def seconds_behind() -> float:
     """Return how far the clocks are behind; restore the true ones once the editor has left and they are right."""
     found = behind()
-    if found == 0.0 and State.reader is not None and true() >= State.looks_at:
-        State.looks_at = true() + _LOOKS_S
+    if found == 0.0 and State.reader is not None and true_monotonic() >= State.looks_at:
+        State.looks_at = true_monotonic() + _LOOKS_S
         if not session.editor_is_attached(State.directory):
             restore()
     return found
 
 
+def _changing(function: Any, clock: _Clock) -> Any:
+    """Return a function that stays the true one, one that makes `function` call the clock, and one that undoes that.
+
+    See `PyCFunctionObject` in CPython's methodobject.h: behind the head of each object, a pointer to the definition and
+    one to the first argument. The definitions are shared by all interpreters, so they are left alone.
+
+    Raises:
+        ValueError: `function` is not built as expected.
+    """
+    import ctypes
+
+    class Definition(ctypes.Structure):
+        _fields_ = [
+            ("name", ctypes.c_char_p), ("call", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p),
+        ]  # fmt: skip
+
+    api, size = ctypes.pythonapi, ctypes.sizeof(ctypes.c_void_p)
+    fields = [ctypes.c_void_p.from_address(id(function) + object.__basicsize__ + at) for at in (0, size)]
+    definition, module = (each.value for each in fields)
+    found = Definition.from_address(definition or 0)
+    takes_nothing = 4  # METH_NOARGS
+    if (module, found.name, found.flags) != (id(time), function.__name__.encode(), takes_nothing):
+        raise ValueError(function)
+    make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    true = make(("PyCFunction_NewEx", api))(definition, time, None)
+    call = ctypes.cast(api.PyObject_CallObject, ctypes.c_void_p).value
+    ours = Definition(found.name, call, takes_nothing, found.doc)
+    keep = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", api))
+    keep(clock)  # for ever: other threads may call it at any time, also at the interpreter's end
+    keep(ours)
+
+    def change() -> None:  # the true C function ignores its first argument, ours does not
+        fields[1].value = id(clock)
+        fields[0].value = ctypes.addressof(ours)
+
+    def undo() -> None:
+        fields[0].value = definition
+        fields[1].value = module
+
+    return true, change, undo
+
+
 def replace() -> None:
-    """Replace the clocks, in `time` and wherever a module has one under a name of its own."""
-    if State.stopping:
+    """Make the clocks of `time` fall behind, wherever the program has them.
+
+    time_machine changes the C functions too, and keeps what it finds there as the true ones.
+    """
+    if State.stopping or "_time_machine" in sys.modules:
         return
     State.replaced = True
     State.lead += behind()  # the clocks continue from the true time
-    for name in _NAMES:
-        for full in (name, name + "_ns"):
-            found = getattr(time, full)
-            if isinstance(found, types.BuiltinFunctionType):  # otherwise another library has replaced it
-                State.stopping[found] = _Clock(found)
-    copyreg.pickle(types.BuiltinFunctionType, _reduced)
-    exchange(State.stopping)
+    for full in (name + end for name in _NAMES for end in ("", "_ns")):
+        function = getattr(time, full)
+        if isinstance(function, types.BuiltinFunctionType):  # otherwise another library has replaced it
+            with Suppress(Exception):  # a Python without ctypes, or of another kind
+                clock = _Clock(function)
+                if function is State.monotonic:
+                    State.monotonic = clock.true
+                State.stopping.append(clock)
+    for clock in State.stopping:
+        clock.change()
+    importing.after("_time_machine", restore)
 
 
-def restore() -> None:
+def restore(_: object = None) -> None:
     """Restore the clocks, in the program thread that asks for the time, without a message."""
     State.reader, State.replaced = None, False
-    stopping, State.stopping = State.stopping, {}
-    with Suppress(Exception):
-        if stopping and copyreg.dispatch_table.get(types.BuiltinFunctionType) is _reduced:
-            del copyreg.dispatch_table[types.BuiltinFunctionType]
-        exchange({clock: true for true, clock in stopping.items()})
-
-
-def _reduced(function: Any) -> Any:
-    """Pickle a true clock that the program still holds as its replacement, which has its name now."""
-    clock = State.stopping.get(function)
-    return function.__reduce__() if clock is None else (functools.partial, (clock,))
+    stopping, State.stopping = State.stopping, []
+    for clock in stopping:
+        clock.undo()
+        if State.monotonic is clock.true:
+            State.monotonic = clock.function
 
 
 def exchange(functions: Dict[Any, Any]) -> None:
