@@ -26,6 +26,23 @@ def _lengthen(owner: Any, name: str, **how: Any) -> None:
     setattr(owner, name, _lengthened(getattr(owner, name), **how))
 
 
+def _lengthen_in_c(owner: Any, name: str, **how: Any) -> None:
+    """Lengthen a method of a class in C, in the dict of the class.
+
+    Python code cannot set attributes of such a class. A subclass in its place would need a metaclass to be the class of
+    older objects, and that would conflict with the metaclass of a program's own subclass.
+    """
+    import ctypes
+
+    [attributes] = gc.get_referents(owner.__dict__)
+    attributes[name] = _lengthened(getattr(owner, name), **how)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
+
+
+def _in_ms(seconds: float) -> int:
+    return math.ceil(1e3 * seconds)
+
+
 def _lengthened(
     wait: Any,
     *,
@@ -128,23 +145,8 @@ def _multiprocessing(module: Any) -> None:
     module.SemLock._make_methods, module.Condition.wait = make_methods, wait
 
 
-def _selectors(module: Any) -> None:
-    if hasattr(module, "EpollSelector"):  # the other selectors poll with `select.select`, or in a loop
-        _lengthen(module.EpollSelector, "select")
-
-
 def _simple_queue(module: Any) -> None:
-    """Lengthen `SimpleQueue.get`, a C method, in the dict of its class.
-
-    Python code cannot set attributes of the class. A subclass in its place would need a metaclass to be the class of older
-    queues, and that would conflict with the metaclass of a program's own subclass.
-    """
-    import ctypes
-
-    owner = module.SimpleQueue
-    [attributes] = gc.get_referents(owner.__dict__)
-    attributes["get"] = _lengthened(owner.get, at=2, raises=(module.Empty,))
-    ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
+    _lengthen_in_c(module.SimpleQueue, "get", at=2, raises=(module.Empty,))
 
 
 class _Select(Builtin):
@@ -168,6 +170,8 @@ class _Select(Builtin):
 
 def _select(module: Any) -> None:
     module.select = _Select(module.select, "select")
+    _lengthen_in_c(type(module.poll()), "poll", unit=_in_ms)
+    _lengthen_in_c(module.epoll, "poll")
 
 
 def _socket(module: Any) -> None:
@@ -177,7 +181,8 @@ def _socket(module: Any) -> None:
 
 
 def _ssl(module: Any) -> None:
-    _lengthen_socket(module.SSLSocket, "read", sys.modules["socket"].timeout)
+    for name in ("read", "do_handshake"):
+        _lengthen_socket(module.SSLSocket, name, sys.modules["socket"].timeout)
 
 
 def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
@@ -204,7 +209,7 @@ def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
 
 
 def _zmq_poll(module: Any) -> None:
-    _lengthen(module.Poller, "poll", unit=lambda seconds: math.ceil(1e3 * seconds))
+    _lengthen(module, "zmq_poll", unit=_in_ms)
 
 
 def _zmq_socket(module: Any) -> None:
@@ -239,9 +244,13 @@ def _ray(module: Any) -> None:
 WAITS: Dict[str, Callable[[Any], None]] = {
     "threading": _threading,
     "multiprocessing.synchronize": _multiprocessing,
+    "multiprocess.synchronize": _multiprocessing,
+    "billiard.synchronize": _multiprocessing,
+    "loky.backend.synchronize": _multiprocessing,
+    "joblib.externals.loky.backend.synchronize": _multiprocessing,
     "queue": _simple_queue,
     "select": _select,
-    "selectors": _selectors,
+    "signal": lambda module: _lengthen(module, "sigtimedwait"),
     "socket": _socket,
     "ssl": _ssl,
     "zmq.sugar.poll": _zmq_poll,
