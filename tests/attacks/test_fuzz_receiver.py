@@ -30,20 +30,6 @@ BODIES = st.sampled_from([b"", b"x", b"evil", b"\0" * 3000])
 
 
 @st.composite
-def packed(draw: st.DrawFn) -> tuple[list[list[Any]], bytes]:
-    """The files of a PACK and their contents, right but for what is drawn to be wrong."""
-    bodies = draw(st.lists(BODIES, min_size=1, max_size=4))
-    number = draw(st.integers(1, 6))
-    files = [
-        [number + index, draw(NAMES), draw(st.integers(0, 0o777)), len(body), 1, digest(body), "s"]
-        for index, body in enumerate(bodies)
-    ]
-    if not draw(st.integers(0, 3)):
-        files[draw(st.integers(0, len(files) - 1))][draw(st.integers(0, 6))] = draw(JSON)
-    return files, b"".join(bodies)
-
-
-@st.composite
 def frames(draw: st.DrawFn) -> bytes:
     """One frame, right but for what is drawn to be wrong."""
     kind = draw(st.sampled_from(sorted(wire.NAMES)) | st.integers(0, 255))
@@ -51,13 +37,11 @@ def frames(draw: st.DrawFn) -> bytes:
     head: dict[str, Any] = {
         "id": draw(st.integers(1, 6)), "path": draw(NAMES), "mode": draw(st.integers(0, 0o777)), "size": len(body),
         "mtime_ns": 1, "digest": digest(body), "stamp": "s", "kind": draw(st.sampled_from("fdl")), "n": 1,
-        "target": draw(NAMES), "paths": [draw(NAMES)], "folder": draw(NAMES),
+        "target": draw(NAMES), "paths": [draw(NAMES)],
     }  # fmt: skip
-    if kind == wire.PACK:
-        head["files"], body = draw(packed())
     for name in draw(st.lists(st.sampled_from(sorted(head)), max_size=2)):
         head[name] = draw(JSON)
-    if kind not in (wire.PUT, wire.PACK, wire.DATA) and draw(st.integers(0, 9)):
+    if kind not in (wire.PUT, wire.DATA) and draw(st.integers(0, 9)):
         body = b""
     text = wire._dumps(head).encode("ascii")
     return wire.HEADER.pack(kind, len(text), len(body)) + text + body

@@ -449,7 +449,7 @@ def send(path, data, mode=0o644):
     say(FILE, {"path": path, "size": len(data), "mode": mode, "mtime_ns": 1})
     if data: say(DATA, {}, data)
     say(END, {"digest": hashlib.sha256(data).hexdigest()})
-ready = {"version": 3, "python": "3.11", "pid": 1, "user": "root", "root": "/ws", "probe": "", "empty": False, "case_sensitive": True, "former": "", "mounts": []}
+ready = {"version": 4, "python": "3.11", "pid": 1, "user": "root", "root": "/ws", "probe": "", "empty": False, "case_sensitive": True, "former": "", "mounts": []}
 read(int(read(8)))
 take()
 """

@@ -41,26 +41,6 @@ def entry(path: str, data: bytes, **more: Any) -> dict[str, Any]:
     return {**head, **more}
 
 
-def packed(
-    number: int,
-    folder: str,
-    files: dict[str, bytes],
-    *,
-    mode: int = 0o644,
-    mtime_ns: int = NOW,
-    stamp: str = "s",
-    make: int | None = None,
-) -> tuple[dict[str, Any], bytes]:
-    """Head and body of a PACK whose first file has the id `number`; `make`: mode of its folder, which has that id then."""
-    made = {} if make is None else {"make": [number, make]}
-    number += len(made)
-    rows = [
-        [number + index, name, mode, len(data), mtime_ns, digest(data), stamp]
-        for index, (name, data) in enumerate(files.items())
-    ]
-    return {"folder": folder, "files": rows, **made}, b"".join(files.values())
-
-
 def operations(root: Path) -> tuple[Operations, State, Ledger]:
     """What a receiver does with `root`, without the stream."""
     state = State(Tree(os.open(root, os.O_RDONLY)), str(root), write=True)
@@ -176,12 +156,11 @@ class Host:
     def put(self, path: str, data: bytes, **more: Any) -> list[dict[str, Any]]:
         return self.do(wire.PUT, entry(path, data, **more), data)
 
-    def pack(self, folder: str, files: dict[str, bytes], **more: Any) -> list[dict[str, Any]]:
-        """Send files of one folder in one frame and return how some failed."""
+    def put_all(self, files: dict[str, bytes], **more: Any) -> list[dict[str, Any]]:
+        """Send files without waiting for an answer to each, as a host does, and return how some failed."""
         before = len(self.failed)
-        head, body = packed(self.number + 1, folder, files, **more)
-        self.number += len(files)
-        self.send(wire.PACK, head, body)
+        for path, data in files.items():
+            self.begin(wire.PUT, entry(path, data, **more), data)
         self.settle()
         return self.failed[before:]
 

@@ -17,7 +17,7 @@ from dkdbg.sync.receiver.listing import settle_intents, survey
 from dkdbg.sync.receiver.operations import Operations
 from dkdbg.sync.receiver.problems import Refused
 from dkdbg.sync.receiver.state import State
-from tests.agent.sync.host import digest, entry, operations, packed
+from tests.agent.sync.host import digest, entry, operations
 
 #: What the operations do with files and folders, one call after the other.
 CALLS = ["open", "write", "rename", "mkdir", "link", "unlink", "utime", "fchmod", "fchown", "close"]
@@ -97,18 +97,15 @@ def let_go(state: State, book: Ledger) -> None:
 def fill(root: Path) -> None:
     """A folder of sync's, in which somebody has worked."""
     work, state, book = operations(root)
-    assert work.pack(*packed(1, "d/e", FIRST), lambda _number: None) == []
+    for name, data in FIRST.items():
+        work.put(entry(f"d/e/{name}", data), data)
     book.flush()
     (root / "d/e/edited").write_bytes(b"work")
     (root / "d/e/theirs").write_bytes(b"work too")
     let_go(state, book)
 
 
-def put_together(work: Operations) -> None:
-    work.pack(*packed(1, "d/e", AGAIN), lambda _number: None)
-
-
-def put_one_by_one(work: Operations) -> None:
+def put_whole(work: Operations) -> None:
     for name, data in AGAIN.items():
         with contextlib.suppress(OSError, Refused):
             work.put(entry(f"d/e/{name}", data), data)
@@ -138,9 +135,9 @@ def change_mode(work: Operations) -> None:
 @pytest.mark.parametrize(
     ("carry_out", "wanted"),
     [
-        (put_together, AGAIN), (put_one_by_one, AGAIN), (put_in_pieces, AGAIN), (delete, {"theirs": b"work too"}),
+        (put_whole, AGAIN), (put_in_pieces, AGAIN), (delete, {"theirs": b"work too"}),
     ],
-    ids=["together", "one by one", "in pieces", "deleted"],
+    ids=["whole", "in pieces", "deleted"],
 )  # fmt: skip
 def test_the_ledger_is_true_whenever_the_receiver_is_killed(root, carry_out, wanted):
     """Before each single call: what is there is whole, and is in the ledger when sync put it there."""
@@ -159,7 +156,7 @@ def test_the_ledger_is_true_whenever_the_receiver_is_killed(root, carry_out, wan
     assert there == wanted
 
 
-@pytest.mark.parametrize("carry_out", [put_together, put_one_by_one, put_in_pieces, delete, change_mode])
+@pytest.mark.parametrize("carry_out", [put_whole, put_in_pieces, delete, change_mode])
 def test_a_folder_that_is_replaced_by_a_link_leads_nowhere_before_whichever_call_it_is(root, carry_out):
     """Nothing outside the root changes, which its fixture compares, and nobody's work is lost."""
 
@@ -177,21 +174,23 @@ def test_a_folder_that_is_replaced_by_a_link_leads_nowhere_before_whichever_call
         assert {b"work", b"work too"} <= {path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_the_ledger_is_true_whenever_a_pack_with_its_folder_is_killed(root):
-    """Before each single call: the folder is there with all its files and in the ledger, or it is not there."""
+def test_the_ledger_is_true_whenever_a_new_folder_with_its_files_is_killed(root):
+    """Before each single call: what is there is whole, has its mode, and is in the ledger with all the folders above it."""
     there = {}
 
     def put(work):
-        assert work.pack(*packed(1, "d", AGAIN, mode=0o751, make=0o750), lambda _number: None) == []
+        work.mkdir({"path": "d", "mode": 0o750})
+        for name, data in AGAIN.items():
+            work.put(entry(f"d/{name}", data, mode=0o751), data)
 
     for listed in killed_at_each_call(root, put, lambda: let_go(*operations(root)[1:])):
         there = {path.name: path.read_bytes() for path in root.glob("d/*")}
-        assert there in ({}, AGAIN)
-        files = {f"d/{name}": digest(data) for name, data in there.items()}
-        assert listed == ({"d": "", **files} if there else {})
+        assert there.items() <= AGAIN.items()
+        assert {path.stat().st_mode & 0o7777 for path in root.glob("d/*")} <= {0o751}
+        folder = {"d": ""} if (root / "d").exists() else {}
+        assert listed == {**folder, **{f"d/{name}": digest(data) for name, data in there.items()}}
     assert there == AGAIN
     assert (root / "d").stat().st_mode & 0o7777 == 0o750
-    assert {path.stat().st_mode & 0o7777 for path in (root / "d").iterdir()} == {0o751}
 
 
 def test_a_line_of_the_ledger_that_was_torn_is_the_end_of_it(start, root):
@@ -237,7 +236,7 @@ def test_what_happens_while_the_receiver_is_away_is_noticed(start, root):
         "b": ["f", 0o644, digest(b"other"), "s"],
     }
     host = start(at=root)
-    host.pack("d", {name: b"other" if name == "b" else b"content" for name in (*expected, "remove")})
+    host.put_all({f"d/{name}": b"other" if name == "b" else b"content" for name in (*expected, "remove")})
     host.bye()
     at = root / "d"
     info = (at / "edit").stat()

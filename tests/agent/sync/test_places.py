@@ -13,7 +13,7 @@ import pytest
 from dkdbg.sync.receiver import boot, wire
 from dkdbg.sync.receiver.problems import Refused
 from tests.agent.sync.conftest import snapshot
-from tests.agent.sync.host import digest, entry, operations, packed
+from tests.agent.sync.host import digest, entry, operations
 from tests.commands import command
 from tests.needs import give_up
 from tests.pythons import MINORS, need
@@ -268,19 +268,13 @@ def test_a_full_disk_is_said_and_the_stream_goes_on(tmp_path, mounted, start):
     assert start().open(root)["kept"][4] == digest(data[:600_000])
 
 
-@pytest.mark.parametrize("kind", ["PUT", "PACK"])
-def test_a_disk_without_room_for_the_ledger_loses_no_truth(tmp_path, mounted, start, kind):
+def test_a_disk_without_room_for_the_ledger_loses_no_truth(tmp_path, mounted, start):
     """tmpfs has pages of 4 KiB: empty files need none, but the log of them does."""
     root = mounted(tmp_path / "small", "size=64k,nr_inodes=3000")
     host = start(at=root)
     names = [f"empty{index}" for index in range(1000)]
     for first in range(0, 1000, 50):
-        if kind == "PACK":
-            host.pack("", dict.fromkeys(names[first : first + 50], b""))
-        else:
-            for name in names[first : first + 50]:
-                host.begin(wire.PUT, entry(name, b""))
-            host.settle()
+        host.put_all(dict.fromkeys(names[first : first + 50], b""))
     assert 0 < len(host.failed) < 1000
     assert all("no space left" in one["reason"] for one in host.failed)
     there = {path.name for path in root.glob("empty*")}
@@ -289,20 +283,20 @@ def test_a_disk_without_room_for_the_ledger_loses_no_truth(tmp_path, mounted, st
     assert set(start().open(root)) == there
 
 
-def test_a_disk_that_is_full_in_the_middle_of_a_pack_fails_the_files_that_do_not_fit(
+def test_a_disk_that_is_full_in_the_middle_of_a_folder_fails_the_files_that_do_not_fit(
     tmp_path, mounted, start
 ):
     root = mounted(tmp_path / "small", "size=256k")
     host = start(at=root)
-    assert host.pack("d", {f"f{index}": b"old" for index in range(10)}) == []
-    files = {f"f{index}": b"%d" % index * 8000 for index in range(40)}
-    failed = host.pack("d", files)
+    assert host.put_all({f"d/f{index}": b"old" for index in range(10)}) == []
+    files = {f"d/f{index}": b"%d" % index * 8000 for index in range(40)}
+    failed = host.put_all(files)
     assert 0 < len(failed) < 40
     assert all("no space left" in one["reason"] for one in failed)
-    without = {one["path"].partition("/")[2] for one in failed}
-    for name, data in files.items():
-        at = root / "d" / name
-        if name not in without:
+    without = {one["path"] for one in failed}
+    for path, data in files.items():
+        at = root / path
+        if path not in without:
             assert at.read_bytes() == data
         elif at.exists():
             assert at.read_bytes() == b"old"
@@ -311,10 +305,10 @@ def test_a_disk_that_is_full_in_the_middle_of_a_pack_fails_the_files_that_do_not
     host.bye()
     host = start()
     assert {path: one[4] for path, one in host.open(root).items() if one[1] == "f"} == there
-    for name in [*files][:30]:
-        host.begin(wire.DELETE, {"path": f"d/{name}"})
+    for path in [*files][:30]:
+        host.begin(wire.DELETE, {"path": path})
     host.settle()
-    assert host.pack("d", {"f39": b"fits again"}) == []
+    assert host.put("d/f39", b"fits again") == []
     host.bye()
 
 
@@ -379,9 +373,6 @@ def test_two_names_that_the_file_system_folds_are_not_put_over_each_other(root):
     put("README")
     with pytest.raises(Refused, match="takes both names"):
         work.mkdir({"path": "readme", "mode": 0o755})
-    failed = work.pack(*packed(1, "", {"Model": b"1", "MODEL": b"2", "other": b"3"}), lambda _number: None)
-    assert [(number, path) for number, path, _ in failed] == [(2, "MODEL")]
-    assert {"Model", "other"} < {one.name for one in root.iterdir()}
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import contextlib
 import os
 import py_compile
 import shutil
+import struct
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg.sync.receiver import boot, wire
-from tests.agent.sync.host import NOW, Host, digest, entry
+from tests.agent.sync.host import NOW, Host, digest, entry, operations
 from tests.commands import command
 
 
@@ -91,6 +92,14 @@ def test_the_listing_of_the_next_start_is_what_was_put(start, root):
     assert (root / "empty").stat().st_mode & 0o777 == 0o755
 
 
+def test_names_that_look_like_the_ledgers_own_signs_survive_in_it(start, root):
+    host = start(at=root)
+    files = {f"],[/{name}": b"x" for name in ("],[", 'a],["', "],\n[", "\\", "\udcff", "caf\u00e9", "a\n,b")}
+    assert host.put_all(files) == []
+    host.bye()
+    assert set(start().open(root)) == {"],[", *files}
+
+
 @pytest.mark.parametrize("name", [b"/home/\xff\xe9", b"/" + 5000 * b"a"], ids=["no UTF-8", "long"])
 def test_the_listing_of_the_next_start_from_a_folder_of_an_odd_name_is_what_was_put(start, root, name):
     source = os.fsdecode(name)
@@ -103,13 +112,9 @@ def test_the_listing_of_the_next_start_from_a_folder_of_an_odd_name_is_what_was_
     assert [each[0] for each in host.entries(wire.LISTING)] == ["a.py"]
 
 
-@pytest.mark.parametrize("kind", ["PUT", "PACK"])
-def test_local_wins_and_what_was_made_or_changed_there_is_kept(live, root, kind):
+def test_local_wins_and_what_was_made_or_changed_there_is_kept(live, root):
     def put(*names, data):
-        for name in names if kind == "PUT" else ():
-            live.put(f"d/{name}", data)
-        if kind == "PACK":
-            live.pack("d", dict.fromkeys(names, data))
+        live.put_all({f"d/{name}": data for name in names})
 
     ours = ("edited", "touched", "same", "folder", "link")
     put(*ours, "deleted", data=b"from here")
@@ -169,6 +174,53 @@ def test_a_file_or_symlink_in_the_way_of_a_folder_is_kept(host, root):
     assert {one["path"] for one in host.kept} == {"a", "l", "pipe"}
     assert host.failed == []
     host.bye()
+
+
+def test_a_file_that_fails_takes_no_other_with_it(live, root):
+    (root / "d" / "in the way").mkdir(parents=True)
+    wrong = ["..", ".", "", ".dkdbg-sync", "n" * 300, "a\0b", "\ud800"]
+    files = {f"d/{name}": b"x" for name in ("first", *wrong, "last")}
+    failed = live.put_all(files)
+    assert [(one["id"], one["path"]) for one in failed] == [*enumerate((f"d/{each}" for each in wrong), 2)]
+    assert sorted(one.name for one in (root / "d").iterdir()) == ["first", "in the way", "last"]
+    assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
+
+
+def test_a_folder_that_is_removed_while_files_come_is_made_again(live, root):
+    for index in range(50):
+        assert live.put_all({"d/e/a": b"%d" % index, "d/e/b": b"2"}) == []
+        assert (root / "d/e/a").read_bytes() == b"%d" % index
+        shutil.rmtree(root / "d")
+
+
+def test_a_folder_that_is_there_is_not_replaced_by_a_new_one(live, root):
+    """Somebody may stand in it."""
+    (root / "d").mkdir()
+    before = (root / "d").stat().st_ino
+    assert live.do(wire.MKDIR, {"path": "d", "mode": 0o700}) == []
+    assert ((root / "d").stat().st_ino, (root / "d").stat().st_mode & 0o777) == (before, 0o700)
+
+
+def test_a_new_folder_inherits_what_the_folder_above_hands_on(live, root):
+    """Its group where that is setgid, its access control list where it has one."""
+    for name in ("shared", "listed"):
+        (root / name).mkdir()
+    os.chown(root / "shared", -1, 4711)
+    (root / "shared").chmod(0o2775)
+    # Version 2; user::rwx user:4711:rwx group::r-x mask::rwx other::r-x: linux/posix_acl_xattr.h
+    rows = [
+        (1, 7, 0xFFFFFFFF),
+        (2, 7, 4711),
+        (4, 5, 0xFFFFFFFF),
+        (0x10, 7, 0xFFFFFFFF),
+        (0x20, 5, 0xFFFFFFFF),
+    ]
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *row) for row in rows)
+    os.setxattr(root / "listed", "system.posix_acl_default", acl)
+    for name in ("shared", "listed"):
+        assert live.do(wire.MKDIR, {"path": f"{name}/d", "mode": 0o755}) == []
+    assert ((root / "shared/d").stat().st_gid, (root / "shared/d").stat().st_mode & 0o7777) == (4711, 0o2755)
+    assert os.getxattr(root / "listed/d", "system.posix_acl_default") == acl
 
 
 def test_an_empty_folder_of_ours_gives_way_to_a_file(live, root):
@@ -267,17 +319,12 @@ def test_a_file_that_changed_between_stat_and_adopt_is_not_noted(host, root):
     host.bye()
 
 
-@pytest.mark.parametrize("kind", ["PUT", "PACK"])
-def test_python_never_runs_an_old_pyc(live, root, kind):
+def test_python_never_runs_an_old_pyc(live, root):
     """Saves of the same size and time: each must invalidate the .pyc that any of the earlier ones left."""
     for value in (1, 2, 3, 4):
         if value == 3:  # as an editor that moves the old file away before it writes the new one
             live.do(wire.DELETE, {"path": "module.py"})
-        data = b"value = %d\n" % value
-        if kind == "PUT":
-            live.put("module.py", data)
-        else:
-            assert live.pack("", {"module.py": data, "other.py": b""}) == []
+        live.put("module.py", b"value = %d\n" % value)
         run = [sys.executable, "-c", "import module; print(module.value)"]
         result = subprocess.run(run, cwd=root, capture_output=True, text=True, check=True)
         assert result.stdout == f"{value}\n"
@@ -289,10 +336,9 @@ def test_python_never_runs_an_old_pyc(live, root, kind):
 @pytest.mark.parametrize("year", [1890, 2200])
 def test_a_file_of_a_wrong_clock_ends_no_stream(live, root, year):
     at = (year - 1970) * 31_556_952 * 10**9
-    live.put("a", b"right", mtime_ns=at)
-    assert live.pack("", {"b": b"right"}, mtime_ns=at) == []
-    assert [(root / each).read_bytes() for each in "ab"] == [b"right"] * 2
-    assert live.verify()["b"][4:] == [digest(b"right"), "s"]
+    assert live.put("a", b"right", mtime_ns=at) == []
+    assert (root / "a").read_bytes() == b"right"
+    assert live.verify()["a"][4:] == [digest(b"right"), "s"]
 
 
 def test_verify_reads_everything_anew_and_says_what_else_is_there(live, root):
@@ -470,3 +516,11 @@ def test_a_log_of_many_saves_is_written_anew(start, root):
     host.bye()
     assert len(log.read_text().splitlines()) == 1
     assert start().open(root)["a"][4:] == [digest(b"1"), "29999"]
+
+
+def test_a_log_that_is_due_to_be_written_anew_keeps_what_is_intended(root):
+    _, _, book = operations(root)
+    book._lines = 10**6
+    book.intend([*entry("a", b"1").values()])  # any six
+    assert len((root / ".dkdbg-sync" / "ledger").read_text().splitlines()) == 1
+    book.flush()

@@ -16,11 +16,11 @@ from dkdbg.sync.receiver.ledger import Ledger
 from dkdbg.sync.receiver.operations import Operations
 from dkdbg.sync.receiver.problems import Refused
 from dkdbg.sync.receiver.state import State
-from tests.agent.sync.host import digest, entry, packed
+from tests.agent.sync.host import digest, entry
 
 PATHS = st.sampled_from(["a", "b", "a/a", "a/b", "b/a", "a/a/a", "a/a/b"])
 OURS = st.tuples(
-    st.sampled_from(["put", "pack", "mkdir", "link", "delete", "mode", "adopt"]), PATHS, st.integers(0, 2)
+    st.sampled_from(["put", "mkdir", "link", "delete", "mode", "adopt"]), PATHS, st.integers(0, 2)
 )
 THEIRS = st.tuples(
     st.sampled_from(["write", "remove", "make folder", "make link", "touch", "move"]),
@@ -63,14 +63,6 @@ class Both:
                 self.operations.put(head, data)
                 assert (at.read_bytes(), at.stat().st_mode & 0o777) == (data, 0o600 + number)
                 assert not at.is_symlink()
-            elif what == "pack":
-                folder, _, name = path.rpartition("/")
-                files = {name: data, "b" if name == "a" else "a": data + b" too"}
-                head, body = packed(1, folder, files, mode=0o600 + number)
-                assert self.operations.pack(head, body, lambda _number: None) == []
-                for one, text in files.items():
-                    put = self.root / folder / one
-                    assert (put.read_bytes(), put.stat().st_mode & 0o777) == (text, 0o600 + number)
             elif what == "link":
                 self.operations.link(head)
                 assert at.readlink() == Path(f"t{number}")

@@ -19,7 +19,7 @@ _PACKAGE = "dkdbg.sync.receiver"
 
 #: The receiver's modules. `boot` stays on the host.
 MODULES = (
-    "problems", "wire", "paths", "tree", "content", "ledger", "state", "obstacles", "placing", "transfers", "packs",
+    "problems", "wire", "paths", "tree", "content", "ledger", "state", "obstacles", "placing", "transfers",
     "operations", "summary", "listing", "session", "receiver",
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from dkdbg.sync.receiver.problems import Fatal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterable, List, Sequence, TypeGuard
+    from typing import Dict, Iterable, List, TypeGuard
 
     from dkdbg.sync.receiver.wire import Entry
 
@@ -120,16 +120,11 @@ class Ledger:
 
     def intend(self, entry: Entry) -> None:
         """Record the result of the next rename. Raises OSError: then the rename must not happen."""
-        self.intend_all((entry,))
-
-    def intend_all(self, entries: Sequence[Entry]) -> None:
-        """Record the results of the next renames. Raises OSError: then none of them must happen."""
-        before = len(self._later)
-        self._later += [entry[:_INTENT] for entry in entries]
+        self._later.append(entry[:_INTENT])
         try:
-            self._write()  # only into the old log: a new one would lack them
+            self._write()  # only into the old log: a new one would lack it
         except OSError:
-            del self._later[before:]
+            self._later.pop()
             raise
 
     def hold(self, entry: Entry, info: os.stat_result) -> None:

@@ -93,16 +93,6 @@ class Obstacles:
         ):
             self.keep(folder, path, name, old, copy=True)
 
-    def is_untouched(self, path: str, old: os.stat_result) -> bool:
-        """Tell from its lstat alone whether a file is the one that sync put there."""
-        entry = self._ledger.held.get(path)
-        return (
-            entry is not None
-            and entry[ledger.KIND] == "f"
-            and tree.kind_of(old) == "f"
-            and ledger.is_same(entry, old)
-        )
-
     def is_ours(self, folder: int, path: str, name: bytes, old: os.stat_result) -> bool:
         """Tell whether a file or link is the one that sync put there, by its lstat, or else by its content."""
         entry = self._ledger.held.get(path)

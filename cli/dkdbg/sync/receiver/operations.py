@@ -7,7 +7,6 @@ import os
 
 from dkdbg.sync.receiver import content, ledger, paths, tree
 from dkdbg.sync.receiver.obstacles import Obstacles, set_folder_mode
-from dkdbg.sync.receiver.packs import Packs, Staging
 from dkdbg.sync.receiver.placing import Placer, Temporary
 from dkdbg.sync.receiver.problems import Refused
 from dkdbg.sync.receiver.transfers import Transfers
@@ -17,13 +16,12 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
     from dkdbg.sync.receiver.ledger import Ledger
-    from dkdbg.sync.receiver.packs import Failure
     from dkdbg.sync.receiver.state import State
     from dkdbg.sync.receiver.wire import Entry
 
 
 class Operations:
-    """Carries out PUT, PACK, BEGIN, DATA, END, MKDIR, LINK, MODE, ADOPT and DELETE.
+    """Carries out PUT, BEGIN, DATA, END, MKDIR, LINK, MODE, ADOPT and DELETE.
 
     All raise OSError and Refused.
 
@@ -38,8 +36,6 @@ class Operations:
         self._way = Obstacles(state.tree, book, told)
         self._placer = Placer(state, book, self._way)
         self.transfers = Transfers(state, self._placer)
-        self._packs = Packs(state, book, self._way, self._placer, self._admit)
-        self._staging = Staging(state, book, self._placer)
         self.seen: Dict[str, Tuple[Tuple[int, ...], str]] = {}
         self._names: Optional[Dict[str, str]] = None  # folded -> name, where the file system folds names
 
@@ -52,26 +48,6 @@ class Operations:
             raise Refused("the received content does not match its digest", "it changed while it was read")
         name, descriptor = self._placer.new_file(body, head["mode"])
         self._finish(parts, head, name, descriptor)
-
-    def pack(self, head: Dict[str, Any], body: bytes, begins: Callable[[int], None]) -> List[Failure]:
-        """Put small files of one folder in place, and return the failures: id, path and reason.
-
-        Args:
-            head: the frame's head; `make` has id and mode of the folder if that is to be made with the files.
-            body: the files' contents, one after the other.
-            begins: called with the id of an operation that may have to keep an entry.
-        """
-        failed: List[Failure] = []
-        if "make" in head:
-            number, mode = head["make"]
-            if self._staging.put(head["folder"], mode, head["files"], body):
-                return failed
-            begins(number)
-            try:
-                self.mkdir({"path": head["folder"], "mode": mode})
-            except (OSError, Refused) as error:
-                failed.append((number, head["folder"], error))
-        return failed + self._packs.put(head, body, begins)
 
     def begin(self, head: Dict[str, Any]) -> int:
         """Begin a large file and return how many of its bytes are already here."""
@@ -267,11 +243,6 @@ class Operations:
             Refused: it is not a path below the root, or the file system maps it to a name that sync holds.
         """
         parts = paths.components(path)
-        self._admit(path)
-        return parts
-
-    def _admit(self, path: str) -> None:
-        """Raise Refused when the file system maps a path to a name that sync holds."""
         if not self._state.case_sensitive:
             if self._names is None:
                 self._names = {_fold(name): name for name in self._ledger.held}
@@ -283,6 +254,7 @@ class Operations:
                     "rename one of them",
                 )
             self._names[_fold(path)] = path
+        return parts
 
 
 def _fold(path: str) -> str:

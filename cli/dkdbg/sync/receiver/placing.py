@@ -108,25 +108,6 @@ class Placer:
                 if not left or not tree.may_pass(error):
                     raise
 
-    def place_intended(self, folder: int, last: bytes, entry: Entry, temporary: Temporary) -> bool:
-        """Rename a file to a free place, or over the file that sync put there; its intent is in the log.
-
-        Args:
-            folder: descriptor of its folder.
-
-        Returns:
-            False: another entry is there, for which `place` makes room.
-
-        Raises:
-            OSError: it failed; the temporary file is still there.
-        """
-        old = tree.look_at(folder, last)
-        if old is not None and not self._way.is_untouched(entry[PATH], old):
-            return False
-        self._date(entry, temporary, old)
-        self._rename(folder, last, entry, temporary)
-        return True
-
     def _place_in(self, folder: int, last: bytes, entry: Entry, temporary: Temporary) -> None:
         old = tree.look_at(folder, last)
         if old is not None:
@@ -134,10 +115,6 @@ class Placer:
         self._date(entry, temporary, old)
         self._ledger.intend(entry)
         self._rename(folder, last, entry, temporary)
-
-    def dated(self, path: str, size: int, mtime_ns: int) -> int:
-        """Return the mtime for a new file, which must differ from that of a file removed there just before."""
-        return content.fresh_mtime(mtime_ns, size, self._gone.pop(path, None)) if self._gone else mtime_ns
 
     def _date(self, entry: Entry, temporary: Temporary, old: Optional[os.stat_result]) -> None:
         """Set a temporary file's time; `old` is the file that it replaces."""

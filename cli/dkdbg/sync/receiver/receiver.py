@@ -15,7 +15,7 @@ from dkdbg.sync.receiver.session import Outlet, Session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
+    from typing import Any, Dict, Optional
 
 _PIECE = 1 << 20
 #: Maximum seconds between two progress reports to the host during a flood of frames.
@@ -26,7 +26,6 @@ _FIELDS: Dict[int, Dict[str, type]] = {
     wire.STAT: {"paths": list},
     wire.PUT: dict(_ENTRY, mtime_ns=int),
     wire.BEGIN: dict(_ENTRY, mtime_ns=int),
-    wire.PACK: {"folder": str, "files": list},
     wire.DATA: {"id": int},
     wire.END: {"id": int},
     wire.MKDIR: {"id": int, "path": str, "mode": int},
@@ -50,9 +49,7 @@ _OPTIONAL: Dict[str, type] = {
     "silence_s": int,
     "source": str,
 }
-_WITH_BODY = (wire.PUT, wire.PACK, wire.DATA)
-#: id, name, mode, size, mtime_ns, digest, stamp
-_PACKED = [{int}, {str}, {int}, {int}, {int}, {str}, {str}]
+_WITH_BODY = (wire.PUT, wire.DATA)
 
 #: Minimum and maximum of each number. A time may lie before 1970.
 _RANGES = {
@@ -62,7 +59,6 @@ _RANGES = {
     "mtime_ns": (wire.EARLIEST, wire.LATEST),
     "silence_s": (0, 1 << 31),
 }
-_MAX_ID, (_EARLIEST, _LATEST) = _RANGES["id"][1], _RANGES["mtime_ns"]
 _MAX_STAMP = 300
 _HEX = frozenset("0123456789abcdef")
 
@@ -214,10 +210,6 @@ def _check_head(kind: int, head: Dict[str, Any], body: bytes) -> None:
         raise Fatal("a stamp of %d characters" % len(head["stamp"]))
     if kind in (wire.PUT, wire.BEGIN):
         _check_digest(head["digest"])
-    elif kind == wire.PACK:
-        _check_packed(head["files"], len(body))
-        if "make" in head:
-            _check_made(head["folder"], head["make"])
     elif kind == wire.ADOPT:
         _check_adopted(head)
     elif kind == wire.HELLO:
@@ -237,47 +229,6 @@ def _check_range(kind: int, name: str, value: int) -> None:
 def _check_digest(digest: str) -> None:
     if len(digest) != 64 or not _HEX.issuperset(digest):
         raise Fatal("not a sha256 in hex: %.80r" % digest)
-
-
-def _check_packed(files: List[Any], size: int) -> None:
-    """Check that each file entry is valid, and that the body holds exactly their bytes.
-
-    Digests are checked later.
-
-    The checks work column by column: one by one would slow down a first copy.
-    """
-    if not files:
-        raise Fatal("PACK without files")
-    if set(map(type, files)) != {list} or set(map(len, files)) != {len(_PACKED)}:
-        raise Fatal("PACK: not a file: %.60r" % (files,))
-    columns = list(zip(*files))
-    if [set(map(type, column)) for column in columns] != _PACKED:
-        raise Fatal("PACK: not a file: a value of %.60r has another type" % (files,))
-    numbers, names, modes, sizes, times, _, stamps = columns
-    if (
-        min(numbers) <= 0
-        or max(numbers) > _MAX_ID
-        or min(modes) < 0
-        or max(modes) > 0o777
-        or min(sizes) < 0
-        or max(sizes) > size
-    ):
-        raise Fatal("PACK: id, mode or size of a file is out of range")
-    if sum(sizes) != size:
-        raise Fatal("PACK: %d bytes belong to no file, or are missing" % abs(size - sum(sizes)))
-    if any("/" in name for name in names):
-        raise Fatal("PACK: not a name: %.60r" % next(name for name in names if "/" in name))
-    if min(times) < _EARLIEST or max(times) > _LATEST or max(map(len, stamps)) > _MAX_STAMP:
-        raise Fatal("PACK: mtime_ns or stamp of a file is out of range")
-    if len(set(names)) != len(names):  # after a kill the log would know only the last of them
-        raise Fatal("PACK: a name comes twice")
-
-
-def _check_made(folder: str, made: object) -> None:
-    if not folder or type(made) is not list or [type(one) for one in made] != [int, int]:
-        raise Fatal("PACK: make is %.60r, not id and mode of its folder" % (made,))
-    if not (0 < made[0] <= _MAX_ID and 0 <= made[1] <= 0o777):
-        raise Fatal("PACK: id or mode of the folder is out of range: %.60r" % (made,))
 
 
 def _check_adopted(head: Dict[str, Any]) -> None:

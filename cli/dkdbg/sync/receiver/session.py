@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Head = Dict[str, Any]
 
-_STARTING = (wire.PUT, wire.PACK, wire.BEGIN, wire.MKDIR, wire.LINK, wire.MODE, wire.ADOPT, wire.DELETE)
+_STARTING = (wire.PUT, wire.BEGIN, wire.MKDIR, wire.LINK, wire.MODE, wire.ADOPT, wire.DELETE)
 _WRITING = (*_STARTING, wire.DATA, wire.END)
 _FOLDER_MODE = 0o755
 _FLUSH_BYTES = 1 << 16
@@ -59,7 +59,7 @@ class Session:
 
         self._operations = Operations(self._state, self._ledger, self._kept)
         self._handlers = {
-            wire.PUT: self._operations.put, wire.PACK: self._pack, wire.BEGIN: self._begin, wire.DATA: self._data, wire.END: self._end,
+            wire.PUT: self._operations.put, wire.BEGIN: self._begin, wire.DATA: self._data, wire.END: self._end,
             wire.MKDIR: lambda head, _: self._operations.mkdir(head), wire.LINK: lambda head, _: self._operations.link(head),
             wire.MODE: lambda head, _: self._operations.mode(head), wire.ADOPT: lambda head, _: self._operations.adopt(head),
             wire.DELETE: self._delete, wire.STAT: self._stat, wire.VERIFY: self._verify, wire.LIST: self._list,
@@ -100,19 +100,19 @@ class Session:
             self._state.remove_probe()
         number = head.get("id", 0)
         if kind in _WRITING:
-            self._admit(kind, _numbers(head) if kind == wire.PACK else [number])
+            self._admit(kind, number)
         self._number = number
         try:
             self._handlers[kind](head, body)
         except (OSError, Refused) as error:
-            if isinstance(error, ConnectionError) or kind == wire.PACK:
+            if isinstance(error, ConnectionError):
                 raise
             self._fail(number, head.get("path") or self._begun.pop(number, ""), error)
 
-    def _admit(self, kind: int, numbers: List[int]) -> None:
+    def _admit(self, kind: int, number: int) -> None:
         if not self._write:
             raise Fatal("%s, but HELLO said that nothing will be written" % wire.NAMES[kind])
-        for number in numbers if kind in _STARTING else ():
+        if kind in _STARTING:
             if number <= self._last:
                 raise Fatal("operation %d after %d: ids must grow" % (number, self._last))
             self._last = number
@@ -171,13 +171,6 @@ class Session:
     def _kept(self, path: str, where: str) -> None:
         self._outlet.send(wire.KEPT, {"id": self._number, "path": path, "where": where})
 
-    def _pack(self, head: Head, body: bytes) -> None:
-        for number, path, error in self._operations.pack(head, body, self._begins):
-            self._fail(number, path, error)
-
-    def _begins(self, number: int) -> None:
-        self._number = number
-
     def _begin(self, head: Head, _: bytes) -> None:
         offset = self._operations.begin(head)
         self._begun[head["id"]] = head["path"]
@@ -226,11 +219,6 @@ class Session:
 
     def _ping(self, head: Head, _: bytes) -> None:
         self._outlet.send(wire.PONG, {"n": head["n"]})
-
-
-def _numbers(head: Head) -> List[int]:
-    """Return the ids in a PACK: its folder's, if that has to be made, and its files'."""
-    return [*head.get("make", [])[:1], *(one[0] for one in head["files"])]
 
 
 def open_root(name: str, *, create: bool) -> Tuple[Tree, str]:

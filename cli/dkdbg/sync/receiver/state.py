@@ -166,9 +166,7 @@ class State:
             if info is None:
                 continue
             young = encoded.startswith(PART) and now - info.st_mtime < _MAX_PART_AGE_S
-            if stat.S_ISDIR(info.st_mode):
-                tree.discard(self.temporary, encoded)
-            elif not (young and stat.S_ISREG(info.st_mode)):
+            if not (young and stat.S_ISREG(info.st_mode)):
                 with contextlib.suppress(OSError):
                     os.unlink(encoded, dir_fd=self.temporary)
 

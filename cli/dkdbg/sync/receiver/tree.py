@@ -169,22 +169,6 @@ def remove(folder: int, name: bytes) -> None:
         os.unlink(name, dir_fd=folder)
 
 
-def discard(folder: int, name: bytes) -> None:
-    """Remove a folder of sync's own and the files in it, if it exists."""
-    try:
-        inside = open_below(folder, name)
-    except OSError:
-        return
-    try:
-        for one in names(inside):
-            with contextlib.suppress(OSError):
-                os.unlink(one, dir_fd=inside)
-    finally:
-        os.close(inside)
-    with contextlib.suppress(OSError):
-        os.rmdir(name, dir_fd=folder)
-
-
 def kind_of(info: os.stat_result) -> str:
     """Return `f`, `d` or `l`; empty for a kind that sync does not carry (pipes, sockets, devices)."""
     if stat.S_ISREG(info.st_mode):

@@ -1,4 +1,4 @@
-"""Carries out a plan through one stream: reads, packs and sends files, and tracks their arrival."""
+"""Carries out a plan through one stream: reads and sends files, and tracks their arrival."""
 
 from __future__ import annotations
 
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 
 #: Times that a large file has grown in a row, each within this many seconds, before it counts as a log.
 _MAX_GROWN, _GROWN_WITHIN_S = 3, 30.0
-#: Maximum files and bytes in one frame; the other side places it while we read the next. A head of so many
-#: fits with any names: a character is at most 12 in ASCII JSON.
-_MAX_FILES, _MAX_BYTES = 256, wire.MAX_BODY
-#: Maximum bytes of a file that leaves room for others.
-_MAX_SMALL_BYTES = 64 << 10
 
 
 class Sender:
@@ -66,8 +61,6 @@ class Sender:
         self._report = report
         self._id = 0
         self._flight = Flight(view)
-        self._pack = _Pack()
-        self._unheard = False  # something was sent since answers were processed
         self._streaming = 0
         self._offsets: dict[int, int] = {}
         self._todo: deque[Step] = deque()
@@ -106,7 +99,7 @@ class Sender:
 
     def drain(self) -> None:
         """Wait until everything sent has been answered."""
-        self._flush()
+        self._stream.flush()
         while self._flight:
             self._take()
 
@@ -123,7 +116,7 @@ class Sender:
                     self._later[step.path] = step._replace(operation="check")
             else:
                 self._perform(step)
-        self._flush()
+        self._stream.flush()
 
     def _perform(self, step: Step) -> None:
         wanted = step.wanted
@@ -132,7 +125,8 @@ class Sender:
         elif wanted is None:
             raise AssertionError(step)
         elif step.operation == "mkdir":
-            self._make_folder(step.path, wanted.mode | 0o700)
+            made = There(kind="d", mode=wanted.mode | 0o700, size=0, digest="", stamp="")
+            self._send(wire.MKDIR, step.path, made, mode=made.mode)
         elif step.operation == "link":
             made = There(kind="l", mode=0, size=0, digest=link_digest(wanted.target), stamp=wanted.stamp)
             self._send(wire.LINK, step.path, made, target=wanted.target, stamp=wanted.stamp)
@@ -161,7 +155,7 @@ class Sender:
         if step.operation == "check" and there is not None and there.digest == content.digest:
             self._found_equal(step.path, there, content)
         elif content.body is not None:
-            self._put(step.path, content, content.body)
+            self._send(wire.PUT, step.path, _there(content), content.body, **_head(content))
         else:
             self._large(step, content, growing=growing)
         grown = content.grown or (growing and self._is_longer(step.path, content))
@@ -213,40 +207,11 @@ class Sender:
         made = self._view[path]._replace(mode=mode, stamp=stamp, held=True)
         self._send(wire.MODE, path, made, mode=mode, stamp=stamp)
 
-    def _put(self, path: str, content: Content, body: bytes) -> None:
-        if not _is_small(content):
-            self._send(wire.PUT, path, _there(content), body, **_head(content))
-            return
-        folder, _, name = path.rpartition("/")
-        if not self._pack.takes(folder, name, len(body)):
-            self._send_pack()
-        self._id += 1
-        self._pack.add(self._id, folder, name, content, body)
-        self._flight.send(self._id, wire.PUT, path, _there(content), len(body))
-
-    def _make_folder(self, path: str, mode: int) -> None:
-        """Make a folder, together with the following files if they lie in it."""
-        self._send_pack()
-        self._id += 1
-        self._pack.make(self._id, path, mode)
-        made = There(kind="d", mode=mode, size=0, digest="", stamp="")
-        self._flight.send(self._id, wire.MKDIR, path, made, 0)
-
-    def _send_pack(self) -> None:
-        if self._pack:
-            self._unheard = True
-            self._stream.send(*self._pack.take())
-
-    def _flush(self) -> None:
-        """Write everything sent so far; before waiting for an answer."""
-        self._send_pack()
-        self._stream.flush()
-
     def _large(self, step: Step, content: Content, *, growing: bool) -> None:
         """Send a file in pieces, from the offset that the other side has; small files go between them."""
         made = _there(content)
         number = self._send(wire.BEGIN, step.path, made, **_head(content))
-        self._flush()
+        self._stream.flush()
         while number not in self._offsets and number in self._flight:
             self._take()
         offset = min(self._offsets.pop(number, 0), made.size)
@@ -303,8 +268,6 @@ class Sender:
 
     def _send(self, kind: int, path: str, made: There | None, body: bytes = b"", /, **head: Any) -> int:  # noqa: ANN401
         """Send one operation and record its effect on the view; return its id."""
-        self._send_pack()
-        self._unheard = True
         self._id += 1
         try:
             self._stream.send(kind, {"id": self._id, "path": path, **head}, body)
@@ -315,12 +278,9 @@ class Sender:
         return self._id
 
     def _keep_window(self) -> None:
-        if not self._unheard:  # the file waits in the pack
-            return
-        self._unheard = False
         self.hear()
         if self._flight.full and not self._streaming:  # DONE stays behind an open large file
-            self._flush()
+            self._stream.flush()
             while not self._flight.low:
                 self._take()
 
@@ -337,7 +297,6 @@ class Sender:
 
     def send(self, kind: int, head: dict[str, Any]) -> None:
         """Send a query, after all operations so far."""
-        self._send_pack()
         self._stream.send(kind, head)
         self._stream.flush()
 
@@ -398,64 +357,3 @@ def _head(content: Content) -> dict[str, Any]:
     return {
         "mode": entry.mode, "size": entry.size, "mtime_ns": wire.time_of(entry.mtime_ns), "digest": content.digest, "stamp": entry.stamp,
     }  # fmt: skip
-
-
-class _Pack:
-    """The collected files. Before waiting for an answer, send them."""
-
-    def __init__(self) -> None:
-        self._folder = ""
-        self._made: list[int] = []  # id and mode of the folder, when that has to be made
-        self._files: list[list[Any]] = []
-        self._names: set[str] = set()
-        self._bodies: list[bytes] = []
-        self._size = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._files or self._made)
-
-    def takes(self, folder: str, name: str, size: int) -> bool:
-        """Tell whether a file of `size` bytes in `folder` can join the collected ones. Not beside its older version."""
-        return not self or (
-            folder == self._folder
-            and len(self._files) < _MAX_FILES
-            and self._size + size <= _MAX_BYTES
-            and name not in self._names
-        )
-
-    def make(self, number: int, folder: str, mode: int) -> None:
-        """Add a folder to an empty pack, to wait for files in it; its operation is `number`."""
-        self._folder, self._made = folder, [number, mode]
-
-    def add(self, number: int, folder: str, name: str, content: Content, body: bytes) -> None:
-        """Add a file, whose operation is `number`."""
-        entry = content.entry
-        self._folder = folder
-        time_ns = wire.time_of(entry.mtime_ns)
-        self._files.append([number, name, entry.mode, len(body), time_ns, content.digest, entry.stamp])
-        self._bodies.append(body)
-        self._names.add(name)
-        self._size += len(body)
-
-    def take(self) -> tuple[int, dict[str, Any], bytes]:
-        """Return kind, head and body of the frame, and empty the pack."""
-        made = self._made
-        head: dict[str, Any]
-        if self._files:
-            kind, head = wire.PACK, {"folder": self._folder, "files": self._files}
-            if made:
-                head["make"] = made
-        else:
-            kind, head = wire.MKDIR, {"id": made[0], "path": self._folder, "mode": made[1]}
-        body = b"".join(self._bodies)
-        self._made, self._files, self._names, self._bodies, self._size = [], [], set(), [], 0
-        return kind, head, body
-
-
-def _is_small(content: Content) -> bool:
-    """Tell whether a file may go in a pack: its whole content was read, and it leaves room for others."""
-    return (
-        content.body is not None
-        and len(content.body) == content.entry.size
-        and len(content.body) <= _MAX_SMALL_BYTES
-    )
