@@ -55,6 +55,10 @@ FILES = {
 }
 
 
+def links(root):
+    return [path for path in root.rglob("*") if path.is_symlink()]
+
+
 def test_down_takes_the_volume_of_a_service_whose_container_cannot_be_created(base_image, tmp_path):
     compose = FILES["compose.yaml"].replace("build: .", "build: .\n    runtime: nosuch")
     files = {**FILES, "Dockerfile": DOCKERFILE.format(base=base_image), "compose.yaml": compose}
@@ -191,7 +195,35 @@ def test_an_image_is_built_again_while_its_files_are_shown(base_image, tmp_path)
             assert {each for each in shown if each.startswith("made-")} == {f"made-{start[0][-3:]}"}
             assert "weights" not in shown
         must(dkdbg(root, "down"))
-        assert [path for path in root.rglob("*") if path.is_symlink()] == []
+        assert links(root) == []
+
+
+def test_no_link_is_left_by_a_proof_or_after_a_killed_container_and_a_plain_build_works(base_image, tmp_path):
+    main = f"{MAIN}import time\ntime.sleep(600)\n"  # the proof's end kills it
+    files = {**FILES, "main.py": main, "Dockerfile": DOCKERFILE.format(base=base_image)}
+    with project(tmp_path / unique("shown"), files) as root:
+        exclude = root / ".git" / "info" / "exclude"
+        before = exclude.read_bytes()
+        must(dkdbg(root, "init", "--yes"))
+        (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
+        must(dkdbg(root, "verify"))
+        assert (links(root), exclude.read_bytes()) == ([], before)
+
+        must(dkdbg(root, "up"))
+        must(dkdbg(root, "verify"))
+        assert (root / "schema.py").is_symlink()  # the running service needs it
+        command(["docker", "kill", container(root)])
+        assert (root / "schema.py").is_symlink()
+        must(dkdbg(root, "down"))
+        assert (links(root), exclude.read_bytes()) == ([], before)
+
+        must(dkdbg(root, "up"))
+        command(["docker", "rm", "--force", container(root)])
+        assert (root / "schema.py").is_symlink()
+        must(dkdbg(root, "init", "--undo"))
+        assert (links(root), exclude.read_bytes()) == ([], before)
+        command(["docker", "compose", "build", "--no-cache", "job"], root)
+        command(["docker", "image", "rm", "--force", f"{root.name}-job-debug"])
 
 
 def test_files_that_only_the_image_has_are_there_and_the_checkout_stays_as_it_was(base_image, tmp_path):
@@ -215,4 +247,4 @@ def test_files_that_only_the_image_has_are_there_and_the_checkout_stays_as_it_wa
                 debugger.wait_ended(300)
             assert "total 12" in must(dkdbg(root, "logs")).stdout
             must(dkdbg(root, "down"))
-            assert [path for path in root.rglob("*") if path.is_symlink()] == []
+            assert links(root) == []

@@ -205,7 +205,12 @@ def _undo(root: Path, *, force: bool, as_json: bool) -> int:
     """
     check_root(root)
     containers = _lines_to_remove_containers(root)
+    service = None
+    with suppress(DkdbgError):  # an undo needs no manifest
+        service = manifest.debug_service(root, changed=True)
     undone = changes.Journal(root=root).undo(force=force)
+    if service:
+        image_build.remove_links(root, service)
     if as_json:
         lists = {
             name: [str(path) for path in getattr(undone, name)] for name in ("removed", "restored", "left")

@@ -65,7 +65,7 @@ class Engine:
         return process.Result(argv=argv, code=int(is_broken), stdout=shown, stderr="in use" * is_broken)
 
     def start(self, tmp_path):
-        wanted = SimpleNamespace(service=SimpleNamespace(name="p", port=5678))
+        wanted = SimpleNamespace(service=SimpleNamespace(name="p", port=5678, image_files=""))
         return compose_trial.start(tmp_path, wanted, report=lambda _: None, at_end=self.at_end.append)
 
     def end(self):

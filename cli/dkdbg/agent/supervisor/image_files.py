@@ -58,8 +58,7 @@ class ImageFiles:
                 if not os.path.islink(path):
                     os.symlink(os.path.join(self._volume, name), path)
                 self._links.append(name)
-        if self._links:
-            self._exclude(self._links)
+        exclude(self._folder, self._links)
 
     def hide(self) -> None:
         """Remove the links, unless another agent needs them."""
@@ -79,8 +78,7 @@ class ImageFiles:
             with contextlib.suppress(OSError):
                 if os.readlink(path) == os.path.join(self._volume, name):
                     os.unlink(path)
-        if self._links:
-            self._exclude([])
+        exclude(self._folder, [])
         self._links = []
 
     def _missing(self, below: str) -> Iterator[str]:
@@ -98,18 +96,20 @@ class ImageFiles:
             ):
                 yield from self._missing(each)
 
-    def _exclude(self, names: List[str]) -> None:
-        """Exclude these names from git and keep the rest of the file, but never follow a link."""
-        path = os.path.join(os.path.realpath(self._folder), ".git", "info", "exclude")
-        if os.path.realpath(path) != path:
-            return
-        with contextlib.suppress(OSError, ValueError):
-            with open(path, "rb") as source:
-                text = source.read()
-            if _BEGIN in text:
-                text = text[: text.index(_BEGIN)] + text[text.index(_END) + len(_END) :]
-            if names:
-                text += _BEGIN + b"".join(b"/%s\n" % os.fsencode(name) for name in names) + _END
+
+def exclude(folder: str, names: List[str]) -> None:
+    """Exclude these names in a checkout from git, in place of former ones, and keep the rest; never follow a link."""
+    path = os.path.join(os.path.realpath(folder), ".git", "info", "exclude")
+    if os.path.realpath(path) != path:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        with open(path, "rb") as source:
+            former = text = source.read()
+        if _BEGIN in text:
+            text = text[: text.index(_BEGIN)] + text[text.index(_END) + len(_END) :]
+        if names:
+            text += _BEGIN + b"".join(b"/%s\n" % os.fsencode(name) for name in names) + _END
+        if text != former:
             with open(path, "r+b") as out:
                 out.write(text)
                 out.truncate()

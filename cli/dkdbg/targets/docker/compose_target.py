@@ -151,6 +151,7 @@ class ComposeTarget(ContainerTarget):
         if is_local and service.image_files and not there:  # also where no container could be created
             for argv in image_build.removal_of_copies(project):
                 process.run(argv, cwd=self._root, timeout=120.0)
+        image_build.remove_dead_links(self._root, service)
         if left := sorted(
             {each.service for each in there if each.running and each.service and not each.one_off}
         ):

@@ -17,7 +17,7 @@ from dkdbg.targets.docker.compose import ComposeService, runs_nothing, started
 from dkdbg.targets.docker.compose_once import prepare, published_ports
 from dkdbg.targets.docker.container import PROJECT_NAME, has_network
 from dkdbg.targets.docker.engine_errors import check, explain, with_port
-from dkdbg.targets.docker.image_build import IMAGE_VOLUME, removal_of_copies
+from dkdbg.targets.docker.image_build import IMAGE_VOLUME, removal_of_copies, remove_dead_links
 from dkdbg.targets.docker.ports import is_free
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def start(
         remote = [("docker", "volume", "rm", "--force", *names)] if names else []
         _remove([*(() if has_copies else removal_of_copies(project)), *remote], root)
 
+    at_end(lambda: remove_dead_links(root, wanted.service))
     at_end(remove_volumes)
     prepared = prepare(root, wanted, report=report, detached=True, copies=copies)
     # `prepare` creates that volume; what else has appeared during a build is the user's.

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process, signals
+from dkdbg.agent.settings import IMAGE_FILES
+from dkdbg.agent.supervisor.image_files import exclude
 from dkdbg.core import debug_names
 from dkdbg.repository.artefacts import artefact
 from dkdbg.targets.docker import client, containers
 from dkdbg.targets.docker.container import PROJECT_NAME, SERVICE
+from dkdbg.targets.docker.engine_errors import check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -79,21 +82,21 @@ class ImageBuild:
     @property
     def is_shown(self) -> bool:
         """Return whether links in the checkout show the image's own files, which a running program may need."""
-        return bool(self._service.image_files and self._run_script("links").stdout)
+        return bool(self._service.image_files and _run_script(self._root, "links").stdout)
 
     def build(self, run: Callable[[], None]) -> None:
         """Run a build without the links in its context that show the image's own files in the checkout."""
-        away = self._run_script("links").stdout if self._service.image_files else ""
+        away = _run_script(self._root, "links").stdout if self._service.image_files else ""
         if not away:
             run()
             return
         with signals.handled(signals.interrupt_once):
             try:
-                self._run_script("links_away")
+                _run_script(self._root, "links_away")
                 run()
             finally:
                 with signals.ignored():
-                    self._run_script("links_back", stdin_text=away)
+                    _run_script(self._root, "links_back", stdin_text=away)
 
     def copy_files(self, project: str, report: Callable[[str], None]) -> None:
         """Copy the files that only the image has below the mount to the volume `dkdbg-image`, once for each image.
@@ -105,15 +108,9 @@ class ImageBuild:
         if service.image_files:
             checkout = os.path.realpath(self._root) if client.endpoint().is_local else ""
             words = (project, service.name, service.image_files, "1" if service.as_owner else "0", checkout)
-            done = self._run_script("image_files", *words, *service.masks)
+            done = _run_script(self._root, "image_files", *words, *service.masks)
             if text := (done.stdout + done.stderr).strip():
                 report(f"files that only the image has: {text.splitlines()[-1]}")
-
-    def _run_script(self, *words: str, stdin_text: str = "") -> process.Result:
-        script = artefact("templates", "image_files.sh").read_text("utf-8") + '\n"$@"'
-        return process.run(
-            ("sh", "-c", script, "sh", *words), cwd=self._root, timeout=None, stdin_text=stdin_text
-        )
 
     def _look(self) -> tuple[str, Path | None]:
         if self._service.inputs is None:
@@ -127,6 +124,32 @@ class ImageBuild:
     def _id_of(self, image: str) -> str:
         argv = ("docker", "image", "inspect", "--format", "{{.Id}}", image)
         return process.run(argv, cwd=self._root).stdout.strip()
+
+
+def _run_script(root: Path, *words: str, stdin_text: str = "") -> process.Result:
+    script = artefact("templates", "image_files.sh").read_text("utf-8") + '\n"$@"'
+    return process.run(("sh", "-c", script, "sh", *words), cwd=root, timeout=None, stdin_text=stdin_text)
+
+
+def remove_links(root: Path, service: DebugService) -> None:
+    """Remove the links to the image's own files from the checkout, and their lines in `.git/info/exclude`."""
+    if service.image_files:
+        _run_script(root, "links_away")
+        exclude(str(root), [])
+
+
+@signals.ignored()
+def remove_dead_links(root: Path, service: DebugService) -> None:
+    """Remove the links of an agent that was killed, unless a running container of the project needs them.
+
+    Raises:
+        DkdbgError: the engine does not answer.
+    """
+    if service.image_files and client.endpoint().is_local:
+        listed = process.run(("docker", "ps", "--quiet", "--no-trunc", "--filter", f"volume={IMAGE_FILES}"))
+        running = set(check(listed).stdout.split())
+        if not running & {each.id for each in containers.of_project(root)}:
+            remove_links(root, service)
 
 
 def inspected(root: Path, target: ComposeService) -> dict[str, Any] | None:
