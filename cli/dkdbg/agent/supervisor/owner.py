@@ -48,6 +48,7 @@ def become_owner(environ: MutableMapping[str, str]) -> None:
     except OSError:
         return
     if status.st_uid == 0:
+        _is_home(environ)
         return
     libc = _libc() if environ.get(OWN_CONTAINER_ENV) == "1" else None
     groups = sorted({group for group in os.getgroups() if group != 0} | {status.st_gid})
