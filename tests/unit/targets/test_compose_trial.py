@@ -64,9 +64,9 @@ class Engine:
         shown = "\n".join(self.volumes) if is_listing and not is_broken else ""
         return process.Result(argv=argv, code=int(is_broken), stdout=shown, stderr="in use" * is_broken)
 
-    def start(self, tmp_path):
+    def start(self, tmp_path, report=lambda _: None):
         wanted = SimpleNamespace(service=SimpleNamespace(name="p", port=5678, image_files=""))
-        return compose_trial.start(tmp_path, wanted, report=lambda _: None, at_end=self.at_end.append)
+        return compose_trial.start(tmp_path, wanted, report=report, at_end=self.at_end.append)
 
     def end(self):
         """Call what the start has handed over, and return what cannot be removed."""
@@ -77,6 +77,20 @@ class Engine:
             except DkdbgError as error:  # noqa: PERF203 - the next is called all the same
                 left.append(error.message)
         return left
+
+
+def test_the_id_of_the_new_container_is_not_reported(tmp_path, monkeypatch):
+    engine, reported = Engine(monkeypatch), []
+    stream = engine.stream
+
+    def printing(argv, *, report, **options):
+        for line in (" Network p_default  Created", "5f" * 32):
+            report(line)
+        return stream(argv, **options)
+
+    monkeypatch.setattr(process, "stream", printing)
+    engine.start(tmp_path, reported.append)
+    assert reported == [" Network p_default  Created"]
 
 
 REMOVED = [

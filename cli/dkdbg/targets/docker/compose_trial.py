@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 import time
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Lines of the container's output to read, and seconds between two looks at its health.
 _LINES, _PAUSE_S = 200, 0.2
+#: A container's id.
+_ID = re.compile("[0-9a-f]{64}")
 #: Maximum bytes of a container's output to read; seconds for that, and for a removal.
 _MAX_OUTPUT_BYTES, _TIMEOUT_S, _REMOVAL_TIMEOUT_S = 1 << 20, 60.0, 120.0
 
@@ -105,7 +108,11 @@ def start(
 
     def run(argv: Sequence[str]) -> process.Result:
         return process.stream(
-            argv, cwd=root, env=prepared.environment, report=report, stdin_text=prepared.stdin_text
+            argv,
+            cwd=root,
+            env=prepared.environment,
+            report=_without_ids(report),
+            stdin_text=prepared.stdin_text,
         )
 
     if prepared.needs:
@@ -115,6 +122,11 @@ def start(
     made.append(created())
     check(done)
     return _trial(prepared)
+
+
+def _without_ids(report: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a `report` that drops lines with only a container's id, which `compose run --detach` prints."""
+    return lambda line: None if _ID.fullmatch(line) else report(line)
 
 
 def _await(needs: Mapping[str, Mapping[str, Any]], root: Path) -> None:
