@@ -3,6 +3,7 @@
 import gc
 import tempfile
 import threading
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.sync.pull import destination, pull
 from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote.contact import Contact, refuse_same_folder
-from dkdbg.sync.remote.replica import Replica, local_folders
+from dkdbg.sync.remote.replica import Replica
 from dkdbg.sync.remote.stream import StreamEndedError
 from dkdbg.sync.report import Event, as_line
 from dkdbg.sync.roots import Roots
@@ -36,8 +37,6 @@ PATHS = st.sampled_from(
 ENTRY = st.tuples(
     PATHS, st.sampled_from("fdl"), st.integers(0, 0o777), st.integers(0, 4000), st.sampled_from(["", digest(b"x"), digest(b"")]), st.just("1")
 ).map(list)  # fmt: skip
-#: The digest of nothing is that of no folder here, so that it has to be shown.
-FOLDER = st.tuples(PATHS, st.just(digest(b""))).map(list)
 ANSWERS = [kind for kind in wire.NAMES if kind >= wire.READY] + [wire.DATA, wire.END]
 READY: dict[str, Any] = {
     "version": wire.VERSION, "python": "3.11", "pid": 1, "user": "u", "root": "/ws", "probe": "", "empty": False, "case_sensitive": True, "former": "", "mounts": [],
@@ -52,13 +51,15 @@ def answers(draw: st.DrawFn, kinds: Sequence[int] = ANSWERS) -> bytes:
     head: dict[str, Any] = {
         **READY, "id": draw(st.integers(0, 5)), "upto": draw(st.integers(0, 5)), "offset": draw(st.integers(0, 9000)), "path": draw(PATHS),
         "where": "w", "reason": draw(PATHS), "hint": "h", "n": 1, "size": draw(st.integers(0, 5000)), "mode": 0o644, "mtime_ns": 1,
-        "digest": digest(body), "entries": draw(st.lists(FOLDER if kind == wire.SUMMARY else ENTRY, max_size=4)), "end": draw(st.integers(0, 3)) > 0,
+        "digest": digest(body), "entries": draw(st.lists(ENTRY, max_size=4)), "end": draw(st.integers(0, 3)) > 0,
     }  # fmt: skip
     for name in (
         draw(st.lists(st.sampled_from(sorted(head)), max_size=2)) if not draw(st.integers(0, 3)) else []
     ):
         head[name] = draw(JSON)
     text = wire._dumps(head).encode("ascii")
+    if kind == wire.LISTING:
+        text = zlib.compress(text)
     return wire.HEADER.pack(kind, len(text), len(body)) + text + body
 
 
@@ -66,7 +67,7 @@ def answers(draw: st.DrawFn, kinds: Sequence[int] = ANSWERS) -> bytes:
 def streams(draw: st.DrawFn) -> bytes:
     """What a receiver says from its start on; mostly a good beginning."""
     told = b"" if not draw(st.integers(0, 9)) else wire.encode(wire.READY, READY)
-    told += draw(answers([wire.LISTING]) | answers([wire.SUMMARY]))
+    told += draw(answers([wire.LISTING]))
     middle = draw(
         st.lists(answers() | answers([wire.FILE, wire.DATA, wire.END, wire.LISTING, wire.STATS]), max_size=10)
     )
@@ -141,7 +142,7 @@ def _sync(roots: Roots, reach: Recorded, events: list[Event]) -> None:
     try:
         refuse_same_folder(scanner.root, ready)
         replica = Replica(stream, ready, scanner.root, report=events.append)
-        replica.learn(index.entries, local_folders(index.entries))
+        replica.learn(index.entries)
         replica.converge(index)
     finally:
         stream.close()

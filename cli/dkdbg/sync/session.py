@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.remote.contact import IS_IT_THERE, Contact, refuse_overlap, refuse_same_folder
 from dkdbg.sync.remote.flight import Counts
-from dkdbg.sync.remote.replica import Replica, local_folders
+from dkdbg.sync.remote.replica import Replica
 from dkdbg.sync.remote.stream import QUIET_S, StreamEndedError
 from dkdbg.sync.report import event
 from dkdbg.sync.tree.entries import FOLDER
@@ -155,7 +155,6 @@ class Session:
                 index = self._scan(scanner, watcher)
             folders = [path for path, entry in index.entries.items() if entry.kind == FOLDER]
             refuse_overlap(scanner.root, folders, ready, self._contact)
-            here = local_folders(index.entries)
             facts = {
                 "local": scanner.root,
                 "root": ready.root,
@@ -172,7 +171,7 @@ class Session:
                 replica.staying = watcher.source.watch_leaving
                 replica.sender.pause = partial(self._urgent, replica, scanner, watcher)
             replica.sender.failed = self.failed
-            replica.learn(index.entries, here)
+            replica.learn(index.entries)
             yield replica
         finally:
             stream.close()

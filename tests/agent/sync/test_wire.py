@@ -2,6 +2,8 @@
 
 import contextlib
 import struct
+import tracemalloc
+import zlib
 
 import pytest
 from hypothesis import given, settings
@@ -91,6 +93,28 @@ def test_a_head_that_is_no_json_object_in_ascii_is_refused(head):
     parser.feed(struct.pack("!BII", wire.PUT, len(head), 0) + head)
     with pytest.raises(wire.WireError, match="PUT"):
         parser.take()
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        (zlib.compress(b"[" + b" " * (64 << 20) + b"]"), "larger than"),
+        (zlib.compress(b"{" + b" " * wire.MAX_HEAD + b"}"), "larger than"),
+        (zlib.compress(b'{"entries":[]}')[:-1], "is cut"),
+        (b'{"entries":[]}', "not compressed"),
+    ],
+    ids=["a bomb", "a little too large", "cut", "plain"],
+)
+def test_a_listing_that_does_not_unpack_to_a_head_is_refused(head, reason):
+    parser = wire.Parser()
+    parser.feed(struct.pack("!BII", wire.LISTING, len(head), 0) + head)
+    tracemalloc.start()
+    try:
+        with pytest.raises(wire.WireError, match=reason):
+            parser.take()
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_too_large_a_frame_is_not_sent():

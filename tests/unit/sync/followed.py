@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dkdbg.core.local_commands import Local
 from dkdbg.core.target import Reach
 from dkdbg.sync.remote.contact import Contact
-from dkdbg.sync.remote.replica import Replica, local_folders
+from dkdbg.sync.remote.replica import Replica
 from dkdbg.sync.report import Event
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import Session
@@ -77,7 +77,7 @@ def learnt(roots: Roots) -> Iterator[tuple[Replica, Scanner, Index]]:
         scanner = Scanner(roots.local)
         index = scanner.scan()
         replica = Replica(stream, ready, scanner.root, report=lambda _: None)
-        replica.learn(index.entries, local_folders(index.entries))
+        replica.learn(index.entries)
         yield replica, scanner, index
     finally:
         stream.close()

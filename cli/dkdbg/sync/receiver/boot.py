@@ -20,7 +20,7 @@ _PACKAGE = "dkdbg.sync.receiver"
 #: The receiver's modules. `boot` stays on the host.
 MODULES = (
     "problems", "wire", "paths", "tree", "content", "ledger", "state", "obstacles", "placing", "transfers",
-    "operations", "summary", "listing", "session", "receiver",
+    "operations", "listing", "session", "receiver",
 )  # fmt: skip
 
 #: No user site, no PYTHON* variables, no site-packages, no .pyc: only the standard library, and the quickest

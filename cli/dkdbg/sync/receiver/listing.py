@@ -12,7 +12,7 @@ from dkdbg.sync.receiver.problems import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
     from dkdbg.sync.receiver.ledger import Ledger
     from dkdbg.sync.receiver.tree import Tree
@@ -55,9 +55,7 @@ def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
     book.intents.clear()
 
 
-def survey(
-    root: Tree, book: Ledger, *, fresh: bool = False, folders: Optional[FrozenSet[str]] = None
-) -> Iterator[Entry]:
+def survey(root: Tree, book: Ledger, *, fresh: bool = False) -> Iterator[Entry]:
     """Yield entries of everything in the ledger in its real state; forget missing ones.
 
     An entry in a folder that has become inaccessible is not missing: it is listed as before, without a stamp,
@@ -66,13 +64,10 @@ def survey(
     Args:
         book: the ledger; up to date when the last entry was taken.
         fresh: read every file, whatever its times are.
-        folders: limit to the direct content of these; empty for the root.
     """
     by_folder: Dict[str, List[Entry]] = {}
     for path, entry in book.held.items():
         by_folder.setdefault(path.rpartition("/")[0], []).append(entry)
-    if folders is not None:
-        by_folder = {path: entries for path, entries in by_folder.items() if path in folders}
     for above, entries in by_folder.items():
         start = len(above) + 1 if above else 0
         try:

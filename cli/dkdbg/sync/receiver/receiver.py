@@ -36,7 +36,6 @@ _FIELDS: Dict[int, Dict[str, type]] = {
     wire.VERIFY: {},
     wire.LIST: {"path": str},
     wire.GET: {"path": str},
-    wire.SHOW: {"folders": list},
     wire.PING: {"n": int},
     wire.BYE: {},
 }
@@ -45,7 +44,6 @@ _OPTIONAL: Dict[str, type] = {
     "create": bool,
     "write": bool,
     "by": str,
-    "summary": bool,
     "silence_s": int,
     "source": str,
 }

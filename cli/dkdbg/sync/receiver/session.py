@@ -51,7 +51,7 @@ class Session:
             self._ledger = Ledger(self._state.folder, write=self._write)
             if hello.get("probe", False) and self._write:
                 self._state.make_probe()
-            self._greet(name, short=hello.get("summary", False))
+            self._greet(name)
         except BaseException:  # `close` is called for a complete session only
             self._leave()
             raise
@@ -63,10 +63,10 @@ class Session:
             wire.MKDIR: lambda head, _: self._operations.mkdir(head), wire.LINK: lambda head, _: self._operations.link(head),
             wire.MODE: lambda head, _: self._operations.mode(head), wire.ADOPT: lambda head, _: self._operations.adopt(head),
             wire.DELETE: self._delete, wire.STAT: self._stat, wire.VERIFY: self._verify, wire.LIST: self._list,
-            wire.GET: self._get, wire.SHOW: self._show, wire.PING: self._ping,
+            wire.GET: self._get, wire.PING: self._ping,
         }  # fmt: skip
 
-    def _greet(self, root: str, *, short: bool) -> None:
+    def _greet(self, root: str) -> None:
         own = paths.OWN
         ready = {
             "version": wire.VERSION,
@@ -83,13 +83,7 @@ class Session:
         self._outlet.send(wire.READY, ready)
         self._outlet.flush()
         listing.settle_intents(self._tree, self._ledger, clean=self._write)
-        entries = listing.survey(self._tree, self._ledger)
-        if short:
-            from dkdbg.sync.receiver import summary
-
-            self._send(wire.SUMMARY, summary.folders(entries))
-        else:
-            self._send(wire.LISTING, entries)
+        self._send(wire.LISTING, listing.survey(self._tree, self._ledger))
         self._outlet.flush()
         self._save()
         self._ledger.compact()
@@ -201,12 +195,6 @@ class Session:
     def _verify(self, _head: Head, _body: bytes) -> None:
         self._send(wire.LISTING, listing.survey(self._tree, self._ledger, fresh=True))
         self._send(wire.REMOTE, listing.others(self._tree, self._ledger))
-
-    def _show(self, head: Head, _: bytes) -> None:
-        asked = head["folders"]
-        if not all(type(path) is str for path in asked):
-            raise Fatal("SHOW needs folders as text")
-        self._send(wire.LISTING, listing.survey(self._tree, self._ledger, folders=frozenset(asked)))
 
     def _list(self, head: Head, _: bytes) -> None:
         self._send(wire.LISTING, listing.list_below(self._tree, head["path"]))

@@ -1,7 +1,7 @@
 """Frames of the sync stream: bytes in, (kind, head, body) out, and back. No I/O; both sides use it.
 
 A frame is `!BII` (kind, length of the head, length of the body), the head (a JSON object in ASCII) and the
-body. A path in a head is text relative to the root with `/`; bytes that are not UTF-8 are lone surrogates, as
+body. The head of a LISTING is compressed (zlib). A path in a head is text relative to the root with `/`; bytes that are not UTF-8 are lone surrogates, as
 os.fsdecode makes them ("surrogateescape"). Kinds lie above ASCII, so that a banner on the stream is
 recognized.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import struct
+import zlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     Frame = Tuple[int, Dict[str, Any], bytes]
     Entry = List[Any]
 
-VERSION = 4
+VERSION = 5
 
 #: Maximum bytes of a head or a body.
 MAX_HEAD = 1 << 20
@@ -34,16 +35,15 @@ HEADER = struct.Struct("!BII")
 # Host to receiver; DATA and END go both ways.
 HELLO, STAT, PUT, BEGIN, DATA, END, MKDIR, LINK = 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88
 MODE, ADOPT, DELETE, VERIFY, LIST, GET, PING, BYE = 0x89, 0x8A, 0x8B, 0x8C, 0x8D, 0x8E, 0x8F, 0x90
-SHOW = 0x92
 # Receiver to host.
 READY, LISTING, STATS, RESUME, DONE, FAILED = 0xC1, 0xC2, 0xC3, 0xC4, 0xC5, 0xC6
-KEPT, REMOTE, FILE, PONG, ERROR, SUMMARY = 0xC7, 0xC8, 0xC9, 0xCA, 0xCB, 0xCC
+KEPT, REMOTE, FILE, PONG, ERROR = 0xC7, 0xC8, 0xC9, 0xCA, 0xCB
 
 NAMES = {
     HELLO: "HELLO", STAT: "STAT", PUT: "PUT", BEGIN: "BEGIN", DATA: "DATA", END: "END", MKDIR: "MKDIR",
     LINK: "LINK", MODE: "MODE", ADOPT: "ADOPT", DELETE: "DELETE", VERIFY: "VERIFY", LIST: "LIST", GET: "GET",
-    PING: "PING", BYE: "BYE", SHOW: "SHOW", READY: "READY", LISTING: "LISTING", STATS: "STATS", RESUME: "RESUME", DONE: "DONE",
-    FAILED: "FAILED", KEPT: "KEPT", REMOTE: "REMOTE", FILE: "FILE", PONG: "PONG", ERROR: "ERROR", SUMMARY: "SUMMARY",
+    PING: "PING", BYE: "BYE", READY: "READY", LISTING: "LISTING", STATS: "STATS", RESUME: "RESUME", DONE: "DONE",
+    FAILED: "FAILED", KEPT: "KEPT", REMOTE: "REMOTE", FILE: "FILE", PONG: "PONG", ERROR: "ERROR",
 }  # fmt: skip
 
 #: Entries in one LISTING, STATS or REMOTE when their paths have a usual length.
@@ -100,9 +100,12 @@ class Parser:
             return None
         start = self._at + HEADER.size
         end = start + head_size
-        head = parse_head(self._buffer[start:end], kind)
+        text = self._buffer[start:end]
+        if kind == LISTING and text:
+            text = _inflated(text)
+        head = parse_head(text, kind)
         self._at = end + body_size
-        self.taken = (head_size, body_size)
+        self.taken = (len(text), body_size)
         return kind, head, self._buffer[end : self._at]
 
     def rest(self) -> int:
@@ -120,6 +123,18 @@ class Parser:
         self._at = self._arrived = 0
         self._pieces = []
         return True
+
+
+def _inflated(data: bytes) -> bytes:
+    """Return the head of a LISTING. Raises WireError before it is larger than a head may be."""
+    inflater = zlib.decompressobj()
+    try:
+        text = inflater.decompress(data, MAX_HEAD + 1)
+    except zlib.error as error:
+        raise WireError("LISTING is not compressed: %s" % error) from None
+    if not inflater.eof or len(text) > MAX_HEAD:
+        raise WireError("LISTING with a head that is cut, or larger than %d bytes" % MAX_HEAD)
+    return text
 
 
 def _integer(text: str) -> int:
@@ -159,11 +174,13 @@ def encode(kind: int, head: Optional[Dict[str, Any]] = None, body: bytes = b"") 
         raise WireError(
             "%s with a head of %d and a body of %d bytes is too large" % (NAMES[kind], len(text), len(body))
         )
+    if kind == LISTING:
+        text = zlib.compress(text, 1)
     return HEADER.pack(kind, len(text), len(body)) + text + body
 
 
 def encode_entries(kind: int, entries: Iterable[Entry]) -> Iterator[bytes]:
-    """Yield frames (LISTING, STATS, REMOTE or SUMMARY) that carry `entries`, as many as their size requires.
+    """Yield frames (LISTING, STATS or REMOTE) that carry `entries`, as many as their size requires.
 
     The last one is marked; at least one frame is yielded.
     """

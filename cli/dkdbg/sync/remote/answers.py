@@ -45,10 +45,7 @@ class Amount:
     def add(self, entries: list[wire.Entry]) -> None:
         """Count one frame. Raises DkdbgError: the limit is exceeded."""
         self._entries -= len(entries)
-        texts = (
-            (0, 4, 5) if entries and len(entries[0]) > 2 else (0, 1)
-        )  # the path of an entry, or of a folder in a summary
-        self._characters -= sum(sum(map(len, map(itemgetter(text), entries))) for text in texts)
+        self._characters -= sum(sum(map(len, map(itemgetter(text), entries))) for text in (0, 4, 5))
         if self._entries < 0 or self._characters < 0:
             raise DkdbgError(
                 f"the target lists more than {self._most:,} files and folders, or endless names",
@@ -93,17 +90,12 @@ def not_our_receiver(what: str) -> DkdbgError:
     )
 
 
-def _list_in(head: dict[str, Any]) -> list[Any]:
+def _entries(head: dict[str, Any]) -> None:
     entries, end = head["entries"], head.get("end", True)
     if type(entries) is not list or type(end) is not bool or len(entries) > wire.LISTING_ENTRIES:
         raise TypeError("no list of entries")
     if not entries and not end:
         raise ValueError("nothing, and not the end")
-    return entries
-
-
-def _entries(head: dict[str, Any]) -> None:
-    entries = _list_in(head)
     if not entries:
         return
     if set(map(type, entries)) != {list} or set(map(len, entries)) != {6}:
@@ -122,18 +114,6 @@ def _entries(head: dict[str, Any]) -> None:
         raise ValueError("no digest")
     if max(map(len, stamps)) > _STAMP:
         raise ValueError("no stamp")
-
-
-def _summary(head: dict[str, Any]) -> None:
-    entries = _list_in(head)
-    for entry in entries:
-        if type(entry) is not list or list(map(type, entry)) != [str, str]:
-            raise TypeError("no folder and digest")
-        path, digest = entry
-        if len(path) > _PATH or (path and not paths.is_plain(path)):
-            raise ValueError(f"no path below the root: {path!r:.200}")
-        if not _DIGEST.fullmatch(digest):
-            raise ValueError("no digest")
 
 
 def _is_bad(path: str) -> bool:
@@ -189,5 +169,5 @@ _TEXTS = {
 }  # fmt: skip
 #: Further checks.
 _LOOKS: dict[int, Callable[[dict[str, Any]], None]] = {
-    **dict.fromkeys(_LISTINGS, _entries), wire.READY: _ready, wire.END: _end, wire.SUMMARY: _summary,
+    **dict.fromkeys(_LISTINGS, _entries), wire.READY: _ready, wire.END: _end,
 }  # fmt: skip

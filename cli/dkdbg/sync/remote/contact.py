@@ -95,7 +95,7 @@ class Contact:
     ) -> None:
         self._hello = {
             "version": wire.VERSION, "root": root, "probe": not look_only, "create": makes and not look_only,
-            "write": not look_only, "summary": not look_only,
+            "write": not look_only,
             "silence_s": SILENCE_S, "source": source_of(local) if local and not look_only else "", "by": f"pid {os.getpid()} on {os.uname().nodename}",
         }  # fmt: skip
         self._pythons = list(pythons)

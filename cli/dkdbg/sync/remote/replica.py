@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dkdbg.sync import plan
 from dkdbg.sync.beneath import Beneath, folders_above, is_within
-from dkdbg.sync.plan import There, link_digest
-from dkdbg.sync.receiver import summary, wire
+from dkdbg.sync.plan import There
+from dkdbg.sync.receiver import wire
 from dkdbg.sync.receiver.tree import is_absent
 from dkdbg.sync.remote.answers import MAX_ENTRIES, Amount, entries, not_our_receiver
 from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.sender import Sender
-from dkdbg.sync.remote.stream import StreamEndedError, expect
+from dkdbg.sync.remote.stream import expect
 from dkdbg.sync.report import event
 
 if TYPE_CHECKING:
@@ -58,53 +57,20 @@ class Replica:
         self.staying: Callable[[Collection[str]], None] = lambda _: None
         self._local = local
         self._report = report
-        self._differs: set[str] | None = None  # the paths that the first `converge` has to check
 
-    def learn(self, local: Mapping[str, Entry], here: Mapping[str, Folder]) -> None:
+    def learn(self, local: Mapping[str, Entry]) -> None:
         """Read the ledger's content, and query which other paths of the index `local` exist.
-
-        Args:
-            local: entries by path. here: its folders (`summaries.folders`).
 
         Raises:
             StreamEndedError, DkdbgError: as `expect`.
         """
-        summary = partial(expect, self.stream, frozenset({wire.SUMMARY}), _ANSWER_TIMEOUT_S)
-        there = dict(entries(summary, Amount(known=len(local), hint=_ENDLESS)))
-        alike = {path for path, digest in there.items() if path in here and here[path].digest == digest}
-        for folder in alike:
-            self.view.update((path, _equal(local[path])) for path in here[folder].paths)
-        differs = [path for folder, one in here.items() if folder not in alike for path in one.paths]
-        shown = self._shown([folder for folder in there if folder not in alike], known=len(local))
-        self.view.update(shown)
-        asked = [] if self.ready.empty else plan.unknown(differs, self.view)
+        self.view.update(listing(self.stream, wire.LISTING, known=len(local)))
+        asked = [] if self.ready.empty else plan.unknown(local, self.view)
         self.view.update(stat(self.stream, asked))
-        self._differs = {*differs, *shown}
-
-    def _shown(self, folders: list[str], *, known: int) -> dict[str, There]:
-        """Return the ledger's entries directly in these folders, after all operations so far."""
-        found: dict[str, There] = {}
-        for chunk in _fitting(folders):
-            self.sender.send(wire.SHOW, {"folders": chunk})
-            amount = Amount(known=known, hint=_ENDLESS)
-            found.update((path, There(*entry)) for path, *entry in entries(self._next_listing, amount))
-        return found
-
-    def _next_listing(self) -> Frame:
-        """Return the next LISTING; pass the answers to earlier operations on."""
-        while (frame := self.stream.take(_ANSWER_TIMEOUT_S)) is not None:
-            if frame[0] == wire.LISTING:
-                return frame
-            self.sender.handle(frame)
-        raise StreamEndedError(f"no answer for {_ANSWER_TIMEOUT_S:g} s", code=None, answered=True)
 
     def converge(self, index: Index) -> Counts:
         """Make everything there equal to the local side; return the results."""
         local, remote = index.entries, self.view
-        if self._differs is not None:  # `learn` has just seen that the rest is equal
-            local = {path: local[path] for path in self._differs if path in local}
-            remote = {path: remote[path] for path in self._differs if path in remote}
-            self._differs = None
         alone = self._alone(
             [path for path, there in remote.items() if there.held and path not in index.entries]
         )
@@ -112,7 +78,7 @@ class Replica:
             remote = {path: there for path, there in remote.items() if path not in alone}
         self._forgive(index, list(self.sender.failed))
         self._say_stale(index, index.skipped)
-        return self._carry_out(self._plan(local, remote))
+        return self._carry_out(plan.plan(local, remote))
 
     def steps(self, index: Index, paths: Iterable[str], looked: Collection[str] = ()) -> list[Step]:
         """Return the steps for `paths`, and for entries that are gone below `looked` (`Changes.looked`)."""
@@ -125,18 +91,7 @@ class Replica:
                 self.sender.failed.pop(path, None)
         self._forgive(index, chosen)
         self._say_stale(index, chosen)
-        return self._plan(local, remote)
-
-    def _plan(self, local: Mapping[str, Entry], remote: Mapping[str, There]) -> list[Step]:
-        """Return the steps from `remote` to `local`, after querying digests of files to compare."""
-        steps = plan.plan(local, remote)
-        vague = {step.path for step in steps if step.operation == "check" and _is_vague(remote[step.path])}
-        if vague:
-            folders = {path.rpartition("/")[0] for path in vague}
-            for path, there in self._shown(sorted(folders), known=len(self.view)).items():
-                if _is_vague(self.view.get(path)):  # skip files that are being sent
-                    self.view[path] = there
-        return steps
+        return plan.plan(local, remote)
 
     def _alone(self, paths: Collection[str]) -> Collection[str]:
         """Return those of `paths`, none of which takes part, that still exist here. They stay there unchanged."""
@@ -193,11 +148,6 @@ class Replica:
         return self.sender.counts
 
 
-def _is_vague(there: There | None) -> bool:
-    """Tell whether this is a held file whose digest is unknown."""
-    return there is not None and there.held and there.kind == "f" and not there.digest
-
-
 def stale(reason: str) -> tuple[str, str]:
     """Return reason and hint for a file that was sent before, and cannot be sent now for `reason`."""
     return (
@@ -250,7 +200,10 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
         return frame
 
     amount = Amount(known=known, hint=_ENDLESS)
-    return {path: There(*entry)._replace(held=held) for path, *entry in entries(take, amount)}
+    return {
+        path: There(its_kind, mode, size, digest, stamp, held)
+        for path, its_kind, mode, size, digest, stamp in entries(take, amount)
+    }
 
 
 def stat(stream: Stream, paths: list[str]) -> dict[str, There]:
@@ -329,37 +282,3 @@ def _listed(beneath: Beneath, folder: str) -> frozenset[str] | None:
         return None
     finally:
         os.close(at)
-
-
-class Folder(NamedTuple):
-    """A local folder.
-
-    Attributes:
-        digest: as `receiver.summary` computes it.
-        paths: paths of the entries directly in it.
-    """
-
-    digest: str
-    paths: list[str]
-
-
-def local_folders(local: Mapping[str, Entry]) -> dict[str, Folder]:
-    """Return the folders of an index's entries by path; empty for the root."""
-    paths: dict[str, list[str]] = {}
-    lines: dict[str, list[str]] = {}
-    line = summary.line
-    for path, entry in local.items():
-        folder, _, name = path.rpartition("/")
-        if folder not in paths:
-            paths[folder], lines[folder] = [], []
-        paths[folder].append(path)
-        target = link_digest(entry.target) if entry.kind == "l" else ""
-        lines[folder].append(line(name, (path, entry.kind, entry.mode, entry.size, target, entry.stamp)))
-    return {folder: Folder(summary.digest(lines[folder]), inside) for folder, inside in paths.items()}
-
-
-def _equal(entry: Entry) -> There:
-    """Return the remote entry for a local one in a folder with equal summaries. A file's digest stays unknown."""
-    if entry.kind == "l":
-        return There("l", 0, 0, link_digest(entry.target), entry.stamp)
-    return There(entry.kind, entry.mode, entry.size, "", entry.stamp)

@@ -295,11 +295,6 @@ class Sender:
         while (frame := self._stream.take()) is not None:
             self.handle(frame)
 
-    def send(self, kind: int, head: dict[str, Any]) -> None:
-        """Send a query, after all operations so far."""
-        self._stream.send(kind, head)
-        self._stream.flush()
-
     def ping(self) -> None:
         """Request a sign of life; `heard` has the time of the last one."""
         self._stream.send(wire.PING, {"n": self._id})
