@@ -141,6 +141,15 @@ def test_the_state_of_a_process_follows_its_stops():
     assert building.held == {7: ""}
 
 
+@pytest.mark.parametrize("command", ["continue", "next", "stepIn", "stepOut", "disconnect", "terminate"])
+def test_a_process_that_was_asked_to_go_on_is_not_held_before_the_adapter_confirms_it(command):
+    building = Building()
+    one = building.attached(subProcessId=7)
+    one.from_adapter(event("stopped", threadId=1, reason="breakpoint"))
+    one.from_client(request(command, seq=9, threadId=1))
+    assert building.held == {7: ""}
+
+
 def test_an_observer_gets_copies_and_its_requests_are_passed_on():
     building = Building()
     first = building.attached(subProcessId=7)

@@ -1,6 +1,7 @@
 """A process of the program that dies of a signal: the editor and the log say which one, of what and where."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent.inprocess import last_stack
-from dkdbg.agent.state import deaths
+from dkdbg.agent.state import deaths, procfs
 from tests.agent.dap_probe import wait_for
 from tests.pythons import need
 
+LINUX = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
 KERNEL = """\
 import ctypes, faulthandler, os, signal, sys, time
 
@@ -23,6 +25,13 @@ while not os.path.exists(sys.argv[1]):
     time.sleep(0.01)
 print("rank", os.getpid(), flush=True)  # breakpoint
 kernel()
+"""
+#: A parent that reaps its child at once, as multiprocessing and `Popen.wait` do.
+WAITING_PARENT = """\
+import subprocess, sys
+subprocess.Popen([sys.executable, *sys.argv[1:]]).wait()
+print("reaped", flush=True)
+sys.stdin.read()
 """
 #: A parent that reaps its child a moment later, as torchrun does: until then the kernel has its exit status.
 PARENT = """\
@@ -45,9 +54,9 @@ FAULTS = {
 def started(launch, tmp_path):
     """Start a parent with a child that goes on when the file `go` is there."""
 
-    def start(end: str, **more):
+    def start(end: str, parent: str = PARENT, **more):
         (tmp_path / "kernel.py").write_text(KERNEL.replace("END", end))
-        (tmp_path / "parent.py").write_text(PARENT)
+        (tmp_path / "parent.py").write_text(parent)
         running = launch(sys.executable, "parent.py", "kernel.py", str(tmp_path / "go"), wait="60", **more)
         running.script = str(tmp_path / "kernel.py")
         return running, tmp_path / "go"
@@ -116,6 +125,80 @@ def test_the_program_itself_is_named_with_the_line_at_which_it_was_held(program)
     assert "died of SIGKILL, while you held it at train.py:3 (breakpoint)" in told
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_held_process_that_its_parent_reaps_at_once_is_named_with_its_line(number, started):
+    running, go = started("pass", WAITING_PARENT)
+    go.touch()
+    with running.debugged(8) as debugger:
+        debugger.stack(debugger.wait_stopped(300))
+        held = wait_for(lambda: [e for e in running.record()["processes"] if ":8 " in e["stopped"]], bool)
+        os.kill(held[0]["pid"], number)
+        wait_for(lambda: "".join(e.text for e in debugger.output), lambda told: "while you held it" in told)
+    running.process.kill()
+    _, _, log = running.finish()
+    assert re.search(rf"(died of {number.name},|ended) while you held it at kernel.py:8 ", log)
+
+
+@pytest.fixture
+def reaped():
+    """Start a process, and a function that kills it and returns after its parent has reaped it."""
+    parent = "import subprocess\na = subprocess.Popen(['sleep', '600'])\nprint(a.pid, flush=True)\na.wait()\n"
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as running:
+        pid = int(running.stdout.readline())
+
+        def end():
+            os.kill(pid, signal.SIGKILL)
+            assert running.wait() == 0
+
+        yield pid, end
+
+
+@pytest.mark.skipif(LINUX < (6, 15), reason="a pidfd knows no status of a reaped process")
+@pytest.mark.parametrize("held", ["", "train.py:7 (step)"])
+def test_the_pidfd_has_the_signal_of_a_process_that_its_parent_has_reaped(held, reaped, tmp_path):
+    pid, end = reaped
+    number = os.pidfd_open(pid)
+    assert procfs.reaped_status(number) is None
+    told = []
+    watch = _watch(tmp_path, told, held)
+    watch.follow(pid)
+    end()
+    assert procfs.reaped_status(number) == signal.SIGKILL
+    os.close(number)
+    wait_for(lambda: told, bool)
+    where = f", while you held it at {held}" if held else ""
+    assert [line for _, line, *_ in told] == [f"rank {pid} (pid {pid}) died of SIGKILL{where}"]
+
+
+def test_a_held_process_without_a_known_status_is_named_once(tmp_path):
+    told = []
+    watch = _watch(tmp_path, told, "train.py:7 (step)")
+    pid = _gone()
+    watch.ended(pid)
+    watch.ended(pid)
+    assert [line for _, line, *_ in told] == [
+        f"rank {pid} (pid {pid}) ended while you held it at train.py:7 (step)"
+    ]
+
+
+def test_the_agents_own_held_child_is_named_with_the_signal_that_it_learns_later(tmp_path):
+    told = []
+    watch = _watch(tmp_path, told, "train.py:7 (step)")
+    pid = _gone()
+    watch.follow(pid, os.getpid())
+    watch.ended(pid)
+    assert told == []
+    watch.ended(pid, int(signal.SIGKILL))
+    assert "died of SIGKILL, while you held it at train.py:7 (step)" in told[0][1]
+
+
+def _gone():
+    """Return the pid of a process that was reaped."""
+    with subprocess.Popen(["true"]) as running:
+        pass
+    return running.pid
+
+
 def test_a_held_process_that_the_agent_ends_has_not_died(started):
     running, go = started("pass", verb="supervise")
     go.touch()
@@ -144,11 +227,11 @@ def test_the_kernels_out_of_memory_killer_is_named(monkeypatch, tmp_path):
     ]
 
 
-def _watch(folder, told):
+def _watch(folder, told, held=""):
     return deaths.Deaths(
         lambda pid, suffix: str(folder / f"{pid}{suffix}"),
         "rank {}".format,
-        lambda _: "",
+        lambda _: held,
         lambda *each: told.append(each),
     )
 

@@ -1,6 +1,7 @@
 """Reports processes of the program that died of a signal: name, signal, stack and the kernel's OOM count.
 
 Another process reaps it, so its exit status is read from /proc while it is a zombie: a pidfd reports the end at once.
+A parent that waits reaps it sooner: from Linux 6.15 on the pidfd still has the status then.
 Without pidfds (Linux < 5.3, Python 3.8, macOS) only `faulthandler`'s record is reported (issue 33).
 """
 
@@ -63,6 +64,7 @@ class Deaths:
         self._lock = threading.Lock()
         self._pids: Dict[int, int] = {}
         self._over: Set[int] = set()
+        self._own: Set[int] = set()
         #: By pid, the name of an ended process whose status is not known, and where it was held.
         self._unnamed: Dict[int, Tuple[str, str]] = {}
         self._is_ending = False
@@ -70,8 +72,9 @@ class Deaths:
         self._poll: Optional[select.epoll] = None
         self._watches = False
 
-    def follow(self, pid: int) -> None:
+    def follow(self, pid: int, ppid: int = 0) -> None:
         """Watch a process that has announced itself."""
+        (self._own.add if ppid == os.getpid() else self._own.discard)(pid)
         opened = getattr(os, "pidfd_open", None)
         if opened is None:
             return
@@ -90,11 +93,21 @@ class Deaths:
         while True:
             for number, _ in poll.poll():
                 with self._lock:
-                    pid = self._pids.pop(number)
+                    pid = self._pids[number]
+                    status = self._status(pid)
+                    del self._pids[number]
                     poll.unregister(number)
                     os.close(number)
                 with contextlib.suppress(Exception):  # the folder may be being removed
-                    self.ended(pid)
+                    self.ended(pid, status)
+
+    def _status(self, pid: int) -> Optional[int]:
+        """Return the wait status of an ended process; None when the kernel no longer has it. Call it with the lock."""
+        found = procfs.exit_status(pid)
+        if found is None:
+            number = next((number for number, each in self._pids.items() if each == pid), -1)
+            found = procfs.reaped_status(number)
+        return found
 
     @contextlib.contextmanager
     def ignored(self) -> Iterator[None]:
@@ -114,22 +127,26 @@ class Deaths:
         """Report the death of a process, once.
 
         Args:
-            status: the wait status of the agent's own child, which the kernel no longer has.
+            status: the wait status, if the caller knows it, as of the agent's own child.
         """
         name, frames = _kept(self._path_of(pid, last_stack.SUFFIX))
-        name = _signal_of(procfs.exit_status(pid) if status is None else status) or name
+        held = self._held_at(pid)
         with self._lock:
+            status = self._status(pid) if status is None else status
+            name = _signal_of(status) or name
+            # A held process does not end without cause, and only the agent learns the status of its own child later.
+            is_lost = status is None and bool(held) and pid not in self._own
             if pid in self._over:
                 return
-            if name:  # otherwise the agent is about to report its own child
+            if name or is_lost:  # otherwise the agent is about to report its own child
                 self._over.add(pid)
         if self._is_ending:
             return
         former = self._unnamed.pop(pid, None)
-        process, held = former or ("%s (pid %d)" % (self._name_of(pid), pid), self._held_at(pid))
-        if not name and held:
+        process, held = former or ("%s (pid %d)" % (self._name_of(pid), pid), held)
+        if not name and held and not is_lost:
             self._unnamed[pid] = process, held
-        if not name or name == "SIGINT" or (name not in (*_FAULTS, "SIGKILL") and not held):
+        if not (name or is_lost) or name == "SIGINT" or (name not in (*_FAULTS, "SIGKILL") and not held):
             return
         why = self._why(name)
         self._told(pid, describe(process, name, frames, held, why), frames, bool(frames or held or why))
@@ -153,14 +170,14 @@ def describe(process: str, name: str, frames: List[str], held: str, why: str) ->
     """Return one line about a death.
 
     Args:
-        process: what it was, such as `rank 2 (pid 812)`. name: name of the signal. frames: its stack, innermost first.
+        process: what it was, such as `rank 2 (pid 812)`. name: name of the signal, "" if unknown. frames: its stack,
+            innermost first.
         held: where a debugger held it. why: who ended it, if known.
     """
     own = next((each for each in frames if not any(mark in each for mark in _INSTALLED)), "")
     where = " in %s" % (own or frames[0]) if frames else ""
-    told = "%s died of %s%s" % (process, name, where)
-    if held:
-        told += ", while you held it at %s" % held
+    told = "%s died of %s%s," % (process, name, where) if name else "%s ended" % process
+    told = "%s while you held it at %s" % (told, held) if held else told.rstrip(",")
     return "%s: %s" % (told, why) if why else told
 
 

@@ -349,8 +349,8 @@ class ProcessTable:
                     self._belongs.pop(pid, None)
                     changed = True
         for pid in new:
-            self.deaths.follow(pid)
             process = self._known[pid]
+            self.deaths.follow(pid, process["ppid"])
             is_rank = (process["world_size"] or 1) > 1 or process["origin"].startswith("rank:")
             if self._attached() and is_rank:
                 self._on_raised(0.0)  # the process will raise its groups' timeouts when it creates them

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
 _LISTEN = "0A"
 #: PF_EXITING in the flags of /proc/PID/stat (linux/sched.h).
 _EXITING = 0x4
+#: ioctl for the status of a pidfd's process; its flag, and `struct pidfd_info` with that and the status (linux/pidfd.h).
+_PIDFD_GET_INFO, _PIDFD_INFO_EXIT, _PIDFD_INFO = 0xC040FF0B, 0x8, struct.Struct("=Q52xi")
 
 
 def alive(pid: int) -> bool:
@@ -44,6 +48,17 @@ def exit_status(pid: int) -> Optional[int]:
     """Return the wait status of a zombie; None when the process runs, is gone, or belongs to another user."""
     fields = _stat_fields(pid)
     return int(fields[-1]) if fields is not None and fields[0] in ("Z", "X") else None
+
+
+def reaped_status(pidfd: int) -> Optional[int]:
+    """Return the wait status of a process that its parent has reaped; None when unknown, as before Linux 6.15."""
+    info = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0))
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info)
+    except (OSError, ValueError):
+        return None
+    found, status = _PIDFD_INFO.unpack(info)
+    return status if found & _PIDFD_INFO_EXIT else None
 
 
 def waits_in(pid: int) -> str:

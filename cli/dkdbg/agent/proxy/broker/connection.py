@@ -286,6 +286,7 @@ class Connection:
 
     def go_on(self, thread: int) -> List[Action]:
         """Return the actions that continue the process of this stopped thread, as if the client had asked."""
+        self.stops.let_go()
         return self.phase.ask("continue", {"threadId": thread}, lambda _: [])
 
     def pause(self) -> List[Action]:

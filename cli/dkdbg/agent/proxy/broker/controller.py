@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.proxy.broker.connection import Connection
 
+#: Requests after which a stopped process runs, or ends.
+_RESUMING = ("continue", "next", "stepIn", "stepOut", "disconnect", "terminate")
+
 
 class Controlling(SessionPhase):
     """Phase of a client whose attach was passed on."""
@@ -58,6 +61,8 @@ class Controlling(SessionPhase):
         if command == messages.SOURCE:
             return [Action(READ, connection, later=lambda: self._source(request))]
         ends: List[Action] = []
+        if command in _RESUMING:
+            connection.stops.let_go()
         if command == "disconnect":
             ends = group_control.left(
                 connection, self._sessions, request
@@ -103,6 +108,7 @@ class Controlling(SessionPhase):
     def give_up(self, text: str, category: str = "important") -> List[Action]:
         """Take the process from the client, and tell it why; it is free when the adapter has released it."""
         told = self.evict(text, category)
+        self.connection.stops.let_go()
         request = messages.request(self._open_requests.ours(), "disconnect", {"terminateDebuggee": False})
         return [*told, self.connection.to_adapter(request)]
 

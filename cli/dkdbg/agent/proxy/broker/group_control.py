@@ -38,8 +38,6 @@ def with_it(connection: Connection, sessions: Sessions, command: str) -> List[Ac
     ranks = sessions.ranks()
     if connection.key not in [each["pid"] for each in ranks]:
         return []
-    if command == "continue":
-        connection.stops.let_go()
     others = [
         one for one in _held(sessions, ranks) if one is not connection and one.editor == connection.editor
     ]
@@ -112,12 +110,7 @@ def _held(sessions: Sessions, ranks: Iterable[contract.Process]) -> List[Connect
 
 
 def _resumed(connections: List[Connection]) -> List[Action]:
-    actions = []
-    for one in connections:
-        for thread in one.stops.held[:1]:
-            one.stops.let_go()
-            actions += one.go_on(thread)
-    return actions
+    return [action for one in connections for thread in one.stops.held[:1] for action in one.go_on(thread)]
 
 
 def _paused(connections: List[Connection]) -> List[Action]:

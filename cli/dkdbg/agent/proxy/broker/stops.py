@@ -42,8 +42,10 @@ class Stops:
         return [thread for thread in self.reasons if thread not in self._going]
 
     def let_go(self) -> None:
-        """Note that the process was asked to continue; the adapter confirms that later."""
+        """Note that the process was asked to continue: it may end before the adapter confirms that."""
         self._going = set(self.reasons)
+        if self._stopped:
+            self._report("")
 
     def asked(self, request: Message) -> None:
         """Note a stackTrace request of the editor."""
