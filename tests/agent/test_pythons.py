@@ -89,3 +89,18 @@ def test_breakpoint_crash_and_pdb_work_under_old_and_new_pythons(program, under,
     assert crashed["line"] == 12
     assert code == 1
     assert "ZeroDivisionError" in err
+
+
+def test_a_held_fork_of_a_debugged_process_leaves_stderr_alone(program, under):
+    """Python 3.13 reports a thread that `threading` does not know at exit."""
+    running = program(
+        "import multiprocessing\ndef work():\n    x = 1\nif __name__ == '__main__':\n"
+        "    child = multiprocessing.get_context('fork').Process(target=work)\n    child.start()\n    child.join()\n",
+        wait="300",
+        env={"PYTHONWARNINGS": "ignore"},
+        **under(13),
+    )
+    with Editor(running.port, {running.script: [3]}) as editor:
+        editor.wait_stops(1)
+    err = running.ends(0)
+    assert all(line.startswith("dkdbg:") for line in err.splitlines()), err

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 #: C callbacks that must not be garbage-collected.
 _kept: List[object] = []
+#: Hidden threads. A thread must not hold the last reference to its own `Thread`: that one's weak references would be
+#: cleared in a thread that `threading` has forgotten, pydevd would create a dummy, and Python 3.13 report it at exit.
+_hidden: List[Any] = []
 
 
 def monotonic() -> float:
@@ -72,6 +75,7 @@ def start_hidden(target: Callable[[], object], name: str) -> None:
     thread: Any = threads().Thread(target=target, name=name, daemon=True)
     thread.pydev_do_not_trace = thread.is_pydev_daemon_thread = True
     thread.start()
+    _hidden[:] = [each for each in _hidden if each.is_alive()] + [thread]
 
 
 def in_main_thread(work: Callable[[], object]) -> None:
