@@ -11,6 +11,7 @@ import sys
 import time
 
 from . import session
+from .pydevd_patches import greenlets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
         unknown to `threading`, so that a program that counts its threads does not see it. After the join pydevd would
         make `threading` create a dummy for it, about which Python 3.13 complains when the program ends.
     """
-    if command == b"join" and not member.joined and not _is_known():
+    if command == b"join" and not member.joined and not _is_known() and not greenlets.why_not():
         # gevent's threads never run here; debugpy brings a `threading` that gevent has not changed.
         if "gevent" in sys.modules:
             from . import join

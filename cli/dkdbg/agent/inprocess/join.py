@@ -142,7 +142,9 @@ def _join(session_dir: str, at_start: bool) -> str:
         os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
     if _pdb_is_here(session_dir):
         return "not joined: a pdb client holds this process"
-    reason = _why_not_this_debugpy() or _what_is_too_little()
+    from .pydevd_patches import greenlets
+
+    reason = greenlets.why_not() or _why_not_this_debugpy() or _what_is_too_little()
     if reason:
         return "not joined: " + reason
     pydevd = _import_debugpy(info, at_start)
@@ -224,6 +226,7 @@ def _patch(session_dir: str) -> None:
     from .pydevd_patches import (
         connection,
         file_names,
+        greenlets,
         listening,
         own_tracer,
         shutdown,
@@ -239,6 +242,7 @@ def _patch(session_dir: str) -> None:
     uncaught.watch()
     listening.watch(session_dir)
     own_tracer.watch()
+    greenlets.watch()
     file_names.watch()
     array_views.watch()
     output.watch()

@@ -28,10 +28,12 @@ LOWEST = 1000
 NOTICE_S = 1
 
 
-if TYPE_CHECKING or "gevent.monkey" not in sys.modules:
+if TYPE_CHECKING:
     _Socket = socket.socket
-else:  # Python's own class, where gevent has replaced it
+elif "gevent.monkey" in sys.modules:  # Python's own class, where gevent has replaced it
     _Socket = sys.modules["gevent.monkey"].get_original("socket", "socket")
+else:  # the same where eventlet has, which keeps a copy of the module
+    _Socket = sys.modules.get("__original_module_socket", socket).socket
 
 
 class OwnSocket(_Socket):

@@ -1,9 +1,12 @@
-"""Detects programs that use gevent: pydevd has to know before it is imported itself. Used by join.py.
+"""Detects programs that use gevent or eventlet. Used by join.py; pydevd has to know of gevent before it is imported.
 
 `gevent.monkey.patch_all()` replaces the primitives that pydevd's threads wait on: pydevd floods stderr with a
 message, and the program never ends. With GEVENT_SUPPORT=True pydevd works on copies of these modules. It is
 not set for every program of a Python with gevent: pydevd would import gevent, and its copy of `threading`
 knows the program's threads, but not their marks.
+
+`eventlet.monkey_patch()` does the same, and also replaces the locks that pydevd already has: both would wait for each
+other for ever. The debugger leaves such a process before that, and does not join it afterwards.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+
+from .. import importing, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +27,49 @@ _MESSAGE = "GEVENT_SUPPORT_NOT_SET_MSG"
 _NOTE = "dkdbg: this program uses gevent: set GEVENT_SUPPORT=True in its environment, or it will not end while it is debugged"
 #: Maximum bytes of a script to read.
 _MAX_SCRIPT_BYTES = 1 << 20
+_EVENTLET = (
+    "eventlet.monkey_patch() replaces the threads and locks that a debugger needs; eventlet.monkey_patch(thread=False) "
+    "leaves them"
+)
+
+
+def why_not() -> str:
+    """Return why the debugger cannot join this process; empty if it can."""
+    patched = session.namespace(sys.modules.get("eventlet.patcher")).get("already_patched")
+    return _EVENTLET if isinstance(patched, dict) and patched.get("thread") else ""
+
+
+def watch() -> None:
+    """Make the debugger leave before eventlet replaces the threads and locks."""
+    importing.after("eventlet.patcher", _watch_patch)
+
+
+def _watch_patch(patcher: Any) -> None:
+    true = patcher.monkey_patch
+
+    def monkey_patch(**on: Any) -> Any:
+        if on.get("thread", on.get("all", True not in on.values())):
+            with contextlib.suppress(Exception):
+                _leave()
+        return true(**on)
+
+    patcher.monkey_patch = monkey_patch
+    package = sys.modules["eventlet"]
+    if hasattr(package, "monkey_patch"):
+        package.monkey_patch = monkey_patch  # type: ignore[attr-defined]
+
+
+def _leave() -> None:
+    debugger, member = session.debugger(), session.member()
+    if debugger is None or not session.is_joined():
+        return
+    session.tell(debugger, "the debugger leaves pid %d: %s" % (os.getpid(), _EVENTLET))
+    debugger.dispose_and_kill_all_pydevd_threads()
+    if member is not None:  # end the hook's thread, and start it as one that `threading` does not know
+        forking = member.module("forking")
+        forking.before(member)
+        member.joined = False
+        forking.in_parent(member)
 
 
 @contextlib.contextmanager
