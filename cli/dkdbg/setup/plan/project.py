@@ -232,7 +232,7 @@ def _with_sources(
         return service, (f"{text}; pip install -e in it makes the image run these files",)
     remotes = {m.local: m.remote for m in reversed(mappings)}
     root = remotes.get(facts.source_root) or PurePosixPath(remotes["."], facts.source_root)
-    theirs = service.extends.pythonpath if service.extends else None
+    theirs = dict(service.env).get("PYTHONPATH", service.extends.pythonpath if service.extends else None)
     before = theirs if theirs is not None else dict(image.env).get("PYTHONPATH", "")
     if before.split(":")[0] == str(root):
         return service, ()

@@ -156,6 +156,26 @@ def test_what_a_document_sets_before_the_command_is_said():
     assert "CUDA_VISIBLE" not in said
 
 
+def test_the_debug_service_has_what_a_document_sets_before_the_command():
+    sets = (("PYTHONPATH", "."), ("A", "1"))
+    entry = replace(TRAIN, source="Makefile", assigned=("PYTHONPATH=.", "A=1", "B=$C"), env=sets)
+    given = DockerRun(source="README.md", mounts=((".", "/app"),), env=(("A", None), ("D", "4")))
+    idle = dockerfile((".", "/app"), cmd=None)
+    made = plan(entrypoint=entry, candidates=(entry,), dockerfiles=(idle,), docker_run=given)
+    assert made.service.argv == ("python", "train.py")
+    assert made.service.env == (("A", "1"), ("D", "4"), ("PYTHONPATH", "."))
+    assert ("environment PYTHONPATH=.", "it stands before the command there") in [
+        (each.what, each.why) for each in made.decisions
+    ]
+    [said] = [each for each in made.notes if "before the command" in each]
+    assert said.startswith("Makefile sets B=$C before the command, which is left out")
+    made = plan(
+        entrypoint=entry, candidates=(entry,), dockerfiles=(idle,), mappings=((".", "/app"),),
+        installed=(("Dockerfile", "copied"),), source_root="src",
+    )  # fmt: skip
+    assert made.service.pythonpath == "/app/src:."
+
+
 @pytest.mark.parametrize(
     ("workdir", "started_in"), [("/home/me", "/workspace"), ("/workspace", None), ("/", "/workspace")]
 )
