@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent import contract
+from dkdbg.agent import contract, settings
 from dkdbg.agent.state import procfs
 from dkdbg.agent.supervisor.child import Child, SignalInbox
 from tests.agent.dap_probe import wait_for
@@ -100,6 +100,20 @@ def test_a_command_that_cannot_start_is_named(launch, tmp_path, command, code, m
     (tmp_path / "orphan.py").chmod(0o755)
     err = launch(command).ends(code)
     assert err.splitlines()[-1].startswith(f"dkdbg: {message}")
+
+
+@pytest.mark.parametrize(("command", "mode"), [("./a.sh", 0o755), ("a.sh", 0o755), ("./a.sh", 0o644)])
+def test_a_script_with_crlf_line_ends_is_named(launch, tmp_path, command, mode):
+    (tmp_path / "a.sh").write_bytes(b"#!/bin/sh\r\nset -e\r\n")
+    (tmp_path / "a.sh").chmod(mode)
+    env = {settings.ENV_OWN_CONTAINER: "1", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    err = launch(command, env=env).ends(127)
+    assert err.splitlines()[-1] == rf"dkdbg: {command} has CRLF line ends (its interpreter is '/bin/sh\r')"
+
+
+def test_a_python_script_with_crlf_line_ends_that_is_not_executable_runs(launch, tmp_path):
+    (tmp_path / "a.py").write_bytes(b"#!/usr/bin/env python3\r\nprint(1)\r\n")
+    launch("./a.py", env={settings.ENV_OWN_CONTAINER: "1"}).ends(0, "1\n")
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def of_agent(text: str) -> Finding | None:
 
 
 _OFF = re.compile(
-    r"^dkdbg: (?:([^\n]*?): the program runs without the debugger|cannot start:? ([^\n]+))", re.MULTILINE
+    r"^dkdbg: (?:([^\n]*?): the program runs without the debugger|cannot start: ([^\n]+))", re.MULTILINE
 )
 
 
@@ -378,13 +378,15 @@ def _arguments(names: str, text: str, around: Around) -> Finding:
     )  # fmt: skip
 
 
+_WITH_LF = "store it with LF: git add --renormalize after '*.sh text eol=lf' in .gitattributes"
 #: Pattern -> cause, what is wrong, remedy, link; {0} is what the pattern has found, {1} its first group, {line} the line.
 _FILE_ERRORS = (
     (
-        r"(?:\^M|\\r|\r)['\"]?: (?:\[Errno 2\] )?(?:bad interpreter|No such file or directory)|\$'\\r': command not found",
-        "crlf", "a script of the image has CRLF line ends: {line}",
-        "store it with LF: git add --renormalize after '*.sh text eol=lf' in .gitattributes", "file",
+        (r"(?:\^M|\\r|\r)['\"\u2019]?: (?:\[Errno 2\] )?(?:bad interpreter|No such file or directory|not found|invalid option)|\$'\\r': command not found"
+        r"|set: (?:line \d+: )?[Ii]llegal option -\r?(?:\n|$)"),
+        "crlf", "a script of the image has CRLF line ends: {line}", _WITH_LF, "file",
     ),
+    (r"dkdbg: ([^\n]+ has CRLF line ends \(its interpreter[^\n]*)", "crlf", "{1}", _WITH_LF, "file"),
     (
         (r"Could not import module \"[^\"\n]+|Attribute \"[^\"\n]+\" not found in module|Unable to load celery application"
         r"|Could not locate a Flask application|Error: Invalid value: File does not exist: [^\n]+"),
@@ -398,6 +400,10 @@ _FILE_ERRORS = (
     (
         r"can't open file '?([^':\n]+)'?: \[Errno 2\]", "program-absent", "there is no {1} where the program runs",
         "the command or its folder is wrong: the words after --, dkdbg init --command 'python PATH', or working_dir of the service", "file",
+    ),
+    (
+        r"dkdbg: (cannot start ([^\n]+): the interpreter in its first line does not exist)", "command-missing", "{1}",
+        "install it in the image, or correct the first line of {2}", "file",
     ),
     (
         r"\[Errno 30\]|[Rr]ead-only file system", "read-only", "something is written where the target is read-only: {line}",

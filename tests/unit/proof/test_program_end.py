@@ -70,6 +70,12 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "/app/train.py", line 3,
         ("/entry.sh: 3: NEEDED_VAR: parameter not set\n", 2, "variable-missing"),
         ("/entry.sh: line 3: NEEDED_VAR: unbound variable\n", 1, "variable-missing"),
         ("python3: can't open file '/app/train.py\\r': [Errno 2] No such file or directory\n", 2, "crlf"),
+        ("/usr/bin/env: \u2018python3\\r\u2019: No such file or directory\n", 127, "crlf"),
+        ("./entry.sh: 2: set: Illegal option -\r\n", 2, "crlf"),
+        ("./entry.sh: set: line 2: illegal option -\n", 2, "crlf"),
+        ("./entry.sh: line 2: set: -\r: invalid option\nset: usage: set [-abefhkmnptuvxBCEHPT] [--] [-] [arg ...]\n", 2, "crlf"),
+        ("dkdbg: ./entry.sh has CRLF line ends (its interpreter is '/bin/sh\\r')\n", 127, "crlf"),
+        ("dkdbg: cannot start ./entry.sh: the interpreter in its first line does not exist\n", 127, "command-missing"),
         ("WARNING: Connection refused, tried again\n" + TRACEBACK + "ValueError: bad shape\n", 1, "program-ends"),
     ],
 )  # fmt: skip
@@ -134,6 +140,7 @@ def test_only_the_agents_own_lines_are_the_agents():
         "loss without the debugger: see dkdbg: cannot start: x\n",
         "dkdbg: listening on 127.0.0.1:5678\nwe cannot start the epoch\n",
         "print: no debugpy for Python 3.6 in docs\n",
+        "dkdbg: cannot start ./entry.sh: the interpreter in its first line does not exist\n",
     ):
         assert of_agent(text) is None, text
     found = of_agent("dkdbg: cannot start: port 5678 is taken\n")

@@ -244,12 +244,22 @@ def _by_interpreter(argv: List[str], environment: Mapping[str, str]) -> List[str
         return argv
     if os.access(path, os.X_OK):
         return argv
+    interpreter = _interpreter(path)
+    if interpreter.endswith("\r") and "python" not in interpreter:  # a shell takes each CR for part of a word
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), interpreter)
+    if interpreter:
+        console.log("%s is not executable here: running it with the interpreter in its first line" % path)
+        return interpreter.rstrip("\r").split(None, 1) + argv
+    return argv
+
+
+def _interpreter(path: str) -> str:
+    """Return the interpreter in the first line of a script, with its argument and a trailing CR; empty without one."""
     with contextlib.suppress(OSError), open(path, "rb") as source:
         first = source.readline(200)
         if first.startswith(b"#!"):
-            console.log("%s is not executable here: running it with the interpreter in its first line" % path)
-            return [os.fsdecode(word) for word in first[2:].strip().split(None, 1)] + argv
-    return argv
+            return os.fsdecode(first[2:].strip(b" \t\n"))
+    return ""
 
 
 def _by_shell(argv: List[str], error: OSError) -> List[str]:
@@ -278,9 +288,13 @@ def missing(argv: Sequence[str]) -> str:
 
 
 def _not_found(command: str) -> str:
+    path = command if "/" in command else shutil.which(command)
+    if path and os.path.exists(path):
+        interpreter = _interpreter(path)
+        if interpreter.endswith("\r"):
+            return "%s has CRLF line ends (its interpreter is %r)" % (command, interpreter)
+        return "cannot start %s: the interpreter in its first line does not exist" % command
     if "/" in command:
-        if os.path.exists(command):
-            return "cannot start %s: the interpreter in its first line does not exist" % command
         hidden = image_files.hides(command, os.environ)
         return "no such file: %s (in %s)%s" % (command, os.getcwd(), hidden)
     return "command not found: %s (PATH=%s)" % (command, os.environ.get("PATH", ""))
