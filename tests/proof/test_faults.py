@@ -414,6 +414,11 @@ VERIFIED: dict[str, tuple[Callable[[Project], None], str, dict[str, str]]] = {
         {"scripts/go.py": "from pkg.net import rate\n\n\ndef main():\n    print(rate(1))\n\n\nmain()\n",
          "Dockerfile": "FROM {base}\nWORKDIR /app\nCOPY . /app\nRUN cp -r pkg /usr/lib/python3/dist-packages/\nCMD [\"python3\", \"scripts/go.py\"]\n"},
     ),
+    "module that only the image has": (
+        lambda _: None, "own-module",
+        {"train.py": "import vocab\n\n\ndef main():\n    pass\n\n\nmain()\n",
+         "Dockerfile": "FROM {base}\nWORKDIR /app\nRUN mkdir -p /srv/made && echo > /srv/made/vocab.py\nCOPY . /app\nCMD [\"python3\", \"train.py\"]\n"},
+    ),
     "module of another interpreter": (
         lambda _: None, "other-interpreter",
         {"train.py": "import colour\n\n\ndef main():\n    pass\n\n\nmain()\n",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.core.known_errors import bounded, line_at
 from dkdbg.proof.finding import Finding
-from dkdbg.setup.detect.python.imports import distributions
+from dkdbg.setup.detect.python.imports import distributions, is_known
 from dkdbg.setup.detect.python.system_packages import package_of_library
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ _INTERPRETERS = (
     "/usr/bin/python3*", "/usr/local/bin/python3*", "/opt/*/bin/python", "/opt/conda/envs/*/bin/python", "/venv/bin/python",
     "/*/.venv/bin/python", "/root/*/bin/python", "/home/*/*/bin/python", "/usr/src/*/bin/python", ".venv/bin/python", "venv/bin/python",
 )  # fmt: skip
+#: Usual working directories of images, and folders in them.
+_FOLDERS = ("", "/*", "/*/*", "/usr/src/*", "/home/*/*")
 #: Pattern in an error -> link and cause; the first match wins.
 _START_CAUSES = (
     (r"no Docker engine|daemon socket|there is no program 'docker'|no compose plugin", "engine", "engine-absent"),
@@ -54,11 +56,13 @@ class Around:
             None if the program does not run in an image of this repository.
         own: names of the repository's own modules.
         command: the program's command line as typed.
+        named: returns whether a dependency file of the repository, installed or not, has a distribution.
     """
 
     installs_from: Callable[[str], tuple[str, str]] | None
     own: Collection[str] = ()
     command: str = ""
+    named: Callable[[str], bool] = lambda _: False
 
 
 def cause_of(text: str, code: int | None, around: Around) -> Finding:
@@ -304,6 +308,13 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
             )  # fmt: skip
         distribution = named[0]
         file, line = around.installs_from(distribution)
+        if not is_known(name) and not around.named(
+            distribution
+        ):  # the index may have a stranger's of that name
+            return _finding(
+                "module-missing", f"the module {name} is not installed in the image, and no file names what brings it",
+                f"see that the distribution {distribution} of the package index is the one you mean, and add {line} to {file}; or create {name} in the image", text,
+            )  # fmt: skip
         return _finding(
             "module-missing", f"the module {name} is not installed in the image, and no file declares it",
             f"add {line} to {file} (distribution {distribution}), then dkdbg verify; or: dkdbg verify --fix", text, subject=distribution,
@@ -558,6 +569,32 @@ def in_other_interpreter(finding: Finding, module: str, found: Sequence[str]) ->
         finding, link="process", cause="other-interpreter",
         says=f"the program runs under an interpreter without {module}, which {found[0]} has",
         remedy=f"start it with that one: dkdbg init --command {shlex.quote(f'{found[0]} ...')}, or put {found[0].rpartition('/')[0]} first on PATH in the image",
+    )  # fmt: skip
+
+
+def places_of(module: str) -> str:
+    """Return a shell script that prints the first place of a module in the working directories that images have.
+
+    Args:
+        module: top name, an identifier.
+    """
+    if not re.fullmatch(r"\w+", module):
+        return "true"
+    places = " ".join(
+        f"{folder}/{each}" for folder in _FOLDERS for each in (f"{module}.py", f"{module}/*.py")
+    )
+    return (
+        f"for each in {places}; do case $each in /proc/*|/sys/*|/dev/*|/etc/*|/var/*|/tmp/*|/usr/lib*|/usr/share/*) continue ;; esac; "
+        '[ -f "$each" ] && echo "$each" && break; done; true'
+    )
+
+
+def in_image(finding: Finding, module: str, place: str) -> Finding:
+    """Return the finding about a missing module as one about a file of the image that Python does not look for."""
+    folder = place.removesuffix(".py").rpartition(f"/{module}")[0] or "/"
+    return replace(
+        finding, cause="own-module", subject="", says=f"Python does not find the module {module}, which the image has in {folder}",
+        remedy=f"put {folder} on PYTHONPATH in the service's environment, or start the program there: working_dir of the service",
     )  # fmt: skip
 
 

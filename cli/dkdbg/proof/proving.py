@@ -356,11 +356,14 @@ class _Run:
         )  # fmt: skip
 
     def _ended(self, trial: Trial, text: str, code: int | None) -> Finding:
-        """Return why the program has ended; a module may be installed for another interpreter of the image."""
+        """Return why the program has ended; the image may have a module for another interpreter, or in another folder."""
         finding = program_end.cause_of(text, code, self._subject.around)
         module = program_end.missing_module(text) if finding.cause == "module-missing" else ""
         found = trial.probe(program_end.interpreters_with(module)).split() if module else []
-        return program_end.in_other_interpreter(finding, module, found) if found else finding
+        if found:
+            return program_end.in_other_interpreter(finding, module, found)
+        place = trial.probe(program_end.places_of(module)).strip() if module else ""
+        return program_end.in_image(finding, module, place) if place else finding
 
     def _end_of(self, trial: Trial, attempt: Attempt) -> int | None:
         """Return the program's exit code, once the debugger has seen it end; None while it runs."""

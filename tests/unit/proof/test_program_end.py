@@ -1,11 +1,13 @@
 """The cause of a program's end is read from its last lines, as Python, argparse, click, glibc and CUDA write them."""
 
+import re
+import subprocess
 import time
 from dataclasses import replace
 
 import pytest
 
-from dkdbg.proof.program_end import Around, cause_of, missing_module, of_agent
+from dkdbg.proof.program_end import Around, cause_of, in_image, missing_module, of_agent, places_of
 
 AROUND = Around(
     installs_from=lambda name: ("requirements.txt", name), own={"model", "train"}, command="python train.py"
@@ -91,6 +93,41 @@ def test_a_missing_module_is_named_by_its_distribution_with_the_line_for_the_fil
     assert found.subject == "scikit-learn"
     assert "add scikit-learn to requirements.txt" in found.remedy
     assert missing_module("ModuleNotFoundError: No module named 'sklearn.svm'") == "sklearn"
+
+
+@pytest.mark.parametrize(("named", "subject"), [(False, ""), (True, "generated")])
+def test_a_name_that_nothing_knows_is_declared_only_if_the_repository_names_it(named, subject):
+    text = TRACEBACK + "ModuleNotFoundError: No module named 'generated'\n"
+    found = cause_of(text, 1, replace(AROUND, named=lambda _: named))
+    assert (found.cause, found.subject) == (
+        "module-missing",
+        subject,
+    )  # no subject: --fix adds no stranger's package
+    assert ("verify --fix" in found.remedy) is named
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"),
+    [("app/generated/x.py", "/app"), ("srv/my code/generated.py", "/srv/my code"), ("generated.py", "/"), ("usr/src/a/generated/x.py", "/usr/src/a")],
+)  # fmt: skip
+def test_a_module_that_the_image_has_in_another_folder_is_found_there(tmp_path, path, folder):
+    for each in (path, "etc/generated.py", "app/other/generated2.py"):
+        (tmp_path / each).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / each).write_text("")
+    script = re.sub(r"(?<= )/", f"{tmp_path}/", places_of("generated")).replace(
+        " case $each", f" case ${{each#{tmp_path}}}"
+    )
+    place = subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True).stdout.strip()
+    place = place.removeprefix(str(tmp_path))
+    assert place == f"/{path}"
+    missing = cause_of("ModuleNotFoundError: No module named 'generated'\n", 1, AROUND)
+    found = in_image(missing, "generated", place)
+    assert (found.cause, found.subject, found.remedy.split()[:2]) == (
+        "own-module",
+        "",
+        ["put", folder.split()[0]],
+    )
+    assert found.says == f"Python does not find the module generated, which the image has in {folder}"
 
 
 def test_a_program_outside_of_the_image_is_told_nothing_of_the_dockerfile():

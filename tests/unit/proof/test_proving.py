@@ -1,5 +1,6 @@
 """Whatever breaks a proof, its run is ended, and what its end leaves is told."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -75,3 +76,16 @@ def test_the_users_own_file_is_no_copy_of_itself_where_only_the_functions_name_s
     attempt = proving.stopping.Attempt(stopped=None, installed=(), why="waited 60 s", has_ended=False)
     assert proof._by_name(None, "", attempt).cause == "stop-missed"
     assert run.ended == 1
+
+
+def test_a_missing_module_is_looked_for_in_the_image_before_a_distribution_is_named(tmp_path):
+    run, probed = Run(tmp_path), []
+
+    def probe(script):
+        probed.append(script)
+        return "/app/generated/vocab.py\n" if "/generated.py" in script else ""
+
+    proof = proving._Run(run.subject, lambda _: None, lambda *_: None, proving.Proof())
+    trial = replace(run.trial(None, lambda _: None), probe=probe)
+    found = proof._ended(trial, "ModuleNotFoundError: No module named 'generated'\n", 1)
+    assert (found.cause, found.subject, len(probed)) == ("own-module", "", 2)

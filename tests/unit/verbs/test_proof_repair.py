@@ -62,6 +62,12 @@ def test_the_plan_is_made_once_for_a_remedy(root, monkeypatch):
     assert len(made) == 1
 
 
+def test_the_repository_names_the_distributions_of_all_its_dependency_files(root):
+    (root / "requirements-dev.txt").write_text("Py_Test>=7  # generated\n")
+    named = proof_repair.around(root, "").named
+    assert [named(each) for each in ("py-test", "generated", "requests")] == [True, False, False]
+
+
 def test_a_module_that_is_missing_on_another_target_is_declared_nowhere(root):
     elsewhere = replace(MISSING, subject="")
     assert proof_repair.mend(root, elsewhere, yes=True, as_json=False, report=lambda _: None) == ""

@@ -149,7 +149,7 @@ def plan_service(
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, run)) for m in mappings),
         ),
-        (*chosen.notes, *_of_address(seen if runs_it else None, app_ports, plan), *_of_command(facts, dockerfile, chosen.argv), *_of_service(facts, base, others, config)),
+        (*chosen.notes, *_of_address(seen if runs_it else None, app_ports, plan), *_of_command(facts, dockerfile, chosen.argv), *_of_service(facts, base, dockerfile, others, config)),
     )  # fmt: skip
 
 
@@ -259,9 +259,22 @@ def _is_run(file: PurePosixPath, argv: tuple[str, ...]) -> bool:
     return any(str(file) in word or PurePosixPath(word).name == file.name for word in argv)
 
 
-def _of_service(facts: RepoFacts, base: ServiceFact | None, others: Brought, config: Config) -> Iterator[str]:
+def _of_service(
+    facts: RepoFacts,
+    base: ServiceFact | None,
+    dockerfile: DockerfileFact | None,
+    others: Brought,
+    config: Config,
+) -> Iterator[str]:
     """Return notes on parts of the user's service that the debug service has or lacks."""
     whole = base or facts.strictest
+    path = dockerfile.path if base is None and dockerfile is not None else ""
+    for each in facts.services:
+        if path and each.dockerfile == path and not each.is_python:
+            yield (
+                f"{each.name} of {each.file} runs this image too, and its mounts and environment are left out: nothing shows where the image has"
+                f" the code of this repository. Mount it there (volumes of {each.name}), then dkdbg init debugs {each.name}"
+            )
     if whole is None:
         return
     # Compose rejects a file that it reads whole without its env files. A service that only extends from the file reads

@@ -12,6 +12,7 @@ from dkdbg.proof.program_end import Around
 from dkdbg.repository.dotenv import local_port
 from dkdbg.repository.transaction import read
 from dkdbg.setup.detect.files import Tree
+from dkdbg.setup.detect.python.dependencies import read_dependency_files
 from dkdbg.setup.render import changes
 from dkdbg.setup.render.changes import FileWanted
 from dkdbg.verbs.parts.keep_port import keep_port
@@ -38,7 +39,10 @@ def around(root: Path, command: str) -> Around:
         file = _file(root, tree)
         return file, _line(file, name)
 
-    return Around(installs_from=installs_from, own=own, command=command)
+    def named(distribution: str) -> bool:
+        return any(distribution == item.name for file in read_dependency_files(tree) for item in file.wanted)
+
+    return Around(installs_from=installs_from, own=own, command=command, named=named)
 
 
 def mend(root: Path, finding: Finding, *, yes: bool, as_json: bool, report: Callable[[str], None]) -> str:

@@ -147,6 +147,11 @@ def distributions(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(canonicalize_name(_DISTRIBUTIONS.get(name, name)) for name in kept))
 
 
+def is_known(module: str) -> bool:
+    """Return whether the distribution of a module is known, and not guessed from the module's name."""
+    return module in _DISTRIBUTIONS or canonicalize_name(module) in _COMES_ALONG
+
+
 def unnamed(modules: tuple[str, ...], named: Iterable[str], written: str) -> tuple[str, ...]:
     """Return the distributions of undeclared modules, without the usual dependencies of others.
 
