@@ -433,6 +433,10 @@ _MACHINE_ERRORS = (
         "shared memory is too small: {0}", "shm_size: 8gb for the service, or ipc: host", "program",
     ),
     (
+        r"E: Unable to locate package ([^\s]{1,200})", "requirement-fails", "apt finds no package {1} in the image",
+        "correct its name in the Dockerfile, and run apt-get update in the same RUN", "image",
+    ),
+    (
         r"[Ee]xec format error", "architecture", "the image is for another processor", "build it here: docker compose build", "image",
     ),
 )  # fmt: skip
@@ -598,6 +602,11 @@ def in_image(finding: Finding, module: str, place: str) -> Finding:
     )  # fmt: skip
 
 
+#: A failed step of a build and its last lines, as BuildKit repeats them at the end.
+_STEP = re.compile(r"^ > \[[^\]\n]*\] ([^\n]+):\n(.*?)^------$", re.MULTILINE | re.DOTALL)
+_ERROR_LINE = re.compile(r"\bE:|[Ee]rror\b|ERROR|\b[Ff]atal\b|\b[Ff]ail(?:ed|ure)\b")
+
+
 def of_start(error: DkdbgError, output: Sequence[str], around: Around) -> Finding:
     """Return the finding for a start that failed.
 
@@ -614,7 +623,13 @@ def of_start(error: DkdbgError, output: Sequence[str], around: Around) -> Findin
             return ended
         found = ("", "image", "build-fails")
     _, link, cause = found or ("", "start", "not-started")
-    lines = tuple(line for line in output[-8:] if line.strip())
+    lines = tuple(line for line in output[-_SHOWN_LINES:] if line.strip())
+    if cause == "build-fails" and (step := _STEP.search("\n".join(output))):
+        lines = tuple(line for line in step[2].splitlines() if line.strip())[-_SHOWN_LINES:]
+        errors = [line for line in lines if _ERROR_LINE.search(line)] or lines
+        last = re.sub(r"^\d+\.\d+ ", "", errors[-1])[:200] if errors else "it said nothing"
+        first = f"the step {step[1][:120]} failed: {last}"
+    more = [line for line in more if line.strip() not in {each.strip() for each in output}]
     remedy = "docker compose --profile debug build shows all of it" if cause == "build-fails" else error.hint
     return Finding(
         link=link, cause=cause, says=first, remedy=remedy or "dkdbg up shows more", detail=(*more, *lines)

@@ -72,6 +72,35 @@ def test_a_build_that_fails_for_another_reason_shows_its_last_lines_and_is_not_s
     assert found.remedy.startswith("docker compose ")
 
 
+LONG = "RUN make all && " + "x" * 200
+
+
+@pytest.mark.parametrize(
+    ("step", "said", "says"),
+    [
+        ("RUN make all", ("0.383 cc a.c", "1.954 make: *** [all] Error 2", "1.96 [notice] done"), "RUN make all failed: make: *** [all] Error 2"),
+        ("RUN ./x.sh", ("0.3 one", "0.4 the last line"), "RUN ./x.sh failed: the last line"),
+        ("RUN false", (), "RUN false failed: it said nothing"),
+        (LONG, ("0.4 error: a",), f"{LONG[:120]} failed: error: a"),
+    ],
+)  # fmt: skip
+def test_a_build_that_fails_is_named_by_its_step_with_the_lines_of_that_step_once(step, said, says):
+    ends = f'process "/bin/sh -c {step[4:]}" did not complete successfully: exit code: 2'
+    output = [
+        "#6 0.1 error: another step's, which goes on", *(f"#7 {each}" for each in said), f"#7 ERROR: {ends}", "------",
+        f" > [job-debug 3/4] {step}:", *said, "------", f"failed to solve: {ends}",
+    ]  # fmt: skip
+    found = of_start(explain(17, "\n".join(output)), output, AROUND)
+    assert (found.cause, found.says, found.detail) == ("build-fails", f"the step {says}", said)
+
+
+def test_a_package_that_apt_does_not_find_is_named():
+    said = ["#7 1.954 E: Unable to locate package libgl1-nope", FAILED]
+    found = of_start(DkdbgError("docker failed with exit code 17:"), said, AROUND)
+    assert (found.link, found.cause) == ("image", "requirement-fails")
+    assert found.says == "apt finds no package libgl1-nope in the image"
+
+
 def test_a_python_of_the_distribution_is_named_where_pip_refuses_it():
     said = "#8 0.49 error: externally-managed-environment\n#8 0.49 hint: See PEP 668 for the detailed specification."
     found = of_start(DkdbgError("docker failed with exit code 17:"), [*said.splitlines(), FAILED], AROUND)
