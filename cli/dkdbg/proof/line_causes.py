@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _PYTHON = frozenset({"", ".py", ".pyw"})
 #: Versions of Python in which a thread has one tracer.
 _ONE_TRACER = ("3.8.", "3.9.", "3.10.", "3.11.")
+#: Causes in one process beside which a process without the agent, that may run the line, is the likelier cause.
+_PERHAPS = frozenset({"never-reached", "ran-before", "stopped", "crlf"})
 
 
 def causes(asked: Asked) -> Iterator[Finding]:
@@ -32,10 +34,18 @@ def causes(asked: Asked) -> Iterator[Finding]:
     if asked.isolated and is_loopback(session.host):
         yield listens_inside(session)
     loaded = asked.loaded
+    others = list(_of_file(asked, loaded))
+    processes: list[Finding] = []
+    if not loaded or (session.unhooked and not any(file.ran for _, file in loaded)):
+        processes.extend(_of_processes(session))
+    is_certain = bool(loaded) and any(each.cause not in _PERHAPS for each in others)
+    yield from (*others, *processes) if is_certain else (*processes, *others)
+
+
+def _of_file(asked: Asked, loaded: Loaded) -> Iterator[Finding]:
+    """Return the causes that the processes with the agent show."""
     mapped = [(process, file) for process, file in loaded if asked.is_mapped(file)]
     copies = [(process, file) for process, file in loaded if not asked.is_mapped(file)]
-    if not loaded or (session.unhooked and not any(file.ran for _, file in loaded)):
-        yield from _of_processes(session)
     yield from file_causes.of_mapping(asked, mapped, copies)
     yield from _of_content(asked, mapped)
     if not loaded:
@@ -292,9 +302,12 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             remedy=f"{name}.cache_clear() in the Debug Console, or {asked.restart} with the breakpoint set",
         )  # fmt: skip
     elif all(each.ran is False for _, each in debugged):
+        is_vague = any(each.python.startswith("3.11.") for each, _ in debugged)
+        rarely = ", or fewer than eight times: perhaps it ran before the breakpoint came" * is_vague
+        restart = f"{asked.restart} with the breakpoint set; or " * is_vague
         yield Finding(
-            link="line", cause="never-reached", says=f"{name} has not run in {_named([each for each, _ in debugged])}{_or_rarely(debugged)}",
-            remedy="does anything call it? dkdbg where shows where the program is",
+            link="line", cause="never-reached", says=f"{name} has not run in {_named([each for each, _ in debugged])}{rarely}",
+            remedy=f"{restart}does anything call it? dkdbg where shows where the program is",
         )  # fmt: skip
     elif any(_is_past(asked, each) for _, each in debugged):
         yield _ran_before(
@@ -326,12 +339,6 @@ def _ran_before(asked: Asked, says: str) -> Finding:
         link="line", cause="ran-before", says=says,
         remedy=f"{asked.restart} with the breakpoint set: the program waits for the editor before its first line",
     )  # fmt: skip
-
-
-def _or_rarely(debugged: Loaded) -> str:
-    return (
-        ", or fewer than eight times" if any(each.python.startswith("3.11.") for each, _ in debugged) else ""
-    )
 
 
 def _is_past(asked: Asked, file: LoadedFile, *, before: bool = False) -> bool:

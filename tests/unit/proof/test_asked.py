@@ -40,6 +40,56 @@ def causes(root: Path, asked: str, loaded: str, *, like: str = "", **more: str) 
     return [each.cause for each in line_causes.causes(question)]
 
 
+def findings(root: Path, python: str = "3.13.1", unhooked: tuple[dict[str, str], ...] = (), **facts: object):
+    """Return the findings for the first line of utils.py, which the program has loaded; `facts` as the agent tells them."""
+    look = sources.look(str(root / "utils.py"))
+    there = {
+        "path": "/app/utils.py",
+        "real": "/app/utils.py",
+        "exists": True,
+        "kind": "mount",
+        "digest": look["digest"],
+    }
+    file = {"origin": "source", "code": True, "function": "f", **there, **facts}
+    process = {"pid": 7, "name": "train.py", "answer": {"python": python, "files": [file]}}
+    session = {"id": "s", "name": "s", "state": "running", "processes": [process], "unhooked": unhooked}
+    answer = line_answer.parse(
+        json.dumps({"version": 1, "files": [there], "sessions": [session]}), is_container=True
+    )
+    question = Asked(
+        path=root / "utils.py", line=1, entry=Entry(port=5678, mappings=((str(root), "/app"),)), remote="/app/utils.py",
+        session=answer.sessions[0], there=answer.files[0], root=root,
+    )  # fmt: skip
+    return list(line_causes.causes(question))
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"ran": False, "kept": True}, ["cached", "hook-missing"]),
+        ({"code": False}, ["optimised-away", "hook-missing"]),
+        ({"ran": False, "compiled": "numba"}, ["compiled", "hook-missing"]),
+        ({"ran": False}, ["hook-missing", "never-reached"]),
+        ({"function": "", "ran": None}, ["hook-missing"]),
+        ({"ran": True}, []),
+    ],
+)
+def test_a_process_without_the_agent_comes_after_a_cause_that_is_certain(tmp_path, facts, expected):
+    root = checkout(tmp_path, dict(FILES))
+    found = findings(root, unhooked=({"name": "worker.py", "why": "python -S"},), **facts)
+    assert [each.cause for each in found] == expected
+
+
+@pytest.mark.parametrize(("python", "is_vague"), [("3.11.7", True), ("3.13.1", False)])
+def test_where_a_call_or_two_leave_no_trace_a_function_may_have_run_before_the_breakpoint(
+    tmp_path, python, is_vague
+):
+    [found] = findings(checkout(tmp_path, dict(FILES)), python, ran=False)
+    assert found.cause == "never-reached"
+    assert ("perhaps it ran before the breakpoint came" in found.says) is is_vague
+    assert found.remedy.startswith("dkdbg restart with the breakpoint set") is is_vague
+
+
 @pytest.mark.parametrize(
     ("asked", "loaded"),
     [
