@@ -13,7 +13,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from dkdbg.dap.values import AttachOptions, Frame, Stop
     from dkdbg.proof.first_lines import FirstLines
@@ -40,6 +40,7 @@ class Stopped:
 
     Attributes:
         path, line: local side. function: its name; `<module>` for a module's own code.
+        is_function: whether that is a function, and no module or class body.
         values: local variables as text. process: name of the process.
         executable, python, uid: the process's, at the target.
     """
@@ -47,16 +48,12 @@ class Stopped:
     path: str
     line: int
     function: str
+    is_function: bool = True
     values: dict[str, str] = field(default_factory=dict)
     process: str = ""
     executable: str = ""
     python: str = ""
     uid: int = -1
-
-    @property
-    def is_function(self) -> bool:
-        """Return whether it is in a function."""
-        return self.function != _MODULE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +125,7 @@ def stop(
     best: Stopped | None = None
     installed: tuple[str, ...] = ()
     why, has_ended = "", False
-    own = {each.path for each in files}
+    own = {each.path: each.module for each in files}
     with Debugger(options) as debugger:
         for each in files:
             lines = {line for _, line in each.functions} | ({each.module} if each.module else set())
@@ -149,8 +146,11 @@ def stop(
             if top is None:
                 pass
             elif top.path in own:
-                if best is None or top.name != _MODULE:
-                    best, installed = _described(debugger, found, top), _installed(debugger, top, own)
+                # A class in the first line of a module stops there too, in a frame of its own.
+                is_function = top.name != _MODULE and top.line != own[top.path]
+                if best is None or is_function:
+                    best = replace(_described(debugger, found, top), is_function=is_function)
+                    installed = _installed(debugger, top, own)
                 if best.is_function:
                     break
                 end = time.monotonic() + FUNCTION_TIMEOUT_S
@@ -163,7 +163,7 @@ def stop(
     return Attempt(stopped=best, installed=installed, why=why, has_ended=has_ended)
 
 
-def _installed(debugger: Debugger, frame: Frame, own: set[str]) -> tuple[str, ...]:
+def _installed(debugger: Debugger, frame: Frame, own: Iterable[str]) -> tuple[str, ...]:
     """Return the loaded files of installed packages that are called as one of the user's files."""
     names = sorted({PurePath(each).name for each in own} - {"__init__.py", "__main__.py"})
     code = (

@@ -75,3 +75,11 @@ def test_a_stop_without_a_frame_is_left(monkeypatch):
     looked = []
     stopping.copy_of(AttachOptions(port=1), FILES, timeout=1.0, look=looked.append)
     assert looked == ["/r/train.py"]
+
+
+def test_the_body_of_a_class_is_no_function(monkeypatch):
+    body = SimpleNamespace(path="/r/train.py", line=1, name="Loop")
+    attempt, fake = stopped(monkeypatch, [[body], [FRAME]])
+    assert (attempt.stopped.function, attempt.stopped.is_function, fake.continued) == ("main", True, 1)
+    attempt, _ = stopped(monkeypatch, [[body]])
+    assert (attempt.stopped.function, attempt.stopped.is_function) == ("Loop", False)
