@@ -408,6 +408,10 @@ VERIFIED: dict[str, tuple[Callable[[Project], None], str, dict[str, str]]] = {
         lambda _: None, "symlink",
         {"Dockerfile": DOCKERFILE.replace("WORKDIR", "RUN mkdir /srv/code && ln -s /srv/code /app\nWORKDIR")},
     ),
+    "arguments missing": (
+        lambda _: None, "argument-missing",
+        {"train.py": "import argparse\n\n\ndef main():\n    parser = argparse.ArgumentParser()\n    parser.add_argument('--data', required=True)\n    parser.parse_args()\n\n\nmain()\n"},
+    ),
     "undeclared module": (lambda _: None, "module-missing", {"train.py": "import cv2\n\n\ndef main():\n    pass\n\n\nmain()\n"}),
     "two copies, the installed one runs": (
         lambda _: None, "two-copies",

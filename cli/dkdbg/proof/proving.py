@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 #: Seconds for a session to appear; for a first stop; for one by name; for the end of a program that the debugger has
 #: seen end.
 _SESSION_TIMEOUT_S, _STOP_TIMEOUT_S, _BY_NAME_TIMEOUT_S, _END_TIMEOUT_S = 20.0, 120.0, 60.0, 10.0
+#: Seconds after the stop within which the program may end.
+_AFTER_STOP_S = 1.0
 #: Seconds between two looks at the agent's own lines while it starts.
 _READY_EVERY_S = 3.0
 #: Maximum files to compare on both sides, and to ask the processes about.
@@ -157,6 +159,7 @@ class _Run:
                 )
             if seen := _gpu_seen(trial.gpu, target, stopped.executable):
                 self._hold("gpu", seen)
+            self._check_end(trial)
 
     def _end(self, stop: Callable[[], None]) -> None:
         try:
@@ -364,6 +367,15 @@ class _Run:
             return program_end.in_other_interpreter(finding, module, found)
         place = trial.probe(program_end.places_of(module)).strip() if module else ""
         return program_end.in_image(finding, module, place) if place else finding
+
+    def _check_end(self, trial: Trial) -> None:
+        """Raise BrokenError if the program ends for a known cause right after the stop, as on missing arguments."""
+        end = time.monotonic() + _AFTER_STOP_S
+        while (code := trial.ended()) is None and time.monotonic() < end:
+            time.sleep(0.1)
+        finding = self._ended(trial, trial.output(), code) if code else None
+        if finding is not None and finding.cause != "program-ends":
+            raise BrokenError(replace(finding, says=f"a breakpoint stops, but then {finding.says}"))
 
     def _end_of(self, trial: Trial, attempt: Attempt) -> int | None:
         """Return the program's exit code, once the debugger has seen it end; None while it runs."""

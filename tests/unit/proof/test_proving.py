@@ -9,6 +9,7 @@ from dkdbg.core.target_values import Trial
 from dkdbg.errors import DkdbgError
 from dkdbg.proof import proving
 from dkdbg.proof.asked import Entry
+from dkdbg.proof.finding import BrokenError
 from dkdbg.proof.first_lines import FirstLines
 from dkdbg.proof.program_end import Around
 
@@ -89,3 +90,21 @@ def test_a_missing_module_is_looked_for_in_the_image_before_a_distribution_is_na
     trial = replace(run.trial(None, lambda _: None), probe=probe)
     found = proof._ended(trial, "ModuleNotFoundError: No module named 'generated'\n", 1)
     assert (found.cause, found.subject, len(probed)) == ("own-module", "", 2)
+
+
+ARGUMENTS = "a.py: error: the following arguments are required: --data\n"
+
+
+def check_end(tmp_path, code, text):
+    run = Run(tmp_path)
+    trial = replace(run.trial(None, lambda _: None), ended=lambda: code, output=lambda: text)
+    proving._Run(run.subject, lambda _: None, lambda *_: None, proving.Proof())._check_end(trial)
+
+
+def test_a_program_that_ends_for_a_known_cause_after_the_stop_is_not_proven(tmp_path):
+    with pytest.raises(BrokenError) as raised:
+        check_end(tmp_path, 2, ARGUMENTS)
+    assert raised.value.finding.cause == "argument-missing"
+    assert raised.value.finding.says == "a breakpoint stops, but then the program demands --data"
+    check_end(tmp_path, 0, ARGUMENTS)
+    check_end(tmp_path, 3, "")
