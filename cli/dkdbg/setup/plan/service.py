@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -77,9 +76,8 @@ def plan_service(
     name = _name(base.name if base else "app", {service.name for service in facts.services})
     idle = chosen.argv == IDLE
     published = base.ports if base else run.ports or facts.ports
+    app_ports = tuple(port for port in published if port != config.port)
     seen = facts.entrypoint if config.command is None else None
-    exposed = dockerfile.exposed if dockerfile is not None else ()
-    port, app_ports = _ports(config.port, published, exposed, chosen.argv, seen.listens if seen else None)
     runs_it = chosen.from_entry or stands_in(seen, base, dockerfile)
     wait = (
         config.wait
@@ -117,7 +115,7 @@ def plan_service(
         env_files=run.env_files,
         mounts=mounts,
         masks=masks,
-        port=port,
+        port=config.port,
         app_ports=app_ports,
         wait=wait,
         reload=config.reload and not idle,
@@ -151,7 +149,7 @@ def plan_service(
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, run)) for m in mappings),
         ),
-        (*chosen.notes, *_of_port(config.port, port), *_of_address(seen if runs_it else None, app_ports, plan), *_of_command(facts, dockerfile, chosen.argv), *_of_service(facts, base, dockerfile, others, config)),
+        (*chosen.notes, *_of_address(seen if runs_it else None, app_ports, plan), *_of_command(facts, dockerfile, chosen.argv), *_of_service(facts, base, dockerfile, others, config)),
     )  # fmt: skip
 
 
@@ -167,32 +165,6 @@ def _opened(
         name, _, value = variable.partition("=")
         if name not in given:
             yield name, value
-
-
-def _ports(
-    wanted: int,
-    published: tuple[int, ...],
-    exposed: tuple[int, ...],
-    argv: tuple[str, ...],
-    listens: int | None,
-) -> tuple[int, tuple[int, ...]]:
-    """Return the debug port in the container, where the program may have the wanted one, and the program's ports."""
-    others = tuple(port for port in published if port != wanted)
-    if any("debugpy" in word for word in argv):  # the agent takes its place
-        return wanted, others
-    own = {
-        listens or 0,
-        *(int(each) for word in argv for each in re.findall(r"(?<![\d.])\d{4,5}(?![\d.])", word)),
-    }
-    free = (port for port in range(wanted, 65536) if port not in {*published, *exposed, *own})
-    # Published alone, the wanted port may be that of a debugger: it makes no server of the program.
-    return next(free, wanted), published if wanted in own else others
-
-
-def _of_port(wanted: int, port: int) -> Iterator[str]:
-    """Say that the debugger takes another port than the wanted one."""
-    if port != wanted:
-        yield f"port {wanted} is the program's own in the container, so the debugger listens on {port}"
 
 
 def _of_address(entry: EntryPoint | None, ports: tuple[int, ...], plan: ServicePlan) -> Iterator[str]:

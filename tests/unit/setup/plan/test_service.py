@@ -156,29 +156,6 @@ def test_what_a_document_sets_before_the_command_is_said():
     assert "CUDA_VISIBLE" not in said
 
 
-@pytest.mark.parametrize(
-    ("given", "image", "port", "app_ports", "wait"),
-    [
-        ({"command": ("python", "serve.py"), "ports": (8000,)}, {}, 5678, (8000,), 0),
-        ({"command": ("python", "serve.py", "--port=5678"), "ports": (5678, 5679)}, {}, 5680, (5678, 5679), 0),
-        ({"command": ("uvicorn", "a:app", "--port", "5678")}, {"exposed": (5679,)}, 5680, (), 0),
-        ({"command": ("python", "train.py"), "ports": (5678,)}, {}, 5679, (), 600),
-        ({"command": ("python", "train.py"), "ports": ()}, {"exposed": (5678,)}, 5679, (), 600),
-        ({"command": ("python", "-m", "debugpy", "--listen", "5678", "a.py"), "ports": (5678,)}, {}, 5678, (), 600),
-        ({"command": ("python", "train.py", "--version=1.5678", "--n", "15678")}, {}, 5678, (), 600),
-    ],
-)  # fmt: skip
-def test_the_debugger_takes_no_port_that_the_program_has(given, image, port, app_ports, wait):
-    own = service(**given, dockerfile="Dockerfile")
-    made = of_service(own, dockerfiles=(dockerfile(**image),))
-    assert (made.service.port, made.service.app_ports, made.service.wait) == (port, app_ports, wait)
-    said = [each for each in made.notes if "the program's own" in each]
-    assert bool(said) is (port != 5678)
-    listening = replace(TRAIN, source="compose.yaml: service web", listens=5678)
-    serving = of_service(service(), entrypoint=listening, candidates=(listening,))
-    assert serving.service.port == 5679
-
-
 def test_a_service_of_the_same_image_that_is_left_out_is_said():
     onbuild = dockerfile(base="acme/onbuild:1", cmd=("/app/go.sh",))
     own = service(None, name="pretrain", dockerfile="Dockerfile")
