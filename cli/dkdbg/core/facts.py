@@ -85,7 +85,6 @@ class EntryPoint:
         on_loopback: whether its own code serves on the loopback address alone.
         shows_windows: whether it exits at once without a screen.
         assigned: environment assignments that its source has before the command.
-        env: those of them that mean the same on every machine, as (name, value).
     """
 
     command: str
@@ -103,7 +102,6 @@ class EntryPoint:
     on_loopback: bool = False
     shows_windows: bool = False
     assigned: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
 
     @property
     def where(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -84,8 +85,9 @@ def plan_service(
         if config.wait is not None
         else _wait(seen, chosen.argv, () if seen and seen.trains and runs_it else app_ports, idle=idle)
     )
-    env = tuple(dict((*run.env, *chosen.env)).items())
-    given = frozenset(variable for variable, _ in env)
+    given = frozenset(variable for variable, _ in run.env)
+    has_own = "PYTHONPATH" in (given | (base.variables if base else frozenset()))
+    env = (("PYTHONPATH", chosen.pythonpath),) if chosen.pythonpath and not has_own else ()
     agent_python = ""
     if dockerfile is not None and not dockerfile.has_shell and PYTHON.starts(chosen.argv[0]):
         agent_python = chosen.argv[0]
@@ -111,7 +113,7 @@ def plan_service(
         working_dir=workdir,
         shm=run.shm,
         ipc=run.ipc,
-        env=(*env, *opened),
+        env=(*run.env, *env, *opened),
         env_files=run.env_files,
         mounts=mounts,
         masks=masks,
@@ -144,7 +146,7 @@ def plan_service(
             Decision(what=f"service {name} in {included_by}", why=f"it runs {where} under debugpy; {_why_file(merge)}"),
             Decision(what=f"command {_shown(chosen)}", why=chosen.why),
             *_settings(plan, base, dockerfile, run),
-            *(Decision(what=f"environment {name}={value}", why="it stands before the command there") for name, value in chosen.env),
+            *(Decision(what=f"environment {name}={value}", why="it stands before the command there") for name, value in env),
             *(Decision(what=f"environment {name}={value}", why="otherwise nothing outside the container reaches the server, which listens on loopback there") for name, value in opened),
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, run)) for m in mappings),
@@ -394,7 +396,7 @@ class Command:
     inherited: bool = False
     from_env: tuple[tuple[int, str], ...] = ()
     from_entry: bool = False
-    env: tuple[tuple[str, str], ...] = ()
+    pythonpath: str = ""
     processes: int = 0
     why: str
     notes: tuple[str, ...] = ()
@@ -446,7 +448,7 @@ def choose_command(
         documented = 0
     instead = (f"the image's {windows!r} opens windows, but a container has no display",) if windows else ()
     return Command(
-        entrypoint=before, command=argv, why=f"seen in {entry.where}" if entry.source else "it is the best candidate", from_entry=True, env=entry.env,
+        entrypoint=before, command=argv, why=f"seen in {entry.where}" if entry.source else "it is the best candidate", from_entry=True, pythonpath=_relative_path(entry),
         from_env=_later(processes, before), processes=documented,
         notes=(*instead, *one_rank, *_left_notes(entry, left), *_entry_notes(facts)),
     )  # fmt: skip
@@ -534,12 +536,20 @@ def _first_project(facts: RepoFacts) -> str:
     return next(own, facts.projects[0].folder)
 
 
+def _relative_path(entry: EntryPoint) -> str:
+    """Return the PYTHONPATH that stands before the command, if it means the same on every machine; else nothing."""
+    path = dict(each.split("=", 1) for each in entry.assigned).get("PYTHONPATH", "")
+    return path if re.fullmatch(r"[\w.-][\w./-]*(?::[\w.-][\w./-]*)*", path) else ""
+
+
 def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> Iterator[str]:
     """Report arguments for the user to add. They are not written, because a shell or the program would interpret them."""
-    names = {"CUDA_VISIBLE_DEVICES", *dict(entry.env)}  # the former names the GPUs of another machine
-    if kept := [each for each in entry.assigned if each.partition("=")[0] not in names]:
+    # CUDA_VISIBLE_DEVICES names the GPUs of another machine.
+    kept = [each for each in entry.assigned if not each.startswith("CUDA_VISIBLE_DEVICES=")]
+    ours = f"PYTHONPATH={_relative_path(entry)}"
+    if dropped := [each for each in kept if each != ours]:
         shown = shlex.join(("env", *kept, *as_words(entry.command)))
-        yield f"{entry.source} sets {', '.join(kept)} before the command, which is left out; to keep it: dkdbg init --command {shlex.quote(shown)}"
+        yield f"{entry.source} sets {', '.join(dropped)} before the command, which is left out; to keep it: dkdbg init --command {shlex.quote(shown)}"
     if left:
         shown = "; ".join(left)
         yield f"left out of {entry.source or 'the command'}, for you to fill in with --command: {shown}"

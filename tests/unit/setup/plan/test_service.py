@@ -168,24 +168,30 @@ def test_a_service_of_the_same_image_that_is_left_out_is_said():
     assert not [each for each in known.notes if "left out" in each]
 
 
-def test_the_debug_service_has_what_a_document_sets_before_the_command():
-    sets = (("PYTHONPATH", "."), ("A", "1"))
-    entry = replace(TRAIN, source="Makefile", assigned=("PYTHONPATH=.", "A=1", "B=$C"), env=sets)
-    given = DockerRun(source="README.md", mounts=((".", "/app"),), env=(("A", None), ("D", "4")))
+def test_a_relative_pythonpath_before_the_command_is_the_debug_services_unless_its_own_has_one():
+    entry = replace(TRAIN, source="Makefile", assigned=("PYTHONPATH=.:src", "OUT=$HOME/out"))
     idle = dockerfile((".", "/app"), cmd=None)
-    made = plan(entrypoint=entry, candidates=(entry,), dockerfiles=(idle,), docker_run=given)
-    assert made.service.argv == ("python", "train.py")
-    assert made.service.env == (("A", "1"), ("D", "4"), ("PYTHONPATH", "."))
-    assert ("environment PYTHONPATH=.", "it stands before the command there") in [
+    made = plan(entrypoint=entry, candidates=(entry,), dockerfiles=(idle,))
+    assert made.service.env == (("PYTHONPATH", ".:src"),)
+    assert ("environment PYTHONPATH=.:src", "it stands before the command there") in [
         (each.what, each.why) for each in made.decisions
     ]
     [said] = [each for each in made.notes if "before the command" in each]
-    assert said.startswith("Makefile sets B=$C before the command, which is left out")
-    made = plan(
+    assert said.startswith("Makefile sets OUT=$HOME/out before the command, which is left out")
+    assert said.endswith("'env PYTHONPATH=.:src '\"'\"'OUT=$HOME/out'\"'\"' python train.py'")
+    given = DockerRun(source="README.md", mounts=((".", "/app"),), env=(("PYTHONPATH", "/app/lib"),))
+    documented = plan(entrypoint=entry, candidates=(entry,), dockerfiles=(idle,), docker_run=given)
+    theirs = service(("tail", "-f", "/dev/null"), pythonpath="/app/lib", variables=frozenset({"PYTHONPATH"}))
+    extended = of_service(theirs, entrypoint=entry, candidates=(entry,))
+    assert (documented.service.env, extended.service.env) == (given.env, ())
+    for value in ("/home/al/proj", "$PWD", "~/proj", ""):
+        other = replace(entry, assigned=(f"PYTHONPATH={value}",))
+        assert plan(entrypoint=other, candidates=(other,), dockerfiles=(idle,)).service.env == ()
+    copied = plan(
         entrypoint=entry, candidates=(entry,), dockerfiles=(idle,), mappings=((".", "/app"),),
         installed=(("Dockerfile", "copied"),), source_root="src",
     )  # fmt: skip
-    assert made.service.pythonpath == "/app/src:."
+    assert copied.service.pythonpath == "/app/src:.:src"
 
 
 @pytest.mark.parametrize(

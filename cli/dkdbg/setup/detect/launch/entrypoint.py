@@ -17,7 +17,6 @@ from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import MONITOR, NOTEBOOK, SERVER, WORKER, Launch
 from dkdbg.launchers.lines.blanks import has_blank
 from dkdbg.launchers.lines.command_lines import logical_lines
-from dkdbg.setup.detect.environment import read_environment
 from dkdbg.setup.detect.files import is_vendored, join
 from dkdbg.setup.detect.launch.candidates import (
     Candidate,
@@ -36,7 +35,7 @@ from dkdbg.setup.detect.launch.roles import role_of
 from dkdbg.setup.detect.python.python_source import SourceFact, read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.launch.launches import Seen
@@ -248,20 +247,7 @@ def _entry_point(tree: Tree, candidate: Candidate) -> EntryPoint:
         on_loopback=bool(fact and fact.on_loopback and candidate.launch.launcher == "python"),
         shows_windows=bool(fact and shows_windows(fact.imports)),
         assigned=candidate.launch.assigned,
-        env=tuple(_constants(candidate.launch.assigned)),
     )
-
-
-def _constants(assigned: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield the assignments that the debug service can have: a shell computes the others, or they name a machine's GPUs."""
-    for name, value in read_environment(assigned):
-        if (
-            value is not None
-            and not value.startswith("$")
-            and "~" not in value
-            and name != "CUDA_VISIBLE_DEVICES"
-        ):
-            yield name, value
 
 
 def _home(candidate: Candidate) -> str:

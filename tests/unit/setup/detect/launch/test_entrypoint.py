@@ -22,12 +22,6 @@ def test_what_stands_before_a_command_is_known(project):
     assert (entry.launcher, entry.assigned) == ("torchrun", ("A=1", "B=x y"))
 
 
-def test_what_stands_before_a_command_is_kept_where_it_means_the_same_everywhere(project):
-    sets = "PYTHONPATH=.:src OUT=$HOME/out DATA=/path/to/data CACHE=~/c CUDA_VISIBLE_DEVICES=1 WANDB_API_KEY=abc DKDBG_WAIT=1 A=1 A=2"
-    project.write("train.py", TRAIN).readme(f"{sets} python train.py")
-    assert project.facts().entrypoint.env == (("PYTHONPATH", ".:src"), ("A", "2"))
-
-
 @pytest.mark.parametrize("wrapper", ["torchpack dist-run -np 8", "nsys profile -o out", "runai submit j --"])
 def test_a_program_behind_a_wrapper_that_is_unknown_keeps_its_arguments(project, wrapper):
     project.write("tools/train.py", TRAIN).readme(f"{wrapper} python tools/train.py configs/base.yaml --lr 1")
