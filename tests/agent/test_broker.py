@@ -150,6 +150,24 @@ def test_a_process_that_was_asked_to_go_on_is_not_held_before_the_adapter_confir
     assert building.held == {7: ""}
 
 
+@pytest.mark.parametrize("ends", ["refused", "continues one thread"])
+def test_a_process_that_does_not_go_on_as_asked_is_held_where_it_was(ends):
+    building = Building()
+    one = building.attached(subProcessId=7)
+    for thread in (1, 2):
+        one.from_adapter(event("stopped", threadId=thread, reason="breakpoint"))
+    one.from_client(request("stackTrace", seq=8, threadId=2))
+    one.from_client(request("stepIn", seq=9, threadId=1))
+    top = {"source": {"path": "/w/train.py"}, "line": 3}
+    one.from_adapter(response("stackTrace", 8, stackFrames=[top]))
+    assert building.held == {7: ""}, "a late answer"
+    if ends == "refused":
+        one.from_adapter(response("stepIn", 9, success=False))
+    else:
+        one.from_adapter(event("continued", threadId=1, allThreadsContinued=False))
+    assert building.held == {7: "breakpoint"}
+
+
 def test_an_observer_gets_copies_and_its_requests_are_passed_on():
     building = Building()
     first = building.attached(subProcessId=7)

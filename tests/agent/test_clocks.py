@@ -596,8 +596,26 @@ import _time_machine
 print(type(time.time.__self__).__name__)
 clocks.follow(folder)
 print(type(time.time.__self__).__name__)
+asked = []
+waits._lengthened(asked.append, at=0)(0.05)
+print(asked)
 """
-    assert run(program, tmp_path).stdout == "_Clock\nmodule\nmodule\n"
+    assert run(program, tmp_path).stdout == "_Clock\nmodule\nmodule\n[0.05]\n"
+
+
+def test_an_audit_hook_of_the_program_may_ask_a_slow_clock_for_the_time(tmp_path):
+    program = """
+asked = []
+follow()
+writer.hold()
+time.sleep(0.05)
+clocks.follow(folder)
+sys.addaudithook(lambda event, _: asked.append(time.time()))
+time.time()
+print(len(asked) > 0, pickle.loads(pickle.dumps(time.time.__self__)) is time)
+"""
+    done = run("import pickle" + program, tmp_path)
+    assert (done.stdout, done.stderr) == ("True True\n", "")
 
 
 def test_timers_of_a_process_that_runs_on_stop_during_a_hold_and_those_that_it_cancels_stay_so(tmp_path):

@@ -188,6 +188,7 @@ print(found)
             "lock = threading.Lock(); lock.acquire(); lock.acquire(timeout=60)",
             "the timeout of acquire at p.py:6",
         ),
+        ("select.poll().poll(60_000)", "the timeout of poll at p.py:6"),
         (
             "import sqlite3; a, b = (sqlite3.connect('x.db', 60) for _ in range(2)); a.execute('begin immediate'); b.execute('begin immediate')",
             "the timeout of sqlite3 at p.py:6",

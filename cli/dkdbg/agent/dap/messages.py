@@ -41,6 +41,8 @@ GROUP = "dkdbgTogether"
 #: Property of the attach request to the root session: time limits of the target that its agent does not see; see
 #: state/deadlines.py.
 DEADLINES = "dkdbgDeadlines"
+#: Requests after which a stopped process runs, or ends.
+RESUMING = ("continue", "next", "stepIn", "stepOut", "disconnect", "terminate")
 #: Request of `dkdbg attach` for the digest of a source file (`path`), and the agent's capability to answer it.
 SOURCE = "dkdbgSource"
 #: Property by which a child session names its editor. Added to each announcement.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Modules with timers in C.
 _MODULES = {"uvloop": "timeouts of uvloop", "gevent": "timeouts of gevent"}
 #: A call with an argument, in the source line at which a thread waits in C.
-_CALL = re.compile(r"\.acquire\([^)\s]")
+_CALL = re.compile(r"\.(acquire|poll)\([^)\s]")
 #: Packages whose calls have a deadline in C, or count their tries, by name.
 _DEADLINES = {
     "grpc": "the deadline of gRPC",
@@ -70,8 +70,9 @@ def _wait_of(frame: FrameType) -> str:
         return "counted naps"
     if is_own or has_sqlite:
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0)
-        if is_own and _CALL.search(line):
-            return "the timeout of acquire"
+        call = _CALL.search(line) if is_own else None
+        if call is not None:
+            return "the timeout of %s" % call[1]
         if has_sqlite and _STATEMENT.search(line):
             return "the timeout of sqlite3"
     return ""

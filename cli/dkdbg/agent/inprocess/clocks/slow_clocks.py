@@ -111,6 +111,10 @@ class _Clock(types.ModuleType):
         self._tick: Any = 1 if self._is_whole else 1e-6 if function.__name__ == "time" else 1e-9
         self._last = self._true = self.true()
         self._set_at = self._ahead(self._last)
+        self._asking: Set[int] = set()
+
+    def __reduce__(self) -> Any:
+        return __import__, ("time",)
 
     def _ahead(self, true: Any) -> float:
         """Return by how much it is ahead of a clock that cannot be set, in seconds."""
@@ -120,10 +124,17 @@ class _Clock(types.ModuleType):
         true = self.true()
         if State is None:  # the interpreter is shutting down, and has cleared this module
             return true
-        behind = seconds_behind()
-        is_right = behind == 0.0 and true >= self._last
-        if (not is_right and is_ours()) or abs(self._ahead(true) - self._set_at) > _SET_S:
+        ident = _thread.get_ident()
+        if ident in self._asking:  # an audit hook, called by the look at the frames, asks for the time
             return true
+        try:
+            self._asking.add(ident)
+            behind = seconds_behind()
+            is_right = behind == 0.0 and true >= self._last
+            if (not is_right and is_ours()) or abs(self._ahead(true) - self._set_at) > _SET_S:
+                return true
+        finally:
+            self._asking.discard(ident)
         if is_right:  # as far as known: a hold may have begun some ms ago
             self._last = self._true = true
             return true
@@ -208,9 +219,11 @@ def replace() -> None:
 
     time_machine changes the C functions too, and keeps what it finds there as the true ones.
     """
-    if State.stopping or "_time_machine" in sys.modules:
+    if State.stopping:
         return
     State.replaced = True
+    if "_time_machine" in sys.modules:
+        return
     State.lead += behind()  # the clocks continue from the true time
     for full in (name + end for name in _NAMES for end in ("", "_ns")):
         function = getattr(time, full)

@@ -89,6 +89,8 @@ class AdapterSide:
             else:
                 connection.turn(ATTACHING)
                 self._sessions.release_control(connection)
+        if message.get("command") in messages.RESUMING and message.get("success") is False:
+            connection.stops.refused()
         connection.stops.answered(sequence, message)
         return passed
 

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.proxy.broker.connection import Connection
 
-#: Requests after which a stopped process runs, or ends.
-_RESUMING = ("continue", "next", "stepIn", "stepOut", "disconnect", "terminate")
-
 
 class Controlling(SessionPhase):
     """Phase of a client whose attach was passed on."""
@@ -61,7 +58,7 @@ class Controlling(SessionPhase):
         if command == messages.SOURCE:
             return [Action(READ, connection, later=lambda: self._source(request))]
         ends: List[Action] = []
-        if command in _RESUMING:
+        if command in messages.RESUMING:
             connection.stops.let_go()
         if command == "disconnect":
             ends = group_control.left(

@@ -34,6 +34,8 @@ class Stops:
         #: Stopped threads, with those of withheld stops.
         self._stopped: Set[int] = set()
         self._going: Set[int] = set()
+        #: The position of the last stop.
+        self._last = ""
         self._asked: Dict[int, int] = {}
 
     @property
@@ -47,6 +49,12 @@ class Stops:
         if self._stopped:
             self._report("")
 
+    def refused(self) -> None:
+        """Note that the process is still held: a request to continue failed, or another thread alone has continued."""
+        if self._going and self._stopped:
+            self._going.clear()
+            self._report(self._last)
+
     def asked(self, request: Message) -> None:
         """Note a stackTrace request of the editor."""
         thread = as_dict(request.get("arguments")).get("threadId")
@@ -58,13 +66,14 @@ class Stops:
     def answered(self, sequence: object, response: Message) -> None:
         """Read the position from the answer to a stackTrace."""
         thread = self._asked.pop(sequence, None) if isinstance(sequence, int) else None
-        if thread is None or thread not in self.reasons:
+        if thread is None or thread not in self.held:
             return
         frames = as_list(as_dict(response.get("body")).get("stackFrames"))
         top = as_dict(frames[0]) if frames else {}
         path, line = as_dict(top.get("source")).get("path"), top.get("line")
         if isinstance(path, str) and isinstance(line, int):
-            self._report("%s:%d (%s)" % (os.path.basename(path)[-_MAX_NAME:], line, self.reasons[thread]))
+            self._last = "%s:%d (%s)" % (os.path.basename(path)[-_MAX_NAME:], line, self.reasons[thread])
+            self._report(self._last)
 
     def happened(self, name: object, content: Message, *, withheld: bool = False) -> None:
         """Handle an event of the adapter, which may be withheld from the client."""
@@ -75,6 +84,7 @@ class Stops:
             reason = str(content.get("reason", "pause"))[:40]
             if not withheld:
                 self.reasons[thread] = reason
+            self._last = reason
             self._report(reason)
             return
         if not self._stopped:
@@ -90,3 +100,5 @@ class Stops:
             self._stopped.discard(thread)
         if not self._stopped:
             self._report("")
+        elif name == "continued":
+            self.refused()
