@@ -27,7 +27,7 @@ _INTERPRETERS = (
     "/*/.venv/bin/python", "/root/*/bin/python", "/home/*/*/bin/python", "/usr/src/*/bin/python", ".venv/bin/python", "venv/bin/python",
 )  # fmt: skip
 #: Usual working directories of images, and folders in them.
-_FOLDERS = ("", "/*", "/*/*", "/usr/src/*", "/home/*/*")
+_FOLDERS = ("/*", "/*/*", "/usr/src/*", "/home/*/*")
 #: Pattern in an error -> link and cause; the first match wins.
 _START_CAUSES = (
     (r"no Docker engine|daemon socket|there is no program 'docker'|no compose plugin", "engine", "engine-absent"),
@@ -577,25 +577,21 @@ def in_other_interpreter(finding: Finding, module: str, found: Sequence[str]) ->
 
 
 def places_of(module: str) -> str:
-    """Return a shell script that prints the first place of a module in the working directories that images have.
+    """Return a shell script that prints the first of the working directories of images that has a module.
 
     Args:
         module: top name, an identifier.
     """
     if not re.fullmatch(r"\w+", module):
         return "true"
-    places = " ".join(
-        f"{folder}/{each}" for folder in _FOLDERS for each in (f"{module}.py", f"{module}/*.py")
-    )
     return (
-        f"for each in {places}; do case $each in /proc/*|/sys/*|/dev/*|/etc/*|/var/*|/tmp/*|/usr/lib*|/usr/share/*) continue ;; esac; "
-        '[ -f "$each" ] && echo "$each" && break; done; true'
+        f"for each in '' {' '.join(_FOLDERS)}; do case $each in /proc*|/sys*|/dev*|/etc*|/var*|/tmp*|/usr/lib*|/usr/share*) continue ;; esac; "
+        f'[ -f "$each/{module}.py" ] || ls "$each/{module}"/*.py >/dev/null 2>&1 || continue; echo "${{each:-/}}"; break; done; true'
     )
 
 
-def in_image(finding: Finding, module: str, place: str) -> Finding:
-    """Return the finding about a missing module as one about a file of the image that Python does not look for."""
-    folder = place.removesuffix(".py").rpartition(f"/{module}")[0] or "/"
+def in_image(finding: Finding, module: str, folder: str) -> Finding:
+    """Return the finding about a missing module as one about a folder of the image in which Python does not look."""
     return replace(
         finding, cause="own-module", subject="", says=f"Python does not find the module {module}, which the image has in {folder}",
         remedy=f"put {folder} on PYTHONPATH in the service's environment, or start the program there: working_dir of the service",
@@ -603,7 +599,7 @@ def in_image(finding: Finding, module: str, place: str) -> Finding:
 
 
 #: A failed step of a build and its last lines, as BuildKit repeats them at the end.
-_STEP = re.compile(r"^ > \[[^\]\n]*\] ([^\n]+):\n(.*?)^------$", re.MULTILINE | re.DOTALL)
+_STEP = re.compile(r"^ > \[[^\]\n]*\] ([^\n]+):\n((?:(?!------$| > \[).*\n)*)------$", re.MULTILINE)
 _ERROR_LINE = re.compile(r"\bE:|[Ee]rror\b|ERROR|\b[Ff]atal\b|\b[Ff]ail(?:ed|ure)\b")
 
 
@@ -624,7 +620,7 @@ def of_start(error: DkdbgError, output: Sequence[str], around: Around) -> Findin
         found = ("", "image", "build-fails")
     _, link, cause = found or ("", "start", "not-started")
     lines = tuple(line for line in output[-_SHOWN_LINES:] if line.strip())
-    if cause == "build-fails" and (step := _STEP.search("\n".join(output))):
+    if cause == "build-fails" and (step := _STEP.search(bounded("\n".join(output)))):
         lines = tuple(line for line in step[2].splitlines() if line.strip())[-_SHOWN_LINES:]
         errors = [line for line in lines if _ERROR_LINE.search(line)] or lines
         last = re.sub(r"^\d+\.\d+ ", "", errors[-1])[:200] if errors else "it said nothing"

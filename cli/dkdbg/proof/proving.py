@@ -365,8 +365,9 @@ class _Run:
         found = trial.probe(program_end.interpreters_with(module)).split() if module else []
         if found:
             return program_end.in_other_interpreter(finding, module, found)
-        place = trial.probe(program_end.places_of(module)).strip() if module else ""
-        return program_end.in_image(finding, module, place) if place else finding
+        is_guessed = module and not finding.subject
+        folder = trial.probe(program_end.places_of(module)).strip() if is_guessed else ""
+        return program_end.in_image(finding, module, folder) if folder else finding
 
     def _check_end(self, trial: Trial) -> None:
         """Raise BrokenError if the program ends for a known cause right after the stop, as on missing arguments."""

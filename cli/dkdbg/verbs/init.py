@@ -210,7 +210,10 @@ def _undo(root: Path, *, force: bool, as_json: bool) -> int:
         service = manifest.debug_service(root, changed=True)
     undone = changes.Journal(root=root).undo(force=force)
     if service:
-        image_build.remove_links(root, service)
+        try:
+            image_build.remove_dead_links(root, service)
+        except DkdbgError:  # without an engine nothing needs them
+            image_build.remove_links(root, service)
     if as_json:
         lists = {
             name: [str(path) for path in getattr(undone, name)] for name in ("removed", "restored", "left")

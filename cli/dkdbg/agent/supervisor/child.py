@@ -245,7 +245,7 @@ def _by_interpreter(argv: List[str], environment: Mapping[str, str]) -> List[str
     if os.access(path, os.X_OK):
         return argv
     interpreter = _interpreter(path)
-    if interpreter.endswith("\r") and "python" not in interpreter:  # a shell takes each CR for part of a word
+    if interpreter.endswith("sh\r"):  # a shell takes each CR for part of a word
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), interpreter)
     if interpreter:
         console.log("%s is not executable here: running it with the interpreter in its first line" % path)

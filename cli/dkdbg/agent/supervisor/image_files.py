@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 
 from dkdbg.agent import settings
 
@@ -99,17 +100,23 @@ class ImageFiles:
 
 def exclude(folder: str, names: List[str]) -> None:
     """Exclude these names in a checkout from git, in place of former ones, and keep the rest; never follow a link."""
-    path = os.path.join(os.path.realpath(folder), ".git", "info", "exclude")
-    if os.path.realpath(path) != path:
-        return
-    with contextlib.suppress(OSError, ValueError):
-        with open(path, "rb") as source:
-            former = text = source.read()
+    with contextlib.suppress(OSError, ValueError), contextlib.ExitStack() as opened:
+        above = None
+        for name in (os.path.realpath(folder), ".git", "info"):
+            above = os.open(name, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+            opened.callback(os.close, above)
+        number = os.open(
+            "exclude", os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=above
+        )  # a FIFO has no end
+        file = opened.enter_context(open(number, "r+b"))
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            return
+        former = text = file.read()
         if _BEGIN in text:
             text = text[: text.index(_BEGIN)] + text[text.index(_END) + len(_END) :]
         if names:
             text += _BEGIN + b"".join(b"/%s\n" % os.fsencode(name) for name in names) + _END
         if text != former:
-            with open(path, "r+b") as out:
-                out.write(text)
-                out.truncate()
+            file.seek(0)
+            file.write(text)
+            file.truncate()

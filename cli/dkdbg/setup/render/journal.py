@@ -115,11 +115,11 @@ class Journal:
             DkdbgError: the journal cannot be read or written; nothing has changed.
         """
         entries, directories = self.load()
-        if read(self.root, MANIFEST) is None:  # after `git clean`, or in another branch, these are the user's
+        if read(self.root, MANIFEST) is None:  # after `git clean`, files that dkdbg had made are the user's
             entries = {
                 path: entry
                 for path, entry in entries.items()
-                if not _is_edited(path, entry, read(self.root, path))
+                if entry.before is not None or not _is_edited(path, entry, read(self.root, path))
             }
         for change in changes:
             entry = entries.get(change.path) or self._first_seen(change)

@@ -116,7 +116,10 @@ def prepare(
         stays=host.is_podman or detached,
         detached=detached,
     )
-    needs = detached and not _needs_are_ready(model, service.name, root) and described.get("depends_on")
+    # The model has no service of a profile that is off.
+    needs = [each for each in described.get("depends_on") or () if _described(model, each)]
+    if not detached or _needs_are_ready(model, service.name, root):
+        needs = []
     words = [str(word) for key in ("entrypoint", "command") for word in described.get(key) or ()]
     return Prepared(
         argv=argv, environment={**os.environ, **env}, port=port if copies is None else 0, is_met=not host.is_podman,

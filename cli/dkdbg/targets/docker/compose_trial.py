@@ -116,8 +116,7 @@ def start(
         )
 
     if prepared.needs:
-        check(run(prepared.needs))
-        _await(model["services"][wanted.service.name]["depends_on"], root)
+        _await(run(prepared.needs), model["services"][wanted.service.name]["depends_on"], root)
     done = run(prepared.argv)
     made.append(created())
     check(done)
@@ -129,12 +128,14 @@ def _without_ids(report: Callable[[str], None]) -> Callable[[str], None]:
     return lambda line: None if _ID.fullmatch(line) else report(line)
 
 
-def _await(needs: Mapping[str, Mapping[str, Any]], root: Path) -> None:
+def _await(start: process.Result, needs: Mapping[str, Mapping[str, Any]], root: Path) -> None:
     """Wait until services are as `depends_on` asks; `compose run` would replace those that have changed.
 
     Raises:
-        DkdbgError: a required one cannot be any more.
+        DkdbgError: the start of required ones has failed, or one cannot be as asked any more.
     """
+    if all(need.get("required", True) for need in needs.values()):
+        check(start)
     for name, need in needs.items():
         with contextlib.suppress(*(() if need.get("required", True) else (DkdbgError,))):
             while not all(

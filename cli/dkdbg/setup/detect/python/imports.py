@@ -147,9 +147,20 @@ def distributions(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(canonicalize_name(_DISTRIBUTIONS.get(name, name)) for name in kept))
 
 
+#: Distributions that many programs need, and whose module has their name.
+_SAME_NAME = {
+    "accelerate", "aiohttp", "albumentations", "bitsandbytes", "boto3", "celery", "dask", "datasets", "deepspeed",
+    "diffusers", "django", "einops", "evaluate", "fastapi", "flask", "gradio", "gunicorn", "httpx", "joblib", "keras",
+    "lightgbm", "lightning", "loguru", "matplotlib", "mlflow", "nltk", "numba", "omegaconf", "openai", "optuna",
+    "pandas", "peft", "plotly", "polars", "pydantic", "pytest", "ray", "redis", "safetensors", "seaborn", "spacy",
+    "sqlalchemy", "streamlit", "tensorboard", "tensorflow", "tiktoken", "timm", "torchaudio", "torchvision",
+    "transformers", "trl", "typer", "uvicorn", "wandb", "xgboost",
+}  # fmt: skip
+
+
 def is_known(module: str) -> bool:
     """Return whether the distribution of a module is known, and not guessed from the module's name."""
-    return module in _DISTRIBUTIONS or canonicalize_name(module) in _COMES_ALONG
+    return module in _DISTRIBUTIONS or canonicalize_name(module) in _COMES_ALONG | _SAME_NAME
 
 
 def unnamed(modules: tuple[str, ...], named: Iterable[str], written: str) -> tuple[str, ...]:
