@@ -2,7 +2,8 @@
 
 Another process reaps it, so its exit status is read from /proc while it is a zombie: a pidfd reports the end at once.
 A parent that waits reaps it sooner: from Linux 6.15 on the pidfd still has the status then.
-Without pidfds (Linux < 5.3, Python 3.8, macOS) only `faulthandler`'s record is reported (issue 33).
+Without pidfds (Linux < 5.3, Python 3.8, macOS) `faulthandler`'s record is reported, and that a held process has ended
+(issue 33).
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ def _of_service(
     whole = base or facts.strictest
     path = dockerfile.path if base is None and dockerfile is not None else ""
     for each in facts.services:
-        if path and each.dockerfile == path and not each.is_python:
+        if path and each.dockerfile == path and not each.is_python and each.command is None:
             yield (
                 f"{each.name} of {each.file} runs this image too, and its mounts and environment are left out: nothing shows where the image has"
                 f" the code of this repository. Mount it there (volumes of {each.name}), then dkdbg init debugs {each.name}"

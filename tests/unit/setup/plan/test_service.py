@@ -159,10 +159,12 @@ def test_what_a_document_sets_before_the_command_is_said():
 def test_a_service_of_the_same_image_that_is_left_out_is_said():
     onbuild = dockerfile(base="acme/onbuild:1", cmd=("/app/go.sh",))
     own = service(None, name="pretrain", dockerfile="Dockerfile")
-    other = service(None, name="node", dockerfile="web/Dockerfile")
-    [said] = [
-        each for each in plan(dockerfiles=(onbuild,), services=(own, other)).notes if "left out" in each
-    ]
+    others = (
+        service(None, name="web", dockerfile="web/Dockerfile"),
+        service(("npm", "start"), dockerfile="Dockerfile"),
+    )
+    made = plan(dockerfiles=(onbuild,), services=(own, *others))
+    [said] = [each for each in made.notes if "left out" in each]
     assert said.startswith("pretrain of compose.yaml runs this image too")
     known = plan(dockerfiles=(onbuild,), services=(replace(own, is_python=True),))
     assert not [each for each in known.notes if "left out" in each]
