@@ -30,7 +30,7 @@ import re
 
 from .. import importing, session
 from . import held_time, timers
-from .slow_clocks import BEATS, State, behind, replace, restore, true_monotonic
+from .slow_clocks import BEATS, State, behind, replace, restore
 from .untraced import Suppress
 from .waits import WAITS
 
@@ -81,7 +81,7 @@ def on_resume(*, is_last: bool) -> None:
     """Start timers and clocks when the debugger resumes this thread, if no other one is stopped (`is_last`)."""
     State.stopped.discard(_thread.get_ident())
     if is_last:
-        State.resumed_at = true_monotonic()
+        State.resumed_at = session.monotonic()
         with Suppress(Exception):  # an error in pydevd's resume would end the program's thread
             timers.start()
 

@@ -112,12 +112,12 @@ class Writer:
 
     def hold(self) -> None:
         """Let the clocks fall behind, for LEASE_S from now."""
-        now = time.monotonic()
+        now = time.clock_gettime(time.CLOCK_MONOTONIC)
         self._write((seconds_behind(self._state, now), now, 1.0 - SLOW, now + LEASE_S))
 
     def release(self) -> None:
         """Let the clocks catch up."""
-        now = time.monotonic()
+        now = time.clock_gettime(time.CLOCK_MONOTONIC)
         self._write((seconds_behind(self._state, now), now, 0.0, now))
 
     def _write(self, state: State) -> None:

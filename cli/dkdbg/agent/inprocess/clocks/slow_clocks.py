@@ -2,7 +2,7 @@
 
 A program holds these functions in many places: under names of its own, as default arguments, in objects and closures.
 So the function objects stay, and call another C function: `PyObject_CallObject`, with a `_Clock` as its first argument.
-What they raise, also from the handler of a signal, goes up as from any call.
+An exception goes up as from any call, also that of a signal handler.
 """
 
 # The modules are the program's, and functions of all signatures are replaced.
@@ -22,7 +22,7 @@ from .untraced import Suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Set
+    from typing import Any, Dict, List, Optional, Set
 
 #: Attribute of a thread that keeps the true clocks; see clocks.py.
 BEATS = "dkdbg_beats"
@@ -39,11 +39,6 @@ _SET_S = 1.0
 _LOOKS_S = 1.0
 
 
-def true_monotonic() -> float:
-    """Return the system's clock."""
-    return State.monotonic()
-
-
 class State:
     """Changes made to this process.
 
@@ -53,7 +48,6 @@ class State:
             lengthened.
         replaced: whether the clocks are, as far as possible. stopping: the changed ones; none while another library
             has replaced them all.
-        monotonic: the true one; an attribute of a class, because freezegun replaces those of modules.
         stopped: identifiers of the threads that the debugger stops.
         resumed_at: when this process last continued after a stop of its own; 0 once the agent is known to have
             seen that.
@@ -67,7 +61,6 @@ class State:
     looks_at = 0.0
     replaced = False
     stopping: List[_Clock] = []  # noqa: RUF012
-    monotonic: Callable[[], float] = time.monotonic
     stopped: Set[int] = set()  # noqa: RUF012
     lengthened = False
     resumed_at = 0.0
@@ -104,7 +97,6 @@ class _Clock(types.ModuleType):
 
     def __init__(self, function: Any) -> None:
         super().__init__("time")
-        self.function = function
         self.true, self.change, self.undo = _changing(function, self)
         self._is_whole = function.__name__.endswith("_ns")
         #: Larger than the resolution of a float of that size.
@@ -118,7 +110,7 @@ class _Clock(types.ModuleType):
 
     def _ahead(self, true: Any) -> float:
         """Return by how much it is ahead of a clock that cannot be set, in seconds."""
-        return float(true) / (1e9 if self._is_whole else 1.0) - true_monotonic()
+        return float(true) / (1e9 if self._is_whole else 1.0) - session.monotonic()
 
     def __call__(self) -> Any:
         true = self.true()
@@ -146,7 +138,7 @@ class _Clock(types.ModuleType):
 
 def behind() -> float:
     """Return how far the clocks are behind, in seconds."""
-    reader, now = State.reader, true_monotonic()
+    reader, now = State.reader, session.monotonic()
     if reader is None or now < State.right_until:
         return 0.0
     amount, since, rate, until = reader.state()
@@ -165,8 +157,8 @@ def behind() -> float:
 def seconds_behind() -> float:
     """Return how far the clocks are behind; restore the true ones once the editor has left and they are right."""
     found = behind()
-    if found == 0.0 and State.reader is not None and true_monotonic() >= State.looks_at:
-        State.looks_at = true_monotonic() + _LOOKS_S
+    if found == 0.0 and State.reader is not None and session.monotonic() >= State.looks_at:
+        State.looks_at = session.monotonic() + _LOOKS_S
         if not session.editor_is_attached(State.directory):
             restore()
     return found
@@ -229,10 +221,7 @@ def replace() -> None:
         function = getattr(time, full)
         if isinstance(function, types.BuiltinFunctionType):  # otherwise another library has replaced it
             with Suppress(Exception):  # a Python without ctypes, or of another kind
-                clock = _Clock(function)
-                if function is State.monotonic:
-                    State.monotonic = clock.true
-                State.stopping.append(clock)
+                State.stopping.append(_Clock(function))
     for clock in State.stopping:
         clock.change()
     importing.after("_time_machine", restore)
@@ -244,8 +233,6 @@ def restore(_: object = None) -> None:
     stopping, State.stopping = State.stopping, []
     for clock in stopping:
         clock.undo()
-        if State.monotonic is clock.true:
-            State.monotonic = clock.function
 
 
 def exchange(functions: Dict[Any, Any]) -> None:

@@ -17,7 +17,7 @@ import sys
 import time
 
 from .. import session
-from .slow_clocks import Builtin, State, exchange, true_monotonic
+from .slow_clocks import Builtin, State, exchange
 from .untraced import Suppress
 
 TYPE_CHECKING = False
@@ -103,7 +103,7 @@ def watch() -> None:
                     if reader is None:
                         _Timers.watched = 0
                         break
-                now = true_monotonic()
+                now = session.monotonic()
                 _, _, rate, until = reader.state()
                 (stop if rate > 0.0 and now < until else start)()
                 _sleep(_LOOKS_S)
