@@ -93,14 +93,12 @@ class Deaths:
     def _watch(self, poll: select.epoll) -> None:
         while True:
             for number, _ in poll.poll():
+                with contextlib.suppress(Exception):  # the folder may be being removed
+                    self.ended(self._pids[number])  # its pidfd may have the status
                 with self._lock:
-                    pid = self._pids[number]
-                    status = self._status(pid)
                     del self._pids[number]
                     poll.unregister(number)
                     os.close(number)
-                with contextlib.suppress(Exception):  # the folder may be being removed
-                    self.ended(pid, status)
 
     def _status(self, pid: int) -> Optional[int]:
         """Return the wait status of an ended process; None when the kernel no longer has it. Call it with the lock."""
