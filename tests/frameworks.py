@@ -17,6 +17,7 @@ PACKAGES = {
     "ray": ["ray[default,serve,tune]==2.60.0", "debugpy==1.8.22"],
     "py-spy": ["py-spy==0.4.1"],
     "jax": ["jax[cpu]==0.10.2"],
+    "greenlets": ["gevent==26.9.0", "eventlet==0.41.3"],
     "launchers": [
         "lightning==2.6.6", "accelerate==1.15.0", "gunicorn==27.0.1", "uvicorn==0.54.0", "pytest==9.2.0",
         "pytest-xdist==3.8.0", "joblib==1.6.0",

@@ -1,13 +1,9 @@
 """A program that lets eventlet replace the threads and locks that a debugger needs: it runs on undebugged, and ends."""
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.agent.dap_probe import Editor, wait_for
-
-pytestmark = pytest.mark.xdist_group("eventlet")  # which is installed once
+from tests.frameworks import python_with
 
 PROGRAM = """import os
 import eventlet
@@ -32,21 +28,12 @@ print([eventlet.spawn(len, "abc").wait()])
 OUT = "in a thread\n" * 3 + "[3]\n"
 
 
-@pytest.fixture(scope="session")
-def eventlet(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("eventlet")
-    install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:"]
-    command = [sys.executable, *install, "--target", folder, "eventlet>=0.36"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        pytest.skip(f"no eventlet from the package index: {done.stderr.strip()[-200:]}")
-    return folder
-
-
 @pytest.fixture
-def start(program, eventlet):
-    env = {"PYTHONPATH": str(eventlet), "PYTHONWARNINGS": "ignore"}
-    return lambda patches="", wait="0": program(PROGRAM.format(patches), wait=wait, env=env)
+def start(program):
+    env = {"PYTHONWARNINGS": "ignore"}
+    return lambda patches="", wait="0": program(
+        PROGRAM.format(patches), wait=wait, python=python_with("greenlets"), env=env
+    )
 
 
 def test_the_debugger_leaves_before_threads_are_replaced_and_says_so(start):

@@ -1,13 +1,11 @@
 """A program that lets gevent replace what threads wait on: it stops, and ends."""
 
-import subprocess
 import sys
 
 import pytest
 
 from tests.agent.dap_probe import Editor, wait_for
-
-pytestmark = pytest.mark.xdist_group("gevent")  # which is installed once
+from tests.frameworks import python_with
 
 PROGRAM = """import patches
 import gevent, os
@@ -22,20 +20,9 @@ print("end", os.environ.get("GEVENT_SUPPORT"))
 """
 
 
-@pytest.fixture(scope="session")
-def gevent(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("gevent")
-    install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:"]
-    command = [sys.executable, *install, "--target", folder, "gevent>=24"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        pytest.skip(f"no gevent from the package index: {done.stderr.strip()[-200:]}")
-    return folder
-
-
 @pytest.fixture
-def start(program, gevent):
-    return lambda text, wait="0", **env: program(text, wait=wait, env={"PYTHONPATH": str(gevent), **env})
+def start(program):
+    return lambda text, wait="0", **env: program(text, wait=wait, python=python_with("greenlets"), env=env)
 
 
 def test_each_greenlet_stops_and_the_program_ends(start, tmp_path):
