@@ -308,9 +308,7 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
             )  # fmt: skip
         distribution = named[0]
         file, line = around.installs_from(distribution)
-        if not is_known(name) and not around.named(
-            distribution
-        ):  # the index may have a stranger's of that name
+        if not (is_known(name) or around.named(distribution)):  # the index may have a stranger's of that name
             return _finding(
                 "module-missing", f"the module {name} is not installed in the image, and no file names what brings it",
                 f"see that the distribution {distribution} of the package index is the one you mean, and add {line} to {file}; or create {name} in the image", text,
@@ -625,7 +623,8 @@ def of_start(error: DkdbgError, output: Sequence[str], around: Around) -> Findin
         errors = [line for line in lines if _ERROR_LINE.search(line)] or lines
         last = re.sub(r"^\d+\.\d+ ", "", errors[-1])[:200] if errors else "it said nothing"
         first = f"the step {step[1][:120]} failed: {last}"
-    more = [line for line in more if line.strip() not in {each.strip() for each in output}]
+    printed = {each.strip() for each in output}
+    more = [line for line in more if line.strip() not in printed]
     remedy = "docker compose --profile debug build shows all of it" if cause == "build-fails" else error.hint
     return Finding(
         link=link, cause=cause, says=first, remedy=remedy or "dkdbg up shows more", detail=(*more, *lines)

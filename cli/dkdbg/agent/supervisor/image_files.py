@@ -105,9 +105,8 @@ def exclude(folder: str, names: List[str]) -> None:
         for name in (os.path.realpath(folder), ".git", "info"):
             above = os.open(name, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
             opened.callback(os.close, above)
-        number = os.open(
-            "exclude", os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=above
-        )  # a FIFO has no end
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO would block
+        number = os.open("exclude", flags, dir_fd=above)
         file = opened.enter_context(open(number, "r+b"))
         if not stat.S_ISREG(os.fstat(number).st_mode):
             return

@@ -147,13 +147,12 @@ def distributions(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(canonicalize_name(_DISTRIBUTIONS.get(name, name)) for name in kept))
 
 
-#: Distributions that many programs need, and whose module has their name.
+#: More distributions that many programs need, whose module has their name.
 _SAME_NAME = {
-    "accelerate", "aiohttp", "albumentations", "bitsandbytes", "boto3", "celery", "dask", "datasets", "deepspeed",
-    "diffusers", "django", "einops", "evaluate", "fastapi", "flask", "gradio", "gunicorn", "httpx", "joblib", "keras",
-    "lightgbm", "lightning", "loguru", "matplotlib", "mlflow", "nltk", "numba", "omegaconf", "openai", "optuna",
-    "pandas", "peft", "plotly", "polars", "pydantic", "pytest", "ray", "redis", "safetensors", "seaborn", "spacy",
-    "sqlalchemy", "streamlit", "tensorboard", "tensorflow", "tiktoken", "timm", "torchaudio", "torchvision",
+    "accelerate", "albumentations", "bitsandbytes", "boto3", "celery", "dask", "datasets", "deepspeed", "diffusers",
+    "django", "evaluate", "fastapi", "flask", "gradio", "gunicorn", "keras", "lightgbm", "lightning", "loguru",
+    "matplotlib", "mlflow", "nltk", "numba", "openai", "optuna", "peft", "plotly", "polars", "pytest", "ray", "redis",
+    "seaborn", "spacy", "sqlalchemy", "streamlit", "tensorflow", "tiktoken", "timm", "torchaudio", "torchvision",
     "transformers", "trl", "typer", "uvicorn", "wandb", "xgboost",
 }  # fmt: skip
 
