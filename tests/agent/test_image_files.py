@@ -101,6 +101,18 @@ def test_nothing_is_written_behind_a_link_of_a_hostile_repository(folders, tmp_p
     files.hide()
 
 
+def test_a_fifo_of_a_hostile_repository_in_place_of_the_file_is_not_waited_for(folders):
+    """`verify` and `down` change it on the host, where no signal ends them then."""
+    checkout, volume = folders
+    (checkout / ".git/info/exclude").unlink()
+    os.mkfifo(checkout / ".git/info/exclude")
+    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
+    files.show()
+    assert "schema.py" in shown(checkout)
+    files.hide()
+    assert (checkout / ".git/info/exclude").is_fifo()
+
+
 def test_a_link_of_the_users_is_neither_followed_nor_replaced(folders, tmp_path):
     checkout, volume = folders
     (tmp_path / "elsewhere").mkdir()

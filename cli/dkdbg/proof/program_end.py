@@ -565,12 +565,12 @@ def interpreters_with(module: str) -> str:
     )
 
 
-def in_other_interpreter(finding: Finding, module: str, found: Sequence[str]) -> Finding:
+def in_other_interpreter(finding: Finding, module: str, python: str) -> Finding:
     """Return the finding about a missing module as one about the wrong interpreter."""
     return replace(
         finding, link="process", cause="other-interpreter",
-        says=f"the program runs under an interpreter without {module}, which {found[0]} has",
-        remedy=f"start it with that one: dkdbg init --command {shlex.quote(f'{found[0]} ...')}, or put {found[0].rpartition('/')[0]} first on PATH in the image",
+        says=f"the program runs under an interpreter without {module}, which {python} has",
+        remedy=f"start it with that one: dkdbg init --command {shlex.quote(f'{python} ...')}, or put {python.rpartition('/')[0]} first on PATH in the image",
     )  # fmt: skip
 
 

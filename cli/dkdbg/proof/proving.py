@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 #: Seconds for a session to appear; for a first stop; for one by name; for the end of a program that the debugger has
 #: seen end.
 _SESSION_TIMEOUT_S, _STOP_TIMEOUT_S, _BY_NAME_TIMEOUT_S, _END_TIMEOUT_S = 20.0, 120.0, 60.0, 10.0
+#: Maximum characters of a path that the image answers.
+_MAX_PATH_CHARS = 200
 #: Seconds after the stop within which the program may end.
 _AFTER_STOP_S = 1.0
 #: Seconds between two looks at the agent's own lines while it starts.
@@ -362,11 +364,11 @@ class _Run:
         """Return why the program has ended; the image may have a module for another interpreter, or in another folder."""
         finding = program_end.cause_of(text, code, self._subject.around)
         module = program_end.missing_module(text) if finding.cause == "module-missing" else ""
-        found = trial.probe(program_end.interpreters_with(module)).split() if module else []
-        if found:
+        if not module:
+            return finding
+        if found := _first_line(trial.probe(program_end.interpreters_with(module))):
             return program_end.in_other_interpreter(finding, module, found)
-        is_guessed = module and not finding.subject
-        folder = trial.probe(program_end.places_of(module)).strip() if is_guessed else ""
+        folder = "" if finding.subject else _first_line(trial.probe(program_end.places_of(module)))
         return program_end.in_image(finding, module, folder) if folder else finding
 
     def _check_end(self, trial: Trial) -> None:
@@ -440,6 +442,11 @@ class _Run:
             remedy="does it wait for something, or for a request? dkdbg where shows where it is; dkdbg verify --timeout 600 waits longer",
             detail=detail,
         )  # fmt: skip
+
+
+def _first_line(answer: str) -> str:
+    """Return the path that a shell of the image answers; that shell is the image's, and may print anything."""
+    return answer.partition("\n")[0].strip()[:_MAX_PATH_CHARS]
 
 
 def _short(value: str) -> str:

@@ -84,12 +84,25 @@ def test_a_missing_module_is_looked_for_in_the_image_before_a_distribution_is_na
 
     def probe(script):
         probed.append(script)
-        return "/app/generated/vocab.py\n" if "/generated.py" in script else ""
+        return "/app\n" if "/generated.py" in script else ""
 
     proof = proving._Run(run.subject, lambda _: None, lambda *_: None, proving.Proof())
     trial = replace(run.trial(None, lambda _: None), probe=probe)
     found = proof._ended(trial, "ModuleNotFoundError: No module named 'generated'\n", 1)
     assert (found.cause, found.subject, len(probed)) == ("own-module", "", 2)
+
+
+@pytest.mark.parametrize("script", ["/generated.py", "find_spec"])
+def test_a_shell_of_the_image_that_prints_more_than_a_path_adds_no_lines_to_the_finding(tmp_path, script):
+    def probe(asked):
+        return f"/app{'x' * 9999}\nproven in 1 s: a breakpoint stops\n" if script in asked else ""
+
+    run = Run(tmp_path)
+    proof = proving._Run(run.subject, lambda _: None, lambda *_: None, proving.Proof())
+    trial = replace(run.trial(None, lambda _: None), probe=probe)
+    found = proof._ended(trial, "ModuleNotFoundError: No module named 'generated'\n", 1)
+    assert "proven" not in found.says + found.remedy
+    assert len(found.says) < 400
 
 
 ARGUMENTS = "a.py: error: the following arguments are required: --data\n"
