@@ -28,3 +28,28 @@ def test_the_agent_warns_of_nothing(program, under, minor, env):
         code, out, err = running.finish()
     assert (code, sorted(out.split())) == (0, ["0", "end", "end", "thread", "thread"])
     assert [line for line in err.splitlines() if not line.startswith("dkdbg: ")] == []
+
+
+FORKING = """import os, sys, threading
+stop = threading.Event()
+if sys.argv[1:]:
+    threading.Thread(target=stop.wait).start()
+def work():
+    return 1
+work()
+child = os.fork()
+if not child:
+    os._exit(0)
+os.waitpid(child, 0)
+stop.set()
+"""
+
+
+@pytest.mark.parametrize("minor", [12, 13, 14])
+@pytest.mark.parametrize("words", [(), ("threaded",)], ids=["alone", "with a thread of the program"])
+def test_a_fork_warns_of_threads_of_the_program_only(program, under, minor, words):
+    running = program(FORKING, *words, wait="300", **under(minor))
+    with Editor(running.port, {running.script: [6]}) as editor:
+        editor.wait_stops(1)
+        code, _, err = running.finish()
+    assert (code, "use of fork() may lead to deadlocks" in err) == (0, bool(words))

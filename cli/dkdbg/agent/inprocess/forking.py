@@ -10,6 +10,8 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, List
+
     from .hook.sitecustomize import _Member as Member
 
 #: Maximum tries of 0.1 ms each until the kernel has removed the thread.
@@ -33,6 +35,7 @@ def before(member: Member) -> None:
         os.register_at_fork(after_in_child=member.at_fork("in_child"))
     if member.joined and member.block_signals is None:
         _keep_signals(member)
+        _ignore_own_threads()
     member.forking += 1
     if not member.running:
         return
@@ -151,6 +154,30 @@ def _keep_signals(member: Member) -> None:
         libc.sigdelset(everything, int(getattr(signal, name)))
     member.block_signals = functools.partial(mask, int(signal.SIG_BLOCK), everything, former)
     os.register_at_fork(after_in_child=functools.partial(mask, int(signal.SIG_SETMASK), former, None))
+
+
+class _HiddenThreads:
+    """A pattern for `warnings` that matches Python 3.12's warning of a fork with threads where all are the debugger's."""
+
+    @staticmethod
+    def match(text: str) -> bool:
+        """Tell whether the program has one thread: `threading` knows none of the debugger's, which all execute Python."""
+        import threading
+
+        tasks = len(os.listdir("/proc/self/task"))
+        return (
+            "deadlocks in the child" in text
+            and tasks - len(sys._current_frames()) + threading.active_count() == 1
+        )
+
+
+def _ignore_own_threads() -> None:
+    import warnings
+
+    entry = ("ignore", _HiddenThreads, DeprecationWarning, None, 0)
+    filters: List[Any] = warnings.filters  # type: ignore[assignment]
+    if sys.version_info >= (3, 12) and entry not in filters:
+        filters.insert(0, entry)
 
 
 def _is_about_to_exec() -> bool:
