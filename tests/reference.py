@@ -13,7 +13,7 @@ _HEAD = """\
 Written by `tests/reference.py` from the program's own parser. `-C PATH` and `--context NAME` stand before the verb.
 
 TARGET is the first word after the verb. The verbs whose words are a command or an expression (`run`, `submit`, `ranks`) take `--on TARGET`
-instead; every other verb accepts that too. Any number of TARGETs is accepted by `ps`, `where`, `attach` and `ranks`.
+instead; every other verb that has a TARGET accepts that too. Any number of TARGETs is accepted by `ps`, `where`, `attach` and `ranks`.
 """
 
 

@@ -50,7 +50,7 @@ def _run(options: argparse.Namespace) -> int:
         os.environ["DOCKER_CONTEXT"] = options.context
         shown = printable(shlex.quote(options.context))
         console.warn(
-            f"dkdbg: on the engine {shown}; for commands that are named below: {unset}export DOCKER_CONTEXT={shown}"
+            f"dkdbg: on the engine {shown}; before you type a command that is printed below: {unset}export DOCKER_CONTEXT={shown}"
         )
     if options.verb is None:
         from dkdbg.verbs.status import status

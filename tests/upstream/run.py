@@ -1,4 +1,4 @@
-"""Runs debugpy's own tests through the agent, by hand: what passes on stock debugpy should pass here.
+"""Runs debugpy's own tests through the agent; started manually: what passes on stock debugpy should pass here.
 
     git clone https://github.com/microsoft/debugpy /tmp/debugpy
     python3.11 -m venv /tmp/venv

@@ -153,13 +153,13 @@ ENV_JOIN_DEADLINE = declare(
 )
 ENV_NSYS = declare("DKDBG_NSYS", JOB, "shell patterns with commas: workers that nsys profiles")
 ENV_NEMO_RL_NSYS = declare("NRL_NSYS_WORKER_PATTERNS", JOB, "`DKDBG_NSYS` as NeMo RL calls it; `DKDBG_NSYS` wins")
-ENV_NSYS_RANKS = declare("DKDBG_NSYS_RANKS", JOB, "ranks that it profiles: `0`, `0-7:2`")
+ENV_NSYS_RANKS = declare("DKDBG_NSYS_RANKS", JOB, "ranks that nsys profiles: `0`, `0-7:2`")
 ENV_NSYS_OPTIONS = declare("DKDBG_NSYS_OPTIONS", JOB, "further options of `nsys profile`", default="-t cuda,nvtx -s none")
 ENV_PY_SPY = declare("DKDBG_PY_SPY", JOB, "as `DKDBG_NSYS`, for `py-spy record`")
-ENV_PY_SPY_RANKS = declare("DKDBG_PY_SPY_RANKS", JOB, "ranks that it profiles")
+ENV_PY_SPY_RANKS = declare("DKDBG_PY_SPY_RANKS", JOB, "ranks that py-spy profiles")
 ENV_PY_SPY_OPTIONS = declare("DKDBG_PY_SPY_OPTIONS", JOB, "further options of `py-spy record`")
 ENV_TORCH_PROFILE = declare("DKDBG_TORCH_PROFILE", JOB, "as `DKDBG_NSYS`, for torch's profiler")
-ENV_TORCH_PROFILE_RANKS = declare("DKDBG_TORCH_PROFILE_RANKS", JOB, "ranks that it profiles")
+ENV_TORCH_PROFILE_RANKS = declare("DKDBG_TORCH_PROFILE_RANKS", JOB, "ranks that torch's profiler profiles")
 ENV_TORCH_PROFILE_STEPS = declare(
     "DKDBG_TORCH_PROFILE_STEPS", JOB, "`FIRST:END` of the optimizer's steps, from 1 on", default="2:12"
 )

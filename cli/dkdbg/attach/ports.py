@@ -33,7 +33,7 @@ AFTER_RANKS = 100
 FIRST_RANKS = 8
 #: Maximum processes without a rank that get a port, in order of appearance.
 MAX_OTHERS = 64
-#: Seconds between two searches for processes that are not debugged.
+#: Seconds between two searches for running processes, debugged or not.
 INTERVAL_S = 1.0
 #: Label of the first port of other processes.
 _OTHER = "the first process without a rank"

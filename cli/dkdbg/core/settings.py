@@ -18,7 +18,7 @@ _PROGRAM = (
     Setting("", HOST, "whether the program needs a GPU", key="gpu", values=GPU_NEEDS, example='"optional"', unset="detected"),
 )
 _HOST = (
-    Setting("", HOST, 'where others use this machine too: "env" (DKDBG_TOKEN) or "prompt"', key="token", values=TOKEN_KINDS, default=FROM_NOWHERE),
+    Setting("", HOST, 'source of the debug port\'s token, where others use this machine too: "env" (DKDBG_TOKEN) or "prompt"', key="token", values=TOKEN_KINDS, default=FROM_NOWHERE),
     Setting("", HOST, 'git has the agent (1 MB), or, with "fetched", its digest: `dkdbg up` writes the file', key="agent", values=AGENTS, default=CHECKED_IN),
     Setting("", HOST, "like .gitignore, after it and .dockerignore; ! brings back", key="sync.ignore", values=TEXTS, example='["data/", "!data/tiny.csv"]'),
     Setting("", HOST, "larger files are not copied", key="sync.max_size", values=SIZE, example='"100 MB"', unset="`100 MB`"),

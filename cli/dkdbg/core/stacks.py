@@ -142,7 +142,7 @@ def parse(text: str, *, target: str, address: str) -> list[Session]:
     """
     value = decode(text)
     if not isinstance(value, dict) or value.get("version") != 1:
-        raise BadRecord("it tells no stacks")
+        raise BadRecord("its answer contains no stacks")
     return [
         Session(
             id=_text(each, "id", _NAME), name=_text(each, "name", _NAME), target=target, address=address,
@@ -214,7 +214,7 @@ def _frame(value: Any) -> Frame:  # noqa: ANN401 - untrusted
         case [str(path), int(line), str(function), int(own)] if 0 <= line < _MAX:
             return Frame(path[:_PATH], line, function[:_NAME], bool(own))
         case _:
-            raise BadRecord("one of its frames is not one")
+            raise BadRecord("one of its frames is malformed")
 
 
 def _listed(

@@ -1,7 +1,7 @@
 """The table of launchers: a row has the launcher's names, whether it serves, its port and its ranks.
 
 The comment above a row names the source of its command line. `launcher.Launcher` describes the fields; a field of
-several words is written as one string. A launcher that a row cannot describe has a class in `jobs` or `servers`.
+several words is written as one string. A launcher that a row cannot describe has a class of its own in `shapes`.
 """
 
 from __future__ import annotations

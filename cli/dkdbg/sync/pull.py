@@ -76,7 +76,7 @@ class Pulled:
 
     @property
     def complete(self) -> bool:
-        """Tell whether every file was copied; symlinks never are."""
+        """Tell whether every file was copied, apart from symlinks and files that are never pulled."""
         return all(reason == _SYMLINK or path in self.never for path, reason in self.left_out.items())
 
 

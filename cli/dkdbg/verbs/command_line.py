@@ -115,9 +115,17 @@ def parser() -> Parser:
     return whole
 
 
+def _verb_at(words: list[str]) -> int:
+    """Return the index of the first word that is no option of the whole command line, nor the value of one."""
+    at = 0
+    while words[at : at + 1] and words[at].startswith("-"):
+        at += 2 if words[at] in {"-C", "--context"} else 1
+    return at
+
+
 def _asking_for_help(words: list[str]) -> list[str]:
     """Return `dkdbg help up` as `dkdbg up --help`."""
-    at = 2 if words[:1] == ["-C"] else 0
+    at = _verb_at(words)
     if words[at : at + 1] != ["help"]:
         return words
     return [*words[:at], *words[at + 1 : at + 2], "--help"]
@@ -134,8 +142,8 @@ def _refuse(parser: Parser, verb: str | None, others: list[str]) -> NoReturn:
 
 def _submitted(words: list[str]) -> tuple[list[str], list[str]]:
     """Split off the command of `dkdbg submit ... --`: options before it may be those of sbatch or qsub."""
-    verb = words[2:3] if words[:1] == ["-C"] else words[:1]
-    if verb != ["submit"] or "--" not in words:
+    at = _verb_at(words)
+    if words[at : at + 1] != ["submit"] or "--" not in words:
         return words, []
     cut = words.index("--")
     return words[:cut], words[cut + 1 :]

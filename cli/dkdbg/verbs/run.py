@@ -102,8 +102,8 @@ def _add_profiling(parser: Parser) -> None:
         ("--py-spy", "py-spy"),
         ("--torch-profile", "torch's profiler"),
     ):
-        tools.add_argument(flag, metavar="PATTERNS", help=f"those whose name matches, with {what}")
-        tools.add_argument(f"{flag}-ranks", metavar="SET", help="these ranks")
+        tools.add_argument(flag, metavar="PATTERNS", help=f"profile workers whose name matches, with {what}")
+        tools.add_argument(f"{flag}-ranks", metavar="SET", help=f"profile these ranks, with {what}")
     tools.add_argument(
         "--pull", action="store_true", help="fetch the profiles at the end, into dkdbg-pulled in this folder"
     )

@@ -165,7 +165,7 @@ def _up(root: Path, *, as_json: bool, wait_timeout: int) -> None:
         if started.engine:
             console.say(hints.REMOTE_SYNC())
     else:
-        console.say(f'ready: attach to 127.0.0.1:{started.port} (F5, configuration "dkdbg: attach")')
+        console.say(f'ready: attach to {LOOPBACK}:{started.port} (F5, configuration "dkdbg: attach")')
         for inside, outside in started.ports:
             console.say(f"  http://{outside} is port {inside} of your program")
         console.say(hints.UP_DONE())

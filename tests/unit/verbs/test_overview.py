@@ -16,7 +16,8 @@ def test_the_help_has_every_verb_once_is_that_of_its_option_and_says_which_verb_
         assert shown.count(f"\n  {verb} ") == 1, verb
     assert shown.index("start here:") < shown.index("  init ") < shown.index("while it runs:")
     assert dkdbg(script, "--help").out == shown
-    assert dkdbg(script, "help", "up").out == dkdbg(script, "up", "--help").out != ""
+    for options in ((), ("-C", "."), ("--context", "far"), ("-C", ".", "--context", "far")):
+        assert dkdbg(script, *options, "help", "up").out == dkdbg(script, "up", "--help").out != ""
     ran = dkdbg(script, "help", "atach")
     assert (ran.code, "did you mean dkdbg attach?" in ran.err) == (2, True)
 

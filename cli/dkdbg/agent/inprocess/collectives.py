@@ -33,7 +33,7 @@ _asking: Dict[int, bool] = {}
 
 
 def follow(member: Member, answer: Callable[[str], None], close: Callable[[], None]) -> None:
-    """Answer one more line from another thread, and close the connection. Only close it where nothing is recorded."""
+    """Send the latest collectives as one more line, from another thread, and close the connection; at once without any."""
     dumps = [getattr(sys.modules.get(_MODULE), name, None) for name in _DUMPS]
     if not any(dumps) or _asking.get(os.getpid()):
         close()

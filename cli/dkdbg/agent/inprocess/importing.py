@@ -40,7 +40,7 @@ def _is_half(module: Any) -> bool:
 
 
 class Finder:
-    """Comes before the other finders until the module is imported, and lets them find it.
+    """A finder that is first until the module is imported, which the other finders find.
 
     Args:
         half: the module, if another thread was importing it when this was made.

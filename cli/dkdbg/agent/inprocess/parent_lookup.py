@@ -89,7 +89,7 @@ def tell_again(member: Member) -> str:
 
 
 def answer(member: Member, pid: int) -> str:
-    """Return the origin of a child of this process, and this process's rank if it is a child itself."""
+    """Return the origin of a child of this process, and this process's rank if its launcher made it a rank."""
     found = _process(pid)
     origin = _xdist(pid) if found is None else _place(found) or origin_of(found, "spawned")
     own = member.rank if member.origin.startswith("rank:") else None

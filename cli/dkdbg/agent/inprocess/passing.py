@@ -1,7 +1,7 @@
-"""Passes the session on to programs that this process starts with an environment of its own making.
+"""Adds the session to environments that the program makes for its children.
 
-`subprocess`, `os.execve` and `os.posix_spawn` take an environment from the program; tox, and a start of
-Python with `env={"PYTHONPATH": ...}`, drop the hook from it. The program's own objects stay unchanged.
+`subprocess`, `os.execve` and `os.posix_spawn` accept an environment; tox, for example, and `env={"PYTHONPATH": ...}`
+remove the hook from it. The program's own objects stay unchanged.
 """
 
 # ruff: noqa: ANN401

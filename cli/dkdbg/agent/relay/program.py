@@ -70,7 +70,7 @@ class Order:
             ):
                 raise ValueError("no size")
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise WireError("an order that is none: %s" % error) from error
+            raise WireError("not a valid order: %s" % error) from error
 
 
 class Program:
@@ -299,7 +299,7 @@ def question(payload: bytes) -> Order:
     try:
         words: Any = json.loads(payload.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError) as error:
-        raise WireError("a question that is none: %s" % error) from error
+        raise WireError("not a valid question: %s" % error) from error
     if not isinstance(words, list) or not words or words[0] not in QUESTIONS:
         raise WireError("a question that the agent does not answer")
     agent = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")

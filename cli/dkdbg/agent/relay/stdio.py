@@ -42,7 +42,7 @@ def main(words: List[str]) -> int:
         return 2
     match = _FIRST.fullmatch(_line())
     if match is None:
-        sys.stderr.write("dkdbg: the relay's first line is none\n")
+        sys.stderr.write("dkdbg: the relay's first line is invalid\n")
         return 2
     secret = bytes.fromhex(match[2].decode())
     try:

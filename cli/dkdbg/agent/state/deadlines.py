@@ -55,7 +55,12 @@ _LIFTS = {
 def of_job(system: str, job: str, ends: float) -> contract.Deadline:
     """Return the time limit of a job, in the words of both agent and target."""
     what = "%s ends job %s" % (system, job.partition(".")[0])  # 12 of PBS's 12.server
-    return {"what": what, "ends": ends, "after": None, "lift": _LIFTS[system] % job}
+    return {
+        "what": what,
+        "ends": ends,
+        "after": None,
+        "lift": _LIFTS[system] % job if system in _LIFTS else "",
+    }
 
 
 def of_environment(environ: Mapping[str, str]) -> List[contract.Deadline]:

@@ -126,7 +126,7 @@ class Deaths:
         """Report the death of a process, once.
 
         Args:
-            status: the wait status, if the caller knows it, as of the agent's own child.
+            status: the wait status, if the caller knows it, as for the agent's own child.
         """
         name, frames = _kept(self._path_of(pid, last_stack.SUFFIX))
         held = self._held_at(pid)

@@ -89,7 +89,7 @@ class SignalInbox:
 
     @staticmethod
     def _is_of_step(sender: int) -> bool:
-        """Tell whether Slurm has sent a signal to this step. To a batch script it may signal the first process alone."""
+        """Tell whether Slurm has sent a signal to this step. A signal to a batch script may reach only its first process."""
         if not os.environ.get("SLURM_STEP_ID"):
             return False
         with contextlib.suppress(OSError), open("/proc/%d/comm" % sender) as name:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 #: Seconds for an editor to close its sessions after `terminated`; VS Code needs 20 ms.
 CLOSE_TIMEOUT_S = 1.5
-#: Maximum seconds for the adapter to deliver it; it needs milliseconds.
+#: Maximum seconds for the adapter to deliver the last output; it needs milliseconds.
 DELIVERY_TIMEOUT_S = 10.0
 #: Errors after which `run` lets the program run without the debugger.
 _NO_SESSION = (runtime_dir.RuntimeDirError, bundle.NoDebugpy, OSError, RuntimeError)

@@ -97,7 +97,7 @@ def _wait(facts: RepoFacts, service: ServicePlan) -> Choice | None:
     entry = facts.entrypoint
     if service.idle:
         return None
-    waits = Option(value=str(SCRIPT_WAIT_S), source="a breakpoint on the first line hits")
+    waits = Option(value=str(SCRIPT_WAIT_S), source="a breakpoint on the first line is hit")
     starts = Option(value="0", source="it starts at once, as a server should")
     is_unclear = (
         not service.wait

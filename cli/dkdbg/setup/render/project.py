@@ -99,7 +99,7 @@ def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
         cuda=plan.facts.torch.cuda if plan.facts.torch and plan.facts.gpu != "none" else None,
         apt=image.apt,
         system_site=image.base.startswith("pytorch/"),
-        # uv does not see the packages of the image below the environment, such as torch.
+        # uv ignores what the image has installed outside the virtual environment, such as torch.
         uv=not image.base.startswith("pytorch/")
         and any(each.run.startswith("pip ") for each in image.installs),
         installs=[(_copies(install.copy), install.run) for install in image.installs],

@@ -65,7 +65,7 @@ class Parser:
     """Splits a byte stream into frames, which may arrive in any number of pieces.
 
     Attributes:
-        taken: bytes of head and body of the last taken frame.
+        taken: sizes of head and body of the last taken frame, in bytes.
     """
 
     def __init__(self) -> None:

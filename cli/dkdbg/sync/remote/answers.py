@@ -128,13 +128,13 @@ def _ready(head: dict[str, Any]) -> None:
     _text(head, "root", _PATH)
     probe = head.get("probe") or ""
     if type(probe) is not str or (probe and not _PROBE.fullmatch(probe)):
-        raise ValueError("no name of a probe")
+        raise ValueError("the probe has an invalid name")
     if type(head["empty"]) is not bool:
         raise TypeError("empty")
     _text(head, "former", _PATH)
     mounts = head["mounts"]
     if type(mounts) is not list or len(mounts) > wire.MAX_MOUNTS or not {str}.issuperset(map(type, mounts)):
-        raise TypeError("no list of mount points")
+        raise TypeError("mounts is not a list of mount points")
 
 
 def _end(head: dict[str, Any]) -> None:

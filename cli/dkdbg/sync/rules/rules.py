@@ -108,7 +108,7 @@ class ConfiguredRules:
     A dkdbg.toml that becomes invalid later keeps its previous settings.
 
     Args:
-        tell: takes a sentence when that begins and when it is over.
+        tell: takes a sentence when dkdbg.toml becomes invalid, and when it is valid again.
     """
 
     def __init__(self, tell: Callable[[str], None] = lambda _: None) -> None:

@@ -39,7 +39,7 @@ printf '%s\\n' "$answer"
 """
 #: Error messages of LSF 10.1.
 _KNOWN = (
-    (r"Job <[^>]*> is not found|No matching job found", "LSF has no job {job}: it has ended some time ago, or never was", "bjobs -a there shows your jobs"),
+    (r"Job <[^>]*> is not found|No matching job found", "LSF has no job {job}: it ended some time ago, or never existed", "bjobs -a there shows your jobs"),
     (r"User permission denied", "job {job} is not yours", "bjobs there shows yours"),
     (r"Job has already finished", "job {job} has ended", "bjobs -a there shows your jobs"),
     (r"No such queue", "there is no such queue", "bqueues there lists them: -q NAME"),

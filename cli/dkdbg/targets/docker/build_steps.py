@@ -93,7 +93,7 @@ class BuildSteps:
         else:
             self._keep(number, line)
         known = sum(self._last.values())
-        if known:  # a stage that begins late increases it
+        if known:  # a stage that begins late increases `known`; the share must not fall
             self._share = max(self._share, min(1.0, len(self._done & self._numbered) / known))
         return self._shown(number, _SECONDS.sub("", rest, count=1) if _SECONDS.match(rest) else "")
 

@@ -17,7 +17,7 @@ from dkdbg.targets.docker.compose import started
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Label of services started there: user, machine and folder of the start.
+#: Label of services started on a remote engine: user, machine and folder of the start.
 FROM = "dev.dkdbg.from"
 #: Folder of the agent, in the container's own layer (compose/service.yaml.j2 mounts it there).
 AGENT_FOLDER = "/opt/dkdbg"

@@ -316,7 +316,7 @@ def object_of(value: object) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise BadPod("an object that is none")
+        raise BadPod("not an object")
     return value
 
 
@@ -329,7 +329,7 @@ def _list(value: object) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise BadPod("a list that is none")
+        raise BadPod("not a list")
     return value
 
 
@@ -337,5 +337,5 @@ def _text(value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise BadPod("a text that is none")
+        raise BadPod("not a text")
     return value

@@ -98,7 +98,7 @@ def query_of(address: Address) -> PodQuery:
         name, colon, number = name.partition(":")
         if colon:
             if kind not in _LABEL_OF or not (number.isascii() and number.isdigit() and len(number) < 7):
-                raise _no(address, f"{number or 'nothing'} is no rank of a {kind}")
+                raise _no(address, f"{number or 'nothing'} is not a rank of a {kind}")
             rank = int(number)
         if kind in _LABEL_OF:
             selector = f"{_LABEL_OF[kind]}={name}"
@@ -107,11 +107,11 @@ def query_of(address: Address) -> PodQuery:
     if not is_name(namespace):
         raise _no(address, f"{namespace} is not a valid namespace")
     if kind and not is_pod_name(name):
-        raise _no(address, f"{name or 'nothing'} is no name of a {kind}" if name else "it names no pod")
+        raise _no(address, f"{name or 'nothing'} is not the name of a {kind}" if name else "it names no pod")
     if selector and not is_labels(selector):
-        raise _no(address, f"{selector} are no labels")
+        raise _no(address, f"{selector} are not labels")
     if len(rest) > 1 or not all(map(is_name, rest)):
-        raise _no(address, f"{'/'.join(rest)} is no name of a container")
+        raise _no(address, f"{'/'.join(rest)} is not a container name")
     return PodQuery(
         namespace=namespace, kind=kind, name=name, rank=rank, selector=selector, container=rest[0] if rest else ""
     )  # fmt: skip

@@ -192,7 +192,7 @@ def _own_volumes(spec: dict[str, Any]) -> list[str]:
             for each in claims
         ),
         *(
-            [f"the Service {service} gives its pods no names: it finds those of the original"]
+            [f"the Service {service} selects the pods of the original: those of the copy have no names"]
             if service
             else []
         ),

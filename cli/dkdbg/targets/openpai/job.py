@@ -237,7 +237,7 @@ class _Edit:
         if not same:
             raise BadJob(
                 "it is written in a way (anchors, merges, tabs) in which a change here would change something else too",
-                "write the port and the deployment by hand, as docs/recipes/openpai.md shows them",
+                "write the port and the deployment yourself, as docs/recipes/openpai.md shows them",
             )
         return text
 

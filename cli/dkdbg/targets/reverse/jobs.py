@@ -288,9 +288,9 @@ def _read(about: str) -> About:
     try:
         answer = json.loads(about)
     except RecursionError as error:
-        raise ValueError("it does not describe itself") from error
+        raise ValueError("its description is invalid") from error
     if not isinstance(answer, dict):
-        raise ValueError("it does not describe itself")  # noqa: TRY004 - as for invalid JSON
+        raise ValueError("its description is invalid")  # noqa: TRY004 - as for invalid JSON
     id_, name, port = answer.get("id"), answer.get("name"), answer.get("port")
     if (
         not isinstance(id_, str)
@@ -298,7 +298,7 @@ def _read(about: str) -> About:
         or not isinstance(port, int)
         or not 0 < port < 65536
     ):
-        raise ValueError("it does not describe itself")
+        raise ValueError("its description is invalid")
     answers = answer.get("answers")
     known = [each for each in answers if isinstance(each, str)] if isinstance(answers, list) else []
     name = _NO_NAME.sub("_", name).lstrip("-")[:63] or "job"  # no name may look like an option

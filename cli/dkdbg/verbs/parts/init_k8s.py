@@ -1,4 +1,4 @@
-"""`dkdbg init --k8s`: write an overlay that starts a workload of this repository under the agent, and its F5."""
+"""`dkdbg init --k8s`: write an overlay that starts a workload of this repository under the agent, and its launch entry."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def init_k8s(root: Path, options: argparse.Namespace) -> int:
     return offer(
         root, files, heading, options,
         next_steps=lambda: next_steps(
-            entry_name, f"or by hand: kubectl apply --server-side -k {shlex.quote(str(overlay.folder))}, then dkdbg attach {target}"
+            entry_name, f"or manually: kubectl apply --server-side -k {shlex.quote(str(overlay.folder))}, then dkdbg attach {target}"
         ),
         as_json=lambda todo, kept, written: {
             "place": target, "workload": f"{kind}/{name}", "source": overlay.source, "overlay": overlay.folder, "folder": remote,

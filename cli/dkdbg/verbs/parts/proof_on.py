@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dkdbg import process, signals
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import tokens
 from dkdbg.core.address import is_loopback
 from dkdbg.core.mapping import folder_name
@@ -66,7 +67,7 @@ def subject(root: Path, name: str, command: Sequence[str], *, sync: bool, timeou
             Capability.CONTAINER not in target.capabilities and Capability.REMOTE not in target.capabilities
         )
         pairs = [(".", str(root))] if is_here else [_workspace(target, root, sync=sync)]
-        host, _ = ("127.0.0.1", 0) if is_here else target.listen_address()
+        host, _ = (LOOPBACK, 0) if is_here else target.listen_address()
         isolated = Capability.CONTAINER in target.capabilities and not is_loopback(host)
     token = tokens.read(os.environ) if is_here else None
     return proving.Subject(

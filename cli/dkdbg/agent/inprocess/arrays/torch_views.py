@@ -168,7 +168,7 @@ def _without_data(value: Any) -> str:
     storage = value.untyped_storage() if hasattr(value, "untyped_storage") else value.storage()
     held = storage.nbytes()
     if held < (last + 1) * value.element_size() or not value.data_ptr():
-        return "its storage is freed (%d bytes)" % held
+        return "its storage has been freed (%d bytes left)" % held
     return ""
 
 

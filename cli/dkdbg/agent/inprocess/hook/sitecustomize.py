@@ -393,7 +393,7 @@ class _Member(object):
                 self.register_again()
             listener = self.listener
             try:
-                # 32 bytes hold one descriptor, the others a question with a path.
+                # 8192 bytes for a question with a path, 32 for one descriptor.
                 found = listener.recvmsg(8192, 32, getattr(_socket, "MSG_CMSG_CLOEXEC", 0))  # type: ignore[union-attr]
             except OSError:  # closed after the check, perhaps replaced by now, before a fork
                 if self.listener is listener and self.owns_listener():

@@ -1,8 +1,8 @@
 """Calls `ray/driver.py` where Ray makes a driver's runtime environment, and where `ray job submit` sends a job.
 
 `RAY_RUNTIME_ENV_HOOK` and `RAY_JOB_SUBMIT_HOOK` would reach processes that cannot import our hook: children with a
-PYTHONPATH of their own or below `python -I`, and a cluster that outlives the session. So nothing is set in the
-environment; only an old Ray (2.9), which has no function to wrap, finds the first one during `ray.init()`.
+PYTHONPATH of their own or below `python -I`, and a cluster that outlives the session. So neither is set,
+except the first one during `ray.init()` with an old Ray (2.9), which has no function to wrap.
 """
 
 # ruff: noqa: ANN401

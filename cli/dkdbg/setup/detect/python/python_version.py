@@ -57,7 +57,7 @@ def read_python(
 
     Args:
         images: (path, minor version) of the relevant Dockerfiles, the best first.
-        pins: (path, text) of `.python-version` and similar.
+        pins: (path, text) of `.python-version` and `.tool-versions`; `setup/detect/repo.py` gathers all of these.
         files: installed dependency files, and those of the root.
         workflows: (path, text) of CI definitions.
         documents: (path, text) of the README and similar.

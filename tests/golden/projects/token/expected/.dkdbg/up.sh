@@ -130,7 +130,7 @@ if [ "${DKDBG_TOKEN+set}" != set ] && [ -r "$token" ]; then
   DKDBG_TOKEN=$(cat "$token")
   export DKDBG_TOKEN
 fi
-# A file that was changed by hand may not hand the token on, and a port that asks for none lets everybody in.
+# A file that you have edited may not hand the token on, and a port that asks for none lets everybody in.
 if [ -n "${DKDBG_TOKEN:-}" ] && ! grep -qs DKDBG_TOKEN_FILE .dkdbg/service.compose; then
   echo "dkdbg: app-debug would start without its token: .dkdbg/service.compose has no line for it" >&2
   printf '%s\n' 'dkdbg: dkdbg init writes it; where init keeps the file because you changed it: rm .dkdbg/service.compose, then dkdbg init again' >&2
