@@ -106,7 +106,7 @@ def test_tensors_are_read_and_those_that_cannot_be_say_why(stopped):
             "nested": "it is nested",
             "fake": "a FakeTensor defines its own operations",
             "dispatching": "a Dispatching defines its own operations",
-            "freed": "its storage is freed (0 bytes)",
+            "freed": "its storage has been freed (0 bytes left)",
             "objects": "its elements are objects",
             "masked": "some of it is masked",
             "mapped": "it lies in a file",

@@ -45,7 +45,7 @@ _KNOWN = (
         "qsub does not take these nodes: OpenPBS knows no :gpus= there",
         "as OpenPBS spells it: -l select=1:ncpus=2:ngpus=1:host=node4; Torque: -l nodes=node4:ppn=2:gpus=1",
     ),
-    (r"Unknown Job I[dD] (\S+)", "PBS has no job {job}: it has ended some time ago, or never was", "qstat -u $USER there shows your jobs"),
+    (r"Unknown Job I[dD] (\S+)", "PBS has no job {job}: it ended some time ago, or never existed", "qstat -u $USER there shows your jobs"),
     (
         r"(?:qstat|qsub|qdel|awk): (?:command )?not found",
         f"{NO_COMMANDS} PBS there",

@@ -42,7 +42,7 @@ _KNOWN = (
     ),
     (
         r"Invalid job id",
-        "Slurm has no job {job}: it has ended some time ago, or never was",
+        "Slurm has no job {job}: it ended some time ago, or never existed",
         "squeue --me there shows your jobs",
     ),
     (
