@@ -61,6 +61,7 @@ class Config:
         service: compose service to debug, NAME or FILE:NAME; None for the detected one.
         dockerfile: the user's Dockerfile to build, relative to the root; None for the detected one.
         python: Python minor version of a Dockerfile that `init` writes, such as `3.11`; None for the detected one.
+        apt: Debian packages that such a Dockerfile installs beside those found.
         gpu: `required`, `optional` or `none`; None for the detected need.
         port: port of the listener on 127.0.0.1 and in the container.
         wait: seconds that the program waits for an editor before it goes on or exits; 0 does not wait; None
@@ -83,6 +84,7 @@ class Config:
     service: str | None = None
     dockerfile: str | None = None
     python: str | None = None
+    apt: tuple[str, ...] = ()
     gpu: Gpu | None = None
     port: int = DEFAULT_PORT
     wait: int | None = None
@@ -141,9 +143,11 @@ def parse(text: str) -> Config:
         raise DkdbgError(f"{FILE_NAME}: " + "; ".join(wrong), hint=_keys(), exit_code=EXIT_USAGE)
     ignore = tuple(sync.get("ignore", ()))
     max_size = size(sync["max_size"]) if "max_size" in sync else None
+    given: dict[str, Any] = {"continues" if key == "continue" else key: value for key, value in table.items()}
+    given["apt"] = tuple(given.get("apt", ()))
     return replace(
         Config(),
-        **{"continues" if key == "continue" else key: value for key, value in table.items()},
+        **given,
         sync=SyncConfig(ignore=ignore, max_size=max_size or SyncConfig.max_size),
         targets=tuple((name, target["uri"]) for name, target in targets.items()),
     )
@@ -228,7 +232,7 @@ def _ranks_problem(value: object) -> str | None:
     return None
 
 
-def with_values(text: str, **values: str | int | None) -> str:
+def with_values(text: str, **values: str | int | list[str] | None) -> str:
     """Return `text` with the given keys of [debug] set and every other byte unchanged; None leaves a key alone."""
     import tomlkit  # noqa: PLC0415 - as above
 

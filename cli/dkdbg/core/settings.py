@@ -15,6 +15,7 @@ _PROGRAM = (
     Setting("", HOST, "compose service to debug", key="service", example='"web"', unset="detected"),
     Setting("", HOST, "your Dockerfile to build, without a service", key="dockerfile", example='"Dockerfile.gpu"', unset="detected"),
     Setting("", HOST, "Python of the Dockerfile that `dkdbg init` writes", key="python", values=PYTHONS, example='"3.11"', unset="detected"),
+    Setting("", HOST, "Debian packages that this Dockerfile installs beside those found", key="apt", values=TEXTS, example='["libgl1", "ffmpeg"]', unset="none"),
     Setting("", HOST, "whether the program needs a GPU", key="gpu", values=GPU_NEEDS, example='"optional"', unset="detected"),
 )
 _HOST = (

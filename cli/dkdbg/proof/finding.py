@@ -21,7 +21,7 @@ class Finding:
         says: what is wrong, with its values; one sentence.
         remedy: what to type or change next.
         detail: lines that show it, such as the program's last ones.
-        subject: what is missing, for `--fix`: a distribution, a library; may be empty.
+        subject: what is missing, for `--fix`: a distribution, a Debian package; may be empty.
     """
 
     link: str

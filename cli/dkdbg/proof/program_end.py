@@ -321,12 +321,12 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
         library = found[1]
         package = package_of_library(library)
         remedy = (
-            f"install {package} in the image: RUN apt-get update && apt-get install -y --no-install-recommends {package}"
+            f"install {package} in the image: RUN apt-get update && apt-get install -y --no-install-recommends {package}; or, in the Dockerfile of dkdbg init: dkdbg verify --fix"
             if package
             else f"install the package that has {library}: apt-file search {library}"
         )
         says = f"the system library {library} is not in the image"
-        return _finding("library-missing", says, remedy, text, subject=library)
+        return _finding("library-missing", says, remedy, text, subject=package)
     return None
 
 

@@ -16,7 +16,7 @@ def test_what_is_not_said_has_its_default_which_the_template_shows_with_all_keys
     sync = SyncConfig(ignore=("data/", "!data/tiny.csv"), max_size=100_000_000)
     assert parse(text) == Config(
         command="python train.py --epochs 1", service="web", port=5678, wait=600, dockerfile="Dockerfile.gpu",
-        python="3.11", gpu="optional", beats="heartbeat,Lease*", reload=False, sync=sync,
+        python="3.11", apt=("libgl1", "ffmpeg"), gpu="optional", beats="heartbeat,Lease*", reload=False, sync=sync,
     )  # fmt: skip
 
 
@@ -26,6 +26,7 @@ def test_what_is_not_said_has_its_default_which_the_template_shows_with_all_keys
         ("command = 3", "command must be a text, not 3"),
         ("command = ''", "command must be a text, not ''"),
         ("service = ['a']", "service must be a text"),
+        ("apt = 'git'", "apt must be a list of texts"),
         ("port = 0", "port must be a whole number from 1 to 65535, not 0"),
         ("port = 65536", "not 65536"),
         ("port = true", "not True"),

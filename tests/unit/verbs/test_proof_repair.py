@@ -47,6 +47,27 @@ def test_a_requirement_is_appended_and_can_be_undone(root, capsys, before, after
     assert file.read_bytes() == before
 
 
+def test_a_debian_package_is_added_to_the_dockerfile_of_init_only_and_once(tmp_path):
+    library = replace(MISSING, cause="library-missing", subject="libgl1")
+    given = {
+        "train.py": "import cv2\n",
+        "requirements.txt": "opencv-python-headless\n",
+        "dkdbg.toml": "# ours\n",
+    }
+    root = checkout(tmp_path, given)
+    assert (
+        proof_repair.mend(root, library, yes=True, as_json=True, report=print)
+        == "libgl1 in dkdbg.toml and Dockerfile"
+    )
+    assert "--no-install-recommends libgl1 " in (root / "Dockerfile").read_text()
+    assert (root / "dkdbg.toml").read_text().split() == ["#", "ours", "[debug]", "apt", "=", '["libgl1"]']
+    assert proof_repair.mend(root, library, yes=True, as_json=True, report=print) == ""
+    changes.Journal(root=root).undo(force=False)
+    assert sorted(each.name for each in root.iterdir() if each.name != ".git") == sorted(given)
+    (root / "Dockerfile").write_text(DOCKERFILE)
+    assert proof_repair.mend(root, library, yes=True, as_json=True, report=print) == ""
+
+
 def test_in_json_nothing_is_shown_or_asked(root, capsys, monkeypatch):
     monkeypatch.setattr(console, "ask", lambda *_: pytest.fail("asked"))
     assert mend(root, yes=False, as_json=True) == ""

@@ -29,13 +29,14 @@ _PACKAGING = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
 def plan_image(
-    facts: RepoFacts, taken: frozenset[str] = frozenset()
+    facts: RepoFacts, taken: frozenset[str] = frozenset(), apt: tuple[str, ...] = ()
 ) -> tuple[ImagePlan, tuple[Decision, ...]]:
     """Plan the image for a repository without a compose service to extend.
 
     Args:
         facts: facts without the unusable Dockerfiles.
         taken: paths of all Dockerfiles of the repository, including unusable ones, which are not overwritten.
+        apt: Debian packages to install beside those found.
     """
     existing = usable_dockerfile(facts)
     if existing:
@@ -60,7 +61,7 @@ def plan_image(
         facts.entrypoint and facts.entrypoint.launcher == "console-script"
     )
     image = ImagePlan(
-        dockerfile=name, ours=True, base=base, apt=_apt(facts, base), installs=installs,
+        dockerfile=name, ours=True, base=base, apt=_apt(facts, base, apt), installs=installs,
         context=("*",) if needs_project else (), installs_project=needs_project,
         comment=printable(f"Python {facts.python.version}: {facts.python.source}"),
     )  # fmt: skip
@@ -110,9 +111,9 @@ def _patch(version: str) -> str:
     return plain if plain.count(".") >= 2 else f"{plain}.0"
 
 
-def _apt(facts: RepoFacts, base: str) -> tuple[str, ...]:
+def _apt(facts: RepoFacts, base: str, more: tuple[str, ...]) -> tuple[str, ...]:
     own_python = ("python3", "python3-pip", "python3-venv") if base == DEVEL_BASE else ()
-    return tuple(dict.fromkeys((*own_python, *facts.apt, *facts.build_apt)))
+    return tuple(dict.fromkeys((*own_python, *facts.apt, *facts.build_apt, *more)))
 
 
 def conda_environment(facts: RepoFacts) -> str | None:

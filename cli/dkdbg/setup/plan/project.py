@@ -43,7 +43,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
     image, image_why = ImagePlan(), tuple[Decision, ...]()
     base = choose_service(facts, config)
     if base is None or base.is_bare:
-        image, image_why = plan_image(facts, frozenset(each.path for each in seen.dockerfiles))
+        image, image_why = plan_image(facts, frozenset(each.path for each in seen.dockerfiles), config.apt)
     if base is not None and base.is_bare:
         facts = _with_image(facts, base, image)
     service, mappings, service_why, notes = plan_service(facts, image, config)

@@ -83,7 +83,7 @@ def _config(root: Path, config: Config) -> bytes:
     data = read(root, PurePosixPath(configuration.FILE_NAME))
     before = toml_template() if data is None else configuration.decode(data)
     values = {key: getattr(config, key) for key in configuration.ANSWERS}
-    return configuration.with_values(before, **values).encode()
+    return configuration.with_values(before, **values, apt=list(config.apt) or None).encode()
 
 
 def _image(plan: ProjectPlan) -> dict[str, FileWanted]:

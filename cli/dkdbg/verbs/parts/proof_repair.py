@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg import console
+from dkdbg.core.config import FILE_NAME
 from dkdbg.proof.program_end import Around
 from dkdbg.repository.dotenv import local_port
 from dkdbg.repository.transaction import read
@@ -16,7 +17,7 @@ from dkdbg.setup.detect.python.dependencies import read_dependency_files
 from dkdbg.setup.render import changes
 from dkdbg.setup.render.changes import FileWanted
 from dkdbg.verbs.parts.keep_port import keep_port
-from dkdbg.verbs.parts.repository import debug_service, make_plan
+from dkdbg.verbs.parts.repository import debug_service, files_for, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +59,8 @@ def mend(root: Path, finding: Finding, *, yes: bool, as_json: bool, report: Call
         return _other_port(root, int(finding.subject), yes=yes, report=report)
     if finding.cause == "module-missing" and finding.subject:
         return _declare(root, finding.subject, yes=yes, as_json=as_json)
+    if finding.cause == "library-missing" and finding.subject:
+        return _install(root, finding.subject, yes=yes, as_json=as_json)
     return ""
 
 
@@ -83,12 +86,28 @@ def _declare(root: Path, distribution: str, *, yes: bool, as_json: bool) -> str:
     added = (end if text and not text.endswith("\n") else "") + distribution + end
     wanted = FileWanted(content=before + added.encode(encoding), reason="the program imports it", owned=False)
     todo = changes.between(root, {name: wanted})
+    return f"{distribution} in {name}" if _written(root, todo, name, yes=yes, as_json=as_json) else ""
+
+
+def _install(root: Path, package: str, *, yes: bool, as_json: bool) -> str:
+    """Add a Debian package to dkdbg.toml and the Dockerfile of `init`; a Dockerfile of the user's is theirs to edit."""
+    _, config = make_plan(root)
+    plan, config = make_plan(root, apt=(*config.apt, package))
+    todo = changes.between(root, files_for(root, plan, config))
+    if not plan.image.ours or not any(str(each.path) == plan.image.dockerfile for each in todo):
+        return ""
+    done = _written(root, todo, str(plan.image.dockerfile), yes=yes, as_json=as_json)
+    return f"{package} in {FILE_NAME} and {plan.image.dockerfile}" if done else ""
+
+
+def _written(root: Path, todo: tuple[changes.Change, ...], name: str, *, yes: bool, as_json: bool) -> bool:
+    """Show changes, and write them if the user agrees; tell whether they are written."""
     if not as_json:
         console.diff(changes.diff(todo))
     if not _agreed(f"Write {name}?", yes=yes):
-        return ""
+        return False
     changes.apply(root, todo, changes.Journal(root=root))
-    return f"{distribution} in {name}"
+    return True
 
 
 def _agreed(question: str, *, yes: bool) -> bool:

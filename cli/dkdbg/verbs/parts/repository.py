@@ -61,11 +61,11 @@ def check_root(root: Path, verb: str = "init") -> None:
     )
 
 
-def make_plan(root: Path, **asked: str | int | None) -> tuple[ProjectPlan, Config]:
+def make_plan(root: Path, **asked: str | int | tuple[str, ...] | None) -> tuple[ProjectPlan, Config]:
     """Return the plan as `init` makes it, and the configuration; ignore files that dkdbg generated.
 
     Args:
-        asked: values of flags, by their keys in dkdbg.toml (`config.ANSWERS`); None leaves the file's value.
+        asked: values of flags, by their keys in dkdbg.toml (`config.ANSWERS`, `apt`); None leaves the file's value.
 
     Raises:
         DkdbgError: dkdbg.toml, the flags or a compose file cannot be used.
