@@ -53,3 +53,10 @@ def test_a_fork_warns_of_threads_of_the_program_only(program, under, minor, word
         editor.wait_stops(1)
         code, _, err = running.finish()
     assert (code, "use of fork() may lead to deadlocks" in err) == (0, bool(words))
+
+
+@pytest.mark.parametrize("minor", [12, 13, 14])
+def test_a_fork_without_an_editor_warns_of_no_thread(program, under, minor):
+    running = program(FORKING, wait="0", **under(minor))
+    code, _, err = running.finish()
+    assert (code, "use of fork() may lead to deadlocks" in err) == (0, False)

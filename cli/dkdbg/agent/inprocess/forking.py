@@ -10,14 +10,16 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List
+    from typing import Any, Iterator, List
 
     from .hook.sitecustomize import _Member as Member
 
-#: Maximum tries of 0.1 ms each until the kernel has removed the thread.
-GONE_TRIES = 50
+#: Maximum tries of 0.1 ms each until a thread has begun, or the kernel has removed it.
+TRIES = 50
 #: Seconds for the hook's thread to answer the agent, such as to import the debugger, before a fork goes on without it.
 ANSWER_TIMEOUT_S = 10.0
+#: CPythons that count the threads of a process that forks after the callbacks in the parent (cpython#137109).
+_COUNTS_LATE = (3, 13) <= sys.version_info < (3, 13, 10) or sys.version_info[:3] == (3, 14, 0)
 #: Modules beside the hook that hold threads, sockets or a debugger; the child only has copies of them.
 _FORGETFUL = (
     "last_stack", "pydevd_patches.shutdown", "pydevd_patches.suspending", "join", "output", "pdb.socket_pdb",
@@ -35,7 +37,8 @@ def before(member: Member) -> None:
         os.register_at_fork(after_in_child=member.at_fork("in_child"))
     if member.joined and member.block_signals is None:
         _keep_signals(member)
-        _ignore_own_threads()
+    if member.joined or _COUNTS_LATE:
+        _ignore_own_threads(member)
     member.forking += 1
     if not member.running:
         return
@@ -126,11 +129,18 @@ def _put_to_sleep(path: str) -> None:
 
 def _until_thread_is_gone(member: Member) -> None:
     path = "/proc/self/task/%d" % member.thread_id
-    pause = member._allocate_lock()  # gevent's `sleep` would run other greenlets
-    pause.acquire()
-    for _ in range(GONE_TRIES):
+    for _ in _tries():
         if not os.path.exists(path):
             return
+
+
+def _tries() -> Iterator[None]:
+    import _thread
+
+    pause = _thread.allocate_lock()  # gevent's `sleep` would run other greenlets
+    pause.acquire()
+    for _ in range(TRIES):
+        yield
         pause.acquire(True, 0.0001)
 
 
@@ -156,28 +166,33 @@ def _keep_signals(member: Member) -> None:
     os.register_at_fork(after_in_child=functools.partial(mask, int(signal.SIG_SETMASK), former, None))
 
 
-class _HiddenThreads:
-    """A pattern for `warnings` that matches Python 3.12's warning of a fork with threads where all are the debugger's."""
+class _OwnThreads:
+    """A pattern for `warnings` that matches Python 3.12's warning of a fork with threads where all are of dkdbg."""
 
-    @staticmethod
-    def match(text: str) -> bool:
-        """Tell whether the program has one thread: `threading` knows none of the debugger's, which all execute Python."""
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def match(self, text: str) -> bool:
+        """Tell whether the program has one thread: `threading` knows none of ours, and all of them execute Python."""
+        if "deadlocks in the child" not in text:
+            return False
         import threading
 
-        tasks = len(os.listdir("/proc/self/task"))
-        return (
-            "deadlocks in the child" in text
-            and tasks - len(sys._current_frames()) + threading.active_count() == 1
-        )
+        if self._member.begun.acquire(True, 1):  # the hook's thread, which executes nothing before
+            self._member.begun.release()
+        for _ in _tries():
+            tasks = len(os.listdir("/proc/self/task"))
+            if tasks - len(sys._current_frames()) + threading.active_count() == 1:
+                return True
+        return False
 
 
-def _ignore_own_threads() -> None:
+def _ignore_own_threads(member: Member) -> None:
     import warnings
 
-    entry = ("ignore", _HiddenThreads, DeprecationWarning, None, 0)
     filters: List[Any] = warnings.filters  # type: ignore[assignment]
-    if sys.version_info >= (3, 12) and entry not in filters:
-        filters.insert(0, entry)
+    if sys.version_info >= (3, 12) and not any(isinstance(each[1], _OwnThreads) for each in filters):
+        filters.insert(0, ("ignore", _OwnThreads(member), DeprecationWarning, None, 0))
 
 
 def _is_about_to_exec() -> bool:
