@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from dataclasses import dataclass
@@ -53,6 +54,8 @@ _RUN = re.compile(
 _MAKEFILES = {"Makefile": "make", "makefile": "make", "justfile": "just", "Taskfile.yml": "task"}
 #: Further arguments of the caller of a recipe, in a justfile and a Taskfile.
 _CALLERS = re.compile(r"[ \t]*\{\{\s*(?:args|ARGS|\.CLI_ARGS)\s*\}\}")
+#: A variable in one of these, such as `{{.CONFIG | default "a.yaml"}}` or `{{ config }}`.
+_BRACES = re.compile(r"""\{\{[^{}\w]*(\w+)(?:\s*\|\s*default\s+["']?([^"'\s{}]+))?[^{}]*\}\}""")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,14 +277,35 @@ def recipes(tree: Tree) -> Iterator[Recipe]:
             continue
         text = tree.text(path)
         text, values = _variables(text)
-        target, lines = "", list[str]()
+        if path.endswith(".yml"):
+            values = _of_taskfile(tree, path)
+        target, lines, given = "", list[str](), values
+        # The parameters of a recipe in a justfile may have defaults.
+        header = re.compile(
+            rf"([\w.-]+)[^:\n{'' if path.endswith('justfile') else '='}]*:(?!=)|  ([\w.-]+):\s*$"
+        )
         for line in logical_lines(_CALLERS.sub("", text)):
-            if named := re.match(r"([\w.-]+)[^:=\n]*:(?!=)|  ([\w.-]+):\s*$", line):
+            if named := header.match(line):
                 yield path, target, lines
                 target, lines = named[1] or named[2], []
+                given = {**values, **dict(re.findall(r"""(\w+)=["']?([^"'\s:]+)""", line))}
             elif line[:1] in "\t " and line.strip():
-                lines.append(substitute(line, values, keep_unknown=True).strip().lstrip("@-"))
+                filled = _BRACES.sub(functools.partial(_value, given), line)
+                lines.append(substitute(filled, values, keep_unknown=True).strip().lstrip("@-"))
         yield path, target, lines
+
+
+def _value(values: Mapping[str, str], found: re.Match[str]) -> str:
+    """Return the value of a variable in braces, or its default; one without either is left to fill in."""
+    return values.get(found[1], "").strip("\"'") or found[2] or f"<{found[1]}>"
+
+
+def _of_taskfile(tree: Tree, path: str) -> dict[str, str]:
+    try:
+        variables = table(table(load_yaml(tree.text(path))).get("vars"))
+    except (YAMLError, ValueError, RecursionError):
+        return {}
+    return {name: str(value) for name, value in variables.items() if isinstance(value, (str, int, float))}
 
 
 def with_tasks(lines: list[str], tasks: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[str]:

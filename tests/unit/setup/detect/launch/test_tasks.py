@@ -44,6 +44,8 @@ def test_a_broken_pipeline_is_left_out_and_a_parameter_without_default_is_a_blan
         ("Makefile", "PY := python\nfit:\n\t$(PY) src/fit.py --lr 0.1\nsweep:\n\tpython src/train_all.py\n", "make fit"),
         ("justfile", "fit *args:\n  python src/fit.py --lr 0.1 {{args}}\nsweep:\n  python src/train_all.py\n", "just fit"),
         ("Taskfile.yml", "tasks:\n  fit:\n    cmds:\n      - python src/fit.py --lr 0.1\n  sweep:\n    cmds:\n      - python src/train_all.py\n", "task fit"),
+        ("justfile", "rate := '0.1'\nfit file=\"src/fit.py\" *args:\n  python {{file}} --lr {{ rate }} {{args}}\nsweep:\n  python src/train_all.py\n", "just fit"),
+        ("Taskfile.yml", "vars:\n  RATE: 0.1\ntasks:\n  fit:\n    cmds:\n      - python {{.FILE | default \"src/fit.py\"}} --lr {{.RATE}}\n  sweep:\n    cmds:\n      - python src/train_all.py\n", "task fit"),
     ],
 )  # fmt: skip
 def test_a_recipe_that_the_readme_names_is_the_documented_command(project, path, text, typed):
@@ -51,3 +53,11 @@ def test_a_recipe_that_the_readme_names_is_the_documented_command(project, path,
     assert project.facts().entrypoint.file == "src/train_all.py"
     entry = project.readme(typed).facts().entrypoint
     assert (entry.command, entry.source) == ("python src/fit.py --lr 0.1", "README.md")
+
+
+def test_a_variable_of_a_taskfile_without_a_value_is_left_to_fill_in(project):
+    project.write("src/fit.py", TRAIN).write(
+        "Taskfile.yml", "tasks:\n  fit:\n    cmds:\n      - python src/fit.py --data {{.DATA}}\n"
+    )
+    entry = project.facts().entrypoint
+    assert ("{{" in entry.command, entry.needs_args) == (False, True)
