@@ -173,7 +173,7 @@ class _OwnThreads:
         self._member = member
 
     def match(self, text: str) -> bool:
-        """Tell whether the program has one thread: `threading` knows none of ours, and all of them execute Python."""
+        """Tell whether the program has one thread: `threading` does not know those of dkdbg, which execute Python."""
         if "deadlocks in the child" not in text:
             return False
         import threading
