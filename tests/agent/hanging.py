@@ -56,14 +56,12 @@ def step(i: int) -> None:
     if odd and MODE == "lock":
         threading.Thread(target=take, args=(second, first), name="writer").start()
         take(first, second)
-    if odd and MODE == "frozen":
-        os.kill(os.getpid(), signal.SIGSTOP)
     dist.all_reduce(torch.ones(7 if odd and MODE == "shapes" else 4))  # collective
 
 
 threading.Thread(target=progress, name="progress", daemon=True).start()
-if rank == ODD and MODE == "dead":
-    os.kill(os.getpid(), signal.SIGKILL)
+if rank == ODD and MODE == "frozen":
+    os.kill(os.getpid(), signal.SIGSTOP)
 dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/meet", world_size=RANKS, rank=rank)  # meet
 for i in range(20):
     step(i)

@@ -177,7 +177,7 @@ TABLE = {
         "launchers", LOKY, ("{bin}/python", "work.py"), ("loky worker 1 of work.py", "loky worker 2 of work.py")
     ),
     "pytest-xdist": Case(
-        "launchers", XDIST, ("{bin}/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n2", "work.py"),
+        "launchers", XDIST, ("{bin}/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp=base", "-n2", "work.py"),
         ("pytest gw0", "pytest gw1"),
     ),
     "gunicorn": Case(

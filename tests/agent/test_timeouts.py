@@ -16,7 +16,6 @@ from tests.agent.conftest import torchrun_words
 from tests.agent.dap_probe import Editor, wait_for
 from tests.commands import command
 from tests.engine.attach_proxies import attach_proxy
-from tests.frameworks import python_with
 from tests.ports import free_port
 
 #: Seconds that the job's process group waits.
@@ -245,41 +244,6 @@ def test_one_rank_of_a_job_without_dkdbg_is_told_what_the_others_will_do(tmp_pat
     finally:
         (tmp_path / "stop").touch()
         assert job.wait(300) == 0
-
-
-RAY = """
-import ray
-
-ray.init(num_cpus=2, include_dashboard=False)
-
-@ray.remote
-class Actor:
-    def begin(self):
-        pass
-
-    def answer(self):
-        found = 42
-        return found
-
-actor = Actor.remote()
-ray.get(actor.begin.remote())  # it runs
-print("got", ray.get(actor.answer.remote(), timeout=5))
-print("ready", len(ray.wait([actor.answer.remote()], timeout=5)[0]))
-"""
-
-
-def test_a_driver_of_ray_waits_longer_by_the_hold_of_an_actor(launch, tmp_path):
-    (tmp_path / "driver.py").write_text(RAY)
-    running = launch(python_with("ray"), "driver.py", wait="300", env={"RAY_USAGE_STATS_ENABLED": "0"})
-    line = 1 + RAY.splitlines().index("        return found")
-    with Editor(running.port, {str(tmp_path / "driver.py"): [line]}, hold=True) as editor:
-        for number in range(2):
-            stop = editor.wait_stops(number + 1)[number]
-            time.sleep(7)
-            stop.go_on()
-        code, out, err = running.finish(300)
-    assert code == 0, err
-    assert "got 42\nready 1\n" in out
 
 
 #: A fake of torch.distributed: groups by name, and their timeouts.

@@ -33,14 +33,14 @@ def where(running: Launch) -> str:
 
 @pytest.fixture
 def hang(launch, tmp_path):
-    """Start the ranks in one way to hang, and return what `dkdbg where` says once these words are in it."""
+    """Start the ranks in one way to hang."""
     python = python_with("torch")
     shutil.copy(SCRIPT, tmp_path)
 
-    def start(mode, *words, ranks=3):
+    def start(mode, ranks=3):
         running = launch(python, SCRIPT.name, mode, env={"OMP_NUM_THREADS": "1", "RANKS": str(ranks)})
         running.wait_state("running")
-        return shows(running, *words)
+        return running
 
     return start
 
@@ -63,7 +63,7 @@ def test_the_odd_rank_is_named_with_its_line_before_the_others(hang, tmp_path):
     others = f"2 ranks (0, 1) in all_reduce, from step at hanging.py:{line_of('collective')}"
     late = "rank 2 has not reached all_reduce #6 of all ranks: ranks 0, 1 arrived "
     thread = f"thread writer in take at hanging.py:{line_of('lock')}"
-    said = hang("lock", odd, others, late, "3 ranks, 1 other process", thread)
+    said = shows(hang("lock"), odd, others, late, "3 ranks, 1 other process", thread)
     assert said.index(odd) < said.index(others)
     all_go_on(tmp_path, (0, 1, 2))
 
@@ -72,18 +72,17 @@ def test_the_rank_that_calls_a_collective_with_another_shape_is_named(hang, tmp_
     """Of three ranks gloo ends one."""
     alike = "collective #6 of all ranks differs between ranks"
     called = "rank 2: all_reduce of Float [7]", "ranks 0, 1, 3: all_reduce of Float [4]"
-    hang("shapes", alike, *called, ranks=4)
+    shows(hang("shapes", ranks=4), alike, *called)
     all_go_on(tmp_path, (0, 1, 2, 3))
 
 
-def test_a_rank_that_is_dead_is_named_while_the_others_wait_for_it(hang, tmp_path):
-    line = f"at hanging.py:{line_of('meet')}"
-    hang("dead", "rank 2 is missing", line, "2 ranks (0, 1) in ")  # once all have come there
+def test_a_rank_that_does_not_answer_is_seen_from_outside_and_once_it_is_dead_it_is_named(hang, tmp_path):
+    running = hang("frozen")
+    shows(running, "rank 2", "it is stopped by a signal (SIGCONT continues it)", "2 ranks (0, 1)")
     all_go_on(tmp_path, (0, 1))
-
-
-def test_a_rank_that_does_not_answer_is_seen_from_outside(hang, tmp_path):
-    hang("frozen", "rank 2", "it is stopped by a signal (SIGCONT continues it)", "2 ranks (0, 1)")
+    os.kill(next(p["pid"] for p in running.record()["processes"] if p["rank"] == 2), signal.SIGKILL)
+    line = f"at hanging.py:{line_of('meet')}"
+    shows(running, "rank 2 is missing", line, "2 ranks (0, 1) in ")  # once all have come there
     all_go_on(tmp_path, (0, 1))
 
 

@@ -52,6 +52,7 @@ services:
     working_dir: /app
     volumes: [".:/app"]
     command: [python3, api.py]
+    init: true
     hostname: my-api
     networks: [back]
   front:

@@ -31,7 +31,7 @@ def test_a_test_that_passes_alone_is_listed_with_its_first_failure(tmp_path):
     (tmp_path / "test_it.py").write_text(FLAKY)
     done = subprocess.run(
         [sys.executable, "-m", "tests.run", "-n", "1", "--dist", "loadgroup"], cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTEST_ADDOPTS": "-p tests.conftest"}, capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTEST_ADDOPTS": "-p tests.conftest --basetemp=base"}, capture_output=True,
         text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
