@@ -59,7 +59,7 @@ def add_options(parser: Parser) -> None:
         "--port",
         type=values.port,
         metavar="PORT",
-        help="the agent's port there (5678; behind ssh a free one)",
+        help="the agent's port there (5678; here, if that is taken, and behind ssh a free one)",
     )
     parser.add_argument(
         "--wait", type=values.count, nargs="?", default=0, const=600, metavar="SECONDS",
@@ -146,7 +146,8 @@ def run(
         name: address or name of the target; None for the debug service of this repository, or for this machine without
             one.
         command: word by word, never through a shell.
-        port: port that the agent listens on there; None for 5678, or for a free one if others may use that.
+        port: port that the agent listens on there; None for 5678, or for a free one if others may use that
+            or, on this machine, do.
         wait: seconds that the command waits for an editor before its first line.
         python: the interpreter that runs the agent there; None to look for one.
         sync: copy the files of `root` there first, and each save while the command runs.
@@ -255,6 +256,7 @@ def _launch_words(
         flags: more flags of the verb.
     """
     host, found = target.listen_address(port)
+    is_asked = port is not None or bool(os.environ.get(settings.ENV_PORT))
     program = unwrapped(list(command)) or command  # `env NAME=VALUE` may set a secret
     name = PurePath(program[1] if len(program) > 1 and program[1][:1] != "-" else program[0]).name
     words = (
@@ -262,6 +264,7 @@ def _launch_words(
         host,
         "--port",
         str(found),
+        *(() if is_asked or target.address.scheme != LOCAL else ("--or-free-port",)),
         "--wait",
         str(wait),
         "--name",
