@@ -16,6 +16,7 @@ from dkdbg.core import ranks as answers
 from dkdbg.core import sessions
 from dkdbg.core.known_errors import last_line
 from dkdbg.errors import EXIT_ERROR, DkdbgError
+from dkdbg.printable import printable
 from dkdbg.targets import registry
 from dkdbg.verbs import values
 from dkdbg.verbs.parts.repository import only_session
@@ -77,7 +78,7 @@ def _add_on(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Query all chosen ranks and show their answers; return 1 if a rank has none.
+    """Query all chosen ranks and show their answers; return 1 if a rank or one of several targets has none.
 
     Raises:
         DkdbgError: no session fits, or its agent does not answer.
@@ -91,24 +92,29 @@ def call(options: argparse.Namespace, root: Path) -> int:
     rows: list[Row] = []
     typed = f"eval {shlex.quote(expression)}" if verb == "eval" else verb
     at = ""
+    missing: dict[str, str] = {}
     for target in targets or (None,):
-        session = _session(root, target, typed)
-        at = session.address
-        found = _ask(root, session, words, options.limit)
-        rows += [{**row, "on": session.target} for row in found] if len(targets) > 1 else found
+        with registry.noting(missing, target or "", is_only=len(targets) < 2):
+            session = _session(root, target, typed)
+            at = session.address
+            found = _ask(root, session, words, options.limit)
+            rows += [{**row, "on": session.target} for row in found] if len(targets) > 1 else found
+    for name, reason in missing.items():
+        console.warn(f"dkdbg: {printable(name)} cannot be queried: {printable(reason)}")
     if plot:
         hint = f"dkdbg ranks --on {shlex.quote(at)} eval {shlex.quote(expression)} says what there is"
         path = _unused(root, expression) if options.out is None else root / options.out
         return _plot(rows, path, hint)
     if options.json:
-        console.emit({"rows": rows, "summary": comparing.summary(rows)})
+        console.emit({"rows": rows, "summary": comparing.summary(rows), "missing": missing})
     else:
         console.say(comparing.table(rows, frames=verb == "stack"))
         if rows and verb == "pause" and all(row["state"] == "not attached" for row in rows):
             console.warn(
                 "dkdbg: only an editor can hold them for longer: attach one. eval and stack need none"
             )
-    return 0 if rows and all(row["state"] in {"value", "done"} for row in rows) else EXIT_ERROR
+    is_whole = rows and not missing and all(row["state"] in {"value", "done"} for row in rows)
+    return 0 if is_whole else EXIT_ERROR
 
 
 def _plot(rows: Sequence[Row], path: Path, hint: str) -> int:
