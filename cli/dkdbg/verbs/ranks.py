@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import os
 import re
 import shlex
@@ -56,14 +57,15 @@ def add_options(parser: Parser) -> None:
         help="how long to wait for answers (10)",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    before = parser._actions[1:]  # noqa: SLF001 - all but --help
     what = parser.add_subparsers(dest="what", required=True, metavar="pause | continue | stack | eval")
     for name, text in (
         ("pause", "hold the ranks of an attached editor"),
         ("continue", "let them continue"),
         ("stack", "show where each is held"),
     ):
-        _add_on(what.add_parser(name, help=text)).set_defaults(expression="")
-    value = _add_on(what.add_parser("eval", help="show a value of each rank that is held"))
+        _accept_behind(what.add_parser(name, help=text), before).set_defaults(expression="")
+    value = _accept_behind(what.add_parser("eval", help="show a value of each rank that is held"), before)
     value.add_argument("expression", metavar="EXPR")
     value.add_argument(
         "--plot", action="store_true", help="write a PNG: each tensor as a picture and a histogram"
@@ -71,9 +73,16 @@ def add_options(parser: Parser) -> None:
     value.add_argument("--out", metavar="FILE.png", help="with --plot: where to (EXPR.png)")
 
 
-def _add_on(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Accept `--on` after the subcommand too, as other verbs do."""
-    parser.add_argument("--on", dest="on_behind", action="append", default=[], help=argparse.SUPPRESS)
+def _accept_behind(
+    parser: argparse.ArgumentParser, options: Sequence[argparse.Action]
+) -> argparse.ArgumentParser:
+    """Accept the options after the subcommand too, as other verbs do. Those of `--on` are added to the ones before it."""
+    for each in options:
+        behind = copy.copy(each)
+        behind.default = behind.help = argparse.SUPPRESS
+        behind.dest = "on_behind" if each.dest == "on" else each.dest
+        parser._add_action(behind)  # noqa: SLF001
+    parser.set_defaults(on_behind=[])
     return parser
 
 
