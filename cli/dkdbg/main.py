@@ -31,7 +31,13 @@ def main(argv: list[str] | None = None) -> int:
             from dkdbg.verbs.completion import answer
 
             answer(parser)
-        return _run(command_line.parsed(sys.argv[1:] if argv is None else argv, parser))
+        try:
+            code = _run(command_line.parsed(sys.argv[1:] if argv is None else argv, parser))
+        except SystemExit:  # --help and --version
+            console.finish()
+            raise
+        console.finish()
+        return code
     except DkdbgError as error:
         console.failure(error)
         return error.exit_code

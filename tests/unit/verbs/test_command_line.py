@@ -2,10 +2,11 @@
 
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
-from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.verbs import command_line, parser
 from tests.commands import command
 
@@ -85,3 +86,20 @@ def test_options_of_ranks_are_accepted_behind_the_subcommand_too(what):
 def test_a_hint_does_not_suggest_the_word_that_was_refused():
     assert parser.nearest("--json", ["--json", "--jsonl"]) == "--jsonl"
     assert not parser.nearest("--json=1", ["--json", "--ranks"])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", ["--help", "ps --help", "completion bash", "init --diff"])
+def test_an_output_that_cannot_be_written_is_named_and_is_no_bug(words, script):
+    line = f'exec "$0" -m dkdbg {words} >/dev/full'
+    done = command(["sh", "-c", line, sys.executable], cwd=script, check=False)
+    assert done.returncode == EXIT_ERROR
+    assert "dkdbg: cannot write the output: No space left on device\n" in done.stderr
+    assert "bug" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_messages_that_cannot_be_written_leave_the_exit_code():
+    done = command(["sh", "-c", 'exec "$0" -m dkdbg nothing 2>/dev/full', sys.executable], check=False)
+    assert (done.returncode, done.stderr) == (EXIT_USAGE, "")
