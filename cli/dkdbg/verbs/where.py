@@ -131,7 +131,7 @@ def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str,
     """Return the targets to query, each once, with their sessions; and by name why a target is not queried."""
     if not targets:
         seen, silent = registry.sessions(installed=True)
-        return _of_sessions(root, seen, silent if _is_set_up(root) else {})
+        return _of_sessions(root, seen, silent, is_set_up=_is_set_up(root))
     found: list[Wanted] = []
     missing: dict[str, str] = {}
     for name in targets:
@@ -167,13 +167,14 @@ def _is_set_up(root: Path) -> bool:
 
 
 def _of_sessions(
-    root: Path, seen: Sequence[SeenSession], silent: dict[str, str]
+    root: Path, seen: Sequence[SeenSession], silent: dict[str, str], *, is_set_up: bool
 ) -> tuple[list[Wanted], dict[str, str]]:
     live, unreadable = _readable(seen)
-    missing = {**silent, **unreadable}
+    missing = {**(silent if is_set_up else {}), **unreadable}
     if not live and not missing:
+        beside = (f"; {scheme} cannot be queried: {reason}" for scheme, reason in silent.items())
         raise DkdbgError(
-            "no session is running",
+            f"no session is running{''.join(beside)}",
             hint="dkdbg ps --all; a job behind ssh or in a cluster is asked when it is named",
         )
     by_address: dict[str, list[SeenSession]] = {}

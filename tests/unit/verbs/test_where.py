@@ -50,7 +50,9 @@ def test_an_engine_that_does_not_answer_is_named_where_this_repository_has_a_deb
 
     monkeypatch.setattr("dkdbg.targets.docker.containers.of_debug_services", fail)
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(script / "none"))
-    assert "no session is running" in dkdbg(script, "where").err
+    alone = dkdbg(script, "where").err
+    assert alone.startswith("dkdbg: no session is running")
+    assert ("docker cannot be queried: no Docker engine answers" in alone) == is_said
     assert dkdbg(script, "init", "--yes").code == 0
     shown = dkdbg(script, "where")
     assert shown.code == 1
