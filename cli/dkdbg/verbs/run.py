@@ -8,7 +8,6 @@ import os
 import shlex
 import sys
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints, process, signals
@@ -19,7 +18,7 @@ from dkdbg.core.mapping import folder_name
 from dkdbg.core.target import Capability
 from dkdbg.delivery.bring import bring, new_run
 from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
-from dkdbg.launchers.lines.wrappers import unwrapped
+from dkdbg.launchers.lines.wrappers import program_name
 from dkdbg.relay import remote_program
 from dkdbg.setup.render import manifest
 from dkdbg.targets import registry
@@ -257,8 +256,6 @@ def _launch_words(
     """
     host, found = target.listen_address(port)
     is_asked = port is not None or bool(os.environ.get(settings.ENV_PORT))
-    program = unwrapped(list(command)) or command  # `env NAME=VALUE` may set a secret
-    name = PurePath(program[1] if len(program) > 1 and program[1][:1] != "-" else program[0]).name
     words = (
         "--host",
         host,
@@ -268,7 +265,7 @@ def _launch_words(
         "--wait",
         str(wait),
         "--name",
-        name,
+        program_name(command),
     )
     if watched is None:
         return ("launch", *words, *flags, "--", *command)

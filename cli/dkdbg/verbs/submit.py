@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from pathlib import PurePath
 from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console, hints, process, signals
 from dkdbg.core.jobs import Submission
 from dkdbg.core.sessions import UNREADABLE
 from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
+from dkdbg.launchers.lines.wrappers import program_name
 from dkdbg.targets import registry
 from dkdbg.targets.batch.job import NoCommandsError, another
 from dkdbg.verbs import values
@@ -83,7 +83,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
         say = _Said(options.json)
         if options.interactive:
             return _hold(root, queue, options, say)
-        wanted = _submission(options, command, wait=options.wait, name=_name(command))
+        wanted = _submission(options, command, wait=options.wait, name=program_name(command))
         job = ""
         queue.connect()  # Ctrl-C ends a prompt, and the wait for another dkdbg's
         try:
@@ -160,10 +160,6 @@ class _Said:
             console.say(console.event_line(kind, text, **more))
         else:
             console.warn(f"dkdbg: {text}")
-
-
-def _name(command: Sequence[str]) -> str:
-    return PurePath(command[1] if len(command) > 1 and command[1][:1] != "-" else command[0]).name
 
 
 def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
