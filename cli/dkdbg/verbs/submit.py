@@ -13,7 +13,7 @@ from dkdbg.core.sessions import UNREADABLE
 from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 from dkdbg.launchers.lines.wrappers import program_name
 from dkdbg.targets import registry
-from dkdbg.targets.batch.job import NoCommandsError, another
+from dkdbg.targets.batch.job import NoCommandsError, after
 from dkdbg.verbs import values
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def _ended(queue: Queue, job: Job) -> DkdbgError:
     text = f"job {job.id} has ended: {job.state}{reason}"
     return DkdbgError(
         f"{text}\n{words}" if words else text,
-        hint=f"what it printed is in {job.output} there" if job.output else another(queue.address(job.id)),
+        hint=after(job, queue.address(job.id)),
     )
 
 

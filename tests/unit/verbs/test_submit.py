@@ -8,8 +8,9 @@ import pytest
 
 from dkdbg import signals
 from dkdbg.core.jobs import Job
-from dkdbg.errors import DkdbgError
+from dkdbg.errors import DkdbgError, GoneError
 from dkdbg.launchers.lines.wrappers import program_name
+from dkdbg.targets.batch.job import JobAddress, choose_node
 from dkdbg.verbs import submit
 
 JOB = {"id": "7", "state": "COMPLETING", "phase": "ended", "user": "me", "nodes": ("n1",)}
@@ -136,3 +137,14 @@ def test_a_signal_ends_it_while_it_connects(tmp_path, monkeypatch, number):
 def test_a_job_has_the_name_of_its_program(command, name):
     """A variable may hold a secret, and each user of the cluster sees the name."""
     assert program_name(command.split()) == name
+
+
+def test_an_ended_job_names_the_file_with_its_output():
+    address = JobAddress(login=None, job="7", node="", session="")
+    for output, hint in (
+        ("/code/slurm-7.out", "what it printed is in /code/slurm-7.out there"),
+        ("", "start another"),
+    ):
+        with pytest.raises(GoneError) as ended:
+            choose_node(replace(RUNS, output=output), address, "slurm://login/7")
+        assert ended.value.hint.startswith(hint)
