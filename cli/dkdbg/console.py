@@ -10,15 +10,17 @@ import shutil
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
+from dkdbg.errors import DkdbgError
 from dkdbg.launchers.words import whole_number
 from dkdbg.printable import is_text, printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from dkdbg.errors import DkdbgError
+#: Errors of standard output so far; `finish` reports the first.
+_unwritten: list[OSError] = []
 
 
 def say(text: str = "") -> None:
@@ -28,7 +30,7 @@ def say(text: str = "") -> None:
 
 def warn(text: str) -> None:
     """Print a message that is not a result to standard error."""
-    print(printable_lines(text), file=sys.stderr, flush=True)
+    _print(printable_lines(text), sys.stderr)
 
 
 def emit(value: object) -> None:
@@ -42,12 +44,24 @@ def as_json(value: object, indent: int | None = None) -> str:
     return "".join(each if each == "\n" or is_text(each) else json.dumps(each)[1:-1] for each in text)
 
 
-def _print(text: str) -> None:
+def _print(text: str, stream: TextIO | None = None, end: str = "\n") -> None:
+    stream = stream or sys.stdout
     try:
-        print(f"{text}\n", end="", flush=True)  # one write a message: several threads print
-    except BrokenPipeError:
-        # `dkdbg init --yes | head`: the reader is gone, which must not stop `init` half way.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"{text}{end}", end="", file=stream, flush=True)  # one write a message: several threads print
+    except OSError as error:
+        # The reader is gone (`dkdbg init --yes | head`) or the disk is full, which must not stop `init` half way.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+            _unwritten.append(error)
+
+
+def finish() -> None:
+    """Write the rest of standard output. Raises DkdbgError: some of it could not be written."""
+    _print("", end="")
+    if _unwritten:
+        raise DkdbgError(
+            f"cannot write the output: {_unwritten[0].strerror}", hint="make room there, or name another file"
+        )
 
 
 def escape_what_cannot_be_shown() -> None:
@@ -91,9 +105,9 @@ def table(
 
 def failure(error: DkdbgError) -> None:
     """Print an error and, below it, its hint to standard error."""
-    print(_marked("dkdbg:", "bold red"), printable_lines(error.message), file=sys.stderr, flush=True)
+    _print(f"{_marked('dkdbg:', 'bold red')} {printable_lines(error.message)}", sys.stderr)
     if error.hint:
-        print(" ", _marked("hint:", "bold"), printable_lines(error.hint), file=sys.stderr, flush=True)
+        _print(f"  {_marked('hint:', 'bold')} {printable_lines(error.hint)}", sys.stderr)
 
 
 def _marked(word: str, style: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg import __version__, console, signals
+from dkdbg.agent.console import open_closed_streams
 from dkdbg.errors import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.verbs import command_line
@@ -22,6 +23,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run `dkdbg` with `argv` (default: the process's) and return the exit code."""
     try:
         if argv is None:
+            open_closed_streams()
             signals.handle_promptly()
             console.escape_what_cannot_be_shown()
         parser = command_line.parser()
@@ -29,7 +31,13 @@ def main(argv: list[str] | None = None) -> int:
             from dkdbg.verbs.completion import answer
 
             answer(parser)
-        return _run(command_line.parsed(sys.argv[1:] if argv is None else argv, parser))
+        try:
+            code = _run(command_line.parsed(sys.argv[1:] if argv is None else argv, parser))
+        except SystemExit:  # --help and --version
+            console.finish()
+            raise
+        console.finish()
+        return code
     except DkdbgError as error:
         console.failure(error)
         return error.exit_code

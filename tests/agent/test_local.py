@@ -32,3 +32,18 @@ def test_a_program_of_a_python_without_debugpy_can_be_debugged(tmp_path):
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("start", ["dkdbg run --on local:", "dkdbg.agent launch --port 0"])
+def test_a_program_starts_where_a_standard_stream_is_closed(start, closed, tmp_path):
+    program = (
+        "import os, sys; [os.fstat(n) for n in range(3)]; open('ran', 'w').write(repr(sys.stdin.read()))"
+    )
+    line = f'exec "$0" -m {start} -- "$0" -c "$1" {closed}'
+    env = {**os.environ, "DKDBG_RUNTIME_DIR": str(tmp_path)}
+    ran = subprocess.run(
+        ["sh", "-c", line, sys.executable, program],
+        cwd=tmp_path, env=env, stdin=subprocess.DEVNULL, capture_output=True,
+    )  # fmt: skip
+    assert (ran.returncode, (tmp_path / "ran").read_text()) == (0, "''"), ran.stderr

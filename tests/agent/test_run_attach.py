@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -69,3 +70,20 @@ def test_two_programs_that_start_at_once_are_each_behind_their_own_port(folder):
             found = list(pool.map(stops_at, [folder, folder], ports))
         assert found == [str(folder / "a.py"), str(folder / "b.py")]
         assert stops_at(folder, ports[0]) == str(folder / "a.py")  # which is no longer the newest
+
+
+def test_a_usual_port_that_is_taken_is_named_and_a_free_one_is_used(folder):
+    command = [sys.executable, "-m", "dkdbg", "run", "--on", "local:"]
+    env = {**os.environ, "DKDBG_RUNTIME_DIR": str(folder / "run")}
+    env.pop("DKDBG_PORT", None)
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # another program of this machine has it
+            stack.enter_context(socket.create_server(("127.0.0.1", 5678)))
+        for more, code in (((), 0), (("--port", "5678"), 125)):
+            done = subprocess.run(
+                [*command, *more, "--", sys.executable, "-c", "print('ran')"],
+                cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert (done.returncode, done.stdout) == (code, "" if code else "ran\n"), done.stderr
+            said = "cannot listen on 127.0.0.1:5678" if code else " (port 5678 is taken)"
+            assert said in done.stderr

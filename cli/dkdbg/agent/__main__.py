@@ -12,6 +12,7 @@ import sys
 if __package__ in (None, ""):
     sys.path[:1] = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))]
 
+from dkdbg.agent import console
 from dkdbg.agent.supervisor import owner
 
 TYPE_CHECKING = False
@@ -56,6 +57,8 @@ _MODULES = {
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one subcommand and return the exit code."""
+    if argv is None:
+        console.open_closed_streams()
     owner.become_owner(os.environ)  # for every subcommand: the runtime folder is the owner's
     words = list(sys.argv[1:] if argv is None else argv)
     command = words.pop(0) if words else ""

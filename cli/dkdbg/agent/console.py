@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -20,3 +21,16 @@ def log(text: str) -> None:
         sys.stderr.flush()
     except (OSError, ValueError):
         pass
+
+
+def open_closed_streams() -> None:
+    """Open the null device on each standard descriptor that is closed (`<&-`), before another file gets its number.
+
+    Python has None in place of the stream of a closed one, and a child would get what has its number by then.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:  # noqa: PERF203 - each on its own
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number: this one
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - until the end

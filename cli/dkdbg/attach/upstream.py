@@ -43,6 +43,7 @@ class Seen:
         endpoint: host and port; None if it has none.
         agent: id of the agent that answered, new after each restart; empty if an attach would not work now.
         why: why it is not ready, as text; empty when ready.
+        hint: what to type or change; may be empty.
         record: the agent's record; None without an answer.
     """
 
@@ -50,6 +51,7 @@ class Seen:
     agent: str
     why: str
     record: SeenRecord | None
+    hint: str = ""
 
 
 class Upstream:
@@ -115,7 +117,9 @@ class Upstream:
         if self._plain:
             return Seen(endpoint=None, agent="", why=self._plain, record=None)
         if endpoint is None:
-            return Seen(endpoint=None, agent="", why=self._endpoint.why, record=None)
+            return Seen(
+                endpoint=None, agent="", why=self._endpoint.why, record=None, hint=self._endpoint.hint
+            )
         try:
             self._look_for_debugpy(endpoint)
             record = self._status_of(endpoint)

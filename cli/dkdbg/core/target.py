@@ -109,10 +109,18 @@ class Endpoint:
     Attributes:
         address: host and port; None if unavailable now.
         why: text that names what dkdbg waits for while nothing answers there.
+        hint: what to type or change; may be empty.
     """
 
     address: tuple[str, int] | None
     why: str
+    hint: str = ""
+
+    @classmethod
+    def failed(cls, error: Exception, *, label: str = "") -> Endpoint:
+        """Return the endpoint of a target that cannot be reached; `label` is left out of the reason."""
+        why = str(error).splitlines()[0].removeprefix(f"{label}: ")
+        return cls(address=None, why=why, hint=getattr(error, "hint", ""))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,12 +14,15 @@ from dkdbg.core.pairs import ROOT
 from dkdbg.setup.render import editor_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from dkdbg.proof.line_answer import LineSession, LoadedFile, Process, RemoteFile
 
 #: Folders of installed code.
 INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib/python3[\d.]*/")
+
+#: Source of a mapping that no launch entry has.
+PLANNED = "the mapping that dkdbg init planned"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,12 +136,19 @@ def of_repository(root: Path, planned: Iterable[tuple[str, str]] = ()) -> Entry:
         planned: folders relative to the root, and there.
     """
     entry = editor_files.attach_entry(root)
+    if not entry:
+        return Entry(port=None, mappings=absolute(root, planned), source=PLANNED)
+    return _of_launch(root, entry)
+
+
+def of_launch(root: Path) -> list[Entry]:
+    """Return all attach entries of launch.json; one of them may be for the target."""
+    return [_of_launch(root, each) for each in editor_files.attach_entries(root)]
+
+
+def _of_launch(root: Path, entry: Mapping[str, Any]) -> Entry:
     connect = entry.get("connect")
     port = connect.get("port") if isinstance(connect, dict) else None
-    if not entry:
-        return Entry(
-            port=None, mappings=absolute(root, planned), source="the mapping that dkdbg init planned"
-        )
     pairs = paths.pairs(entry.get("pathMappings"))
     return Entry(
         port=port if isinstance(port, int) else None,

@@ -7,8 +7,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.dap import sources
-from dkdbg.proof.asked import INSTALLED
+from dkdbg.proof.asked import INSTALLED, PLANNED
 from dkdbg.proof.finding import Finding
+from dkdbg.setup.render.editor_files import LAUNCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,9 +66,19 @@ def _wrong_root(path: Path, remote: str, entry: Entry, session: LineSession, *, 
     known_text = f"; the session maps the repository to {', '.join(known)}" if known else ""
     where = f"; the program has loaded {actual}" if actual else known_text
     root = actual.removesuffix(_tail(path, actual)).rstrip("/") if actual else (known[0] if known else "")
+    if entry.source == LAUNCH:
+        remedy = (
+            f'"remoteRoot": "{root}" in {LAUNCH}; dkdbg init writes it'
+            if root
+            else f"dkdbg init writes {LAUNCH}"
+        )
+    elif entry.source == PLANNED:
+        remedy = "dkdbg init writes the mapping of the repository"
+    else:
+        remedy = f'{{"localRoot": "${{workspaceFolder}}", "remoteRoot": "{root or "FOLDER THERE"}"}} in pathMappings of launch.json'
     return Finding(
         link="mapping", cause="wrong-root", says=f"{entry.source} maps {path.name} to {remote}, where no such file is{where}",
-        remedy=f'"remoteRoot": "{root}" in {entry.source}; dkdbg init writes it' if root else f"dkdbg init writes {entry.source}",
+        remedy=remedy,
     )  # fmt: skip
 
 

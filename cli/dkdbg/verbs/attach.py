@@ -323,6 +323,8 @@ def _welcome(
         reporter.event(
             "target", text, prefix=upstream.name, target=upstream.name, address=str(upstream.target.address), ready=bool(seen.agent)
         )  # fmt: skip
+        if seen.hint:
+            reporter.line(f"hint: {seen.hint}")
         for line in () if seen.agent else upstream.target.advice():
             reporter.line(line)
         if going := deadlines.line(upstream.target.deadlines(), time.time()):

@@ -76,8 +76,9 @@ _CHOICE = re.compile(r"invalid choice: '?(.*?)'? \(choose from (.*)\)")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the closest match; empty if no word is similar."""
+    """Return the closest other word; empty if none is similar."""
     from difflib import get_close_matches
 
-    found = get_close_matches(word.partition("=")[0], list(known), n=1, cutoff=0.6)
+    word = word.partition("=")[0]  # as it was refused, it is no suggestion
+    found = get_close_matches(word, [each for each in known if each != word], n=1, cutoff=0.6)
     return found[0] if found else ""

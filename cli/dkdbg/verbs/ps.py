@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dkdbg import console
 from dkdbg.agent.state import deadlines
 from dkdbg.core import sessions
-from dkdbg.errors import DkdbgError
+from dkdbg.errors import EXIT_ERROR, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets import registry
 
@@ -39,10 +39,11 @@ def call(options: argparse.Namespace, root: Path) -> int:
     """Print the sessions of all targets that can be queried, or of some; return the exit code.
 
     Raises:
-        DkdbgError: a named target cannot be queried.
+        DkdbgError: the only named target cannot be queried.
     """
     now = time.time()
-    seen, missing = (_of(root, options.targets), {}) if options.targets else registry.sessions()
+    seen, missing = _of(root, options.targets) if options.targets else registry.sessions()
+    code = EXIT_ERROR if options.targets and missing else 0
     names: dict[str, str] = {}
     if not options.targets:
         try:
@@ -62,9 +63,9 @@ def call(options: argparse.Namespace, root: Path) -> int:
                 "places": names,
             }
         )
-        return 0
+        return code
     for scheme, reason in missing.items():
-        console.warn(f"dkdbg: {scheme} cannot be queried: {reason}")
+        console.warn(f"dkdbg: {printable(scheme)} cannot be queried: {printable(reason)}")
     for each in shown:
         if each.state == sessions.UNREADABLE:
             console.warn(f"dkdbg: {printable(each.target)}: {printable(each.detail)}")
@@ -84,13 +85,18 @@ def call(options: argparse.Namespace, root: Path) -> int:
     if names:
         listed = ", ".join(f"{name} ({uri})" for name, uri in names.items())
         console.say(f"targets in dkdbg.toml, asked only when named: {listed}")
-    return 0
+    return code
 
 
-def _of(root: Path, targets: Sequence[str]) -> list[SeenSession]:
+def _of(root: Path, targets: Sequence[str]) -> tuple[list[SeenSession], dict[str, str]]:
+    """Return the sessions of targets, and by name why others cannot be queried."""
     found: list[SeenSession] = []
+    missing: dict[str, str] = {}
     for name in targets:
-        with contextlib.closing(registry.target_of(name, root)) as target:
+        with (
+            registry.noting(missing, name, is_only=len(targets) == 1),
+            contextlib.closing(registry.target_of(name, root)) as target,
+        ):
             seen = target.sessions()
             beside = target.deadlines()
             found += [
@@ -99,4 +105,4 @@ def _of(root: Path, targets: Sequence[str]) -> list[SeenSession]:
                 else replace(each, deadlines=tuple(deadlines.merged(beside, each.deadlines)))
                 for each in seen
             ]
-    return found
+    return found, missing

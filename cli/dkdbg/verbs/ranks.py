@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ from dkdbg.core import ranks as answers
 from dkdbg.core import sessions
 from dkdbg.core.known_errors import last_line
 from dkdbg.errors import EXIT_ERROR, DkdbgError
+from dkdbg.printable import printable
 from dkdbg.targets import registry
 from dkdbg.verbs import values
 from dkdbg.verbs.parts.repository import only_session
@@ -55,14 +57,15 @@ def add_options(parser: Parser) -> None:
         help="how long to wait for answers (10)",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    before = parser._actions[1:]  # noqa: SLF001 - all but --help
     what = parser.add_subparsers(dest="what", required=True, metavar="pause | continue | stack | eval")
     for name, text in (
         ("pause", "hold the ranks of an attached editor"),
         ("continue", "let them continue"),
         ("stack", "show where each is held"),
     ):
-        _add_on(what.add_parser(name, help=text)).set_defaults(expression="")
-    value = _add_on(what.add_parser("eval", help="show a value of each rank that is held"))
+        _accept_behind(what.add_parser(name, help=text), before).set_defaults(expression="")
+    value = _accept_behind(what.add_parser("eval", help="show a value of each rank that is held"), before)
     value.add_argument("expression", metavar="EXPR")
     value.add_argument(
         "--plot", action="store_true", help="write a PNG: each tensor as a picture and a histogram"
@@ -70,14 +73,21 @@ def add_options(parser: Parser) -> None:
     value.add_argument("--out", metavar="FILE.png", help="with --plot: where to (EXPR.png)")
 
 
-def _add_on(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Accept `--on` after the subcommand too, as other verbs do."""
-    parser.add_argument("--on", dest="on_behind", action="append", default=[], help=argparse.SUPPRESS)
+def _accept_behind(
+    parser: argparse.ArgumentParser, options: Sequence[argparse.Action]
+) -> argparse.ArgumentParser:
+    """Accept the options after the subcommand too, as other verbs do. Those of `--on` are added to the ones before it."""
+    for each in options:
+        behind = copy.copy(each)
+        behind.default = behind.help = argparse.SUPPRESS
+        behind.dest = "on_behind" if each.dest == "on" else each.dest
+        parser._add_action(behind)  # noqa: SLF001
+    parser.set_defaults(on_behind=[])
     return parser
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Query all chosen ranks and show their answers; return 1 if a rank has none.
+    """Query all chosen ranks and show their answers; return 1 if a rank or one of several targets has none.
 
     Raises:
         DkdbgError: no session fits, or its agent does not answer.
@@ -91,24 +101,29 @@ def call(options: argparse.Namespace, root: Path) -> int:
     rows: list[Row] = []
     typed = f"eval {shlex.quote(expression)}" if verb == "eval" else verb
     at = ""
+    missing: dict[str, str] = {}
     for target in targets or (None,):
-        session = _session(root, target, typed)
-        at = session.address
-        found = _ask(root, session, words, options.limit)
-        rows += [{**row, "on": session.target} for row in found] if len(targets) > 1 else found
+        with registry.noting(missing, target or "", is_only=len(targets) < 2):
+            session = _session(root, target, typed)
+            at = session.address
+            found = _ask(root, session, words, options.limit)
+            rows += [{**row, "on": session.target} for row in found] if len(targets) > 1 else found
+    for name, reason in missing.items():
+        console.warn(f"dkdbg: {printable(name)} cannot be queried: {printable(reason)}")
     if plot:
         hint = f"dkdbg ranks --on {shlex.quote(at)} eval {shlex.quote(expression)} says what there is"
         path = _unused(root, expression) if options.out is None else root / options.out
         return _plot(rows, path, hint)
     if options.json:
-        console.emit({"rows": rows, "summary": comparing.summary(rows)})
+        console.emit({"rows": rows, "summary": comparing.summary(rows), "missing": missing})
     else:
         console.say(comparing.table(rows, frames=verb == "stack"))
         if rows and verb == "pause" and all(row["state"] == "not attached" for row in rows):
             console.warn(
                 "dkdbg: only an editor can hold them for longer: attach one. eval and stack need none"
             )
-    return 0 if rows and all(row["state"] in {"value", "done"} for row in rows) else EXIT_ERROR
+    is_whole = rows and not missing and all(row["state"] in {"value", "done"} for row in rows)
+    return 0 if is_whole else EXIT_ERROR
 
 
 def _plot(rows: Sequence[Row], path: Path, hint: str) -> int:

@@ -8,7 +8,6 @@ import os
 import shlex
 import sys
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints, process, signals
@@ -19,7 +18,7 @@ from dkdbg.core.mapping import folder_name
 from dkdbg.core.target import Capability
 from dkdbg.delivery.bring import bring, new_run
 from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
-from dkdbg.launchers.lines.wrappers import unwrapped
+from dkdbg.launchers.lines.wrappers import program_name
 from dkdbg.relay import remote_program
 from dkdbg.setup.render import manifest
 from dkdbg.targets import registry
@@ -59,7 +58,7 @@ def add_options(parser: Parser) -> None:
         "--port",
         type=values.port,
         metavar="PORT",
-        help="the agent's port there (5678; behind ssh a free one)",
+        help="the agent's port there (5678; here, if that is taken, and behind ssh a free one)",
     )
     parser.add_argument(
         "--wait", type=values.count, nargs="?", default=0, const=600, metavar="SECONDS",
@@ -146,7 +145,8 @@ def run(
         name: address or name of the target; None for the debug service of this repository, or for this machine without
             one.
         command: word by word, never through a shell.
-        port: port that the agent listens on there; None for 5678, or for a free one if others may use that.
+        port: port that the agent listens on there; None for 5678, or for a free one if others may use that
+            or, on this machine, do.
         wait: seconds that the command waits for an editor before its first line.
         python: the interpreter that runs the agent there; None to look for one.
         sync: copy the files of `root` there first, and each save while the command runs.
@@ -255,17 +255,17 @@ def _launch_words(
         flags: more flags of the verb.
     """
     host, found = target.listen_address(port)
-    program = unwrapped(list(command)) or command  # `env NAME=VALUE` may set a secret
-    name = PurePath(program[1] if len(program) > 1 and program[1][:1] != "-" else program[0]).name
+    is_asked = port is not None or bool(os.environ.get(settings.ENV_PORT))
     words = (
         "--host",
         host,
         "--port",
         str(found),
+        *(() if is_asked or target.address.scheme != LOCAL else ("--or-free-port",)),
         "--wait",
         str(wait),
         "--name",
-        name,
+        program_name(command),
     )
     if watched is None:
         return ("launch", *words, *flags, "--", *command)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from pathlib import PurePath
 from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console, hints, process, signals
 from dkdbg.core.jobs import Submission
 from dkdbg.core.sessions import UNREADABLE
 from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
+from dkdbg.launchers.lines.wrappers import program_name
 from dkdbg.targets import registry
-from dkdbg.targets.batch.job import NoCommandsError, another
+from dkdbg.targets.batch.job import NoCommandsError, after
 from dkdbg.verbs import values
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
         say = _Said(options.json)
         if options.interactive:
             return _hold(root, queue, options, say)
-        wanted = _submission(options, command, wait=options.wait, name=_name(command))
+        wanted = _submission(options, command, wait=options.wait, name=program_name(command))
         job = ""
         queue.connect()  # Ctrl-C ends a prompt, and the wait for another dkdbg's
         try:
@@ -162,10 +162,6 @@ class _Said:
             console.warn(f"dkdbg: {text}")
 
 
-def _name(command: Sequence[str]) -> str:
-    return PurePath(command[1] if len(command) > 1 and command[1][:1] != "-" else command[0]).name
-
-
 def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
     """Return once the job runs; report each change of its state. Raises DkdbgError: the job has ended."""
     shown = ""
@@ -231,7 +227,7 @@ def _ended(queue: Queue, job: Job) -> DkdbgError:
     text = f"job {job.id} has ended: {job.state}{reason}"
     return DkdbgError(
         f"{text}\n{words}" if words else text,
-        hint=f"what it printed is in {job.output} there" if job.output else another(queue.address(job.id)),
+        hint=after(job, queue.address(job.id)),
     )
 
 

@@ -60,7 +60,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
     """Show the hang map of all sessions that are visible from here, or of some; return the exit code.
 
     Raises:
-        DkdbgError: nothing runs, a named target cannot be queried, or the set of ranks is invalid.
+        DkdbgError: nothing runs, the only named target cannot be queried, or the set of ranks is invalid.
     """
     wanted = _ranks(options.set)
     staleness = Staleness() if options.watch else None
@@ -81,6 +81,7 @@ def _look(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: S
     wanted_of, unreadable = _wanted(root, options.targets)
     found, silent = ask(wanted_of, native=options.native)
     missing = {**unreadable, **silent}
+    is_short = bool(missing) and len(options.targets) > 1
     jobs = hang_map.jobs(each for each in found if each.processes)
     if not wanted.everyone:
         jobs = [hang_map.chosen(each, wanted.contains) for each in jobs if each.ranks]
@@ -96,7 +97,7 @@ def _look(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: S
     if options.json:
         answer = {"asked": asked, "jobs": shown, "missing": missing}
         (console.emit_line if options.watch else console.emit)(answer)
-        return EXIT_ERROR if missing and not jobs else 0
+        return EXIT_ERROR if is_short or (missing and not jobs) else 0
     for label, reason in missing.items():
         console.warn(f"dkdbg: {printable(label)} cannot be queried: {printable(reason)}")
     lines = [line for job in jobs for line in [*text_output.lines(job, staleness, partial=bool(missing)), ""]]
@@ -113,7 +114,7 @@ def _look(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: S
     if page_file is not None:
         lines.append(f"the page is {printable(page_file)}")
     (console.screen if options.watch else console.say)("\n".join(lines))
-    return EXIT_ERROR if missing and not jobs else 0
+    return EXIT_ERROR if is_short or (missing and not jobs) else 0
 
 
 def _ranks(written: str) -> RankSet:
@@ -130,30 +131,31 @@ def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str,
     """Return the targets to query, each once, with their sessions; and by name why a target is not queried."""
     if not targets:
         seen, silent = registry.sessions(installed=True)
-        return _of_sessions(root, seen, silent if _is_set_up(root) else {})
+        return _of_sessions(root, seen, silent, is_set_up=_is_set_up(root))
     found: list[Wanted] = []
     missing: dict[str, str] = {}
     for name in targets:
-        targets_there = registry.targets_of(name, root)
-        for target in targets_there:
-            try:
-                seen = target.sessions()
-            except DkdbgError as error:
-                if len(targets_there) == 1:
-                    raise
-                missing[str(target.address)] = error.message.splitlines()[0]
-                target.close()
-                continue
-            live, unreadable = _readable(seen)
-            missing |= unreadable
-            if unreadable and not live:  # a query would time out once more
-                continue
-            if not live:
-                raise DkdbgError(
-                    f"no session is running on {target.label}",
-                    hint=registry.how_to_begin(str(target.address), seen),
-                )
-            found.append(_query(target, live))
+        with registry.noting(missing, name, is_only=len(targets) == 1):
+            targets_there = registry.targets_of(name, root)
+            for target in targets_there:
+                try:
+                    seen = target.sessions()
+                except DkdbgError as error:
+                    if len(targets_there) == 1:
+                        raise
+                    missing[str(target.address)] = error.message.splitlines()[0]
+                    target.close()
+                    continue
+                live, unreadable = _readable(seen)
+                missing |= unreadable
+                if unreadable and not live:  # a query would time out once more
+                    continue
+                if not live:
+                    raise DkdbgError(
+                        f"no session is running on {target.label}",
+                        hint=registry.how_to_begin(str(target.address), seen),
+                    )
+                found.append(_query(target, live))
     return found, missing
 
 
@@ -165,13 +167,14 @@ def _is_set_up(root: Path) -> bool:
 
 
 def _of_sessions(
-    root: Path, seen: Sequence[SeenSession], silent: dict[str, str]
+    root: Path, seen: Sequence[SeenSession], silent: dict[str, str], *, is_set_up: bool
 ) -> tuple[list[Wanted], dict[str, str]]:
     live, unreadable = _readable(seen)
-    missing = {**silent, **unreadable}
+    missing = {**(silent if is_set_up else {}), **unreadable}
     if not live and not missing:
+        beside = (f"; {scheme} cannot be queried: {reason}" for scheme, reason in silent.items())
         raise DkdbgError(
-            "no session is running",
+            f"no session is running{''.join(beside)}",
             hint="dkdbg ps --all; a job behind ssh or in a cluster is asked when it is named",
         )
     by_address: dict[str, list[SeenSession]] = {}

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from dkdbg import console, hints, process
 from dkdbg.agent.dap import sources
 from dkdbg.core import sessions
-from dkdbg.core.address import is_loopback
+from dkdbg.core.address import LOCAL, is_loopback
 from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_ENGINE, EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.launchers.words import whole_number
 from dkdbg.printable import printable
 from dkdbg.proof import foreign, line_answer, line_causes, program_end
-from dkdbg.proof.asked import Asked, Entry, absolute, of_repository
+from dkdbg.proof.asked import Asked, Entry, absolute, of_launch, of_repository
 from dkdbg.proof.finding import BrokenError, Finding, silent
 from dkdbg.repository.dotenv import local_port
 from dkdbg.targets import registry
@@ -25,9 +25,11 @@ from dkdbg.verbs.parts.repository import check_root, debug_service
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from dkdbg.core.sessions import SeenSession
     from dkdbg.core.target import Target
+    from dkdbg.proof.line_answer import LineAnswer
     from dkdbg.verbs.parser import Parser
 
 #: Lines of a program's output to read, maximum bytes of them, and the timeout in seconds.
@@ -227,22 +229,13 @@ def _causes(
                 link="line", cause="no-code", says=f"{path.name} has {lines} lines, and no line {line}", remedy="dkdbg why FILE:LINE with a line of it"
             )
         ]  # fmt: skip
-    entry = _entry(root, target, is_home=is_home)
-    remote = entry.remote_of(str(path))
     try:
-        answer = line_answer.ask(target, remote or str(path), line, name=seen.id)
+        entry, answer = _looked(root, target, seen, place, is_home=is_home)
     except DkdbgError as error:
         return [silent(error.message, error.hint or "dkdbg ps")]
     if not answer.sessions:
         return [silent(f"{seen.target} reports no session {seen.id}", "dkdbg ps")]
-    session = answer.sessions[0]
-    if not entry.mappings:
-        entry = Entry(
-            port=None, mappings=absolute(root, session.mappings), source="the mapping of the session"
-        )
-        remote = entry.remote_of(str(path))
-        answer = line_answer.ask(target, remote or str(path), line, name=seen.id)
-        session = answer.sessions[0] if answer.sessions else session
+    session, remote = answer.sessions[0], entry.remote_of(str(path))
     host, _ = target.listen_address()
     asked = Asked(
         path=path, line=line, entry=entry, remote=remote, session=session, there=answer.files[0] if answer.files and remote else None,
@@ -254,22 +247,46 @@ def _causes(
     return [*line_causes.causes(asked), *([ports] if ports else [])]
 
 
-def _entry(root: Path, target: Target, *, is_home: bool) -> Entry:
-    """Return the editor's launch entry; without one, and for another target, the mapping that the target tells."""
-    if is_home:
-        entry = of_repository(root)
-        if entry.mappings or Capability.CONTAINER in target.capabilities:
-            return entry
-    if not target.capabilities & {Capability.CONTAINER, Capability.REMOTE, Capability.ATTACH_ONLY}:
-        return Entry(port=None, mappings=((str(root), str(root)),), source="this machine")
+def _looked(
+    root: Path, target: Target, seen: SeenSession, place: tuple[Path, int], *, is_home: bool
+) -> tuple[Entry, LineAnswer]:
+    """Return the mapping that an editor uses there, and the target's answer about the path that it gives the file.
+
+    Of several possible ones, take the first that leads to a file, else the first that maps the path.
+
+    Raises:
+        DkdbgError: the target does not answer.
+    """
+    path, line = place
+
+    def ask(entry: Entry) -> LineAnswer:
+        return line_answer.ask(target, entry.remote_of(str(path)) or str(path), line, name=seen.id)
+
+    if is_home and (own := of_repository(root)).mappings:
+        return own, ask(own)
+    if target.address.scheme == LOCAL:
+        own = Entry(port=None, mappings=((str(root), str(root)),), source="this machine")
+        return own, ask(own)
+    nothing = Entry(port=None, mappings=(), source="nothing")
+    answer = ask(nothing)
+    possible = [each for each in _possible(root, target, answer) if each.mappings]
+    maps = [(each, ask(each)) for each in possible if each.remote_of(str(path))]
+    leads = [pair for pair in maps if pair[1].files and pair[1].files[0].exists]
+    return (leads or maps or [(each, answer) for each in possible] or [(nothing, answer)])[0]
+
+
+def _possible(root: Path, target: Target, answer: LineAnswer) -> Iterator[Entry]:
+    """Return the mappings that an editor may use for this target: its session's, those of launch.json, the address's."""
+    for session in answer.sessions[:1]:
+        yield Entry(port=None, mappings=absolute(root, session.mappings), source="the mapping of the session")
+    yield from of_launch(root)
     with contextlib.suppress(DkdbgError):
         lies = target.workspace()
-        return Entry(
+        yield Entry(
             port=None,
             mappings=absolute(root, [(lies.local, lies.remote)]),
             source=f"the target ({lies.why})",
         )
-    return Entry(port=None, mappings=(), source="nothing")
 
 
 def _add_facts(facts: list[str], asked: Asked, seen: SeenSession) -> None:

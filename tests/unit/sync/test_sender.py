@@ -1,5 +1,6 @@
 """The sender and the session against a real receiver on a local folder."""
 
+import errno
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from dkdbg.core.target import Reach
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.pull import destination, pull
 from dkdbg.sync.receiver import wire
+from dkdbg.sync.receiver.problems import explain
 from dkdbg.sync.remote import flight
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import stat
@@ -477,3 +479,13 @@ def test_a_time_that_only_some_filesystems_have_ends_no_stream(roots, there, yea
         into = destination(back.local, None, "there", back)
         done = pull(back, Local(python=sys.executable), [""], into, report=lambda _: None)
         assert (done.files, done.left_out) == (3, {})
+
+
+def test_a_failed_path_is_sent_again_within_the_time_that_its_hint_names():
+    again, now = Retries(), 0.0
+    for _ in range(20):
+        again.note(changed=(), failed={"a"}, racy=(), now=now)
+        assert again.next(now + 1000) - now <= 60
+        now = again.next(now + 1000)
+        assert again.take(now) == {"a"}
+    assert "within a minute" in explain(OSError(errno.ENOSPC, "full"))[1]

@@ -1,8 +1,9 @@
-"""Which folders the launch entry of `dkdbg attach` maps."""
+"""Which folders the launch entry of `dkdbg attach` maps, and what it says of its targets."""
 
 from types import SimpleNamespace
 
-from dkdbg.attach.upstream import Seen
+from dkdbg.attach.upstream import Seen, Upstream
+from dkdbg.errors import DkdbgError
 from dkdbg.targets.registry import target_of
 from dkdbg.verbs import attach
 
@@ -16,3 +17,18 @@ def test_a_session_that_is_slow_to_answer_adds_no_folder_to_that_of_an_entered_p
     )
     assert attach._code_of(tmp_path, node, NOTHING_YET, guess=True)[0][1].startswith(f"~/{tmp_path.name}")
     assert attach._code_of(tmp_path, node, NOTHING_YET, guess=False) == ()
+
+
+def test_the_hint_of_a_target_that_refuses_the_connection_is_shown(tmp_path, monkeypatch, capsys):
+    node = target_of("ssh://node1", tmp_path)
+
+    def refuse(**_):
+        raise DkdbgError("node1 does not accept what ssh offers", hint="ssh-add -l shows your keys")
+
+    monkeypatch.setattr(node, "_look_again", refuse)
+    reporter = attach._Reporter(as_json=False)
+    attach._welcome(reporter, tmp_path, None, [Upstream(node, "node1")], 5677, entered=[("a", "b")])
+    reporter.end()
+    shown = capsys.readouterr().out
+    assert "node1: waiting: node1 does not accept what ssh offers\n" in shown
+    assert "hint: ssh-add -l shows your keys\n" in shown

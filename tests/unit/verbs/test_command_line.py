@@ -2,11 +2,12 @@
 
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
-from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.verbs import command_line
+from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.verbs import command_line, parser
 from tests.commands import command
 
 
@@ -65,3 +66,40 @@ def test_an_on_without_a_target_or_with_one_too_many_is_refused(line):
     with pytest.raises(DkdbgError) as refused:
         command_line.parsed(line.split(), command_line.parser())
     assert refused.value.exit_code == EXIT_USAGE
+
+
+@pytest.mark.parametrize("what", ["pause", "stack", "eval x"])
+def test_options_of_ranks_are_accepted_behind_the_subcommand_too(what):
+    options = "--on a --on b --json --ranks 0 --limit 3 --frame 1"
+    before, behind = (
+        vars(command_line.parsed(shlex.split(line), command_line.parser()))
+        for line in (f"ranks {options} {what}", f"ranks {what} {options}")
+    )
+    assert (
+        before.pop("on") + before.pop("on_behind") == behind.pop("on") + behind.pop("on_behind") == ["a", "b"]
+    )
+    assert before == behind
+    default = command_line.parsed(shlex.split(f"ranks {what}"), command_line.parser())
+    assert (default.json, default.set, default.limit, default.frame) == (False, "all", 10, 0)
+
+
+def test_a_hint_does_not_suggest_the_word_that_was_refused():
+    assert parser.nearest("--json", ["--json", "--jsonl"]) == "--jsonl"
+    assert not parser.nearest("--json=1", ["--json", "--ranks"])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", ["--help", "ps --help", "completion bash", "init --diff"])
+def test_an_output_that_cannot_be_written_is_named_and_is_no_bug(words, script):
+    line = f'exec "$0" -m dkdbg {words} >/dev/full'
+    done = command(["sh", "-c", line, sys.executable], cwd=script, check=False)
+    assert done.returncode == EXIT_ERROR
+    assert "dkdbg: cannot write the output: No space left on device\n" in done.stderr
+    assert "bug" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_messages_that_cannot_be_written_leave_the_exit_code():
+    done = command(["sh", "-c", 'exec "$0" -m dkdbg nothing 2>/dev/full', sys.executable], check=False)
+    assert (done.returncode, done.stderr) == (EXIT_USAGE, "")

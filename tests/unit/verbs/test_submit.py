@@ -8,7 +8,9 @@ import pytest
 
 from dkdbg import signals
 from dkdbg.core.jobs import Job
-from dkdbg.errors import DkdbgError
+from dkdbg.errors import DkdbgError, GoneError
+from dkdbg.launchers.lines.wrappers import program_name
+from dkdbg.targets.batch.job import JobAddress, choose_node
 from dkdbg.verbs import submit
 
 JOB = {"id": "7", "state": "COMPLETING", "phase": "ended", "user": "me", "nodes": ("n1",)}
@@ -121,3 +123,28 @@ def test_a_signal_ends_it_while_it_connects(tmp_path, monkeypatch, number):
     finally:
         for each, handler in former.items():
             signal.signal(each, handler)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("env N=50 python3 code/rk.py --n 1", "rk.py"),
+        ("N=50 ./rk", "rk"),
+        ("python3 -m rk", "python3"),
+        ("rk", "rk"),
+    ],
+)
+def test_a_job_has_the_name_of_its_program(command, name):
+    """A variable may hold a secret, and each user of the cluster sees the name."""
+    assert program_name(command.split()) == name
+
+
+def test_an_ended_job_names_the_file_with_its_output():
+    address = JobAddress(login=None, job="7", node="", session="")
+    for output, hint in (
+        ("/code/slurm-7.out", "what it printed is in /code/slurm-7.out there"),
+        ("", "start another"),
+    ):
+        with pytest.raises(GoneError) as ended:
+            choose_node(replace(RUNS, output=output), address, "slurm://login/7")
+        assert ended.value.hint.startswith(hint)

@@ -46,6 +46,7 @@ class Options(types.SimpleNamespace):
     """The parsed options.
 
     Attributes:
+        or_free_port: take a free port if `port` is taken; set where `port` is a default.
         wait: seconds to wait for an editor before the start.
         then: `exit` or `run`, when none came.
         restart: one of contract.RESTART.
@@ -59,6 +60,7 @@ class Options(types.SimpleNamespace):
     command: List[str]
     host: str
     port: int
+    or_free_port: bool
     wait: float
     then: str
     name: str
@@ -100,6 +102,7 @@ def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
         command=command,
         host=given.host,
         port=_port(given.port),
+        or_free_port=given.or_free_port,
         wait=_seconds(given.wait),
         then=given.then,
         name=given.name,
@@ -122,6 +125,7 @@ def _parser(usage: str, *, supervised: bool) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dkdbg.agent", usage=usage)
     parser.add_argument("--host", default=environment.get(settings.ENV_HOST) or contract.LOOPBACK)
     parser.add_argument("--port", default=environment.get(settings.ENV_PORT) or str(contract.DEFAULT_PORT))
+    parser.add_argument("--or-free-port", action="store_true")
     parser.add_argument("--wait", default=wait)
     parser.add_argument("--then", default=environment.get(settings.ENV_THEN) or "exit")
     parser.add_argument("--name", default=name)

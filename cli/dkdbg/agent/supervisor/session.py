@@ -152,6 +152,7 @@ class Session:
             self._listener = listener.Listener(
                 options.host,
                 options.port,
+                or_free=options.or_free_port,
                 serve=self._service.serve,
                 ready=self._ready,
                 status=self._status,
@@ -452,6 +453,8 @@ class Session:
     def _wait_for_editor(self) -> Optional[Tuple[int, str]]:
         """Wait as requested; return None when the program may start, else the agent's exit code and why."""
         options, where = self.options, self.endpoint
+        if options.port not in {0, self._listener.port}:
+            where += " (port %d is taken)" % options.port
         if options.wait <= 0:
             console.log("a debugger can attach on %s at any time" % where)
             return None

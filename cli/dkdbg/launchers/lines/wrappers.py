@@ -52,6 +52,12 @@ def assignments(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(takewhile(_ASSIGNMENT.fullmatch, words))
 
 
+def program_name(words: Sequence[str]) -> str:
+    """Return the name of the program of a command line: that of the script, without `env NAME=VALUE`, which may set a secret."""
+    program = unwrapped([*words]) or words
+    return (program[1] if len(program) > 1 and program[1][:1] != "-" else program[0]).rpartition("/")[2]
+
+
 def unwrapped(words: list[str]) -> list[str]:
     """Return the command behind `sudo`, `uv run`, `docker run IMAGE` and assignments; empty if it runs no command."""
     for _ in range(12):

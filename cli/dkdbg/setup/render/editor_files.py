@@ -137,6 +137,11 @@ def attach_entry(root: Path) -> Mapping[str, Any]:
     return next((entry for name, entry in _entries(root) if name == editor.ATTACH_NAME), {})
 
 
+def attach_entries(root: Path) -> list[Mapping[str, Any]]:
+    """Return all attach entries of launch.json, such as one that `dkdbg attach` has printed; none if it cannot be read."""
+    return [entry for _, entry in _entries(root) if entry.get("request") == "attach"]
+
+
 def _entries(root: Path) -> list[tuple[str, dict[str, Any]]]:
     try:
         content = as_dict(jsonc.loads(_read(root, LAUNCH), file=LAUNCH))

@@ -32,7 +32,7 @@ class CutError(Exception):
     """The stream is over, and the host should connect again: not a refusal, so no ERROR. The text is one line."""
 
 
-_SPACE = "make room on the target; the next save, or the next start of sync, sends the file again"
+_SPACE = "make room on the target; sync sends the file again within a minute, or at its next start"
 _WORDS = {
     errno.ENOSPC: ("no space left on the target's file system", _SPACE),
     errno.EROFS: ("the file system is read-only there", "mount the workspace writable, or sync elsewhere"),

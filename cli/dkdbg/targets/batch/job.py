@@ -195,7 +195,7 @@ def choose_node(job: Job, address: JobAddress, shown: str) -> str:
         )
     if job.phase == "ended":
         why = f" ({job.reason})" if job.reason and job.reason != "None" else ""
-        raise GoneError(f"job {job.id} has ended: {job.state}{why}", hint=another(shown))
+        raise GoneError(f"job {job.id} has ended: {job.state}{why}", hint=after(job, shown))
     if job.phase == "held":
         raise DkdbgError(
             f"nothing runs in job {job.id} now: it is {job.state}", hint="try again when it runs"
@@ -220,6 +220,11 @@ def an_array(job: str, ids: Sequence[str]) -> DkdbgError:
         hint=f"name one: {names[0]}",
         exit_code=EXIT_USAGE,
     )
+
+
+def after(job: Job, address: str) -> str:
+    """Return the hint for an ended job: the file with its output, else how to start another."""
+    return f"what it printed is in {printable(job.output)} there" if job.output else another(address)
 
 
 def another(address: str) -> str:

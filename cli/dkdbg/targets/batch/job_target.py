@@ -99,7 +99,7 @@ class JobTarget(Target):
             node = self._line.look()
             found = [each for each in self._records(node) if isinstance(each, SeenRecord) and each.live]
         except DkdbgError as error:
-            return Endpoint(address=None, why=error.message.splitlines()[0])
+            return Endpoint.failed(error)
         wanted = self._named.session
         mine = [each for each in found if wanted in {"", each.name, each.id} and each.is_of(self.run)]
         if not mine:

@@ -43,7 +43,7 @@ _KNOWN = (
     (
         r"Invalid job id",
         "Slurm has no job {job}: it ended some time ago, or never existed",
-        "squeue --me there shows your jobs",
+        "squeue --me there shows your jobs; without --output, an ended one has left slurm-{job}.out where it was submitted",
     ),
     (
         r"Unable to create step for job \S+: Requested node configuration is not available",

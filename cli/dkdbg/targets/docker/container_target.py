@@ -121,7 +121,7 @@ class ContainerTarget(Target):
                     return Endpoint(address=None, why=RUN_ABSENT)
             return endpoint_of(found) if self._is_near(found) else self._remote_endpoint(found)
         except (DkdbgError, BadRecord) as error:
-            return Endpoint(address=None, why=str(error).splitlines()[0])
+            return Endpoint.failed(error)
 
     def changes(self) -> Changes | None:
         """Return the source of the engine's events."""

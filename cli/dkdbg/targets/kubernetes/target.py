@@ -134,7 +134,7 @@ class PodTarget(Target):
                 reach, agent = self._way = self._way_there()
                 found = remote_sessions.records(reach, ("sh", agent), limit=_ANSWER_TIMEOUT_S)
             except (DkdbgError, BadRecord) as error:
-                return Endpoint(address=None, why=str(error).splitlines()[0])
+                return Endpoint.failed(error)
             return self._endpoint.of(found, why_none=self._no_session(reach.pod), run=self.run)
 
     def changes(self) -> Changes | None:

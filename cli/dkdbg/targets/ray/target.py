@@ -108,9 +108,7 @@ class RayTarget(Target):
             try:
                 found = self._proxies() or self._started()
             except DkdbgError as error:
-                return Endpoint(
-                    address=None, why=error.message.splitlines()[0].removeprefix(f"{self.label}: ")
-                )
+                return Endpoint.failed(error, label=self.label)
             if self._inner.address.scheme == LOCAL and found:
                 return Endpoint(address=found[-1].here, why="its proxy does not answer")
             return self._endpoint.of(found, why_none="its proxy has not started")

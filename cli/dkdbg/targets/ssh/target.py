@@ -146,7 +146,7 @@ class SshTarget(Target):
                 self._reach = self._look_again(asks=self._reach is None)
                 found = self._records()
             except DkdbgError as error:
-                return Endpoint(address=None, why=error.message.splitlines()[0])
+                return Endpoint.failed(error)
             return self._endpoint.of(found, why_none=f"no session runs on {self.label}", run=self.run)
 
     def sessions(self) -> list[SeenSession]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import errno
 import ipaddress
 import json
 import socket
@@ -67,6 +68,7 @@ class Listener:
     Args:
         host: address to bind; an empty one means all, including IPv6.
         port: 0 for a free one; the `port` attribute has the actual port.
+        or_free: take a free port if that one is taken.
         serve: takes over each client that has sent `initialize`; an OSError ends it. The listener closes the socket.
         ready: tells whether an attach would work now; answers /healthz.
         status: answers /status; /healthz adds its `state` and `client`.
@@ -99,6 +101,7 @@ class Listener:
         greeting: str = "",
         outsiders: str = "",
         admit: Optional[Callable[[socket.socket], str]] = None,
+        or_free: bool = False,
     ) -> None:
         self._admit = admit
         self._greeting = greeting
@@ -117,7 +120,12 @@ class Listener:
         self._pending = PendingConnections(MAX_PENDING)
         self._refused = 0
         self._next_refusal_log = 0.0
-        self._listener = _listen(host, port)
+        try:
+            self._listener = _listen(host, port)
+        except OSError as error:
+            if not or_free or error.errno != errno.EADDRINUSE:
+                raise
+            self._listener = _listen(host, 0)
         self.host = host
         self.port: int = self._listener.getsockname()[1]
 

@@ -1,0 +1,82 @@
+"""Which mapping `dkdbg why --on TARGET` asks about."""
+
+import json
+
+import pytest
+
+from dkdbg.core.address import parse
+from dkdbg.core.sessions import SeenSession
+from dkdbg.core.target import Target, Workspace
+from dkdbg.errors import DkdbgError
+from dkdbg.proof import line_answer
+from dkdbg.targets import registry
+
+SEEN = SeenSession(target="node", address="ssh://node", id="1", name="train", state="running", started=1.0)
+SERVICE = {
+    "name": "dkdbg: service",
+    "request": "attach",
+    "pathMappings": [{"localRoot": "${workspaceFolder}", "remoteRoot": "/app"}],
+}
+PRINTED = {
+    "name": "dkdbg: attach and stay",
+    "request": "attach",
+    "pathMappings": [{"localRoot": "${workspaceFolder}", "remoteRoot": "/home/me/code"}],
+}
+
+
+class Far(Target):
+    """A target that is neither a container nor of this machine, such as a Ray cluster."""
+
+    endpoint = None
+    folder = ""
+
+    def sessions(self):
+        return [SEEN]
+
+    def workspace(self):
+        if not self.folder:
+            raise DkdbgError("names no folder")
+        return Workspace(local=".", remote=self.folder, why="WORKDIR")
+
+
+@pytest.fixture
+def why(script, dkdbg, monkeypatch):
+    """Ask about train.py, which is in /home/me/code there; return the answer."""
+
+    def ask(entries=(), *, mappings=(), folder=""):
+        def answer(_target, path, _line, **_):
+            file = {"path": path, "real": path, "exists": path == "/home/me/code/train.py", "kind": "disk"}
+            said = {"id": "1", "name": "train", "state": "running", "mappings": mappings, "processes": []}
+            return line_answer.parse(
+                json.dumps({"version": 1, "files": [file], "sessions": [said]}), is_container=False
+            )
+
+        (script / ".vscode").mkdir(exist_ok=True)
+        (script / ".vscode/launch.json").write_text(json.dumps({"configurations": [*entries]}))
+        monkeypatch.setattr(line_answer, "ask", answer)
+        monkeypatch.setattr(Far, "folder", folder)
+        monkeypatch.setattr(registry, "target_of", lambda name, _root: Far(parse(name)))
+        return json.loads(dkdbg(script, "why", "train.py:1", "--on", "ray://node:8265", "--json").out)
+
+    return ask
+
+
+def test_an_entry_of_launch_json_that_leads_to_the_file_is_the_mapping(why):
+    said = why([SERVICE, PRINTED])
+    assert "maps to    /home/me/code/train.py (disk), by .vscode/launch.json" in said["facts"]
+    assert not {each["cause"] for each in said["findings"]} & {"not-mapped", "wrong-root"}
+
+
+def test_the_mapping_of_the_session_comes_first_and_the_folder_of_the_target_last(why):
+    there = [{"localRoot": "${workspaceFolder}", "remoteRoot": "/home/me/code"}]
+    assert "by the mapping of the session" in str(why([PRINTED], mappings=there)["facts"])
+    assert "by the target (WORKDIR)" in str(why([SERVICE], folder="/home/me/code")["facts"])
+
+
+def test_a_target_that_is_not_this_machine_is_not_called_so_and_the_remedy_names_what_to_type(why):
+    said = why([], folder="/job")
+    (finding,) = [each for each in said["findings"] if each["cause"] == "wrong-root"]
+    assert finding["says"].startswith(
+        "the target (WORKDIR) maps train.py to /job/train.py, where no such file is"
+    )
+    assert finding["remedy"].endswith("in pathMappings of launch.json")
