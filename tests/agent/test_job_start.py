@@ -170,6 +170,24 @@ def test_nobody_waits_for_an_agent_whose_program_was_killed(job):
     wait_for(lambda: not job.agents(), bool)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_wait_that_was_cancelled_ends_without_a_traceback_and_the_next_run_waits_again(job, number):
+    process = job.start(sys.executable, "train.py", DKDBG_WAIT="forever")
+    wait_for(lambda: job.record().get("state") == "waiting", bool)
+    process.send_signal(number)
+    assert (*process.communicate(timeout=300), process.returncode) == ("", "", -number)
+    wait_for(lambda: not job.agents(), bool)
+    assert job.run(sys.executable, "train.py", DKDBG_WAIT="0.2") == (124, "", "")
+
+
+def test_a_program_that_starts_soon_after_a_failed_agent_says_that_it_is_not_debugged(job):
+    job.run(sys.executable, "train.py", DKDBG_LISTEN="here")
+    code, _, err = job.run(sys.executable, "train.py", "7", DKDBG_LISTEN="here")
+    assert (code, err.count("\n"), "without the debugger" in err) == (7, 1, True)
+    Path(err.split()[-1]).unlink()
+    assert job.run(sys.executable, "train.py", "7", DKDBG_LISTEN="here")[::2] == (7, "")
+
+
 def test_it_is_debugged_from_its_first_line_on(job):
     process = job.start(sys.executable, "train.py", "3", DKDBG_WAIT="forever")
     wait_for(lambda: job.record().get("state") == "waiting", bool)
@@ -201,6 +219,18 @@ def test_a_signal_to_a_first_process_that_becomes_the_agent_reaches_the_program(
     os.kill(agent, signal.SIGTERM)  # it cannot have begun to fetch signals yet
     process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_a_signal_that_ends_the_wait_of_a_first_process_ends_the_program(job):
+    first = ("unshare", "--pid", "--fork", "--mount-proc")
+    if subprocess.run([*first, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no PID namespace can be made here")
+    process = job.start(*first, sys.executable, "train.py", DKDBG_WAIT="forever")
+    wait_for(lambda: job.record().get("state") == "waiting", bool)
+    (agent,) = job.agents()
+    os.kill(agent, signal.SIGTERM)
+    out, _ = process.communicate(timeout=300)
+    assert (process.returncode, out) == (128 + signal.SIGTERM, "")
 
 
 #: Waits until no process holds the agent's lock any more.

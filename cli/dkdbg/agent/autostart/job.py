@@ -15,6 +15,7 @@ import re
 import sys
 import time
 
+from dkdbg.agent import console
 from dkdbg.agent.autostart import note
 from dkdbg.agent.inprocess import choosing
 from dkdbg.agent.state import procfs, runtime_dir
@@ -29,6 +30,11 @@ _START_TIMEOUT_S = 60.0
 _POLL_INTERVAL_S = 0.02
 #: Seconds for which other starting programs run without an agent after one failed to start.
 _RETRY_AFTER_S = 60.0
+#: Message of these programs, on stderr.
+_SUPPRESSED = (
+    "the agent could not start %d s ago (see %s.log, or the container's log): the program runs without"
+    " the debugger; to try again at once: rm %s"
+)
 #: Seconds for a process with the lock to remove the note of an agent that has ended.
 _RENEWAL_TIMEOUT_S = 0.5
 #: Seconds for another process of this user to choose the runtime folder.
@@ -132,6 +138,7 @@ def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[not
             found = note.read(path)
             if found is not None and found.failed:
                 if time.time() - found.written < _RETRY_AFTER_S:
+                    console.log(_SUPPRESSED % (time.time() - found.written, path, path))
                     return None
             elif found is not None and found.exit_code is not None:
                 if found.written >= begun:
