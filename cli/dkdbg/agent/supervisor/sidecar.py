@@ -74,7 +74,7 @@ def main(words: Sequence[str], usage: str, failure: str = "") -> int:
     _close_inherited({lock, ready})
     if not is_child and not _detach():
         return 0
-    path = os.path.join(given["--runtime"], note.NAME)
+    path = note.path_in(given["--runtime"], os.environ)
     before = dict(os.environ)
     sidecars: List[Sidecar] = []
     told = threading.Event()
