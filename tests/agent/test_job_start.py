@@ -83,9 +83,11 @@ class Job:
                     found[int(entry.parent.name)] = line
         return found
 
+    def records(self) -> list[dict]:
+        return [json.loads(path.read_text()) for path in self.runtime.glob("*/session.json")]
+
     def record(self) -> dict:
-        records = [json.loads(path.read_text()) for path in self.runtime.glob("*/session.json")]
-        return max(records, key=lambda each: each["started"], default={})
+        return max(self.records(), key=lambda each: each["started"], default={})
 
 
 @pytest.fixture(scope="module")
@@ -162,12 +164,59 @@ def test_ranks_that_start_at_the_same_instant_are_one_session(job):
     assert [each.wait(300) for each in ranks] == [0] * 8
 
 
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "PBS_JOBID"])
+def test_each_batch_job_of_a_user_on_a_machine_is_a_session(job, name):
+    """A cancelled one ends no other, and programs of a job find that job's agent."""
+    for each in "12", "34":
+        job.start(sys.executable, "train.py", DKDBG_WAIT="forever", **{name: f"{each}.server/1"})
+    wait_for(lambda: [each["state"] for each in job.records()] == ["waiting"] * 2, bool)
+    assert {each["jobs"][0].partition(".")[0] for each in job.records()} == {"12", "34"}
+    job.started[0].terminate()
+    wait_for(lambda: len(job.agents()) == 1, bool)
+    member = job.start(sys.executable, "train.py", DKDBG_WAIT="forever", **{name: "34.server/1"})
+    (port,) = (each["port"] for each in job.records() if each["state"] == "waiting")
+    with Debugger(AttachOptions(port=port)) as debugger:
+        debugger.attach(timeout=300)
+        assert [job.started[1].wait(300), member.wait(300)] == [0, 0]
+    assert len(job.records()) == 2
+
+
+def test_files_of_old_batch_jobs_without_an_agent_are_removed(tmp_path):
+    names = [note.lock_of(note.path_in("", {"SLURM_JOB_ID": str(number)})) for number in range(3)]
+    for name in [*names, "start.lock"]:
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (1, 1))
+    os.utime(tmp_path / names[0])
+    with (tmp_path / names[1]).open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        note.prune(str(tmp_path))
+    assert {each.name for each in tmp_path.iterdir()} == {*names[:2], "start.lock"}
+
+
 def test_nobody_waits_for_an_agent_whose_program_was_killed(job):
     process = job.start(sys.executable, "train.py", DKDBG_WAIT="forever")
     wait_for(lambda: job.record().get("state") == "waiting", bool)
     process.terminate()
     assert process.wait(300) == -signal.SIGTERM
     wait_for(lambda: not job.agents(), bool)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_wait_that_was_cancelled_ends_without_a_traceback_and_the_next_run_waits_again(job, number):
+    process = job.start(sys.executable, "train.py", DKDBG_WAIT="forever")
+    wait_for(lambda: job.record().get("state") == "waiting", bool)
+    process.send_signal(number)
+    assert (*process.communicate(timeout=300), process.returncode) == ("", "", -number)
+    wait_for(lambda: not job.agents(), bool)
+    assert job.run(sys.executable, "train.py", DKDBG_WAIT="0.2") == (124, "", "")
+
+
+def test_a_program_that_starts_soon_after_a_failed_agent_says_that_it_is_not_debugged(job):
+    job.run(sys.executable, "train.py", DKDBG_LISTEN="here")
+    code, _, err = job.run(sys.executable, "train.py", "7", DKDBG_LISTEN="here")
+    assert (code, err.count("\n"), "without the debugger" in err) == (7, 1, True)
+    Path(err.split()[-1]).unlink()
+    assert job.run(sys.executable, "train.py", "7", DKDBG_LISTEN="here")[::2] == (7, "")
 
 
 def test_it_is_debugged_from_its_first_line_on(job):
@@ -203,6 +252,18 @@ def test_a_signal_to_a_first_process_that_becomes_the_agent_reaches_the_program(
     assert process.returncode == 128 + signal.SIGTERM
 
 
+def test_a_signal_that_ends_the_wait_of_a_first_process_ends_the_program(job):
+    first = ("unshare", "--pid", "--fork", "--mount-proc")
+    if subprocess.run([*first, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no PID namespace can be made here")
+    process = job.start(*first, sys.executable, "train.py", DKDBG_WAIT="forever")
+    wait_for(lambda: job.record().get("state") == "waiting", bool)
+    (agent,) = job.agents()
+    os.kill(agent, signal.SIGTERM)
+    out, _ = process.communicate(timeout=300)
+    assert (process.returncode, out) == (128 + signal.SIGTERM, "")
+
+
 #: Waits until no process holds the agent's lock any more.
 LOCKS = """
 import fcntl, os, time
@@ -227,11 +288,12 @@ def test_a_first_process_whose_agent_could_not_work_leaves_the_lock_to_others(jo
 @pytest.mark.parametrize("left", ["failed", "go\0004194305\0001\0/hook\0\0A=b", None])
 def test_an_agent_that_cannot_be_seen_holds_up_no_program(tmp_path, monkeypatch, left):
     monkeypatch.setattr(begin, "_START_TIMEOUT_S", 0.5)
-    held = os.open(tmp_path / note.LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    path = Path(note.path_in(str(tmp_path), os.environ))
+    held = os.open(note.lock_of(str(path)), os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(held, fcntl.LOCK_EX)
     if left is not None:
-        (tmp_path / note.NAME).write_text(left)
-        os.utime(tmp_path / note.NAME, (1, 1))
+        path.write_text(left)
+        os.utime(path, (1, 1))
     found: list[object] = []
     start = threading.Thread(
         target=lambda: found.append(

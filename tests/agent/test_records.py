@@ -214,6 +214,10 @@ def test_records_of_another_version_are_ignored(tmp_path):
         ({"SLURM_JOB_ID": "9"}, ["9"]),
         ({"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}, ["7", "7_3", "9"]),
         ({"SLURM_JOB_ID": "8", "SLURM_HET_JOB_ID": "7", "SLURM_HET_JOB_OFFSET": "1"}, ["7", "7+1", "8"]),
+        (
+            {"SLURM_JOB_ID": "7", "SLURM_JOB_ID_HET_GROUP_0": "7", "SLURM_JOB_ID_HET_GROUP_1": "8"},
+            ["7", "7+0", "7+1", "8"],
+        ),
         ({"PBS_JOBID": "12.server"}, ["12", "12.server"]),
         ({"PBS_JOBID": "12[3].server"}, ["12[3]", "12[3].server", "12[]"]),
         ({"LSB_JOBID": "12", "LSB_JOBINDEX": "3"}, ["12", "12[3]", "12[]"]),

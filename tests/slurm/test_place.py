@@ -153,6 +153,35 @@ def test_a_job_that_is_requeued_on_another_node_is_attached_to_there(laptop, tmp
         assert proxy.end() == 0
 
 
+def test_each_part_of_a_heterogeneous_job_is_reached_by_its_name(ways, tmp_path):
+    write(tmp_path, **{"train.py": LOOP})
+    agent = tmp_path / "agent.pyz"
+    agent.write_bytes(single_file.build((3, 11)))
+    ways.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())
+    docker("cp", str(agent), f"{ways.containers['login']}:{CODE}/agent.pyz")
+    ways.sh("login", f"chown me {CODE}/agent.pyz")
+    line = (
+        f"cd {CODE}; export PYTHONPATH=$PWD/agent.pyz DKDBG_LISTEN=0 DKDBG_WAIT=300 DKDBG_TRANSIENT=1; "
+        "srun --het-group=0,1 python3 train.py"
+    )
+    ways.put("/home/me/het.sh", f"#!/bin/sh\n{line}\n")
+    job = ways.sh("login", "cd ~; sbatch --parsable -o /dev/null -N1 -n1 : -N1 -n1 het.sh", user="me")
+    ways.until(lambda: ways.state(f"{job}").split() == ["RUNNING"] * 2)
+    named = dkdbg(tmp_path, "ps", f"slurm://login/{job}")
+    assert f"job {job} has several parts: {job}+0, {job}+1" in named.stderr
+    for part in f"{job}+0", f"{job}+1":
+        target = f"slurm://login/{part}"
+        ways.until(lambda target=target: dkdbg(tmp_path, "ps", target).stdout.count(" waiting ") == 1)
+        with attach_proxy(tmp_path, target) as proxy, editor(proxy.port, tmp_path, CODE) as debugger:
+            debugger.wait_stopped(300)
+            assert proxy.end() == 0
+    ways.cancel_all()
+    for node in NODES:  # in a container, which a test's node is, the agent stays for other programs
+        ways.sh(node, "pkill -f '[a]ccompany'", check=False)
+        ways.until(lambda node=node: not ways.sh(node, "pgrep -f '[a]ccompany'", check=False))
+        ways.sh(node, "rm -rf /tmp/dkdbg-1000/*-*")
+
+
 def test_a_job_with_two_programs_on_a_node_is_answered_with_an_address_for_each(laptop, job, tmp_path):
     write(tmp_path, **{"train.py": LOOP})
     target = f"slurm://login/{job}"

@@ -26,6 +26,15 @@ def test_a_running_job_has_its_nodes_folder_and_tasks_and_an_array_is_no_single_
     assert SLURM.read("6_2", 0, lines, "").left_s is None
 
 
+def test_a_heterogeneous_job_is_told_from_an_array():
+    lines = "6+0|RUNNING|me|node-12|UNLIMITED|None|/h\n6+1|RUNNING|me|node-22|UNLIMITED|None|/h\n"
+    with pytest.raises(DkdbgError, match=r"job 6 has several parts: 6\+0, 6\+1"):
+        SLURM.read("6", 0, lines, "")
+    assert SLURM.read("6+1", 0, lines, "").id == "6+1"
+    words = SLURM.step("6+1", "node-22", tty=False)  # srun: Invalid numeric value "6+1" for --jobid
+    assert {"--jobid=6", "--het-group=1"} <= {*words}
+
+
 @pytest.mark.parametrize(
     ("line", "phase", "reason"),
     [

@@ -1,4 +1,4 @@
-"""One agent for all Pythons of a container: the first program starts it, the others find it.
+"""One agent for all Pythons of a container, or of a batch job on a machine: the first program starts it, the others find it.
 
 A lock decides who is first, also among ranks that start at the same instant: the agent holds it while it
 lives. The note for its members lies beside it. Both are in the runtime folder, which belongs to this user
@@ -15,6 +15,7 @@ import re
 import sys
 import time
 
+from dkdbg.agent import console
 from dkdbg.agent.autostart import note
 from dkdbg.agent.inprocess import choosing
 from dkdbg.agent.state import procfs, runtime_dir
@@ -29,6 +30,11 @@ _START_TIMEOUT_S = 60.0
 _POLL_INTERVAL_S = 0.02
 #: Seconds for which other starting programs run without an agent after one failed to start.
 _RETRY_AFTER_S = 60.0
+#: Message of these programs, on stderr.
+_SUPPRESSED = (
+    "the agent could not start %d s ago (see %s, or the container's log): the program runs without"
+    " the debugger; to try again at once: rm %s"
+)
 #: Seconds for a process with the lock to remove the note of an agent that has ended.
 _RENEWAL_TIMEOUT_S = 0.5
 #: Seconds for another process of this user to choose the runtime folder.
@@ -121,10 +127,8 @@ def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[not
     from dkdbg.agent.autostart import starting
 
     limit = None if starting.waits_for_an_editor(os.environ) else _START_TIMEOUT_S
-    path = os.path.join(runtime, note.NAME)
-    lock = os.open(
-        os.path.join(runtime, note.LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-    )
+    path = note.path_in(runtime, os.environ)
+    lock = os.open(note.lock_of(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     begun = time.time()
     try:
         while True:
@@ -132,6 +136,8 @@ def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[not
             found = note.read(path)
             if found is not None and found.failed:
                 if time.time() - found.written < _RETRY_AFTER_S:
+                    log = os.path.join(runtime, note.LOG)
+                    console.log(_SUPPRESSED % (time.time() - found.written, log, path))
                     return None
             elif found is not None and found.exit_code is not None:
                 if found.written >= begun:
@@ -154,8 +160,9 @@ def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[not
 def _start(archive: str, words: List[str], runtime: str, lock: int) -> Optional[note.Note]:
     from dkdbg.agent.autostart import starting
 
+    note.prune(runtime)
     reader = starting.start(archive, words, runtime, lock)
-    path = os.path.join(runtime, note.NAME)
+    path = note.path_in(runtime, os.environ)
     try:
         starting.wait(reader, None if starting.waits_for_an_editor(os.environ) else _START_TIMEOUT_S)
     finally:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import time
+
+from dkdbg.agent.state import batch, runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Optional, Sequence, Tuple
+    from typing import Dict, Mapping, Optional, Sequence, Tuple
 
-#: File names in the runtime folder.
-NAME, LOCK, LOG = "start", "start.lock", "start.log"
+#: File names in the runtime folder. A batch job's note is `start-JOB`; a lock is beside its note.
+_NAME, _LOCK, LOG = "start", ".lock", "start.log"
+#: Seconds after which the lock of a batch job may be removed.
+_LEFT_AFTER_S = 86400.0
 _FAILED, _EXIT, _GO = "failed", "exit", "go"
 
 
@@ -36,6 +42,29 @@ class Note:
             self.pid, self.start, self.hook = int(fields[1]), int(fields[2]), fields[3]
             self.without = fields[4].split(",")
             self.environment = dict(each.split("=", 1) for each in fields[5:])
+
+
+def path_in(runtime: str, environ: Mapping[str, str]) -> str:
+    """Return the note's path: one for each batch job around this process, and one for all other programs."""
+    jobs = re.sub(r"[^A-Za-z0-9_+-]", "_", "-".join(["", *batch.jobs(environ)]))
+    return os.path.join(runtime, _NAME + jobs[:100])
+
+
+def lock_of(path: str) -> str:
+    """Return the path of the lock of a note's agent."""
+    return path + _LOCK
+
+
+def prune(runtime: str) -> None:
+    """Remove the notes and locks of old batch jobs without an agent. Errors are left for the next time."""
+    import glob
+
+    before = time.time() - _LEFT_AFTER_S
+    for path in glob.glob(os.path.join(glob.escape(runtime), _NAME + "-*" + _LOCK)):
+        with contextlib.suppress(OSError), open(path) as lock:
+            if os.fstat(lock.fileno()).st_mtime < before and runtime_dir.lock(lock.fileno()):
+                remove(path[: -len(_LOCK)])
+                os.unlink(path)
 
 
 def read(path: str) -> Optional[Note]:

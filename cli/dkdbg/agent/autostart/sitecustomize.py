@@ -54,6 +54,12 @@ def _hook():  # type: () -> str
         from dkdbg.agent.autostart import job
 
         return job.begin(_ARCHIVE)
+    except KeyboardInterrupt:  # Ctrl-C while it waits for an editor: end without a traceback of `site`
+        import signal
+
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+        os._exit(130)  # the kernel drops the signal to a container's first process
     except Exception as error:
         if os.environ.get("DKDBG_DEBUG"):
             sys.stderr.write("dkdbg: not started in pid %d: %r\n" % (os.getpid(), error))

@@ -21,6 +21,10 @@ _NAMES = (
     ("{}[{}]", "LSB_JOBID", "LSB_JOBINDEX"),  # 0 outside of an array: a name that is never used
 )
 
+#: Variables with the jobs of a heterogeneous one, its own number first; each task has them all.
+#: Source: heterogeneous_jobs.html of Slurm, Environment Variables; a job has 128 parts at most.
+_PARTS = ["SLURM_JOB_ID_HET_GROUP_%d" % offset for offset in range(128)]
+
 
 def jobs(environ: Mapping[str, str]) -> List[str]:
     """Return the job's names; empty outside of a job, and on a node that was reached by ssh."""
@@ -31,4 +35,6 @@ def jobs(environ: Mapping[str, str]) -> List[str]:
             name = form.format(*values)
             number = name.partition(".")[0]  # PBS appends its server; an array as a whole is NUMBER[]
             found |= {name, number, number.partition("[")[0] + "[]" if "[" in number else number}
+    parts = [environ[each] for each in _PARTS if environ.get(each)]
+    found |= {*parts, *("%s+%d" % (parts[0], offset) for offset in range(len(parts)))}
     return sorted(each[:100] for each in found)

@@ -74,7 +74,7 @@ def main(words: Sequence[str], usage: str, failure: str = "") -> int:
     _close_inherited({lock, ready})
     if not is_child and not _detach():
         return 0
-    path = os.path.join(given["--runtime"], note.NAME)
+    path = note.path_in(given["--runtime"], os.environ)
     before = dict(os.environ)
     sidecars: List[Sidecar] = []
     told = threading.Event()
@@ -99,8 +99,14 @@ def main(words: Sequence[str], usage: str, failure: str = "") -> int:
         if not sidecars and code == contract.EXIT_AGENT:
             console.log("the program runs without a debugger")
     if not sidecars:
+        # Without a note the next program starts another agent.
         with contextlib.suppress(OSError):
-            note.write_exit(path, code) if code == contract.EXIT_NO_DEBUGGER else note.write_failure(path)
+            if code == contract.EXIT_NO_DEBUGGER:
+                note.write_exit(path, code)
+            elif code == contract.EXIT_AGENT:
+                note.write_failure(path)
+            elif is_child:  # the signal that ended the wait has reached us alone
+                program.send(code - 128)
         with contextlib.suppress(OSError):
             os.close(ready)
     os.close(lock)  # process 1 stays, without an agent for other programs

@@ -215,8 +215,10 @@ def choose_node(job: Job, address: JobAddress, shown: str) -> str:
 def an_array(job: str, ids: Sequence[str]) -> DkdbgError:
     """Return the error for a job number that stands for several jobs."""
     names = [printable(each) for each in ids]
+    is_heterogeneous = all("+" in each for each in ids)
+    several = "has several parts" if is_heterogeneous else "is an array; the address fits several of its jobs"
     return DkdbgError(
-        f"job {job} is an array; the address fits several of its jobs: {in_words(names)}",
+        f"job {job} {several}: {in_words(names)}",
         hint=f"name one: {names[0]}",
         exit_code=EXIT_USAGE,
     )

@@ -94,7 +94,9 @@ class Slurm(BatchSystem):
         """Query a job with squeue, which knows a job for some minutes after its end (MinJobAge)."""
         one = f"squeue --noheader --states=all --jobs={job}"
         more = f"echo {_TASKS}$({one} --Format=NumTasks); echo {_OUTPUT}$(scontrol show job -o {job} | sed -n 's/.* StdOut=//p')"
-        more += f'; echo {_NODES}$(scontrol show hostnames "$({one} --format=%N)" 2>/dev/null)'
+        # squeue lists all parts of a heterogeneous job for the name of one.
+        nodes = f"{one} --format='%i %N' | sed -n 's/^{job} //p'" if "+" in job else f"{one} --format=%N"
+        more += f'; echo {_NODES}$(scontrol show hostnames "$({nodes})" 2>/dev/null)'
         return f"{_PATH}{one} --format='{_FIELDS}' && {{ {more}; }}"
 
     def read(self, job: str, code: int, stdout: str, stderr: str) -> Job:
@@ -139,8 +141,10 @@ class Slurm(BatchSystem):
         Without --unbuffered srun passes only whole lines on, and a protocol would wait for ever.
         """
         streams = ("--pty",) if tty else ("--unbuffered",)
+        number, plus, part = job.partition("+")
+        component = (f"--het-group={part}",) if plus else ()
         return (
-            "srun", "--quiet", "--overlap", f"--jobid={job}", f"--nodelist={node}", "--nodes=1", "--ntasks=1",
+            "srun", "--quiet", "--overlap", f"--jobid={number}", *component, f"--nodelist={node}", "--nodes=1", "--ntasks=1",
             "--mpi=none", "--job-name=dkdbg", *streams,
         )  # fmt: skip
 
