@@ -1,6 +1,7 @@
 """The editor is told how the program has ended, and of a failure why, in the session that it shows."""
 
 import os
+import re
 import signal
 import sys
 import time
@@ -219,6 +220,52 @@ def test_a_program_that_runs_on_without_the_agent_is_told_once_and_another_not_a
             running.process.terminate()
             debugger.wait_ended(300)
         assert console(debugger, "debugger").count(hook_check.NOTE) == times
+
+
+DAEMON = """import os, time
+if os.fork():
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+os.closerange(0, 3)
+while not os.path.exists("go"): time.sleep(0.02)
+"""
+OUTLIVED = {
+    "a daemon": ((PYTHON, "daemon.py"), ["daemon.py"]),
+    "a job of a shell": (("sh", "-c", f"{PYTHON} job.py >/dev/null 2>&1 & {PYTHON} -S job.py >/dev/null 2>&1 &"), ["job.py", "job.py"]),
+    "none": ((PYTHON, "short.py"), []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OUTLIVED)
+def test_pythons_that_outlive_the_program_are_named_at_its_end(launch, tmp_path, kind):
+    words, names = OUTLIVED[kind]
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    (tmp_path / "job.py").write_text('import os, time\nwhile not os.path.exists("go"): time.sleep(0.02)\n')
+    (tmp_path / "short.py").write_text(
+        "import multiprocessing, subprocess, time\nmultiprocessing.get_context('spawn').Semaphore()\n"
+        "subprocess.Popen(['sleep', '5'], stdin=-3, stdout=-3, stderr=-3)\n"
+    )
+    running = launch(*words, wait="300")
+    said = console(attached(running), "debugger")
+    running.finish()
+    (tmp_path / "go").touch()
+    note = re.search(
+        r"the program exited with code 0(?:; (\d) of its processes run on undebugged: (.*))?\n", said
+    )
+    assert note, said
+    assert [note[1], re.findall(r"(\S+) \(pid \d+\)", note[2] or "")] == [
+        str(len(names)) if names else None,
+        names,
+    ]
+    assert hook_check.NOTE not in said
+
+
+def test_of_many_pythons_that_end_with_the_container_the_first_are_named():
+    note = ending.left_note([f"job.py (pid {pid})" for pid in range(6)], ends_too=True)
+    assert note.startswith("; 6 of its processes end with the container: job.py (pid 0), job.py (pid 1), ")
+    assert note.endswith("job.py (pid 4), ...")
 
 
 LEFT = {

@@ -91,6 +91,10 @@ class HookCheck:
                 lines.append(PROCESS_NOTE % (name, pid, why(pid, words, self.hook)))
         return lines
 
+    def runs_program(self, pid: int) -> bool:
+        """Tell whether a process is a Python that runs a user's program."""
+        return python_words(pid, self._leaves_out) is not None
+
     def _leaves_out(self, words: List[str]) -> bool:
         if self._functions is None:  # compiled only where a Python has not announced itself
             self._functions = entered.hook_functions(os.path.dirname(self.hook))
