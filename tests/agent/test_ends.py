@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -202,10 +203,26 @@ def test_who_ends_the_agent_does_not_wait_for_a_latecomer(launch):
     running.ends()
 
 
-def test_a_python_that_leaves_the_agent_out_is_told_to_the_editor(launch):
-    assert hook_check.NOTE in console(
-        attached(launch(PYTHON, "-Ic", "print('done')", wait="300")), "debugger"
-    )
+REASONS = {
+    "a Python without the hook": ((PYTHON, "-Ic", "print('done')"), "python -S keeps the agent out"),
+    "one below a shell": (("sh", "-c", f"{PYTHON} -Ic 0"), "python -S keeps the agent out"),
+    "one below a script": (("./run",), "python -S keeps the agent out"),
+    "a binary": (
+        ("env", "X=1", "./frozen", "0"),
+        "; frozen is not a Python that dkdbg can load into (frozen",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REASONS)
+def test_a_program_that_leaves_the_agent_out_is_told_to_the_editor_with_the_reason(launch, tmp_path, kind):
+    shutil.copy(shutil.which("sleep") or "", tmp_path / "frozen")
+    (tmp_path / "run").write_text(f"#!/bin/sh\n{PYTHON} -Ic 0\n")
+    (tmp_path / "run").chmod(0o755)
+    command, reason = REASONS[kind]
+    said = console(attached(launch(*command, wait="300")), "debugger")
+    (line,) = [line for line in said.splitlines() if hook_check.NOTE in line]
+    assert reason in line
 
 
 def test_a_program_that_runs_on_without_the_agent_is_told_once_and_another_not_at_all(launch):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import time
 
 from dkdbg.agent import settings
 from dkdbg.agent.inprocess import choosing, entered
 from dkdbg.agent.state import naming, procfs
+from dkdbg.launchers.lines import wrappers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,9 +27,11 @@ ANNOUNCE_TIMEOUT_S, INTERVAL_S = 3.0, 1.0
 #: Messages about a program, and about one of its processes.
 NOTE = "no Python process of the program has loaded the agent, so no breakpoint can stop it"
 PROCESS_NOTE = "%s (pid %d) has not loaded the agent, so no breakpoint stops it: %s"
-#: The reason where the process had ended before it could be inspected.
+#: The reasons where the process had ended before it could be inspected, and where the program is not a Python.
+_NO_PYTHON = "%s is not a Python that dkdbg can load into (frozen or embedded?): run its source"
 _USUAL = "python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
 _PYTHON = re.compile(r"python[0-9.]*$")
+_SHELLS = ("sh", "ash", "bash", "busybox", "dash", "fish", "zsh")
 #: A forkserver never joins a session, beyond the hook's own exclusions; its children, made by fork, do.
 _FORKSERVER = "multiprocessing.forkserver"
 
@@ -47,13 +51,15 @@ class HookCheck:
         self._folders = folders
         self._before: Dict[str, int] = {}
         self._told = False
+        self._foreign = ""
         self._looked = 0.0
         self._since: Dict[int, float] = {}
         self._reported: Set[str] = set()
         self._functions: Optional[ModuleType] = None
 
-    def begin(self) -> None:
-        """Record that the program is about to start."""
+    def begin(self, command: Sequence[str]) -> None:
+        """Record that the program is about to start, with this command."""
+        self._foreign = _foreign(command)
         self._before, self._told = self._changed(), False
         self._since, self._reported = {}, set()
 
@@ -66,7 +72,7 @@ class HookCheck:
         ):
             return ""
         self._told = True
-        return "%s; %s" % (NOTE, _USUAL)
+        return "%s; %s" % (NOTE, _NO_PYTHON % self._foreign if self._foreign else _USUAL)
 
     def look(self, program: int, announced: Collection[int]) -> List[str]:
         """Return messages about Pythons below the program, a pid, that have not announced themselves."""
@@ -82,6 +88,8 @@ class HookCheck:
             and parents.get(pid) not in announced
             and (words := python_words(pid, self._leaves_out))
         }
+        if found:
+            self._foreign = ""
         self._since = {pid: self._since.get(pid, now) for pid in found}
         lines = []
         for pid, words in found.items():
@@ -107,6 +115,19 @@ class HookCheck:
             with contextlib.suppress(OSError):
                 found[folder] = os.stat(folder).st_mtime_ns
         return found
+
+
+def _foreign(command: Sequence[str]) -> str:
+    """Return the name of the command's program if it is a binary other than Python; empty for a script or a shell."""
+    words = wrappers.unwrapped(list(command)) or [""]
+    name = os.path.basename(words[0])
+    if _PYTHON.match(name) or name in _SHELLS:
+        return ""
+    try:
+        with open(shutil.which(words[0]) or "", "rb") as source:
+            return name if source.read(4) == b"\x7fELF" else ""
+    except OSError:
+        return ""
 
 
 def why(pid: int, words: Sequence[str], hook: str) -> str:

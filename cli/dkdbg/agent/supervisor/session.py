@@ -334,7 +334,7 @@ class Session:
             StartError: it cannot be started.
         """
         command = self.options.command
-        self._hook_check.begin()
+        self._hook_check.begin(self.options.command)
         self._first_death = ""
         try:
             environment = self.environment()
@@ -350,7 +350,7 @@ class Session:
 
     def adopt_program(self, running: child.Child) -> None:
         """Record a running program that was started elsewhere, with `environment()`."""
-        self._hook_check.begin()
+        self._hook_check.begin(self.options.command)
         self._record(running, 1)
 
     def _record(self, running: child.Child, runs: int) -> None:
