@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
 _REMEDY = (
     "torch.compile has compiled %s: the breakpoint at %s:%d does not stop there. "
-    "Run with `launch --no-compile` (DKDBG_NO_COMPILE=1), or set TORCH_COMPILE_DISABLE=1"
+    "Start the program with `env TORCH_COMPILE_DISABLE=1 COMMAND`, in the debug service with `DKDBG_NO_COMPILE=1 dkdbg up`"
 )
 #: Canonical file name -> line -> name of the compiled function.
 _lines: Dict[str, Dict[int, str]] = {}
