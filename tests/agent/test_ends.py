@@ -308,6 +308,34 @@ def test_each_of_a_programs_pythons_that_is_not_debugged_is_named_with_the_reaso
         debugger.wait_ended(300)
 
 
+#: A seccomp filter under which socket() is not permitted: load the number, compare it, EPERM or allow (linux/seccomp.h).
+SANDBOX = """import ctypes, os, platform, struct, subprocess, sys, time
+number = 41 if platform.machine() == "x86_64" else 198
+steps = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+rules = ctypes.create_string_buffer(struct.pack("HP", len(steps), ctypes.addressof(code)))
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+assert prctl(38, 1, 0, 0, 0) == prctl(22, 2, ctypes.c_void_p(ctypes.addressof(rules)), 0, 0) == 0
+subprocess.run([sys.executable, "kid.py"]) if sys.argv[1:] else os.fork()
+while not os.path.exists("go"): time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("starts", [(), ("exec",)], ids=["fork", "exec"])
+def test_a_process_whose_sandbox_permits_no_socket_is_named_once(launch, tmp_path, starts):
+    (tmp_path / "train.py").write_text(SANDBOX)
+    (tmp_path / "kid.py").write_text('import os, time\nwhile not os.path.exists("go"): time.sleep(0.02)\n')
+    running = launch(PYTHON, "train.py", *starts, wait="300")
+    name = "kid.py" if starts else "train.py"
+    with running.debugged() as debugger:
+        debugger.wait_output("cannot open a socket for the agent: Operation not permitted", timeout=300)
+        (tmp_path / "go").touch()
+        debugger.wait_ended(300)
+    said = [line for line in console(debugger, "debugger").splitlines() if "cannot open a socket" in line]
+    assert len(said) == 1
+    assert f"{name} (pid " in said[0]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_program_that_was_asked_to_end_is_kept_for_nobody(program, tmp_path, number):
     running = program(

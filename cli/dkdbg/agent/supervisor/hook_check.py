@@ -8,9 +8,9 @@ import re
 import shutil
 import time
 
-from dkdbg.agent import settings
+from dkdbg.agent import console, settings
 from dkdbg.agent.inprocess import choosing, entered
-from dkdbg.agent.state import naming, procfs
+from dkdbg.agent.state import naming, notes, procfs
 from dkdbg.launchers.lines import wrappers
 
 TYPE_CHECKING = False
@@ -27,6 +27,9 @@ ANNOUNCE_TIMEOUT_S, INTERVAL_S = 3.0, 1.0
 #: Messages about a program, and about one of its processes.
 NOTE = "no Python process of the program has loaded the agent, so no breakpoint can stop it"
 PROCESS_NOTE = "%s (pid %d) has not loaded the agent, so no breakpoint stops it: %s"
+REFUSED_NOTE = "%s (pid %d) cannot be debugged: it %s (a sandbox, seccomp?)"
+#: Maximum characters of a reason that a process gives.
+_MAX_REASON = 200
 #: The reasons where the process had ended before it could be inspected, and where the program is not a Python.
 _NO_PYTHON = "%s is not a Python that dkdbg can load into (frozen or embedded?): run its source"
 _USUAL = "python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
@@ -81,6 +84,7 @@ class HookCheck:
             return []
         self._looked = now
         parents = procfs.parents()
+        lines = self._refused(procfs.below([program], parents).difference(announced))
         found = {
             pid: words
             for pid in procfs.below([program], parents)
@@ -91,12 +95,22 @@ class HookCheck:
         if found:
             self._foreign = ""
         self._since = {pid: self._since.get(pid, now) for pid in found}
-        lines = []
         for pid, words in found.items():
             name = naming.program(words)
             if now >= self._since[pid] + ANNOUNCE_TIMEOUT_S and name not in self._reported:
                 self._reported.add(name)
                 lines.append(PROCESS_NOTE % (name, pid, why(pid, words, self.hook)))
+        return lines
+
+    def _refused(self, pids: Collection[int]) -> List[str]:
+        """Return messages about processes whose hook was loaded and could not register, as in a sandbox."""
+        lines = []
+        for pid in pids:
+            with contextlib.suppress(OSError), notes.opened(self._folders.path(pid, ".failed")) as source:
+                name = naming.command(procfs.command_line(pid))
+                if name not in self._reported:
+                    self._reported.add(name)
+                    lines.append(REFUSED_NOTE % (name, pid, console.printable(source.read(_MAX_REASON))))
         return lines
 
     def runs_program(self, pid: int) -> bool:
