@@ -1,5 +1,7 @@
 """A breakpoint that torch.compile would swallow is said, and `--no-compile` lets it stop."""
 
+import re
+
 from tests.agent.dap_probe import Editor
 from tests.frameworks import python_with
 
@@ -19,15 +21,58 @@ for i in range(3):
 print("end", flush=True)
 """
 
+INLINED = """import sys, torch
+torch.set_num_threads(1)
+def scaled(x):
+    def nested(x):
+        # inlined too
+        return x * 3
+    y = nested(x)
+    return y + 1
+@torch.compiler.disable
+def plain(x):
+    return x + 1
+class Block(torch.nn.Module):
+    def forward(self, x):
+        y = scaled(torch.sin(x))
+        y = plain(y)
+        return y * 2
+model = torch.compile(torch.nn.Sequential(Block(), Block()), backend="eager")
+for i in range(3):
+    model(torch.ones(8))
+print("end", flush=True)
+"""
 
-def test_a_swallowed_breakpoint_is_said_once_in_the_console_and_on_stderr(program):
+
+def test_a_swallowed_breakpoint_is_said_once_in_the_console_and_on_stderr(program, launch):
     running = program(CODE, wait="300", python=python_with("torch"))
     with Editor(running.port, {running.script: [5, 8]}) as editor:
         err = running.ends(0, "end\n")
-    text = "torch.compile has compiled step: the breakpoint at train.py:5 does not stop there. Run with `launch --no-compile`"
+    text = "torch.compile has compiled step: the breakpoint at train.py:5 does not stop there. Start the program with `"
     assert [stop["line"] for stop in editor.stops] == [8, 8, 8]
     assert err.count(text) == 1
     assert editor.said(text) == {1}
+    script = running.script
+    (advised,) = re.findall("`(.*) COMMAND`", err)
+    running = launch(*advised.split(), python_with("torch"), script, wait="300")
+    with Editor(running.port, {script: [5]}) as editor:
+        running.ends(0, "end\n")
+    assert [stop["line"] for stop in editor.stops] == [5, 5, 5]
+
+
+def test_so_is_one_in_a_function_that_is_inlined_into_a_compiled_one_and_none_in_a_function_that_is_not(
+    program,
+):
+    running = program(INLINED, wait="300", python=python_with("torch"))
+    with Editor(running.port, {running.script: [6, 8, 11, 14]}) as editor:
+        err = running.ends(0, "end\n")
+    assert [stop["line"] for stop in editor.stops] == [11, 11] * 3
+    for function, line in (("forward", 14), ("scaled", 8), ("nested", 6)):
+        assert (
+            err.count(f"torch.compile has compiled {function}: the breakpoint at train.py:{line} does not")
+            == 1
+        )
+    assert err.count("torch.compile has compiled") == 3
 
 
 def test_it_is_said_too_when_the_function_was_compiled_before_the_editor_came(program, tmp_path):

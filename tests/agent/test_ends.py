@@ -1,6 +1,8 @@
 """The editor is told how the program has ended, and of a failure why, in the session that it shows."""
 
 import os
+import re
+import shutil
 import signal
 import sys
 import time
@@ -201,10 +203,26 @@ def test_who_ends_the_agent_does_not_wait_for_a_latecomer(launch):
     running.ends()
 
 
-def test_a_python_that_leaves_the_agent_out_is_told_to_the_editor(launch):
-    assert hook_check.NOTE in console(
-        attached(launch(PYTHON, "-Ic", "print('done')", wait="300")), "debugger"
-    )
+REASONS = {
+    "a Python without the hook": ((PYTHON, "-Ic", "print('done')"), "python -S keeps the agent out"),
+    "one below a shell": (("sh", "-c", f"{PYTHON} -Ic 0"), "python -S keeps the agent out"),
+    "one below a script": (("./run",), "python -S keeps the agent out"),
+    "a binary": (
+        ("env", "X=1", "./frozen", "0"),
+        "; frozen is not a Python that dkdbg can load into (frozen",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REASONS)
+def test_a_program_that_leaves_the_agent_out_is_told_to_the_editor_with_the_reason(launch, tmp_path, kind):
+    shutil.copy(shutil.which("sleep") or "", tmp_path / "frozen")
+    (tmp_path / "run").write_text(f"#!/bin/sh\n{PYTHON} -Ic 0\n")
+    (tmp_path / "run").chmod(0o755)
+    command, reason = REASONS[kind]
+    said = console(attached(launch(*command, wait="300")), "debugger")
+    (line,) = [line for line in said.splitlines() if hook_check.NOTE in line]
+    assert reason in line
 
 
 def test_a_program_that_runs_on_without_the_agent_is_told_once_and_another_not_at_all(launch):
@@ -219,6 +237,52 @@ def test_a_program_that_runs_on_without_the_agent_is_told_once_and_another_not_a
             running.process.terminate()
             debugger.wait_ended(300)
         assert console(debugger, "debugger").count(hook_check.NOTE) == times
+
+
+DAEMON = """import os, time
+if os.fork():
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+os.closerange(0, 3)
+while not os.path.exists("go"): time.sleep(0.02)
+"""
+OUTLIVED = {
+    "a daemon": ((PYTHON, "daemon.py"), ["daemon.py"]),
+    "a job of a shell": (("sh", "-c", f"{PYTHON} job.py >/dev/null 2>&1 & {PYTHON} -S job.py >/dev/null 2>&1 &"), ["job.py", "job.py"]),
+    "none": ((PYTHON, "short.py"), []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OUTLIVED)
+def test_pythons_that_outlive_the_program_are_named_at_its_end(launch, tmp_path, kind):
+    words, names = OUTLIVED[kind]
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    (tmp_path / "job.py").write_text('import os, time\nwhile not os.path.exists("go"): time.sleep(0.02)\n')
+    (tmp_path / "short.py").write_text(
+        "import multiprocessing, subprocess, time\nmultiprocessing.get_context('spawn').Semaphore()\n"
+        "subprocess.Popen(['sleep', '5'], stdin=-3, stdout=-3, stderr=-3)\n"
+    )
+    running = launch(*words, wait="300")
+    said = console(attached(running), "debugger")
+    running.finish()
+    (tmp_path / "go").touch()
+    note = re.search(
+        r"the program exited with code 0(?:; (\d) of its processes run on undebugged: (.*))?\n", said
+    )
+    assert note, said
+    assert [note[1], re.findall(r"(\S+) \(pid \d+\)", note[2] or "")] == [
+        str(len(names)) if names else None,
+        names,
+    ]
+    assert hook_check.NOTE not in said
+
+
+def test_of_many_pythons_that_end_with_the_container_the_first_are_named():
+    note = ending.left_note([f"job.py (pid {pid})" for pid in range(6)], ends_too=True)
+    assert note.startswith("; 6 of its processes end with the container: job.py (pid 0), job.py (pid 1), ")
+    assert note.endswith("job.py (pid 4), ...")
 
 
 LEFT = {
@@ -242,6 +306,34 @@ def test_each_of_a_programs_pythons_that_is_not_debugged_is_named_with_the_reaso
         assert "train.py (pid " not in console(debugger, "debugger")
         running.process.terminate()
         debugger.wait_ended(300)
+
+
+#: A seccomp filter under which socket() is not permitted: load the number, compare it, EPERM or allow (linux/seccomp.h).
+SANDBOX = """import ctypes, os, platform, struct, subprocess, sys, time
+number = 41 if platform.machine() == "x86_64" else 198
+steps = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+rules = ctypes.create_string_buffer(struct.pack("HP", len(steps), ctypes.addressof(code)))
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+assert prctl(38, 1, 0, 0, 0) == prctl(22, 2, ctypes.c_void_p(ctypes.addressof(rules)), 0, 0) == 0
+subprocess.run([sys.executable, "kid.py"]) if sys.argv[1:] else os.fork()
+while not os.path.exists("go"): time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("starts", [(), ("exec",)], ids=["fork", "exec"])
+def test_a_process_whose_sandbox_permits_no_socket_is_named_once(launch, tmp_path, starts):
+    (tmp_path / "train.py").write_text(SANDBOX)
+    (tmp_path / "kid.py").write_text('import os, time\nwhile not os.path.exists("go"): time.sleep(0.02)\n')
+    running = launch(PYTHON, "train.py", *starts, wait="300")
+    name = "kid.py" if starts else "train.py"
+    with running.debugged() as debugger:
+        debugger.wait_output("cannot open a socket for the agent: Operation not permitted", timeout=300)
+        (tmp_path / "go").touch()
+        debugger.wait_ended(300)
+    said = [line for line in console(debugger, "debugger").splitlines() if "cannot open a socket" in line]
+    assert len(said) == 1
+    assert f"{name} (pid " in said[0]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

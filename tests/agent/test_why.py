@@ -1,5 +1,6 @@
 """`dkdbg why FILE:LINE` on this machine: real processes, with and without an editor."""
 
+import contextlib
 import dis
 import json
 import os
@@ -420,6 +421,26 @@ while True:
     said = why(running, 5, "compiled")
     assert said["findings"][0]["says"].startswith(f"{compiler} has compiled step")
     why(running, 8)
+
+
+@pytest.mark.parametrize(("wait", "causes"), [("300", ["compiled"]), ("0", [])], ids=["seen", "unseen"])
+def test_a_function_that_torch_compile_has_inlined_into_another_is_not_said_not_to_run(program, wait, causes):
+    text = """import time, torch
+torch.set_num_threads(1)
+def scaled(x):
+    y = x * 2
+    return y
+@torch.compile(backend="eager")
+def step(x):
+    return scaled(x) + 1
+while True:
+    step(torch.ones(8))
+    time.sleep(0.02)
+"""
+    running = program(text, wait=wait, python=python_with("torch"))
+    with Editor(running.port, {running.script: [4]}) if causes else contextlib.nullcontext():
+        why(running, 8, "compiled")
+        why(running, 4, *causes)
 
 
 class Unbound:

@@ -16,7 +16,7 @@ import os
 import sys
 import types
 
-from . import session
+from . import missed_code, session
 from .pydevd_patches import own_tracer
 
 TYPE_CHECKING = False
@@ -161,7 +161,11 @@ def _of_file(
         facts["kept"] = compiler == _KEEPS
         active = [each for each in running if each[0] is live]
         facts["ran"] = bool(active) or _has_run(live)
-        facts["compiled"] = "torch.compile" if live is not None and _is_compiled(live) else compiler
+        facts["compiled"] = (
+            "torch.compile" if live is not None and missed_code.is_compiled(live) else compiler
+        )
+        if facts["ran"] is False and missed_code.may_be_inlined():
+            facts["ran"] = None
         facts["gone"] = kept is not None and live is None and gc.get_freeze_count() < _MANY_FROZEN
         facts["beats"] = live is not None and _beats(live)
         facts["at"] = [at for _, at, _ in active]
@@ -397,13 +401,6 @@ def _loops(code: CodeType) -> List[Tuple[int, int]]:
 
     jumps = [each for each in dis.get_instructions(code) if each.opcode in _JUMPS]
     return [(each.argval, each.offset) for each in jumps if each.argval < each.offset]
-
-
-def _is_compiled(code: CodeType) -> bool:
-    """Tell whether torch.compile has replaced this code (torch 2.0 and newer)."""
-    frames = sys.modules.get("torch._dynamo.convert_frame")
-    seen: List[Any] = list(getattr(getattr(frames, "input_codes", None), "seen", ()))
-    return any(reference() is code for reference in seen)
 
 
 def _beats(code: CodeType) -> bool:

@@ -2,7 +2,8 @@
 
 - Functions that torch.compile has compiled: a breakpoint there never stops, and gets a warning. torch is never imported
     from here; Dynamo's bytecode hook (`torch._dynamo.convert_frame.register_bytecode_hook`, torch 2.0 and newer)
-    reports the replaced code.
+    reports the replaced code. Functions that Dynamo inlines into it are those for which it has made a translator
+    (`torch._dynamo.symbolic_convert`) since the outermost function's.
 - Threads that `threading` does not know. They are made by `_thread`, or by C++, in which frameworks call the user's
     functions. Up to Python 3.11 pydevd traces only threads whose start it sees, so that a breakpoint in `backward` of an
     `autograd.Function` never stopped on a GPU. From 3.12 on it sees what they call, but not a loop that began before the
@@ -29,16 +30,21 @@ from . import importing, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Set, Tuple
+    from typing import Any, Callable, Dict, List, Set, Tuple
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
 _REMEDY = (
     "torch.compile has compiled %s: the breakpoint at %s:%d does not stop there. "
-    "Run with `launch --no-compile` (DKDBG_NO_COMPILE=1), or set TORCH_COMPILE_DISABLE=1"
+    "Start the program with `env TORCH_COMPILE_DISABLE=1 COMMAND`, in the debug service with `DKDBG_NO_COMPILE=1 dkdbg up`"
 )
 #: Canonical file name -> line -> name of the compiled function.
 _lines: Dict[str, Dict[int, str]] = {}
 _reported: Set[Tuple[str, int]] = set()
+#: Id -> compiled code: functions that Dynamo has replaced, and functions that it has inlined into them.
+_compiled: Dict[int, CodeType] = {}
+#: The code of Dynamo's present or last trace, the outermost function's first.
+_trace: List[CodeType] = []
+_knows_inlined = False
 #: Module -> its functions that C++ calls, or that are the first of the framework's below it.
 _CALLED = {
     "torch.autograd.function": ("BackwardCFunction.apply", "BackwardCFunction.apply_boxed"),
@@ -88,28 +94,67 @@ def _is_zip(path: str) -> bool:
     return True
 
 
+def is_compiled(code: CodeType) -> bool:
+    """Tell whether torch.compile has compiled this code (torch 2.0 and newer), inlined code only since `watch`."""
+    return id(code) in _compiled or any(each is code for each in _replaced(sys.modules.get(_CONVERT_FRAME)))
+
+
+def may_be_inlined() -> bool:
+    """Tell whether torch.compile may have inlined functions without our notice: it compiled some before `watch`."""
+    return not _knows_inlined and bool(_replaced(sys.modules.get(_CONVERT_FRAME)))
+
+
+def _replaced(module: Any) -> List[CodeType]:
+    seen = getattr(getattr(module, "input_codes", None), "seen", ())
+    return [code for code in [reference() for reference in list(seen)] if code is not None]
+
+
 def _attach(module: Any) -> None:
+    global _knows_inlined  # noqa: PLW0603
     try:
-        for reference in list(getattr(module.input_codes, "seen", ())):  # functions compiled before we joined
-            code = reference()
-            if code is not None:
-                _note(code)
-        module.register_bytecode_hook(lambda code, _new: _note(code))
+        earlier = _replaced(module)  # functions compiled before we joined
+        _note(*earlier)
+        module.register_bytecode_hook(_on_bytecode)
+        _follow_traces(sys.modules["torch._dynamo.symbolic_convert"])
+        _knows_inlined = not earlier
     except Exception as error:  # another torch: breakpoints in compiled code get no warning
         if os.environ.get("DKDBG_DEBUG"):
             sys.stderr.write("dkdbg: torch.compile: %r\n" % (error,))
 
 
-def _note(code: CodeType) -> None:
+def _on_bytecode(code: CodeType, _new: CodeType) -> None:
+    _note(code, *(_trace if _trace and _trace[0] is code else ()))
+
+
+def _follow_traces(module: Any) -> None:
+    """Record which code Dynamo traces: it begins a trace anew wherever it could not inline a function."""
+    make = module.InstructionTranslatorBase.__init__
+
+    @functools.wraps(make)
+    def translator(self: Any, *args: Any, **named: Any) -> None:
+        make(self, *args, **named)
+        with contextlib.suppress(Exception):  # another torch
+            if not isinstance(self, module.InliningInstructionTranslator):
+                _trace.clear()
+            _trace.append(self.f_code)
+
+    module.InstructionTranslatorBase.__init__ = translator
+
+
+def _note(*codes: CodeType) -> None:
     import dis
 
     import pydevd_file_utils
 
-    path = pydevd_file_utils.canonical_normalized_path(code.co_filename)
-    lines = _lines.setdefault(path, {})
-    for _, line in dis.findlinestarts(code):
-        if line and line != code.co_firstlineno:
-            lines[line] = code.co_name
+    for code in codes:
+        if id(code) in _compiled:
+            continue
+        _compiled[id(code)] = code
+        path = pydevd_file_utils.canonical_normalized_path(code.co_filename)
+        lines = _lines.setdefault(path, {})
+        for _, line in dis.findlinestarts(code):
+            if line and line != code.co_firstlineno:
+                lines[line] = code.co_name
     _compare()
 
 

@@ -17,7 +17,7 @@ from dkdbg.agent.state import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, List, Optional
+    from typing import Callable, Dict, Iterable, List, Optional, Sequence
 
     from dkdbg.agent.supervisor import child
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 GRACE_S = 5.0
 #: Seconds after SIGKILL; only a process in an uninterruptible call lives longer.
 KILL_TIMEOUT_S = 5.0
+#: Seconds within which processes that notice the program's end have ended too.
+OUTLIVE_S = 0.5
+#: Maximum processes to name.
+MAX_NAMES = 5
 #: Maximum lines of stderr, and characters of each.
 MAX_LINES = 12
 MAX_LINE_CHARS = 300
@@ -66,6 +70,20 @@ class Ending:
             if hurry or time.monotonic() > end:
                 return self._kill()
         return 0
+
+    def outliving(self, is_wanted: Callable[[int], bool]) -> List[int]:
+        """Return the pids of the processes that outlive the program by more than a moment.
+
+        Args:
+            is_wanted: tells whether a process counts.
+        """
+        end = time.monotonic() + OUTLIVE_S
+        while True:
+            self._look()
+            found = sorted(filter(is_wanted, self._found))
+            if not found or time.monotonic() > end:
+                return found
+            time.sleep(0.05)
 
     def _kill(self) -> int:
         end = time.monotonic() + KILL_TIMEOUT_S
@@ -127,15 +145,29 @@ def _is_same(pid: int, start: Optional[int]) -> bool:
     return procfs.alive(pid) and procfs.start_ticks(pid) == start
 
 
-def end_note(code: int, end: str, words: str, name: str = "") -> str:
+def left_note(names: Sequence[str], *, ends_too: bool) -> str:
+    """Return the text about processes that outlive the program; empty without any.
+
+    Args:
+        ends_too: whether the container ends with the program, and they with it.
+    """
+    if not names:
+        return ""
+    more = ", ..." if len(names) > MAX_NAMES else ""
+    how = "end with the container" if ends_too else "run on undebugged"
+    return "; %d of its processes %s: %s%s" % (len(names), how, ", ".join(names[:MAX_NAMES]), more)
+
+
+def end_note(code: int, end: str, words: str, name: str = "", left: str = "") -> str:
     """Return the message to the editor.
 
     Args:
         code: the exit code. end: its description, `exited with code 1`.
         words: the last stderr output; empty where unknown.
         name: name of the process that wrote it; empty for the program itself.
+        left: see left_note.
     """
-    text = headline(code, end)
+    text = headline(code, end) + left
     if code == 0:
         return text
     lines = last_lines(words)

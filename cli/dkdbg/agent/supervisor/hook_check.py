@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import time
 
-from dkdbg.agent import settings
+from dkdbg.agent import console, settings
 from dkdbg.agent.inprocess import choosing, entered
-from dkdbg.agent.state import naming, procfs
+from dkdbg.agent.state import naming, notes, procfs
+from dkdbg.launchers.lines import wrappers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,9 +27,14 @@ ANNOUNCE_TIMEOUT_S, INTERVAL_S = 3.0, 1.0
 #: Messages about a program, and about one of its processes.
 NOTE = "no Python process of the program has loaded the agent, so no breakpoint can stop it"
 PROCESS_NOTE = "%s (pid %d) has not loaded the agent, so no breakpoint stops it: %s"
-#: The reason where the process had ended before it could be inspected.
+REFUSED_NOTE = "%s (pid %d) cannot be debugged: it %s (a sandbox, seccomp?)"
+#: Maximum characters of a reason that a process gives.
+_MAX_REASON = 200
+#: The reasons where the process had ended before it could be inspected, and where the program is not a Python.
+_NO_PYTHON = "%s is not a Python that dkdbg can load into (frozen or embedded?): run its source"
 _USUAL = "python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
 _PYTHON = re.compile(r"python[0-9.]*$")
+_SHELLS = ("sh", "ash", "bash", "busybox", "dash", "fish", "zsh")
 #: A forkserver never joins a session, beyond the hook's own exclusions; its children, made by fork, do.
 _FORKSERVER = "multiprocessing.forkserver"
 
@@ -47,13 +54,15 @@ class HookCheck:
         self._folders = folders
         self._before: Dict[str, int] = {}
         self._told = False
+        self._foreign = ""
         self._looked = 0.0
         self._since: Dict[int, float] = {}
         self._reported: Set[str] = set()
         self._functions: Optional[ModuleType] = None
 
-    def begin(self) -> None:
-        """Record that the program is about to start."""
+    def begin(self, command: Sequence[str]) -> None:
+        """Record that the program is about to start, with this command."""
+        self._foreign = _foreign(command)
         self._before, self._told = self._changed(), False
         self._since, self._reported = {}, set()
 
@@ -66,7 +75,7 @@ class HookCheck:
         ):
             return ""
         self._told = True
-        return "%s; %s" % (NOTE, _USUAL)
+        return "%s; %s" % (NOTE, _NO_PYTHON % self._foreign if self._foreign else _USUAL)
 
     def look(self, program: int, announced: Collection[int]) -> List[str]:
         """Return messages about Pythons below the program, a pid, that have not announced themselves."""
@@ -75,6 +84,7 @@ class HookCheck:
             return []
         self._looked = now
         parents = procfs.parents()
+        lines = self._refused(procfs.below([program], parents).difference(announced))
         found = {
             pid: words
             for pid in procfs.below([program], parents)
@@ -82,14 +92,30 @@ class HookCheck:
             and parents.get(pid) not in announced
             and (words := python_words(pid, self._leaves_out))
         }
+        if found:
+            self._foreign = ""
         self._since = {pid: self._since.get(pid, now) for pid in found}
-        lines = []
         for pid, words in found.items():
             name = naming.program(words)
             if now >= self._since[pid] + ANNOUNCE_TIMEOUT_S and name not in self._reported:
                 self._reported.add(name)
                 lines.append(PROCESS_NOTE % (name, pid, why(pid, words, self.hook)))
         return lines
+
+    def _refused(self, pids: Collection[int]) -> List[str]:
+        """Return messages about processes whose hook was loaded and could not register, as in a sandbox."""
+        lines = []
+        for pid in pids:
+            with contextlib.suppress(OSError), notes.opened(self._folders.path(pid, ".failed")) as source:
+                name = naming.command(procfs.command_line(pid))
+                if name not in self._reported:
+                    self._reported.add(name)
+                    lines.append(REFUSED_NOTE % (name, pid, console.printable(source.read(_MAX_REASON))))
+        return lines
+
+    def runs_program(self, pid: int) -> bool:
+        """Tell whether a process is a Python that runs a user's program."""
+        return python_words(pid, self._leaves_out) is not None
 
     def _leaves_out(self, words: List[str]) -> bool:
         if self._functions is None:  # compiled only where a Python has not announced itself
@@ -103,6 +129,19 @@ class HookCheck:
             with contextlib.suppress(OSError):
                 found[folder] = os.stat(folder).st_mtime_ns
         return found
+
+
+def _foreign(command: Sequence[str]) -> str:
+    """Return the name of the command's program if it is a binary other than Python; empty for a script or a shell."""
+    words = wrappers.unwrapped(list(command)) or [""]
+    name = os.path.basename(words[0])
+    if _PYTHON.match(name) or name in _SHELLS:
+        return ""
+    try:
+        with open(shutil.which(words[0]) or "", "rb") as source:
+            return name if source.read(4) == b"\x7fELF" else ""
+    except OSError:
+        return ""
 
 
 def why(pid: int, words: Sequence[str], hook: str) -> str:

@@ -335,7 +335,7 @@ class Session:
             StartError: it cannot be started.
         """
         command = self.options.command
-        self._hook_check.begin()
+        self._hook_check.begin(self.options.command)
         self._first_death = ""
         try:
             environment = self.environment()
@@ -351,7 +351,7 @@ class Session:
 
     def adopt_program(self, running: child.Child) -> None:
         """Record a running program that was started elsewhere, with `environment()`."""
-        self._hook_check.begin()
+        self._hook_check.begin(self.options.command)
         self._record(running, 1)
 
     def _record(self, running: child.Child, runs: int) -> None:
@@ -388,13 +388,24 @@ class Session:
         name, words = "", ""
         if code and self.attached:
             name, words = self._service.stderr_tail(running.pid, procfs.alive)
-        self._service.program_ended(ending.headline(code, end))
-        if self.attached and (note := self._hook_check.note()):
+        left = self._left(running) if self.attached else ""
+        self._service.program_ended(ending.headline(code, end) + left)
+        if self.attached and not left and (note := self._hook_check.note()):
             self.say(note, "important")
-        note = ending.end_note(code, end, words, name)
+        note = ending.end_note(code, end, words, name, left)
         if code and self._first_death:
             note = "%s; other failures came after it\n%s" % (self._first_death, note)
         self._backend.say("dkdbg: " + note, "stderr" if code else "console")
+
+    def _left(self, running: child.Child) -> str:
+        """Return the text about Pythons that outlive the program, as a daemon does; see `ending.left_note`."""
+        announced = set(self.table.announced())
+        found = ending.Ending(self.store.directory, running, lambda: announced).outliving(
+            lambda pid: pid in announced or self._hook_check.runs_program(pid)
+        )
+        names = ["%s (pid %d)" % (naming.command(procfs.command_line(pid)) or "python", pid) for pid in found]
+        own_container = os.getpid() == 1 or os.environ.get(settings.ENV_OWN_CONTAINER) == "1"
+        return ending.left_note(names, ends_too=own_container)
 
     def tell(self, text: str, category: str = "console") -> None:
         """Report a line to the user on stderr and in the editor's debug console."""

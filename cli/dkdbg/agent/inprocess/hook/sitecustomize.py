@@ -262,11 +262,15 @@ class _Member(object):
         except OSError:
             pass
         # Datagrams: a thread that waits in accept() keeps the lowest free descriptor from the program.
-        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
-        # Before the move: the program may open a file under the high number at any moment, and a dropped
-        # socket closes its number, whatever it is by then.
-        mark = _identity(sock.fileno())
-        sock.bind(os.path.realpath(self.directory + "/p") + "/%d.sock" % os.getpid())
+        try:
+            sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+            # Before the move: the program may open a file under the high number at any moment, and a dropped
+            # socket closes its number, whatever it is by then.
+            mark = _identity(sock.fileno())
+            sock.bind(os.path.realpath(self.directory + "/p") + "/%d.sock" % os.getpid())
+        except OSError as error:  # as in a sandbox; see hook_check.py
+            self._write(".failed", "cannot open a socket for the agent: %s" % error.strerror)
+            raise
         self.listener, self._mark = lift(sock), mark
         self.announce()
 
@@ -288,12 +292,16 @@ class _Member(object):
             ",".join(quoted(word.encode("utf-8", "replace").decode("utf-8")) for word in self.words[:16]),
             env,
         )
+        self._write(".json", text)
+
+    def _write(self, suffix, text):  # type: (str, str) -> None
+        """Write a file about this process, at once. Raises OSError."""
         file = os.open(self.base + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(file, text.encode("ascii"))
+            os.write(file, text.encode("ascii", "replace"))
         finally:
             os.close(file)
-        os.rename(self.base + ".tmp", self.base + ".json")
+        os.rename(self.base + ".tmp", self.base + suffix)
 
     def owns_listener(self):  # type: () -> bool
         """Tell whether the listener's descriptor is still ours; a lost one is never used again."""
