@@ -131,6 +131,8 @@ def test_a_signal_ends_it_while_it_connects(tmp_path, monkeypatch, number):
         ("env N=50 python3 code/rk.py --n 1", "rk.py"),
         ("N=50 ./rk", "rk"),
         ("python3 -m rk", "python3"),
+        ("python3 code/", "code"),
+        ("env TOKEN=secret", "env"),
         ("rk", "rk"),
     ],
 )

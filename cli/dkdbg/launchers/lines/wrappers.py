@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import takewhile
+from pathlib import PurePosixPath
 
 from dkdbg.launchers import registry
 
@@ -54,8 +55,8 @@ def assignments(words: Sequence[str]) -> tuple[str, ...]:
 
 def program_name(words: Sequence[str]) -> str:
     """Return the name of the program of a command line: that of the script, without `env NAME=VALUE`, which may set a secret."""
-    program = unwrapped([*words]) or words
-    return (program[1] if len(program) > 1 and program[1][:1] != "-" else program[0]).rpartition("/")[2]
+    program = unwrapped([*words]) or [word for word in words if "=" not in word] or [""]
+    return PurePosixPath(program[1] if len(program) > 1 and program[1][:1] != "-" else program[0]).name
 
 
 def unwrapped(words: list[str]) -> list[str]:

@@ -225,13 +225,9 @@ def an_array(job: str, ids: Sequence[str]) -> DkdbgError:
 
 
 def after(job: Job, address: str) -> str:
-    """Return the hint for an ended job: the file with its output, else how to start another."""
-    return f"what it printed is in {printable(job.output)} there" if job.output else another(address)
-
-
-def another(address: str) -> str:
-    """Return the hint for a job that replaces the one at `address`."""
-    return hints.JOB_ANOTHER(target="/".join(address.split("/")[:3]))
+    """Return the hint for an ended job: the file with its output, and how to start another."""
+    output = f"what it printed is in {printable(job.output)} there; " if job.output else ""
+    return output + hints.JOB_ANOTHER(target="/".join(address.split("/")[:3]))
 
 
 def in_words(names: Sequence[str]) -> str:

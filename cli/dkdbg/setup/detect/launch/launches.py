@@ -38,6 +38,8 @@ _DOCUMENT = re.compile(r".*\.(?:md|rst|mdx)", re.IGNORECASE)
 _INLINE = re.compile(r"(?<!`)`([^`\n]{6,200})`(?!`)")
 _MAX_DOCUMENTS = 120
 _MAX_SCRIPTS = 120
+#: Maximum characters of a line of a recipe; longer ones are left out.
+_MAX_LINE = 4000
 #: Maximum variables of a Makefile within each other.
 _MAX_NESTED = 4
 #: (runner, name of a task) -> its lines.
@@ -55,7 +57,7 @@ _MAKEFILES = {"Makefile": "make", "makefile": "make", "justfile": "just", "Taskf
 #: Further arguments of the caller of a recipe, in a justfile and a Taskfile.
 _CALLERS = re.compile(r"[ \t]*\{\{\s*(?:args|ARGS|\.CLI_ARGS)\s*\}\}")
 #: A variable in one of these, such as `{{.CONFIG | default "a.yaml"}}` or `{{ config }}`.
-_BRACES = re.compile(r"""\{\{[^{}\w]*(\w+)(?:\s*\|\s*default\s+["']?([^"'\s{}]+))?[^{}]*\}\}""")
+_BRACES = re.compile(r"""\{\{[^{}\w]*(\w+)\b(?:\s*\|\s*default\s+["']?([^"'\s{}]+))?[^{}]*\}\}""")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,22 +277,24 @@ def recipes(tree: Tree) -> Iterator[Recipe]:
     for path in (path for name in _MAKEFILES for path in tree.named(name)):
         if path.count("/") > 1 or is_vendored(path):
             continue
-        text = tree.text(path)
-        text, values = _variables(text)
+        text, values = _variables(tree.text(path))
+        has_braces = _MAKEFILES[path.rsplit("/", 1)[-1]] != "make"
         if path.endswith(".yml"):
             values = _of_taskfile(tree, path)
         target, lines, given = "", list[str](), values
         # The parameters of a recipe in a justfile may have defaults.
         header = re.compile(
-            rf"([\w.-]+)[^:\n{'' if path.endswith('justfile') else '='}]*:(?!=)|  ([\w.-]+):\s*$"
+            rf"([\w.-]+)(?![\w.-])[^:\n{'' if path.endswith('justfile') else '='}]*:(?!=)|  ([\w.-]+):\s*$"
         )
         for line in logical_lines(_CALLERS.sub("", text)):
+            if len(line) > _MAX_LINE:
+                continue
             if named := header.match(line):
                 yield path, target, lines
                 target, lines = named[1] or named[2], []
-                given = {**values, **dict(re.findall(r"""(\w+)=["']?([^"'\s:]+)""", line))}
+                given = {**values, **dict(re.findall(r"""\b(\w+)=["']?([^"'\s:]+)""", line))}
             elif line[:1] in "\t " and line.strip():
-                filled = _BRACES.sub(functools.partial(_value, given), line)
+                filled = _BRACES.sub(functools.partial(_value, given), line) if has_braces else line
                 lines.append(substitute(filled, values, keep_unknown=True).strip().lstrip("@-"))
         yield path, target, lines
 

@@ -55,6 +55,13 @@ def test_a_recipe_that_the_readme_names_is_the_documented_command(project, path,
     assert (entry.command, entry.source) == ("python src/fit.py --lr 0.1", "README.md")
 
 
+def test_braces_of_a_makefile_are_the_programs_and_a_line_without_end_is_left_out(project):
+    project.write("src/fit.py", TRAIN)
+    project.write("Makefile", "fit:\n\tpython src/fit.py --format '{{.Names}}'\n" + "a" * 50_000 + ":\n")
+    project.write("justfile", "fit:\n  python src/fit.py {{" + "a" * 50_000 + "\n")
+    assert project.facts().entrypoint.command == "python src/fit.py --format {{.Names}}"
+
+
 def test_a_variable_of_a_taskfile_without_a_value_is_left_to_fill_in(project):
     project.write("src/fit.py", TRAIN).write(
         "Taskfile.yml", "tasks:\n  fit:\n    cmds:\n      - python src/fit.py --data {{.DATA}}\n"
