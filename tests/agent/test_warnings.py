@@ -30,17 +30,19 @@ def test_the_agent_warns_of_nothing(program, under, minor, env):
     assert [line for line in err.splitlines() if not line.startswith("dkdbg: ")] == []
 
 
-FORKING = """import os, sys, threading
+FORKING = """import os, sys, threading, warnings
 stop = threading.Event()
 if sys.argv[1:]:
     threading.Thread(target=stop.wait).start()
 def work():
     return 1
 work()
-child = os.fork()
-if not child:
-    os._exit(0)
-os.waitpid(child, 0)
+for action in ('default', 'always'):
+    warnings.simplefilter(action)
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
 stop.set()
 """
 

@@ -188,11 +188,15 @@ class _OwnThreads:
 
 
 def _ignore_own_threads(member: Member) -> None:
+    """Put our filter in front of those that the program has added since."""
     import warnings
 
     filters: List[Any] = warnings.filters  # type: ignore[assignment]
-    if sys.version_info >= (3, 12) and not any(isinstance(each[1], _OwnThreads) for each in filters):
-        filters.insert(0, ("ignore", _OwnThreads(member), DeprecationWarning, None, 0))
+    if sys.version_info >= (3, 12) and not any(isinstance(each[1], _OwnThreads) for each in filters[:1]):
+        filters[:] = [
+            ("ignore", _OwnThreads(member), DeprecationWarning, None, 0),
+            *(each for each in filters if not isinstance(each[1], _OwnThreads)),
+        ]
 
 
 def _is_about_to_exec() -> bool:
