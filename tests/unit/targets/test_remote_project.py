@@ -71,6 +71,11 @@ def test_what_would_be_empty_there_is_refused(given):
         far(given)
 
 
+def test_a_service_that_the_project_lacks_is_named():
+    with pytest.raises(DkdbgError, match="no service app-debug"):
+        remote_project(model(), "app-debug", 5678, root=ROOT, owner="me")
+
+
 def test_a_token_travels_without_what_stands_in_for_none_and_the_given_project_is_not_changed():
     found = far(model(secrets=["dkdbg-token", "dkdbg-token-set"])).model["services"]["debug"]
     assert found["secrets"] == [{"source": "dkdbg-token-set"}]

@@ -70,10 +70,16 @@ def remote_project(
             once, so that nothing can be copied into it. The caller makes and removes them.
 
     Raises:
-        DkdbgError: something else of this machine is mounted, which that engine would replace with an empty folder.
+        DkdbgError: the project has no such service, or something else of this machine is mounted, which that engine
+            would replace with an empty folder.
     """
     made = copy.deepcopy(dict(model))
     services = made.get("services", {})
+    if service not in services:  # compose says so only of a project of this machine
+        raise DkdbgError(
+            f"the project has no service {printable(service)}; the debug files may be older than dkdbg.toml or your compose file",
+            hint="dkdbg init rewrites them",
+        )
     debug = services[service]
     here = PurePosixPath(root)
     mappings = str((debug.get("environment") or {}).get(ENV_MAPPINGS, "")).replace("$$", "$")
