@@ -233,14 +233,22 @@ def _ranks_problem(value: object) -> str | None:
 
 
 def with_values(text: str, **values: str | int | list[str] | None) -> str:
-    """Return `text` with the given keys of [debug] set and every other byte unchanged; None leaves a key alone."""
+    """Return `text` with the given keys of [debug] set and every other byte unchanged; None leaves a key alone.
+
+    A list that only grows keeps its comments.
+    """
     import tomlkit  # noqa: PLC0415 - as above
 
     mark = BOM if text.startswith(BOM) else ""
     document = tomlkit.parse(text.removeprefix(BOM))
     table = document.setdefault("debug", tomlkit.table())
     for key, value in values.items():
-        if value is not None and table.get(key) != value:
+        former = table.get(key)
+        if value is None or former == value:
+            continue
+        if isinstance(value, list) and isinstance(former, list) and value[: len(former)] == former:
+            former.extend(value[len(former) :])
+        else:
             table[key] = value
     return mark + tomlkit.dumps(document)
 

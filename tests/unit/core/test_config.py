@@ -77,6 +77,10 @@ def test_a_value_is_set_in_any_file_and_read_again_and_all_else_stays():
     text = "# top\n\n[debug] # table\nport   = 6001 # taken\n\nwait=1\n# end"
     assert with_values(text, port=6001, command=None) == text
     assert with_values(text, wait=2) == text.replace("wait=1", "wait=2")
+    apt = '[debug]\napt = [\n  "a", # for a\n  "b" # for b\n]\n'
+    assert with_values(apt, apt=["a", "b", "c"]) == apt.replace("for b\n", 'for b\n  "c"\n').replace(
+        '"b"', '"b",'
+    )
     assert parse(with_values("# mine\n", command="python a.py")).command == "python a.py"
     command = """python -c "print('ä\\n')" --name 'x "y"' \t end"""
     assert parse(with_values("[debug]\n", command=command)).command == command
