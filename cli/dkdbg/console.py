@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -59,8 +60,11 @@ def finish() -> None:
     """Write the rest of standard output. Raises DkdbgError: some of it could not be written."""
     _print("", end="")
     if _unwritten:
+        error = _unwritten[0]
+        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         raise DkdbgError(
-            f"cannot write the output: {_unwritten[0].strerror}", hint="make room there, or name another file"
+            f"cannot write the output: {error.strerror}",
+            hint="make room there, or name another file" if is_full else "",
         )
 
 

@@ -47,3 +47,12 @@ def test_a_program_starts_where_a_standard_stream_is_closed(start, closed, tmp_p
         cwd=tmp_path, env=env, stdin=subprocess.DEVNULL, capture_output=True,
     )  # fmt: skip
     assert (ran.returncode, (tmp_path / "ran").read_text()) == (0, "''"), ran.stderr
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_stream_that_was_closed_takes_any_text(name):
+    """A name of a file that is not UTF-8 has no encoding."""
+    code = f"import sys; from dkdbg.agent import console; console.open_closed_streams(); print('\\udcff', file=sys.{name})"
+    line = f'exec "$0" -c "$1" {">&-" if name == "stdout" else "2>&-"}'
+    ran = subprocess.run(["sh", "-c", line, sys.executable, code], capture_output=True)
+    assert ran.returncode == 0, ran.stderr

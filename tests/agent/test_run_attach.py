@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -85,5 +86,12 @@ def test_a_usual_port_that_is_taken_is_named_and_a_free_one_is_used(folder):
                 cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
             )  # fmt: skip
             assert (done.returncode, done.stdout) == (code, "" if code else "ran\n"), done.stderr
-            said = "cannot listen on 127.0.0.1:5678" if code else " (port 5678 is taken)"
-            assert said in done.stderr
+            if code:
+                assert "cannot listen on 127.0.0.1:5678" in done.stderr
+            else:
+                assert re.search(
+                    r"^dkdbg: port 5678 is taken: listening on (\d+); a launch entry with 5678 leads elsewhere\n"
+                    r"dkdbg: a debugger can attach on 127\.0\.0\.1:\1 at any time$",
+                    done.stderr,
+                    re.MULTILINE,
+                ), done.stderr

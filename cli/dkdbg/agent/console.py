@@ -33,4 +33,6 @@ def open_closed_streams() -> None:
             os.fstat(number)
         except OSError:  # noqa: PERF203 - each on its own
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number: this one
-            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - until the end
+            mode = "w" if number else "r"
+            stream = open(number, mode, closefd=False, errors="backslashreplace")  # noqa: SIM115 - until the end
+            setattr(sys, name, stream)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SERVICE, JOB, HOST = "service", "job", "host"
 #: Values of a key of dkdbg.toml, besides a choice (tuple) and whole numbers (range).
 TEXT, FLAG, RANKS, TEXTS, SIZE, PATTERNS = "text", "flag", "ranks", "texts", "size", "patterns"
+PACKAGES = "packages"  # names of Debian packages
 _BY_INIT = "Set by `dkdbg init` in the debug service"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.contract import CONTINUE_ALL, DEFAULT_PORT, RESTART_AUTO
 from dkdbg.agent.inprocess import ranks
-from dkdbg.agent.settings import FLAG, PATTERNS, RANKS, SIZE, TEXTS
+from dkdbg.agent.settings import FLAG, PACKAGES, PATTERNS, RANKS, SIZE, TEXTS
 from dkdbg.core.address import ENDPOINT, LOCAL
 from dkdbg.core.plan import CHECKED_IN, FROM_NOWHERE
 from dkdbg.core.settings import KEYS
@@ -28,6 +28,8 @@ BOM = "\ufeff"
 ANSWERS = ("service", "dockerfile", "command", "python", "gpu", "wait")
 #: Maximum characters of a dkdbg.toml: tomlkit takes seconds for more, and a clone may bring a file of any size.
 MAX_CHARS = 100_000
+#: Name of a Debian package: no shell expands it, and apt-get does not read it as an option.
+DEBIAN_PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 #: Name of a target: no shell expands it, and no program reads it as an option.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
@@ -207,9 +209,11 @@ def _problem(key: str, value: object) -> str | None:
         fits, wanted = value in values, f"one of {', '.join(values)}"
     elif values == FLAG:
         fits, wanted = isinstance(value, bool), "true or false"
-    elif values == TEXTS:
-        fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
-        wanted = "a list of texts"
+    elif values in {TEXTS, PACKAGES}:
+        fits = isinstance(value, list) and all(
+            isinstance(one, str) and (values == TEXTS or bool(DEBIAN_PACKAGE.fullmatch(one))) for one in value
+        )
+        wanted = "a list of texts" + (", each the name of a Debian package" if values == PACKAGES else "")
     elif values == PATTERNS:
         fits = isinstance(value, str) and bool(
             re.fullmatch(r"[\w.*?\[\]!-]+(, ?[\w.*?\[\]!-]+)*", value, re.ASCII)
@@ -233,14 +237,22 @@ def _ranks_problem(value: object) -> str | None:
 
 
 def with_values(text: str, **values: str | int | list[str] | None) -> str:
-    """Return `text` with the given keys of [debug] set and every other byte unchanged; None leaves a key alone."""
+    """Return `text` with the given keys of [debug] set and every other byte unchanged; None leaves a key alone.
+
+    A list that only grows keeps its comments.
+    """
     import tomlkit  # noqa: PLC0415 - as above
 
     mark = BOM if text.startswith(BOM) else ""
     document = tomlkit.parse(text.removeprefix(BOM))
     table = document.setdefault("debug", tomlkit.table())
     for key, value in values.items():
-        if value is not None and table.get(key) != value:
+        former = table.get(key)
+        if value is None or former == value:
+            continue
+        if isinstance(value, list) and isinstance(former, list) and value[: len(former)] == former:
+            former.extend(value[len(former) :])
+        else:
             table[key] = value
     return mark + tomlkit.dumps(document)
 

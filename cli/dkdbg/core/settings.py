@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dkdbg.agent import settings as agent
-from dkdbg.agent.settings import FLAG, HOST, JOB, SERVICE, SIZE, TEXTS, Setting
+from dkdbg.agent.settings import FLAG, HOST, JOB, PACKAGES, SERVICE, SIZE, TEXTS, Setting
 from dkdbg.core.facts import GPU_NEEDS
 from dkdbg.core.plan import AGENTS, CHECKED_IN, FROM_NOWHERE, TOKEN_KINDS
 
@@ -15,7 +15,7 @@ _PROGRAM = (
     Setting("", HOST, "compose service to debug", key="service", example='"web"', unset="detected"),
     Setting("", HOST, "your Dockerfile to build, without a service", key="dockerfile", example='"Dockerfile.gpu"', unset="detected"),
     Setting("", HOST, "Python of the Dockerfile that `dkdbg init` writes", key="python", values=PYTHONS, example='"3.11"', unset="detected"),
-    Setting("", HOST, "Debian packages that this Dockerfile installs beside those found", key="apt", values=TEXTS, example='["libgl1", "ffmpeg"]', unset="none"),
+    Setting("", HOST, "Debian packages that this Dockerfile installs beside those found", key="apt", values=PACKAGES, example='["libgl1", "ffmpeg"]', unset="none"),
     Setting("", HOST, "whether the program needs a GPU", key="gpu", values=GPU_NEEDS, example='"optional"', unset="detected"),
 )
 _HOST = (

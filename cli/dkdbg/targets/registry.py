@@ -15,7 +15,7 @@ from dkdbg.core.address import Address
 from dkdbg.errors import EXIT_NO_PROGRAM, EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from dkdbg.core.jobs import Queue
@@ -218,25 +218,6 @@ def sessions(*, installed: bool = False) -> tuple[list[SeenSession], dict[str, s
             if not installed or error.exit_code != EXIT_NO_PROGRAM:
                 missing[entry.scheme] = error.message.splitlines()[0]
     return seen, missing
-
-
-@contextlib.contextmanager
-def noting(missing: dict[str, str], name: str, *, is_only: bool) -> Iterator[None]:
-    """Note in `missing` why a target cannot be queried, so that the others are still shown.
-
-    Args:
-        name: key in `missing`.
-        is_only: no other target is queried: its error is raised.
-
-    Raises:
-        DkdbgError: the only target cannot be queried.
-    """
-    try:
-        yield
-    except DkdbgError as error:
-        if is_only:
-            raise
-        missing[name] = error.message.splitlines()[0]
 
 
 def how_to_begin(address: str, seen: Sequence[SeenSession] = ()) -> str:

@@ -13,10 +13,10 @@ from dkdbg.core import sessions
 from dkdbg.errors import EXIT_ERROR, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets import registry
+from dkdbg.verbs.parts import several_targets
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
     from pathlib import Path
 
     from dkdbg.core.sessions import SeenSession
@@ -39,10 +39,14 @@ def call(options: argparse.Namespace, root: Path) -> int:
     """Print the sessions of all targets that can be queried, or of some; return the exit code.
 
     Raises:
-        DkdbgError: the only named target cannot be queried.
+        DkdbgError: none of the named targets can be queried.
     """
     now = time.time()
-    seen, missing = _of(root, options.targets) if options.targets else registry.sessions()
+    missing: dict[str, str] = {}
+    if options.targets:
+        seen = several_targets.query(options.targets, lambda name: _of(root, name), missing)
+    else:
+        seen, missing = registry.sessions()
     code = EXIT_ERROR if options.targets and missing else 0
     names: dict[str, str] = {}
     if not options.targets:
@@ -64,8 +68,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
             }
         )
         return code
-    for scheme, reason in missing.items():
-        console.warn(f"dkdbg: {printable(scheme)} cannot be queried: {printable(reason)}")
+    several_targets.warn(missing)
     for each in shown:
         if each.state == sessions.UNREADABLE:
             console.warn(f"dkdbg: {printable(each.target)}: {printable(each.detail)}")
@@ -88,21 +91,11 @@ def call(options: argparse.Namespace, root: Path) -> int:
     return code
 
 
-def _of(root: Path, targets: Sequence[str]) -> tuple[list[SeenSession], dict[str, str]]:
-    """Return the sessions of targets, and by name why others cannot be queried."""
-    found: list[SeenSession] = []
-    missing: dict[str, str] = {}
-    for name in targets:
-        with (
-            registry.noting(missing, name, is_only=len(targets) == 1),
-            contextlib.closing(registry.target_of(name, root)) as target,
-        ):
-            seen = target.sessions()
-            beside = target.deadlines()
-            found += [
-                each
-                if each.is_ended
-                else replace(each, deadlines=tuple(deadlines.merged(beside, each.deadlines)))
-                for each in seen
-            ]
-    return found, missing
+def _of(root: Path, name: str) -> list[SeenSession]:
+    with contextlib.closing(registry.target_of(name, root)) as target:
+        seen = target.sessions()
+        beside = target.deadlines()
+    return [
+        each if each.is_ended else replace(each, deadlines=tuple(deadlines.merged(beside, each.deadlines)))
+        for each in seen
+    ]

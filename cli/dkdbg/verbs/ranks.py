@@ -17,9 +17,9 @@ from dkdbg.core import ranks as answers
 from dkdbg.core import sessions
 from dkdbg.core.known_errors import last_line
 from dkdbg.errors import EXIT_ERROR, DkdbgError
-from dkdbg.printable import printable
 from dkdbg.targets import registry
 from dkdbg.verbs import values
+from dkdbg.verbs.parts import several_targets
 from dkdbg.verbs.parts.repository import only_session
 
 if TYPE_CHECKING:
@@ -98,22 +98,23 @@ def call(options: argparse.Namespace, root: Path) -> int:
     words += ["--limit", str(options.limit), verb]
     asked = pictures.expression(expression) if plot else expression
     words += ["--", asked] if verb == "eval" else []
-    rows: list[Row] = []
     typed = f"eval {shlex.quote(expression)}" if verb == "eval" else verb
-    at = ""
+    several = len(targets) > 1
+
+    def ask(target: str | None) -> list[tuple[SeenSession, list[Row]]]:
+        session = _session(root, target, typed, several=several)
+        return [(session, _ask(root, session, words, options.limit))]
+
     missing: dict[str, str] = {}
-    for target in targets or (None,):
-        with registry.noting(missing, target or "", is_only=len(targets) < 2):
-            session = _session(root, target, typed)
-            at = session.address
-            found = _ask(root, session, words, options.limit)
-            rows += [{**row, "on": session.target} for row in found] if len(targets) > 1 else found
-    for name, reason in missing.items():
-        console.warn(f"dkdbg: {printable(name)} cannot be queried: {printable(reason)}")
+    found = several_targets.query(targets or (None,), ask, missing)
+    rows = [{**row, "on": session.target} if several else row for session, there in found for row in there]
+    several_targets.warn(missing)
     if plot:
+        at = found[-1][0].address
         hint = f"dkdbg ranks --on {shlex.quote(at)} eval {shlex.quote(expression)} says what there is"
         path = _unused(root, expression) if options.out is None else root / options.out
-        return _plot(rows, path, hint)
+        code = _plot(rows, path, hint)
+        return EXIT_ERROR if missing else code
     if options.json:
         console.emit({"rows": rows, "summary": comparing.summary(rows), "missing": missing})
     else:
@@ -194,11 +195,12 @@ def _ask(root: Path, session: SeenSession, words: Sequence[str], limit: float) -
     return answers.rows_of(result.stdout, session.target)
 
 
-def _session(root: Path, name: str | None, typed: str) -> SeenSession:
+def _session(root: Path, name: str | None, typed: str, *, several: bool) -> SeenSession:
     """Return the session to query.
 
     Args:
         typed: subcommand as typed, for the hint that names one of several sessions.
+        several: whether other targets are queried too: one without a session is not an error of usage then.
     """
 
     def naming(where: str) -> str:
@@ -210,4 +212,6 @@ def _session(root: Path, name: str | None, typed: str) -> SeenSession:
     with contextlib.closing(target):
         seen = target.sessions()
         begin = registry.how_to_begin(str(target.address), seen)
+        if several and all(each.is_ended or each.state == sessions.UNREADABLE for each in seen):
+            raise DkdbgError(f"no session is running on {target.label}", hint=begin)
         return sessions.choose(seen, name, naming=naming, begin=begin)

@@ -17,6 +17,7 @@ from dkdbg.hang.query import Wanted, ask
 from dkdbg.printable import printable
 from dkdbg.setup.render import manifest
 from dkdbg.targets import registry
+from dkdbg.verbs.parts import several_targets
 
 if TYPE_CHECKING:
     import argparse
@@ -60,7 +61,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
     """Show the hang map of all sessions that are visible from here, or of some; return the exit code.
 
     Raises:
-        DkdbgError: nothing runs, the only named target cannot be queried, or the set of ranks is invalid.
+        DkdbgError: nothing runs, none of the named targets can be queried, or the set of ranks is invalid.
     """
     wanted = _ranks(options.set)
     staleness = Staleness() if options.watch else None
@@ -98,8 +99,7 @@ def _look(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: S
         answer = {"asked": asked, "jobs": shown, "missing": missing}
         (console.emit_line if options.watch else console.emit)(answer)
         return EXIT_ERROR if is_short or (missing and not jobs) else 0
-    for label, reason in missing.items():
-        console.warn(f"dkdbg: {printable(label)} cannot be queried: {printable(reason)}")
+    several_targets.warn(missing)
     lines = [line for job in jobs for line in [*text_output.lines(job, staleness, partial=bool(missing)), ""]]
     waiting = [
         _not_started(each, name) for each in wanted_of if each.label not in silent for name in each.waiting
@@ -132,31 +132,38 @@ def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str,
     if not targets:
         seen, silent = registry.sessions(installed=True)
         return _of_sessions(root, seen, silent, is_set_up=_is_set_up(root))
-    found: list[Wanted] = []
     missing: dict[str, str] = {}
-    for name in targets:
-        with registry.noting(missing, name, is_only=len(targets) == 1):
-            targets_there = registry.targets_of(name, root)
-            for target in targets_there:
-                try:
-                    seen = target.sessions()
-                except DkdbgError as error:
-                    if len(targets_there) == 1:
-                        raise
-                    missing[str(target.address)] = error.message.splitlines()[0]
-                    target.close()
-                    continue
-                live, unreadable = _readable(seen)
-                missing |= unreadable
-                if unreadable and not live:  # a query would time out once more
-                    continue
-                if not live:
-                    raise DkdbgError(
-                        f"no session is running on {target.label}",
-                        hint=registry.how_to_begin(str(target.address), seen),
-                    )
-                found.append(_query(target, live))
+
+    def named(name: str) -> list[tuple[str, Target]]:
+        there = registry.targets_of(name, root)
+        return [(name if len(there) == 1 else str(each.address), each) for each in there]
+
+    there = several_targets.query(targets, named, missing)
+    found = several_targets.query(
+        there, lambda pair: _of_target(pair[1], missing), missing, name=lambda pair: pair[0]
+    )
     return found, missing
+
+
+def _of_target(target: Target, missing: dict[str, str]) -> list[Wanted]:
+    """Return the target to query if it has sessions that can be read; note the others in `missing`.
+
+    Raises:
+        DkdbgError: it does not answer, or no session is running there.
+    """
+    try:
+        seen = target.sessions()
+    except DkdbgError:
+        target.close()
+        raise
+    live, unreadable = _readable(seen)
+    missing.update(unreadable)
+    if not live and not unreadable:
+        raise DkdbgError(
+            f"no session is running on {target.label}",
+            hint=registry.how_to_begin(str(target.address), seen),
+        )
+    return [_query(target, live)] if live else []  # one that cannot be read would time out once more
 
 
 def _is_set_up(root: Path) -> bool:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Lines of a program's output to read, maximum bytes of them, and the timeout in seconds.
 _LINES, _MAX_OUTPUT_BYTES, _TIMEOUT_S = 60, 1 << 20, 60.0
+#: Maximum remote paths to ask a target about, one round trip each; a repository may bring any number of launch entries.
+_MAX_PATHS = 8
 
 
 def add_options(parser: Parser) -> None:
@@ -269,10 +271,21 @@ def _looked(
         return own, ask(own)
     nothing = Entry(port=None, mappings=(), source="nothing")
     answer = ask(nothing)
-    possible = [each for each in _possible(root, target, answer) if each.mappings]
-    maps = [(each, ask(each)) for each in possible if each.remote_of(str(path))]
-    leads = [pair for pair in maps if pair[1].files and pair[1].files[0].exists]
-    return (leads or maps or [(each, answer) for each in possible] or [(nothing, answer)])[0]
+    answers = {str(path): answer}
+    maps: list[tuple[Entry, LineAnswer]] = []
+    others: list[tuple[Entry, LineAnswer]] = []
+    for each in _possible(root, target, answer):
+        remote = each.remote_of(str(path))
+        if remote and remote not in answers:
+            if len(answers) > _MAX_PATHS:
+                break
+            answers[remote] = ask(each)
+        pair = each, answers.get(remote, answer)
+        if remote and pair[1].files and pair[1].files[0].exists:
+            return pair
+        if each.mappings:
+            (maps if remote else others).append(pair)
+    return [*maps, *others, (nothing, answer)][0]
 
 
 def _possible(root: Path, target: Target, answer: LineAnswer) -> Iterator[Entry]:

@@ -27,6 +27,9 @@ def test_what_is_not_said_has_its_default_which_the_template_shows_with_all_keys
         ("command = ''", "command must be a text, not ''"),
         ("service = ['a']", "service must be a text"),
         ("apt = 'git'", "apt must be a list of texts"),
+        ("apt = ['git', '-o=x']", "each the name of a Debian package, not ['git', '-o=x']"),
+        ("apt = ['a; b']", "each the name of a Debian package"),
+        ("apt = [1]", "each the name of a Debian package"),
         ("port = 0", "port must be a whole number from 1 to 65535, not 0"),
         ("port = 65536", "not 65536"),
         ("port = true", "not True"),
@@ -77,6 +80,10 @@ def test_a_value_is_set_in_any_file_and_read_again_and_all_else_stays():
     text = "# top\n\n[debug] # table\nport   = 6001 # taken\n\nwait=1\n# end"
     assert with_values(text, port=6001, command=None) == text
     assert with_values(text, wait=2) == text.replace("wait=1", "wait=2")
+    apt = '[debug]\napt = [\n  "a", # for a\n  "b" # for b\n]\n'
+    assert with_values(apt, apt=["a", "b", "c"]) == apt.replace("for b\n", 'for b\n  "c"\n').replace(
+        '"b"', '"b",'
+    )
     assert parse(with_values("# mine\n", command="python a.py")).command == "python a.py"
     command = """python -c "print('ä\\n')" --name 'x "y"' \t end"""
     assert parse(with_values("[debug]\n", command=command)).command == command

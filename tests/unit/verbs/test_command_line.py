@@ -1,6 +1,8 @@
 """What options are read as."""
 
+import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -94,7 +96,8 @@ def test_an_output_that_cannot_be_written_is_named_and_is_no_bug(words, script):
     line = f'exec "$0" -m dkdbg {words} >/dev/full'
     done = command(["sh", "-c", line, sys.executable], cwd=script, check=False)
     assert done.returncode == EXIT_ERROR
-    assert "dkdbg: cannot write the output: No space left on device\n" in done.stderr
+    said = "dkdbg: cannot write the output: No space left on device\n  hint: make room there, "
+    assert said in done.stderr
     assert "bug" not in done.stderr
     assert "Exception" not in done.stderr
 
@@ -103,3 +106,18 @@ def test_an_output_that_cannot_be_written_is_named_and_is_no_bug(words, script):
 def test_messages_that_cannot_be_written_leave_the_exit_code():
     done = command(["sh", "-c", 'exec "$0" -m dkdbg nothing 2>/dev/full', sys.executable], check=False)
     assert (done.returncode, done.stderr) == (EXIT_USAGE, "")
+
+
+def test_a_full_pipe_is_not_said_to_need_room_on_a_disk():
+    reader, writer = os.pipe()
+    with open(reader, "rb"), open(writer, "wb", buffering=0) as pipe:  # noqa: PTH123 - descriptors
+        os.set_blocking(writer, False)
+        while pipe.write(b" " * 4096):
+            pass
+        done = subprocess.run(
+            [sys.executable, "-m", "dkdbg", "--help"], env={**os.environ, "PYTHONUNBUFFERED": ""},
+            stdout=pipe, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == EXIT_ERROR
+    assert done.stderr.startswith("dkdbg: cannot write the output: ")
+    assert "hint" not in done.stderr

@@ -68,6 +68,23 @@ def test_a_debian_package_is_added_to_the_dockerfile_of_init_only_and_once(tmp_p
     assert proof_repair.mend(root, library, yes=True, as_json=True, report=print) == ""
 
 
+def test_a_debian_package_changes_nothing_else_that_init_would_change_now(initialised, dkdbg, monkeypatch):
+    """The question names the files that are written, and the debug service stays up to date."""
+    library = replace(MISSING, cause="library-missing", subject="libgl1")
+    (initialised / "train.py").rename(initialised / "learn.py")
+    assert "service.compose" in dkdbg(initialised, "init", "--diff").out
+    before = {path: path.read_bytes() for path in initialised.rglob("*") if path.is_file()}
+    asked = []
+    monkeypatch.setattr(console, "ask", lambda question: asked.append(question) or True)
+    assert proof_repair.mend(initialised, library, yes=False, as_json=False, report=print)
+    assert asked == ["Write dkdbg.toml, Dockerfile?"]
+    changed = {path.name for path, data in before.items() if path.read_bytes() != data}
+    assert changed - {"undo.json"} == {"dkdbg.toml", "Dockerfile", "manifest.json"}
+    assert "changed since" not in dkdbg(initialised).out
+    assert dkdbg(initialised, "init", "--yes").code == 0
+    assert "service.compose" not in dkdbg(initialised, "init", "--diff").out
+
+
 def test_in_json_nothing_is_shown_or_asked(root, capsys, monkeypatch):
     monkeypatch.setattr(console, "ask", lambda *_: pytest.fail("asked"))
     assert mend(root, yes=False, as_json=True) == ""

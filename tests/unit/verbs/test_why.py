@@ -41,10 +41,13 @@ class Far(Target):
 
 @pytest.fixture
 def why(script, dkdbg, monkeypatch):
-    """Ask about train.py, which is in /home/me/code there; return the answer."""
+    """Ask about train.py, which is in /home/me/code there; return the answer, with the remote paths that were asked."""
 
     def ask(entries=(), *, mappings=(), folder=""):
+        asked = []
+
         def answer(_target, path, _line, **_):
+            asked.append(path)
             file = {"path": path, "real": path, "exists": path == "/home/me/code/train.py", "kind": "disk"}
             said = {"id": "1", "name": "train", "state": "running", "mappings": mappings, "processes": []}
             return line_answer.parse(
@@ -56,7 +59,8 @@ def why(script, dkdbg, monkeypatch):
         monkeypatch.setattr(line_answer, "ask", answer)
         monkeypatch.setattr(Far, "folder", folder)
         monkeypatch.setattr(registry, "target_of", lambda name, _root: Far(parse(name)))
-        return json.loads(dkdbg(script, "why", "train.py:1", "--on", "ray://node:8265", "--json").out)
+        said = json.loads(dkdbg(script, "why", "train.py:1", "--on", "ray://node:8265", "--json").out)
+        return {**said, "asked": asked[1:]}
 
     return ask
 
@@ -80,3 +84,18 @@ def test_a_target_that_is_not_this_machine_is_not_called_so_and_the_remedy_names
         "the target (WORKDIR) maps train.py to /job/train.py, where no such file is"
     )
     assert finding["remedy"].endswith("in pathMappings of launch.json")
+
+
+def test_the_target_is_asked_about_each_path_once_a_few_paths_and_no_more_after_the_first_that_leads(why):
+    """Each question is a round trip, and a repository may bring any number of entries."""
+
+    def entry(folder):
+        return {**SERVICE, "pathMappings": [{"localRoot": "${workspaceFolder}", "remoteRoot": folder}]}
+
+    there = [{"localRoot": "${workspaceFolder}", "remoteRoot": "/home/me/code"}]
+    many = [entry(f"/{number}") for number in range(400)]
+    assert why(many, mappings=there, folder="/job")["asked"] == ["/home/me/code/train.py"]
+    assert why([SERVICE] * 400 + [PRINTED])["asked"] == ["/app/train.py", "/home/me/code/train.py"]
+    said = why(many)
+    assert said["asked"] == [f"/{number}/train.py" for number in range(8)]
+    assert "maps to    /0/train.py (no such file there), by .vscode/launch.json" in said["facts"]

@@ -465,7 +465,8 @@ class Session:
         """Wait as requested; return None when the program may start, else the agent's exit code and why."""
         options, where = self.options, self.endpoint
         if options.port not in {0, self._listener.port}:
-            where += " (port %d is taken)" % options.port
+            taken = "port %d is taken: listening on %d; a launch entry with %d leads elsewhere"
+            console.log(taken % (options.port, self._listener.port, options.port))
         if options.wait <= 0:
             console.log("a debugger can attach on %s at any time" % where)
             return None

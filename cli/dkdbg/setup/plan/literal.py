@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from dkdbg.core.config import DEBIAN_PACKAGE
 from dkdbg.core.debug_names import is_name
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.printable import is_text, printable
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 #: An image with optional tag and digest (Docker's reference grammar; upper case for host names).
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
-_APT = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 #: Characters with a special meaning in a Dockerfile, .dockerignore or pip's files.
 _SPECIAL = re.compile(r"[\\\"'$`*?!#<>\[\]{}|&;]")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][^\s\\]*( @ [^\s\\]+)?( ;( [^\s\\]+)+)?")
@@ -66,7 +66,7 @@ def _check_image(image: ImagePlan) -> None:
     if not _IMAGE.fullmatch(image.base):
         raise _refused(image.base, "this is not a valid image name")
     for package in image.apt:
-        if not _APT.fullmatch(package):
+        if not DEBIAN_PACKAGE.fullmatch(package):
             raise _refused(package, "this is not a valid Debian package name")
     for install in image.installs:
         for name in install.copy:

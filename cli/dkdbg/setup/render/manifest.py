@@ -102,10 +102,10 @@ def service_note(
 
 
 def _choices(config: bytes) -> dict[str, object]:
-    """Return the settings of a dkdbg.toml that determine the debug service."""
+    """Return the settings of a dkdbg.toml that determine the debug service, as JSON has them: lists for tuples."""
     choices = asdict(configuration.parse(configuration.decode(config)))
     del choices["sync"], choices["targets"]
-    return choices
+    return as_dict(json.loads(json.dumps(choices)))
 
 
 def debug_service(root: Path, *, changed: bool = False) -> DebugService | None:

@@ -8,19 +8,20 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg import console
+from dkdbg.agent.dap.messages import as_dict
 from dkdbg.core.config import FILE_NAME
 from dkdbg.proof.program_end import Around
 from dkdbg.repository.dotenv import local_port
 from dkdbg.repository.transaction import read
 from dkdbg.setup.detect.files import Tree
 from dkdbg.setup.detect.python.dependencies import read_dependency_files
-from dkdbg.setup.render import changes
+from dkdbg.setup.render import changes, manifest
 from dkdbg.setup.render.changes import FileWanted
 from dkdbg.verbs.parts.keep_port import keep_port
 from dkdbg.verbs.parts.repository import debug_service, files_for, make_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from dkdbg.proof.finding import Finding
@@ -93,11 +94,32 @@ def _install(root: Path, package: str, *, yes: bool, as_json: bool) -> str:
     """Add a Debian package to dkdbg.toml and the Dockerfile of `init`; a Dockerfile of the user's is theirs to edit."""
     _, config = make_plan(root)
     plan, config = make_plan(root, apt=(*config.apt, package))
-    todo = changes.between(root, files_for(root, plan, config))
-    if not plan.image.ours or not any(str(each.path) == plan.image.dockerfile for each in todo):
+    name = str(plan.image.dockerfile)
+    wanted = {
+        path: file
+        for path, file in files_for(root, plan, config).items()
+        if path in {FILE_NAME, name, f"{name}.dockerignore"}  # other changes of `init` have other reasons
+    }
+    todo = changes.between(root, {**wanted, **_noted(root, config.apt)})
+    if not plan.image.ours or not any(str(each.path) == name for each in todo):
         return ""
-    done = _written(root, todo, str(plan.image.dockerfile), yes=yes, as_json=as_json)
-    return f"{package} in {FILE_NAME} and {plan.image.dockerfile}" if done else ""
+    shown = ", ".join(str(each.path) for each in todo if str(each.path) in wanted)
+    done = _written(root, todo, shown, yes=yes, as_json=as_json)
+    return f"{package} in {FILE_NAME} and {name}" if done else ""
+
+
+def _noted(root: Path, apt: Sequence[str]) -> dict[str, FileWanted]:
+    """Return the debug service's compose file as it is, with these packages in the manifest's note on it."""
+    return {
+        str(path): FileWanted(
+            content=present,
+            reason="",
+            owned=False,
+            note={**note, "config": {**as_dict(note["config"]), "apt": [*apt]}},
+        )
+        for path, note in manifest.load(root).notes.items()
+        if "config" in note and (present := read(root, path)) is not None
+    }
 
 
 def _written(root: Path, todo: tuple[changes.Change, ...], name: str, *, yes: bool, as_json: bool) -> bool:
