@@ -164,6 +164,40 @@ def test_ranks_that_start_at_the_same_instant_are_one_session(job):
     assert [each.wait(300) for each in ranks] == [0] * 8
 
 
+#: Creates the file that its argument names, and waits for another.
+WAITS = """
+import os, sys, time
+open(sys.argv[1], "w").close()
+while not os.path.exists("stop"): time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&- 2>&-"])
+def test_programs_whose_standard_streams_are_closed_are_one_session(job, closed):
+    job.program.write_text(WAITS)
+    for name in ("one", "two"):
+        job.start("sh", "-c", f"exec {sys.executable} train.py {name} {closed}")
+        wait_for((job.folder / name).exists, bool)
+    assert (len(job.agents()), len(job.records())) == (1, 1)
+    (job.folder / "stop").touch()
+    assert [each.wait(300) for each in job.started] == [0, 0]
+
+
+def test_an_agent_in_place_of_a_first_process_has_its_lock_and_pipe_in_no_standard_stream(job):
+    first = ("unshare", "--pid", "--fork", "--mount-proc")
+    if subprocess.run([*first, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no PID namespace can be made here")
+    job.program.write_text(WAITS)
+    job.start(*first, "sh", "-c", f"exec {sys.executable} train.py one <&- >&- 2>&-")
+    wait_for((job.folder / "one").exists, bool)
+    ((pid, line),) = job.agents().items()
+    words = line.split(b"\0")
+    assert min(int(words[words.index(name) + 1]) for name in (b"--lock", b"--ready")) > 2
+    assert {str(Path(f"/proc/{pid}/fd/{number}").readlink()) for number in range(3)} == {os.devnull}
+    (job.folder / "stop").touch()
+    assert job.started[0].wait(300) == 0
+
+
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "PBS_JOBID"])
 def test_each_batch_job_of_a_user_on_a_machine_is_a_session(job, name):
     """A cancelled one ends no other, and programs of a job find that job's agent."""

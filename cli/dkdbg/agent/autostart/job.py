@@ -128,7 +128,8 @@ def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[not
 
     limit = None if starting.waits_for_an_editor(os.environ) else _START_TIMEOUT_S
     path = note.path_in(runtime, os.environ)
-    lock = os.open(note.lock_of(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    lock = starting.above_streams(os.open(note.lock_of(path), flags, 0o600))
     begun = time.time()
     try:
         while True:
