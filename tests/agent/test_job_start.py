@@ -17,6 +17,7 @@ import pytest
 from dkdbg.agent.autostart import job as begin
 from dkdbg.agent.autostart import note
 from dkdbg.agent.autostart.job import is_program
+from dkdbg.agent.state import runtime_dir
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
@@ -225,6 +226,23 @@ def test_files_of_old_batch_jobs_without_an_agent_are_removed(tmp_path):
         fcntl.flock(held, fcntl.LOCK_EX)
         note.prune(str(tmp_path))
     assert {each.name for each in tmp_path.iterdir()} == {*names[:2], "start.lock"}
+
+
+def test_a_lock_that_was_removed_before_it_was_taken_is_taken_anew(tmp_path, monkeypatch):
+    lock, begun = runtime_dir.lock, []
+    path = Path(note.lock_of(note.path_in(str(tmp_path), os.environ)))
+
+    def removed_once(file: int) -> bool:
+        if not begun:
+            begun.append(path.unlink())
+        return lock(file)
+
+    def start(*given: object) -> None:
+        assert os.path.samestat(os.fstat(given[-1]), path.stat())
+
+    monkeypatch.setattr(runtime_dir, "lock", removed_once)
+    monkeypatch.setattr(begin, "_start", start)
+    begin._find_or_start("/agent.pyz", ["python", "train.py"], str(tmp_path))
 
 
 def test_nobody_waits_for_an_agent_whose_program_was_killed(job):
