@@ -139,9 +139,12 @@ def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[not
                 continue
             found = note.read(path)
             if found is not None and found.failed:
-                if time.time() - found.written < _RETRY_AFTER_S:
+                since = max(0.0, time.time() - found.written)  # the clock may have been set back
+                if since < _RETRY_AFTER_S:
+                    import shlex
+
                     log = os.path.join(runtime, note.LOG)
-                    console.log(_SUPPRESSED % (time.time() - found.written, log, path))
+                    console.log(_SUPPRESSED % (since, log, shlex.quote(path)))
                     return None
             elif found is not None and found.exit_code is not None:
                 if found.written >= begun:
