@@ -269,7 +269,8 @@ def test_pythons_that_outlive_the_program_are_named_at_its_end(launch, tmp_path,
     running.finish()
     (tmp_path / "go").touch()
     note = re.search(
-        r"the program exited with code 0(?:; (\d) of its processes run on undebugged: (.*))?\n", said
+        r"the program exited with code 0(?:; (\d) of its processes were still running, and are debugged no longer: (.*))?\n",
+        said,
     )
     assert note, said
     assert [note[1], re.findall(r"(\S+) \(pid \d+\)", note[2] or "")] == [
