@@ -209,7 +209,13 @@ REASONS = {
     "one below a script": (("./run",), "python -S keeps the agent out"),
     "a binary": (
         ("env", "X=1", "./frozen", "0"),
-        "; frozen is not a Python that dkdbg can load into (frozen",
+        "; if frozen is a frozen or embedded Python, run its source",
+    ),
+    "a Python below another binary": (("setsid", "-w", PYTHON, "-Ic", "0"), "python -S keeps the agent out"),
+    "a script below another binary": (("setsid", "-w", "./run.py"), "python -S keeps the agent out"),
+    "a command line for another binary": (
+        ("script", "-qc", f"{PYTHON} -Ic 0", "/dev/null"),
+        "python -S keeps the agent out",
     ),
 }
 
@@ -219,6 +225,7 @@ def test_a_program_that_leaves_the_agent_out_is_told_to_the_editor_with_the_reas
     shutil.copy(shutil.which("sleep") or "", tmp_path / "frozen")
     (tmp_path / "run").write_text(f"#!/bin/sh\n{PYTHON} -Ic 0\n")
     (tmp_path / "run").chmod(0o755)
+    shutil.copy(tmp_path / "run", tmp_path / "run.py")
     command, reason = REASONS[kind]
     said = console(attached(launch(*command, wait="300")), "debugger")
     (line,) = [line for line in said.splitlines() if hook_check.NOTE in line]
@@ -269,7 +276,8 @@ def test_pythons_that_outlive_the_program_are_named_at_its_end(launch, tmp_path,
     running.finish()
     (tmp_path / "go").touch()
     note = re.search(
-        r"the program exited with code 0(?:; (\d) of its processes run on undebugged: (.*))?\n", said
+        r"the program exited with code 0(?:; (\d) of its processes were still running, and are debugged no longer: (.*))?\n",
+        said,
     )
     assert note, said
     assert [note[1], re.findall(r"(\S+) \(pid \d+\)", note[2] or "")] == [

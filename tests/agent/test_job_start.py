@@ -17,6 +17,7 @@ import pytest
 from dkdbg.agent.autostart import job as begin
 from dkdbg.agent.autostart import note
 from dkdbg.agent.autostart.job import is_program
+from dkdbg.agent.state import runtime_dir
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
@@ -164,6 +165,40 @@ def test_ranks_that_start_at_the_same_instant_are_one_session(job):
     assert [each.wait(300) for each in ranks] == [0] * 8
 
 
+#: Creates the file that its argument names, and waits for another.
+WAITS = """
+import os, sys, time
+open(sys.argv[1], "w").close()
+while not os.path.exists("stop"): time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&- 2>&-"])
+def test_programs_whose_standard_streams_are_closed_are_one_session(job, closed):
+    job.program.write_text(WAITS)
+    for name in ("one", "two"):
+        job.start("sh", "-c", f"exec {sys.executable} train.py {name} {closed}")
+        wait_for((job.folder / name).exists, bool)
+    assert (len(job.agents()), len(job.records())) == (1, 1)
+    (job.folder / "stop").touch()
+    assert [each.wait(300) for each in job.started] == [0, 0]
+
+
+def test_an_agent_in_place_of_a_first_process_has_its_lock_and_pipe_in_no_standard_stream(job):
+    first = ("unshare", "--pid", "--fork", "--mount-proc")
+    if subprocess.run([*first, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no PID namespace can be made here")
+    job.program.write_text(WAITS)
+    job.start(*first, "sh", "-c", f"exec {sys.executable} train.py one <&- >&- 2>&-")
+    wait_for((job.folder / "one").exists, bool)
+    ((pid, line),) = job.agents().items()
+    words = line.split(b"\0")
+    assert min(int(words[words.index(name) + 1]) for name in (b"--lock", b"--ready")) > 2
+    assert {str(Path(f"/proc/{pid}/fd/{number}").readlink()) for number in range(3)} == {os.devnull}
+    (job.folder / "stop").touch()
+    assert job.started[0].wait(300) == 0
+
+
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "PBS_JOBID"])
 def test_each_batch_job_of_a_user_on_a_machine_is_a_session(job, name):
     """A cancelled one ends no other, and programs of a job find that job's agent."""
@@ -193,6 +228,23 @@ def test_files_of_old_batch_jobs_without_an_agent_are_removed(tmp_path):
     assert {each.name for each in tmp_path.iterdir()} == {*names[:2], "start.lock"}
 
 
+def test_a_lock_that_was_removed_before_it_was_taken_is_taken_anew(tmp_path, monkeypatch):
+    lock, begun = runtime_dir.lock, []
+    path = Path(note.lock_of(note.path_in(str(tmp_path), os.environ)))
+
+    def removed_once(file: int) -> bool:
+        if not begun:
+            begun.append(path.unlink())
+        return lock(file)
+
+    def start(*given: object) -> None:
+        assert os.path.samestat(os.fstat(given[-1]), path.stat())
+
+    monkeypatch.setattr(runtime_dir, "lock", removed_once)
+    monkeypatch.setattr(begin, "_start", start)
+    begin._find_or_start("/agent.pyz", ["python", "train.py"], str(tmp_path))
+
+
 def test_nobody_waits_for_an_agent_whose_program_was_killed(job):
     process = job.start(sys.executable, "train.py", DKDBG_WAIT="forever")
     wait_for(lambda: job.record().get("state") == "waiting", bool)
@@ -212,10 +264,12 @@ def test_a_wait_that_was_cancelled_ends_without_a_traceback_and_the_next_run_wai
 
 
 def test_a_program_that_starts_soon_after_a_failed_agent_says_that_it_is_not_debugged(job):
+    job.runtime = job.runtime.rename(job.folder / "the run")
     job.run(sys.executable, "train.py", DKDBG_LISTEN="here")
+    os.utime(job.runtime / "start", (2**32, 2**32))  # as after a clock step
     code, _, err = job.run(sys.executable, "train.py", "7", DKDBG_LISTEN="here")
-    assert (code, err.count("\n"), "without the debugger" in err) == (7, 1, True)
-    Path(err.split()[-1]).unlink()
+    assert (code, err.count("\n"), "could not start 0 s ago" in err) == (7, 1, True)
+    subprocess.run(["sh", "-c", err[err.index("rm ") :]], check=True)
     assert job.run(sys.executable, "train.py", "7", DKDBG_LISTEN="here")[::2] == (7, "")
 
 

@@ -128,16 +128,23 @@ def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[not
 
     limit = None if starting.waits_for_an_editor(os.environ) else _START_TIMEOUT_S
     path = note.path_in(runtime, os.environ)
-    lock = os.open(note.lock_of(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    lock = _open_lock(path)
     begun = time.time()
     try:
         while True:
             is_ours = runtime_dir.lock(lock)
+            if is_ours and not note.is_in_place(lock, note.lock_of(path)):
+                removed, lock = lock, _open_lock(path)
+                os.close(removed)
+                continue
             found = note.read(path)
             if found is not None and found.failed:
-                if time.time() - found.written < _RETRY_AFTER_S:
+                since = max(0.0, time.time() - found.written)  # the clock may have been set back
+                if since < _RETRY_AFTER_S:
+                    import shlex
+
                     log = os.path.join(runtime, note.LOG)
-                    console.log(_SUPPRESSED % (time.time() - found.written, log, path))
+                    console.log(_SUPPRESSED % (since, log, shlex.quote(path)))
                     return None
             elif found is not None and found.exit_code is not None:
                 if found.written >= begun:
@@ -155,6 +162,13 @@ def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[not
             time.sleep(_POLL_INTERVAL_S)
     finally:
         os.close(lock)
+
+
+def _open_lock(path: str) -> int:
+    from dkdbg.agent.autostart import starting
+
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    return starting.above_streams(os.open(note.lock_of(path), flags, 0o600))
 
 
 def _start(archive: str, words: List[str], runtime: str, lock: int) -> Optional[note.Note]:

@@ -55,6 +55,14 @@ def lock_of(path: str) -> str:
     return path + _LOCK
 
 
+def is_in_place(lock: int, path: str) -> bool:
+    """Tell whether a locked file is still the one of its path: `prune` may have removed it before it was locked."""
+    try:
+        return os.path.samestat(os.fstat(lock), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
 def prune(runtime: str) -> None:
     """Remove the notes and locks of old batch jobs without an agent. Errors are left for the next time."""
     import glob
@@ -62,7 +70,8 @@ def prune(runtime: str) -> None:
     before = time.time() - _LEFT_AFTER_S
     for path in glob.glob(os.path.join(glob.escape(runtime), _NAME + "-*" + _LOCK)):
         with contextlib.suppress(OSError), open(path) as lock:
-            if os.fstat(lock.fileno()).st_mtime < before and runtime_dir.lock(lock.fileno()):
+            is_old = os.fstat(lock.fileno()).st_mtime < before
+            if is_old and runtime_dir.lock(lock.fileno()) and is_in_place(lock.fileno(), path):
                 remove(path[: -len(_LOCK)])
                 os.unlink(path)
 

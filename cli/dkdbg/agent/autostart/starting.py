@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 
+from dkdbg.agent import console
 from dkdbg.agent.autostart import note
 
 TYPE_CHECKING = False
@@ -33,7 +34,7 @@ def start(archive: str, words: List[str], runtime: str, lock: int) -> int:
     Raises:
         OSError: it cannot be started.
     """
-    reader, writer = os.pipe()
+    reader, writer = map(above_streams, os.pipe())
     try:
         begin = [sys.executable, "-I", "-S", "-B", archive, "accompany", "--runtime", runtime]
         pipes = ["--lock", "%d" % lock, "--ready", "%d" % writer]
@@ -55,6 +56,18 @@ def start(archive: str, words: List[str], runtime: str, lock: int) -> int:
     finally:
         os.close(writer)
     return reader
+
+
+def above_streams(descriptor: int) -> int:
+    """Move a descriptor above 2: where a standard stream is closed (`<&-`), the agent opens its own over that number."""
+    import fcntl
+
+    if descriptor > 2:
+        return descriptor
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(descriptor)
 
 
 def _spawn(command: List[str], environment: Dict[str, str], runtime: str) -> None:
@@ -81,6 +94,7 @@ def _become_init(begin: List[str], rest: List[str], environment: Dict[str, str])
     if not child:
         signal.pthread_sigmask(signal.SIG_SETMASK, former)
         return
+    console.open_closed_streams()
     command = [*begin, "--child", "%d" % child, *rest]
     try:
         os.execve(command[0], command, environment)  # noqa: S606

@@ -31,9 +31,11 @@ REFUSED_NOTE = "%s (pid %d) cannot be debugged: it %s (a sandbox, seccomp?)"
 #: Maximum characters of a reason that a process gives.
 _MAX_REASON = 200
 #: The reasons where the process had ended before it could be inspected, and where the program is not a Python.
-_NO_PYTHON = "%s is not a Python that dkdbg can load into (frozen or embedded?): run its source"
+_NO_PYTHON = "if %s is a frozen or embedded Python, run its source"
 _USUAL = "python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
 _PYTHON = re.compile(r"python[0-9.]*$")
+#: Arguments that name a Python or a script, also within a command line: `script -c "python train.py"`.
+_NAMES_PYTHON = re.compile(r"(^|[\s/])python[0-9.]*(\s|$)|\.py(\s|$)")
 _SHELLS = ("sh", "ash", "bash", "busybox", "dash", "fish", "zsh")
 #: A forkserver never joins a session, beyond the hook's own exclusions; its children, made by fork, do.
 _FORKSERVER = "multiprocessing.forkserver"
@@ -132,10 +134,10 @@ class HookCheck:
 
 
 def _foreign(command: Sequence[str]) -> str:
-    """Return the name of the command's program if it is a binary other than Python; empty for a script or a shell."""
+    """Return the name of the command's program if it is a binary that may hold a Python; empty for one that starts others."""
     words = wrappers.unwrapped(list(command)) or [""]
     name = os.path.basename(words[0])
-    if _PYTHON.match(name) or name in _SHELLS:
+    if name in _SHELLS or any(_NAMES_PYTHON.search(word) for word in words):
         return ""
     try:
         with open(shutil.which(words[0]) or "", "rb") as source:
