@@ -91,7 +91,7 @@ def install(folder, *names):
 
 def test_the_tutorial_and_beside_pycharm(repository):
     page, pycharm = Page.of("tutorial.md"), Page.of("how-to/pycharm.md")
-    root = repository(**{"train.py": page.block("sh", "def step")})
+    root = repository(**{"train.py": page.block("python", "def step")})
     with page.all_run(), pycharm.all_run():
         must(page.run("dkdbg init --yes", cwd=root))
         assert "ready: attach to 127.0.0.1:" in must(page.run("dkdbg up", cwd=root)).stdout
