@@ -161,9 +161,10 @@ def _of_file(
         facts["kept"] = compiler == _KEEPS
         active = [each for each in running if each[0] is live]
         facts["ran"] = bool(active) or _has_run(live)
-        facts["compiled"] = (
-            "torch.compile" if live is not None and missed_code.is_compiled(live) else compiler
+        is_compiled = live is not None and (
+            missed_code.is_compiled(live) or (facts["ran"] is not True and missed_code.is_inlined(live))
         )
+        facts["compiled"] = "torch.compile" if is_compiled else compiler
         if facts["ran"] is False and missed_code.may_be_inlined():
             facts["ran"] = None
         facts["gone"] = kept is not None and live is None and gc.get_freeze_count() < _MANY_FROZEN

@@ -3,7 +3,8 @@
 - Functions that torch.compile has compiled: a breakpoint there never stops, and gets a warning. torch is never imported
     from here; Dynamo's bytecode hook (`torch._dynamo.convert_frame.register_bytecode_hook`, torch 2.0 and newer)
     reports the replaced code. Functions that Dynamo inlines into it are those for which it has made a translator
-    (`torch._dynamo.symbolic_convert`) since the outermost function's.
+    (`torch._dynamo.symbolic_convert`) since the outermost function's. Their own code is not replaced: other calls of them
+    stop.
 - Threads that `threading` does not know. They are made by `_thread`, or by C++, in which frameworks call the user's
     functions. Up to Python 3.11 pydevd traces only threads whose start it sees, so that a breakpoint in `backward` of an
     `autograd.Function` never stopped on a GPU. From 3.12 on it sees what they call, but not a loop that began before the
@@ -22,26 +23,28 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import sys
 import threading
+import weakref
 from types import CodeType
 
 from . import importing, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Set, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
-_REMEDY = (
-    "torch.compile has compiled %s: the breakpoint at %s:%d does not stop there. "
-    "Start the program with `env TORCH_COMPILE_DISABLE=1 COMMAND`, in the debug service with `DKDBG_NO_COMPILE=1 dkdbg up`"
-)
-#: Canonical file name -> line -> name of the compiled function.
-_lines: Dict[str, Dict[int, str]] = {}
-_reported: Set[Tuple[str, int]] = set()
-#: Id -> compiled code: functions that Dynamo has replaced, and functions that it has inlined into them.
-_compiled: Dict[int, CodeType] = {}
+_COMPILED = "torch.compile has compiled {0}: the breakpoint at {2}:{3} does not stop there. "
+_INLINED = "the breakpoint at {2}:{3} does not stop where torch.compile has inlined {0} into {1} (calls from elsewhere stop). "
+_REMEDY = "Start the program with `env TORCH_COMPILE_DISABLE=1 COMMAND`, in the debug service with `DKDBG_NO_COMPILE=1 dkdbg up`"
+#: Canonical file name -> line -> name of the compiled function, and of the one that it is inlined into; empty for none.
+_lines: Dict[str, Dict[int, Tuple[str, str]]] = {}
+_reported: Set[Tuple[str, int, str]] = set()
+#: Id -> code that Dynamo has replaced, and code that it has inlined.
+_compiled: weakref.WeakValueDictionary[int, CodeType] = weakref.WeakValueDictionary()
+_inlined: weakref.WeakValueDictionary[int, CodeType] = weakref.WeakValueDictionary()
 #: The code of Dynamo's present or last trace, the outermost function's first.
 _trace: List[CodeType] = []
 _knows_inlined = False
@@ -95,8 +98,13 @@ def _is_zip(path: str) -> bool:
 
 
 def is_compiled(code: CodeType) -> bool:
-    """Tell whether torch.compile has compiled this code (torch 2.0 and newer), inlined code only since `watch`."""
+    """Tell whether torch.compile has replaced this code (torch 2.0 and newer)."""
     return id(code) in _compiled or any(each is code for each in _replaced(sys.modules.get(_CONVERT_FRAME)))
+
+
+def is_inlined(code: CodeType) -> bool:
+    """Tell whether torch.compile has inlined this code since `watch`; calls from elsewhere run it."""
+    return id(code) in _inlined
 
 
 def may_be_inlined() -> bool:
@@ -123,7 +131,9 @@ def _attach(module: Any) -> None:
 
 
 def _on_bytecode(code: CodeType, _new: CodeType) -> None:
-    _note(code, *(_trace if _trace and _trace[0] is code else ()))
+    _note(code)
+    if _trace and _trace[0] is code:
+        _note(*_trace[1:], root=code)
 
 
 def _follow_traces(module: Any) -> None:
@@ -141,21 +151,32 @@ def _follow_traces(module: Any) -> None:
     module.InstructionTranslatorBase.__init__ = translator
 
 
-def _note(*codes: CodeType) -> None:
+def _note(*codes: CodeType, root: Optional[CodeType] = None) -> None:
+    """Record code that Dynamo has replaced, or has inlined into `root`."""
     import dis
 
     import pydevd_file_utils
 
+    known = _compiled if root is None else _inlined
     for code in codes:
-        if id(code) in _compiled:
+        if id(code) in _compiled or id(code) in known:
             continue
-        _compiled[id(code)] = code
+        known[id(code)] = code
         path = pydevd_file_utils.canonical_normalized_path(code.co_filename)
         lines = _lines.setdefault(path, {})
         for _, line in dis.findlinestarts(code):
             if line and line != code.co_firstlineno:
-                lines[line] = code.co_name
+                if root is None:
+                    lines[line] = code.co_name, ""
+                else:
+                    lines.setdefault(line, (code.co_name, _name(root)))
     _compare()
+
+
+def _name(code: CodeType) -> str:
+    """Return the function's name; what Dynamo resumes after a break of the graph has one of its own."""
+    name = str(getattr(code, "co_qualname", code.co_name))  # Python 3.11
+    return re.sub(r"torch_dynamo_resume_in_(.*)_at_\d+", r"\1", name)
 
 
 def _check_new_breakpoints() -> None:
@@ -178,9 +199,11 @@ def _compare() -> None:
         return
     for path, lines in list(_lines.items()):
         for line in list(debugger.breakpoints.get(path) or ()):
-            if line in lines and (path, line) not in _reported:
-                _reported.add((path, line))
-                session.tell(debugger, _REMEDY % (lines[line], os.path.basename(path), line))
+            name, root = lines.get(line, ("", ""))
+            if name and (path, line, root) not in _reported:
+                _reported.add((path, line, root))
+                text = _INLINED if root else _COMPILED
+                session.tell(debugger, text.format(name, root, os.path.basename(path), line) + _REMEDY)
 
 
 def _watch_running() -> None:
