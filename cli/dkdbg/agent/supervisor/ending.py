@@ -77,12 +77,14 @@ class Ending:
         Args:
             is_wanted: tells whether a process counts.
         """
-        end = time.monotonic() + OUTLIVE_S
+        end, before = time.monotonic() + OUTLIVE_S, True
         while True:
             self._look()
             found = sorted(filter(is_wanted, self._found))
-            if not found or time.monotonic() > end:
+            # One look may miss a daemon: its parent ends, and it begins, while the processes are listed.
+            if not (found or before) or time.monotonic() > end:
                 return found
+            before = bool(found)
             time.sleep(0.05)
 
     def _kill(self) -> int:
