@@ -178,13 +178,12 @@ class _OwnThreads:
             return False
         import threading
 
-        if self._member.begun.acquire(True, 1):  # the hook's thread, which executes nothing before
-            self._member.begun.release()
         for _ in _tries():
             tasks = len(os.listdir("/proc/self/task"))
             if tasks - len(sys._current_frames()) + threading.active_count() == 1:
                 return True
-        return False
+        # The hook's thread, which executes nothing before. No lock is taken: a signal's handler may fork here.
+        return bool(self._member.begun.locked())
 
 
 def _ignore_own_threads(member: Member) -> None:
