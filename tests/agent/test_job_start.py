@@ -222,10 +222,23 @@ def test_files_of_old_batch_jobs_without_an_agent_are_removed(tmp_path):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (1, 1))
     os.utime(tmp_path / names[0])
+    os.mkfifo(tmp_path / "start-pipe.lock")  # waits for no writer
+    (tmp_path / "start-link.lock").symlink_to(names[2])
+    os.utime(tmp_path / "start-pipe.lock", (1, 1))
     with (tmp_path / names[1]).open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         note.prune(str(tmp_path))
-    assert {each.name for each in tmp_path.iterdir()} == {*names[:2], "start.lock"}
+    left = {each.name for each in tmp_path.iterdir()} - {"start-pipe.lock"}
+    assert left == {*names[:2], "start.lock", "start-link.lock"}
+
+
+@pytest.mark.parametrize("job", ["../../../etc/cron.d/x", "a/b", "..", "x" * 500, "\n\0[1]", "*"])
+def test_a_job_of_any_name_has_its_files_in_the_runtime_folder(job):
+    for name in ("SLURM_JOB_ID", "PBS_JOBID", "SLURM_JOB_ID_HET_GROUP_0"):
+        path = note.lock_of(note.path_in("/run/dkdbg", {name: job}))
+        assert Path(path).parent == Path("/run/dkdbg")
+        assert len(Path(path).name) < 200
+        assert path.isprintable()
 
 
 def test_a_lock_that_was_removed_before_it_was_taken_is_taken_anew(tmp_path, monkeypatch):

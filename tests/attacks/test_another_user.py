@@ -21,7 +21,8 @@ from dkdbg.agent import contract
 from dkdbg.agent.inprocess.clocks import held_time
 from dkdbg.agent.proxy.listener import local_users
 from dkdbg.agent.ray import dashboard, worker_registry
-from dkdbg.agent.state import processes, records
+from dkdbg.agent.state import announced, processes, records
+from dkdbg.agent.supervisor import hook_check
 from dkdbg.core import brought
 from dkdbg.targets.batch import job_line
 from dkdbg.targets.ssh import target
@@ -755,3 +756,22 @@ def test_a_user_to_whom_the_program_changes_moves_no_clock(shared, other_user):
     done = other_user.python(program, str(place / contract.HELD_NAME))
     store.finish()
     assert (done.stdout, before) == (f"{len(before)}\n", before), done.stderr
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize("kind", ["named pipe", "link", "not UTF-8", "escape sequences without end"])
+def test_a_reason_that_a_lower_user_leaves_says_one_line_or_nothing(tmp_path, kind):
+    """Leaves a named pipe, a link to a secret, bytes or escape sequences as his process's reason: one short printable line, or none."""
+    file = tmp_path / f"{os.getpid()}.failed"
+    (tmp_path / "secret").write_text("the-secret")
+    if kind == "named pipe":
+        os.mkfifo(file)
+    elif kind == "link":
+        file.symlink_to(tmp_path / "secret")
+    else:
+        file.write_bytes(b"\xff\xfe" if kind == "not UTF-8" else b"\x1b]0;title\x07\n" * 100_000)
+    check = hook_check.HookCheck(announced.Folders(str(tmp_path), {}))
+    said = check._refused([os.getpid()])
+    assert len("".join(said)) < 2000
+    assert "".join(said).isprintable()
+    assert "the-secret" not in "".join(said)

@@ -254,7 +254,7 @@ def _looked(
 ) -> tuple[Entry, LineAnswer]:
     """Return the mapping that an editor uses there, and the target's answer about the path that it gives the file.
 
-    Of several possible ones, take the first that leads to a file, else the first that maps the path.
+    The first mapping that leads to a file wins, else the first one that maps the path.
 
     Raises:
         DkdbgError: the target does not answer.

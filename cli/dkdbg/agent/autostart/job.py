@@ -153,7 +153,7 @@ def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[not
                 return found
             if is_ours:
                 note.remove(path)
-                return _start(archive, words, runtime, lock)
+                return _start(archive, words, path, lock)
             # An agent that starts has removed the note of the one before. Behind another note is an agent of another
             # PID namespace, or one that has failed and is process 1.
             end = limit if found is None else _RENEWAL_TIMEOUT_S
@@ -171,12 +171,12 @@ def _open_lock(path: str) -> int:
     return starting.above_streams(os.open(note.lock_of(path), flags, 0o600))
 
 
-def _start(archive: str, words: List[str], runtime: str, lock: int) -> Optional[note.Note]:
+def _start(archive: str, words: List[str], path: str, lock: int) -> Optional[note.Note]:
     from dkdbg.agent.autostart import starting
 
+    runtime = os.path.dirname(path)
     note.prune(runtime)
     reader = starting.start(archive, words, runtime, lock)
-    path = note.path_in(runtime, os.environ)
     try:
         starting.wait(reader, None if starting.waits_for_an_editor(os.environ) else _START_TIMEOUT_S)
     finally:

@@ -68,8 +68,9 @@ def prune(runtime: str) -> None:
     import glob
 
     before = time.time() - _LEFT_AFTER_S
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a named pipe would wait for a writer
     for path in glob.glob(os.path.join(glob.escape(runtime), _NAME + "-*" + _LOCK)):
-        with contextlib.suppress(OSError), open(path) as lock:
+        with contextlib.suppress(OSError), os.fdopen(os.open(path, flags)) as lock:
             is_old = os.fstat(lock.fileno()).st_mtime < before
             if is_old and runtime_dir.lock(lock.fileno()) and is_in_place(lock.fileno(), path):
                 remove(path[: -len(_LOCK)])

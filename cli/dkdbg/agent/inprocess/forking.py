@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 TRIES = 50
 #: Seconds for the hook's thread to answer the agent, such as to import the debugger, before a fork goes on without it.
 ANSWER_TIMEOUT_S = 10.0
-#: CPythons that count the threads of a process that forks after the callbacks in the parent (cpython#137109).
+#: CPythons that warn of a fork with threads, and those that count them after the callbacks in the parent (cpython#137109).
+_WARNS = sys.version_info >= (3, 12)
 _COUNTS_LATE = (3, 13) <= sys.version_info < (3, 13, 10) or sys.version_info[:3] == (3, 14, 0)
 #: Modules beside the hook that hold threads, sockets or a debugger; the child only has copies of them.
 _FORGETFUL = (
@@ -37,7 +38,7 @@ def before(member: Member) -> None:
         os.register_at_fork(after_in_child=member.at_fork("in_child"))
     if member.joined and member.block_signals is None:
         _keep_signals(member)
-    if member.joined or _COUNTS_LATE:
+    if _WARNS and (member.joined or _COUNTS_LATE):
         _ignore_own_threads(member)
     member.forking += 1
     if not member.running:
@@ -191,7 +192,7 @@ def _ignore_own_threads(member: Member) -> None:
     import warnings
 
     filters: List[Any] = warnings.filters  # type: ignore[assignment]
-    if sys.version_info >= (3, 12) and not any(isinstance(each[1], _OwnThreads) for each in filters[:1]):
+    if not any(isinstance(each[1], _OwnThreads) for each in filters[:1]):
         filters[:] = [
             ("ignore", _OwnThreads(member), DeprecationWarning, None, 0),
             *(each for each in filters if not isinstance(each[1], _OwnThreads)),

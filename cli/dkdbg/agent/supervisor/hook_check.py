@@ -56,7 +56,7 @@ class HookCheck:
         self._folders = folders
         self._before: Dict[str, int] = {}
         self._told = False
-        self._foreign = ""
+        self._command: Sequence[str] = ()
         self._looked = 0.0
         self._since: Dict[int, float] = {}
         self._reported: Set[str] = set()
@@ -64,7 +64,7 @@ class HookCheck:
 
     def begin(self, command: Sequence[str]) -> None:
         """Record that the program is about to start, with this command."""
-        self._foreign = _foreign(command)
+        self._command = command
         self._before, self._told = self._changed(), False
         self._since, self._reported = {}, set()
 
@@ -77,7 +77,8 @@ class HookCheck:
         ):
             return ""
         self._told = True
-        return "%s; %s" % (NOTE, _NO_PYTHON % self._foreign if self._foreign else _USUAL)
+        foreign = _foreign(self._command)
+        return "%s; %s" % (NOTE, _NO_PYTHON % foreign if foreign else _USUAL)
 
     def look(self, program: int, announced: Collection[int]) -> List[str]:
         """Return messages about Pythons below the program, a pid, that have not announced themselves."""
@@ -86,16 +87,15 @@ class HookCheck:
             return []
         self._looked = now
         parents = procfs.parents()
-        lines = self._refused(procfs.below([program], parents).difference(announced))
+        silent = procfs.below([program], parents).difference(announced)
+        lines = self._refused(silent)
         found = {
             pid: words
-            for pid in procfs.below([program], parents)
-            if pid not in announced
-            and parents.get(pid) not in announced
-            and (words := python_words(pid, self._leaves_out))
+            for pid in silent
+            if parents.get(pid) not in announced and (words := python_words(pid, self._leaves_out))
         }
         if found:
-            self._foreign = ""
+            self._command = ()
         self._since = {pid: self._since.get(pid, now) for pid in found}
         for pid, words in found.items():
             name = naming.program(words)
@@ -108,7 +108,9 @@ class HookCheck:
         """Return messages about processes whose hook was loaded and could not register, as in a sandbox."""
         lines = []
         for pid in pids:
-            with contextlib.suppress(OSError), notes.opened(self._folders.path(pid, ".failed")) as source:
+            with contextlib.suppress(OSError, ValueError), notes.opened(
+                self._folders.path(pid, ".failed")
+            ) as source:
                 name = naming.command(procfs.command_line(pid))
                 if name not in self._reported:
                     self._reported.add(name)

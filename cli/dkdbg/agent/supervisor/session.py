@@ -335,7 +335,7 @@ class Session:
             StartError: it cannot be started.
         """
         command = self.options.command
-        self._hook_check.begin(self.options.command)
+        self._hook_check.begin(command)
         self._first_death = ""
         try:
             environment = self.environment()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import takewhile
-from pathlib import PurePosixPath
 
 from dkdbg.launchers import registry
 
@@ -56,7 +55,8 @@ def assignments(words: Sequence[str]) -> tuple[str, ...]:
 def program_name(words: Sequence[str]) -> str:
     """Return the name of the program of a command line: that of the script, without `env NAME=VALUE`, which may set a secret."""
     program = unwrapped([*words]) or [word for word in words if "=" not in word] or [""]
-    return PurePosixPath(program[1] if len(program) > 1 and program[1][:1] != "-" else program[0]).name
+    path = program[1] if len(program) > 1 and program[1][:1] != "-" else program[0]
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def unwrapped(words: list[str]) -> list[str]:

@@ -17,6 +17,7 @@ from dkdbg.setup.detect.files import Tree
 from dkdbg.setup.detect.python.dependencies import read_dependency_files
 from dkdbg.setup.render import changes, manifest
 from dkdbg.setup.render.changes import FileWanted
+from dkdbg.targets import registry
 from dkdbg.verbs.parts.keep_port import keep_port
 from dkdbg.verbs.parts.repository import debug_service, files_for, make_plan
 
@@ -92,8 +93,7 @@ def _declare(root: Path, distribution: str, *, yes: bool, as_json: bool) -> str:
 
 def _install(root: Path, package: str, *, yes: bool, as_json: bool) -> str:
     """Add a Debian package to dkdbg.toml and the Dockerfile of `init`; a Dockerfile of the user's is theirs to edit."""
-    _, config = make_plan(root)
-    plan, config = make_plan(root, apt=(*config.apt, package))
+    plan, config = make_plan(root, apt=(*registry.configuration(root).apt, package))
     name = str(plan.image.dockerfile)
     wanted = {
         path: file

@@ -56,6 +56,9 @@ _RUN = re.compile(
 _MAKEFILES = {"Makefile": "make", "makefile": "make", "justfile": "just", "Taskfile.yml": "task"}
 #: Further arguments of the caller of a recipe, in a justfile and a Taskfile.
 _CALLERS = re.compile(r"[ \t]*\{\{\s*(?:args|ARGS|\.CLI_ARGS)\s*\}\}")
+#: First line of a recipe; in a justfile its parameters may have defaults.
+_HEADER = re.compile(r"([\w.-]+)(?![\w.-])[^:=\n]*:(?!=)|  ([\w.-]+):\s*$")
+_JUST_HEADER = re.compile(r"([\w.-]+)(?![\w.-])[^:\n]*:(?!=)")
 #: A variable in one of these, such as `{{.CONFIG | default "a.yaml"}}` or `{{ config }}`.
 _BRACES = re.compile(r"""\{\{[^{}\w]*(\w+)\b(?:\s*\|\s*default\s+["']?([^"'\s{}]+))?[^{}]*\}\}""")
 
@@ -278,14 +281,11 @@ def recipes(tree: Tree) -> Iterator[Recipe]:
         if path.count("/") > 1 or is_vendored(path):
             continue
         text, values = _variables(tree.text(path))
-        has_braces = _MAKEFILES[path.rsplit("/", 1)[-1]] != "make"
-        if path.endswith(".yml"):
+        runner = _MAKEFILES[path.rsplit("/", 1)[-1]]
+        if runner == "task":
             values = _of_taskfile(tree, path)
+        header = _JUST_HEADER if runner == "just" else _HEADER
         target, lines, given = "", list[str](), values
-        # The parameters of a recipe in a justfile may have defaults.
-        header = re.compile(
-            rf"([\w.-]+)(?![\w.-])[^:\n{'' if path.endswith('justfile') else '='}]*:(?!=)|  ([\w.-]+):\s*$"
-        )
         for line in logical_lines(_CALLERS.sub("", text)):
             if len(line) > _MAX_LINE:
                 continue
@@ -294,7 +294,7 @@ def recipes(tree: Tree) -> Iterator[Recipe]:
                 target, lines = named[1] or named[2], []
                 given = {**values, **dict(re.findall(r"""\b(\w+)=["']?([^"'\s:]+)""", line))}
             elif line[:1] in "\t " and line.strip():
-                filled = _BRACES.sub(functools.partial(_value, given), line) if has_braces else line
+                filled = _BRACES.sub(functools.partial(_value, given), line) if runner != "make" else line
                 lines.append(substitute(filled, values, keep_unknown=True).strip().lstrip("@-"))
         yield path, target, lines
 
