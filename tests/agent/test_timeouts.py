@@ -120,7 +120,7 @@ def test_ranks_that_wait_since_before_the_attach_are_told_with_the_time_that_is_
     running = torchrun(WAITING, 3)
     wait_for(lambda: all((tmp_path / f"waits{rank}").exists() for rank in (1, 2)), bool)
     told = re.compile(
-        r"waiting in barrier since \d+ s, from before you attached: ranks 1, 2; .* it gives up in (\d+) s"
+        r"waiting in barrier for \d+ s, since before you attached: ranks 1, 2; .* it gives up in (\d+) s"
     )
     with Editor(running.port, {}) as editor:
         found = wait_for(lambda: told.search("".join(editor.output)), bool)

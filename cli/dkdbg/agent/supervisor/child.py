@@ -2,8 +2,8 @@
 
 The agent may be pid 1 of a container, a foreground program of a terminal, or a step of a batch job. Signals
 are blocked and fetched one by one instead of handled. A signal from kill(2) is forwarded. A signal from the
-terminal (Ctrl-C, a resize) has already reached the child, which is in the same process group, and so has one of
-Slurm (scancel, --signal), which goes to every process of a step.
+terminal (Ctrl-C, a resize) has already reached the child, which is in the same process group. Slurm (scancel,
+--signal) sends a signal to every process of a step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import AbstractSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
     class Arrival(NamedTuple):
-        """A signal, and whether the program gets it too: from the terminal, or from Slurm."""
+        """A signal, and whether its sender (the terminal, or Slurm) has sent it to the program too."""
 
         number: int
         is_shared: bool
@@ -38,7 +38,7 @@ else:
 _NAMED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT", "SIGPWR")
 #: Signals that end the agent before the program has started; the others have no effect yet.
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
-#: Detail of a session without its program's end.
+#: Detail in the record of a session that ends before its program.
 RUNS_ON = "the program runs without the debugger"
 _SI_KERNEL = 0x80
 #: Signals that Python ignores; a program expects the default.
@@ -73,7 +73,7 @@ class SignalInbox:
         os.kill(os.getpid(), signal.SIGCHLD)
 
     def next(self, timeout: float) -> Optional[Arrival]:
-        """Return the next signal for the program; None after the timeout, a wake-up or a child's change."""
+        """Return the next signal for the program; None after the timeout, `wake` or another SIGCHLD."""
         if self._timed:
             info = signal.sigtimedwait(self._set, timeout)
             # After a stop and continue (Ctrl-Z, fg) beyond the timeout, Python returns uninitialized memory.
@@ -101,8 +101,7 @@ class Child:
     """The running command.
 
     Args:
-        argv: passed on word by word.
-        environment: its whole environment.
+        argv: the words of the command, which no shell reads.
         mask: the signal mask that the agent itself was started with.
         own_group: start it in a process group of its own, which needs the terminal's signals forwarded.
 
@@ -170,7 +169,10 @@ class Child:
         return self.exit_code
 
     def wait(self, inbox: SignalInbox) -> Tuple[Optional[int], str]:
-        """Forward signals until it has ended; return what `end` does, without a code where it runs on."""
+        """Forward signals until the command has ended; return the result of `end`.
+
+        A command that is left running has None as its code, see sidecar.Adopted.
+        """
         while self.poll() is None:
             arrival = inbox.next(1.0)
             if arrival is not None:
@@ -277,7 +279,7 @@ def _by_shell(argv: List[str], error: OSError) -> List[str]:
 
 
 def missing(argv: Sequence[str]) -> str:
-    """Return which file of a command does not exist, its program or the script right after it; "" if both may."""
+    """Return a message if a command's program, or the script right after it, does not exist; else an empty text."""
     program, script = argv[0], argv[1] if argv[1:] else ""
     names = ["python", "python3"] if program == "python" else [program]
     if not (os.path.exists(program) if "/" in program else any(map(shutil.which, names))):

@@ -73,7 +73,7 @@ class Control:
             elif word == b"restart":
                 answer = self._restart()
             elif word == b"stop":
-                os.kill(os.getpid(), signal.SIGTERM)  # meant for the program; the agent ends with it
+                os.kill(os.getpid(), signal.SIGTERM)  # forwarded to the program; the agent ends after it
                 answer = "asked to end"
             else:
                 answer = "unknown request"

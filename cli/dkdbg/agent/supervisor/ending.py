@@ -1,4 +1,4 @@
-"""Ends every process of a run: SIGTERM, some seconds, SIGKILL. Composes the message to the editor at its end.
+"""Ends every process of a run: SIGTERM, then SIGKILL after some seconds. Composes the editor's message about the end.
 
 A process group is not enough: torchrun puts each rank into a session of its own, and daemons leave their
 parent. The processes of a run are found by parentage, by the session's folder in the environment, and by
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 GRACE_S = 5.0
 #: Seconds after SIGKILL; only a process in an uninterruptible call lives longer.
 KILL_TIMEOUT_S = 5.0
-#: Seconds within which processes that notice the program's end have ended too.
+#: Seconds after the program's end for other processes to notice it and end too.
 OUTLIVE_S = 0.5
 #: Maximum processes to name.
 MAX_NAMES = 5
@@ -174,7 +174,7 @@ def end_note(code: int, end: str, words: str, name: str = "", left: str = "") ->
         return text
     lines = last_lines(words)
     if not lines:
-        return text + "; what it said is in its log"
+        return text + "; its output is in its log"
     return "%s; %s last on stderr:\n%s" % (text, name + " said" if name else "it said", "\n".join(lines))
 
 

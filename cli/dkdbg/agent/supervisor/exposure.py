@@ -23,7 +23,7 @@ def refusal(host: str, environment: Mapping[str, str]) -> str:
         return ""
     return (
         "--host (%s) %s can be reached by others, who could run code here: set %s to a secret, which an editor sends as "
-        "dkdbgToken, or listen on 127.0.0.1 and come through ssh -L or kubectl port-forward"
+        "dkdbgToken, or listen on 127.0.0.1 and connect through ssh -L or kubectl port-forward"
         % (settings.ENV_HOST, host or "''", settings.ENV_TOKEN)
     )
 

@@ -1,7 +1,7 @@
-"""Time limits of a held program: the clocks that stop with it, and those that go on, which the user learns.
+"""Time limits of a held program: stops the clocks that can stop, and tells the user which limits go on.
 
-See inprocess/clocks/clocks.py and state/deadlines.py. A collective that began before the attach goes on too: raised
-timeouts do not reach it (issue 33).
+See inprocess/clocks/clocks.py and state/deadlines.py. The timeout of a collective that began before the attach goes
+on too: it is too late to raise it (issue 33).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from dkdbg.agent import contract
 
-#: Seconds for which a stop does not repeat the line: each step is a stop.
+#: Seconds before a stop reports the deadlines again: each step is a stop.
 REPEAT_S = 60.0
-#: Seconds before an end at which the line is repeated during a stop.
+#: Seconds before a deadline at which it is reported again during a stop.
 WARN_AT_S = (600.0, 300.0, 60.0)
 #: Maximum processes to name.
 MAX_NAMES = 3
@@ -42,7 +42,7 @@ class StoppedClocks:
     """Records when the clocks of a session stop and continue.
 
     Args:
-        on_hold: called when a stop begins, and every INTERVAL_S during it: processes replace their clocks now.
+        on_hold: called when a stop begins, and every INTERVAL_S during it; tells processes to replace their clocks.
     """
 
     def __init__(self, directory: str, on_hold: Callable[[], object]) -> None:
@@ -130,11 +130,11 @@ class HeldDeadlines:
         self._soonest = float("inf")
 
     def take(self, said: object) -> None:
-        """Store the deadlines that `dkdbg attach` knows; unchecked."""
+        """Store the deadlines that `dkdbg attach` has sent, an unchecked value."""
         self._host = deadlines.parse(said)
 
     def note_clocks(self, pid: int, found: List[str]) -> None:
-        """Note the clocks of a process that go on now; see inprocess/clocks/running_clocks.py."""
+        """Note which clocks of a held process go on; see inprocess/clocks/running_clocks.py."""
         self._clocks[pid] = found
 
     def add(self, deadline: contract.Deadline) -> None:
@@ -211,8 +211,8 @@ class PendingCollectives:
     """Merges the reports of several ranks on one collective into one line.
 
     Args:
-        name_of: returns what a process is, by its pid.
-        ask: asks a process again, by its pid; it answers with `note`.
+        name_of: returns a process's name by its pid.
+        ask: asks a process again, by its pid; its answer goes to `note`.
         told: called with the line.
     """
 
@@ -255,7 +255,7 @@ class PendingCollectives:
             duration.later(GATHER_S, self._tell)
 
     def forget(self) -> None:
-        """Report each again: another editor attaches."""
+        """Forget what was reported: another editor attaches, and has not seen it."""
         with self._lock:
             self._began.clear()
             self._reported.clear()
@@ -283,8 +283,8 @@ class PendingCollectives:
             age = GATHER_S + max(each[1] for each in waiting)
             left = max(0.0, min(each[2] for each in waiting) - GATHER_S)
             self._told(
-                "waiting in %s since %.0f s, from before you attached: %s; with the timeout of that time it gives up in "
-                "%.0f s, also while you hold a rank"
+                "waiting in %s for %.0f s, since before you attached: %s; its timeout was not raised, and it gives up in "
+                "%.0f s, even while you hold a rank"
                 % (console.printable(name), age, listed_ranks(names), left)
             )
 

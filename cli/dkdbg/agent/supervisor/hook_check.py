@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.state import announced
 
-#: Seconds after the program's start before a report: a slow start has announced itself by then.
+#: Seconds from the program's start to a report: even a slow program has announced itself by then.
 TIMEOUT_S = 10.0
 #: Seconds for a Python to announce itself after its start, and between two checks.
 ANNOUNCE_TIMEOUT_S, INTERVAL_S = 3.0, 1.0
@@ -30,7 +30,7 @@ PROCESS_NOTE = "%s (pid %d) has not loaded the agent, so no breakpoint stops it:
 REFUSED_NOTE = "%s (pid %d) cannot be debugged: it %s (a sandbox, seccomp?)"
 #: Maximum characters of a reason that a process gives.
 _MAX_REASON = 200
-#: The reasons where the process had ended before it could be inspected, and where the program is not a Python.
+#: Advice after NOTE: for a binary that may hold a Python, and for any other program.
 _NO_PYTHON = "if %s is a frozen or embedded Python, run its source"
 _USUAL = "python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
 _PYTHON = re.compile(r"python[0-9.]*$")
@@ -136,7 +136,10 @@ class HookCheck:
 
 
 def _foreign(command: Sequence[str]) -> str:
-    """Return the name of the command's program if it is a binary that may hold a Python; empty for one that starts others."""
+    """Return the name of a command's program if it is a binary that may hold a Python.
+
+    Empty for a shell, and for a command that names a Python or a script.
+    """
     words = wrappers.unwrapped(list(command)) or [""]
     name = os.path.basename(words[0])
     if name in _SHELLS or any(_NAMES_PYTHON.search(word) for word in words):

@@ -1,4 +1,4 @@
-"""Copies the hook into the runtime folder and compiles it: on a read-only mount each start of a Python would do that.
+"""Copies the hook into the runtime folder and compiles it: from a read-only mount each Python would compile it anew.
 
 Measured on CPython 3.8 to 3.13: 5 to 8 ms a start from sources, 1 to 5 ms from the .pyc file.
 """

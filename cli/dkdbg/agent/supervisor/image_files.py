@@ -22,7 +22,7 @@ _BEGIN, _END = b"\n# dkdbg: of the image, while it is debugged\n", b"# dkdbg: en
 
 
 def hides(path: str, environ: Mapping[str, str]) -> str:
-    """Return a message on a missing file that the image may have, where its files were not copied; else empty."""
+    """Return a message if a missing file may be one of the image's, and these were not copied; else an empty text."""
     folder = environ.get(settings.ENV_IMAGE_FILES, "")
     inside = folder and os.path.abspath(path).startswith(folder.rstrip("/") + "/")
     with contextlib.suppress(OSError):

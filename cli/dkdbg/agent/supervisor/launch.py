@@ -57,7 +57,7 @@ class Launch:
         return code, end
 
     def _end_ranks(self, running: child.Child) -> None:
-        """End the ranks of a launcher that was killed. It cannot, and ranks in a debugger would wait for good."""
+        """End the ranks of a killed launcher, which cannot do so itself: held ranks would wait forever."""
 
         def pause(seconds: float) -> bool:
             arrival = self._session.inbox.next(seconds)
@@ -88,7 +88,7 @@ class Launch:
         """Forward a signal or an editor's request to the program, which is None while it is being ended."""
         if arrival is not None:
             is_end = arrival.number in child.ENDING
-            # The program decides about other signals; between two runs none can do so.
+            # At other signals the program decides whether it ends; between two runs no program can decide.
             self._leaving = self._leaving or arrival.number == signal.SIGTERM or (is_end and running is None)
             self._session.leaving = self._session.leaving or is_end
             if running is not None:

@@ -119,7 +119,7 @@ def _unhooked(record: contract.Record, hooked: Any) -> List[Dict[str, Any]]:  # 
 
 
 def _hook_of(pid: int) -> str:
-    """Return the hook's folder on the PYTHONPATH of a process; a name that no path has, where it is not on it."""
+    """Return the hook's folder on the PYTHONPATH of a process; without one `hook`, which no PYTHONPATH holds."""
     for entry in (procfs.environment(pid) or {}).get("PYTHONPATH", "").split(os.pathsep):
         if os.path.basename(entry) == "hook" and os.path.exists(os.path.join(entry, "sitecustomize.py")):
             return entry

@@ -1,4 +1,4 @@
-"""Options of `launch` and `supervise`, from flags and from the environment; contract.py has the latter."""
+"""Options of `launch` and `supervise`, from flags and from the environment variables in settings.py."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Supervision(types.SimpleNamespace):
     """How the program is restarted.
 
     Attributes:
-        folders: folders to watch for changes; empty for the mapped ones, else the working directory; None for
-            none.
+        folders: folders to watch for changes. Empty for the mapped ones, or else the working directory; None to watch
+            nothing.
         suffixes: suffixes of watched files.
         on_crash: one of ON_CRASH.
-        max_restarts: crashes in a row after which it waits.
+        max_restarts: maximum restarts for crashes in a row; after another one the agent waits.
         interactive: one Ctrl-C restarts, two within 2 s quit.
     """
 
@@ -48,12 +48,13 @@ class Options(types.SimpleNamespace):
     Attributes:
         or_free_port: take a free port if `port` is taken; set where `port` is a default.
         wait: seconds to wait for an editor before the start.
-        then: `exit` or `run`, when none came.
+        then: `exit` or `run`, if no editor attaches in that time.
         restart: one of contract.RESTART.
         supervision: None when the program runs once.
-        linger: seconds after its start for which a program that did not wait keeps its end for an editor.
-        run: mark of the `dkdbg run` that has started it.
-        unblock_sigterm: the program starts with SIGTERM unblocked, which only the agent itself has blocked.
+        linger: seconds from the program's start during which the agent, if it did not wait for an editor before, waits
+            for one at the program's end.
+        run: mark of the `dkdbg run` that has started the agent.
+        unblock_sigterm: unblock SIGTERM for the program: only the agent itself has blocked it, see unpack.py.
         limit: seconds after which the port closes, 0 for none.
     """
 

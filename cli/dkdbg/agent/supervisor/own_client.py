@@ -1,4 +1,4 @@
-"""The agent as its own DAP client: it stops the processes briefly to query them, when no editor has.
+"""The agent as its own DAP client: without an editor, it stops the processes briefly to query them.
 
 It connects to the broker as an editor would, over socket pairs inside this process. The processes that it
 stopped continue when it leaves.
@@ -35,7 +35,7 @@ _CLIENT_INFO = {
 
 
 class OwnClient:
-    """A client that attaches to every announced process, sets no breakpoints, and continues them on leaving.
+    """A client that attaches to every announced process, sets no breakpoints, and continues the processes on leaving.
 
     Args:
         serve: the listener's handler for clients. token: the token for the attach.
@@ -94,7 +94,7 @@ class _Connection:
     """One connection.
 
     Attributes:
-        is_attached: the adapter has accepted the attach. is_over: it has refused it, or the session has ended.
+        is_attached: the adapter has accepted the attach. is_over: the attach was refused, or the session has ended.
     """
 
     def __init__(self, serve: Serve, arguments: Message, happened: Callable[[str, Message], None]) -> None:

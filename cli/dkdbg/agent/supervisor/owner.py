@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import MutableMapping, Optional
 
 #: Environment variables: the path in the container whose owner the agent becomes, the user whose home the program has
-#: without dkdbg, and settings.ENV_OWN_CONTAINER, which is not there yet while the agent is unpacked.
+#: without dkdbg, and settings.ENV_OWN_CONTAINER (repeated: settings.py is not imported before the agent is unpacked).
 OWNER_ENV, HOME_ENV, OWN_CONTAINER_ENV = "DKDBG_OWNER", "DKDBG_HOME_OF", "DKDBG_OWN_CONTAINER"
 #: Root's rights on the files of others: CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER and CAP_FSETID, as
 #: the bits 0 to 4 (linux/capability.h). The second and third only read and write: with the others a program that plain
@@ -33,8 +33,9 @@ _SECUREBITS, _NO_SETUID_FIXUP = 28, 1 << 2
 def become_owner(environ: MutableMapping[str, str]) -> None:
     """Become the owner of `$DKDBG_OWNER` when we are root and it is another user's; `environ`, os.environ, is changed too.
 
-    In a container that is there for the program alone it keeps root's rights on files: without dkdbg the program would
-    write into volumes, /var/log and /root of root's, or of the image's user. What it creates still belongs to the owner.
+    In a container that is there for the program alone, the agent keeps root's rights on files: without dkdbg the program
+    could write into volumes, /var/log and /root, which belong to root or to the image's user. New files still belong to
+    the owner.
 
     Supplementary groups are kept (compose's group_add gives a GPU's device files), root's own group is not.
     HOME is moved when the user cannot write to it, because caches of torch, pip and Hugging Face go there;
@@ -80,7 +81,7 @@ def _libc() -> Optional[CDLL]:
 
 
 def _keep(rights: int, libc: CDLL) -> bool:
-    """Keep these rights, as far as the container has them, and hand them on by exec; return whether any is left."""
+    """Keep those of the rights that the container has, also across exec; return whether any are kept."""
     import ctypes
 
     header = (ctypes.c_uint32 * 2)(_VERSION, 0)
@@ -101,7 +102,7 @@ def _is_home(environ: MutableMapping[str, str]) -> bool:
         import pwd
 
         entry = pwd.getpwuid(int(user)) if user.isdigit() else pwd.getpwnam(user)
-        # The debug service starts as root; ENV HOME of the image goes before that.
+        # Root's home is only that of the debug service, which starts as root; an ENV HOME of the image is kept.
         if environ.get("HOME", "/root") in ("/root", "/", ""):
             environ["HOME"] = entry.pw_dir
         return True

@@ -57,7 +57,7 @@ def prepare(environment: MutableMapping[str, str], log: Callable[[str], None]) -
         log: takes a line for the user.
 
     Raises:
-        ValueError: a set of ranks, steps or options are wrong, or a tool is not installed here.
+        ValueError: ranks, steps or options are invalid, or a tool is not installed here.
     """
     environment.pop(profiling.ENV, None)
     environment.pop(profiling.MARK, None)
@@ -84,7 +84,8 @@ def report(
     """Report at the end which processes were profiled, and which requests, left by `prepare`, matched none.
 
     Args:
-        log: takes a line for the user. pause: waits for so many seconds; returns True to stop waiting for profiles.
+        log: takes a line for the user.
+        pause: waits for this many seconds; returns True to stop waiting for profiles.
     """
     if profiling.ENV not in environment:
         return
@@ -109,7 +110,7 @@ def report(
 
 
 def _tool(name: str, environment: Mapping[str, str], log: Callable[[str], None]) -> Optional[Dict[str, Any]]:
-    """Return the request for a tool; None for none. Raises ValueError, see `prepare`."""
+    """Return the request for a tool, None without one. Raises ValueError, see `prepare`."""
     of_names, of_ranks, of_options = _VARIABLES[name]
     wanted = tools.parse_patterns(environment.get(of_names, ""))
     is_nemos = name == "nsys" and not wanted and not environment.get(of_ranks)
@@ -204,7 +205,7 @@ def _is_note(note: Any) -> bool:  # noqa: ANN401 - whatever was read
 
 
 def _file(note: Mapping[str, Any]) -> str:
-    """Return a profile's path and size; nsys names it by the pid of its child, not by the noted one."""
+    """Return a profile's path and size; nsys puts its child's pid into the name, not the pid in the note."""
     paths = [note["path"]]
     if note["base"]:
         endings = (profiling.ENDINGS[note["tool"]], tools.NSYS_RAW)
@@ -216,22 +217,25 @@ def _file(note: Mapping[str, Any]) -> str:
 
 
 def _wait_for(pid: int, pause: Callable[[float], bool]) -> None:
-    """Wait until py-spy has written its file, which it does after the end of its target."""
+    """Wait until py-spy, of this pid, has written its file, which it does after the end of its target."""
     end = time.monotonic() + _WRITE_TIMEOUT_S
     while pid and time.monotonic() < end and "record" in procfs.command_line(pid):
         if pause(0.05):
             return
 
 
-#: Seconds for all files together.
+#: Seconds to fetch all files of a Ray cluster.
 _TIMEOUT_S = 1800.0
-#: Seconds between two looks at the signals.
+#: Seconds between two checks for a signal.
 _POLL_S = 0.1
 _KEYS = ("node", "node_id", "python", "cluster")
 
 
 def is_of_ray(note: Mapping[str, Any]) -> bool:
-    """Tell whether a note describes a worker's profile. Each node of a cluster can write notes: no other file is read."""
+    """Tell whether a note describes the profile of a Ray worker.
+
+    Any node of the cluster can write notes, so one that names a file of another kind is rejected.
+    """
     endings = (*profiling.ENDINGS.values(), tools.NSYS_RAW)
     return (
         all(isinstance(note.get(key), str) and note[key] for key in _KEYS)

@@ -126,7 +126,7 @@ def _open_ray_workers(environment: MutableMapping[str, str], patterns: str) -> N
 
 
 def _digest(environment: MutableMapping[str, str]) -> str:
-    """Return salt and digest of the token, with which pdb in the program checks one."""
+    """Return salt and digest of the token; pdb in the program checks a client's token by them."""
     try:
         token = tokens.read(environment)
     except ValueError:  # the session reports it shortly

@@ -1,4 +1,4 @@
-"""Restarts of the program: whether changed sources, which an editor shows, ask for one, and requests with their senders."""
+"""Restarts of the program: requests for one, and whether an attach requests one because sources have changed."""
 
 from __future__ import annotations
 

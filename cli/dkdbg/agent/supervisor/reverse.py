@@ -47,8 +47,8 @@ def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
             "a fingerprint that is not sha256: and 64 hexadecimal digits" if certificate else "no fingerprint"
         )
         raise ValueError(
-            "--connect (%s) has %s of the certificate of dkdbg attach --listen; take it as that prints it: "
-            "%s=%s#sha256:... (one that prints no fingerprint is older than this agent: update it)"
+            "--connect (%s) has %s of the certificate of dkdbg attach --listen; copy the line that it prints: "
+            "%s=%s#sha256:... (if it prints no fingerprint, it is older than this agent: update it)"
             % (settings.ENV_CONNECT, what, settings.ENV_CONNECT, address)
         )
     token = tokens.read(environment)
@@ -87,7 +87,7 @@ class ReverseConnection:
     """The process that makes the connection, while the session lasts.
 
     Args:
-        to: host, port and fingerprint. about: its description of this session.
+        to: host, port and fingerprint. about: description of this session for the other side.
 
     Raises:
         OSError: it cannot be started.

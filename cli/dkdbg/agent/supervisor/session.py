@@ -54,7 +54,7 @@ DELIVERY_TIMEOUT_S = 10.0
 _NO_SESSION = (runtime_dir.RuntimeDirError, bundle.NoDebugpy, OSError, RuntimeError)
 #: Advice to a refused client in another container.
 _REFUSED_HINT = (
-    "set DKDBG_TOKEN where the program runs, and show it as dkdbgToken in the attach configuration"
+    "set DKDBG_TOKEN where the program runs, and the same as dkdbgToken in the attach configuration"
 )
 
 
@@ -62,7 +62,7 @@ def run(options: Options, program: Program, *, is_running: bool = False) -> int:
     """Open the session, wait for an editor as requested, run the program, and return the agent's exit code.
 
     Args:
-        is_running: the command runs already, and must not be started where no session can be opened.
+        is_running: the command is already running, and must not be started if no session can be opened.
     """
     inbox = child.SignalInbox()  # before any thread is started: threads inherit the blocked signals
     if options.unblock_sigterm:
@@ -290,7 +290,7 @@ class Session:
 
     @property
     def attached(self) -> bool:
-        """Tell whether an editor is attached and processes, new or asked, can join."""
+        """Tell whether an editor is attached and processes can join."""
         return self._backend.attached and self.store.lets_join
 
     @property
@@ -299,10 +299,10 @@ class Session:
         return "%s:%d" % (self._listener.host, self._listener.port)
 
     def ask_ranks(self, question: broadcast_query.Question, limit: float) -> List[broadcast_query.Row]:
-        """Query the ranks; stop them for a moment where no editor has.
+        """Query the ranks; without an attached editor, stop them for a moment.
 
         Args:
-            limit: seconds for the answers; as many again for stopping the processes.
+            limit: seconds for the answers; as many again for attaching, and for stopping the processes.
         """
         if self.attached or self._phase != "running" or question.verb not in broadcast_query.READS:
             return self._service.broadcast(question, limit)
@@ -534,7 +534,7 @@ class Session:
         if self._warm_up is not None:
             self._warm_up.stop()
         self.store.close_for_joining()
-        self.table.follow_timeouts()  # back, where the program goes on without the agent
+        self.table.follow_timeouts()  # restores them, where the program goes on without the agent
         had_client = self._listener.connections > 0
         self._phase = "exited"
         self._write(exit_code=code, detail=detail, client=False, expires=None, processes=[])
@@ -554,7 +554,7 @@ class Session:
         self.store.finish()
 
     def _pause(self, seconds: float) -> bool:
-        """Wait for so long; return whether a signal has asked the agent to end since the program's end."""
+        """Wait this many seconds; return whether a signal has asked the agent to end since the program's end."""
         arrival = self.inbox.next(seconds)
         self._hurries = self._hurries or (arrival is not None and arrival.number in child.ENDING)
         return self._hurries

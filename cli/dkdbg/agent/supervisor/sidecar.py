@@ -1,4 +1,4 @@
-"""`accompany`: the agent beside programs that it did not start, from the first one on; see autostart/job.py.
+"""`accompany`: the agent beside programs that it did not start; see autostart/job.py.
 
 It starts and restarts nothing. In a container it stays as long as the first process: a job may be a script of
 many programs, and they are one session. Elsewhere it ends a moment after the last of them. As the first
@@ -54,7 +54,7 @@ class Adopted(child.Child):
         return self.exit_code
 
     def wait(self, inbox: child.SignalInbox) -> Tuple[Optional[int], str]:
-        """See `Child.wait`. A program that is not our child needs no one to wait for it."""
+        """See `Child.wait`. A program that is not our child is left running."""
         return super().wait(inbox) if self.is_child else (None, child.RUNS_ON)
 
 
@@ -153,7 +153,7 @@ def _asked(command: List[str], runtime: str, usage: str) -> options.Options:
 
 
 def _end_with(program: Adopted, ready: int, told: threading.Event) -> None:
-    """End with the program, if that ends before it was allowed to begin."""
+    """End the agent if the program ends before it was allowed to begin."""
 
     def watch() -> None:
         poll = select.poll()
@@ -185,8 +185,9 @@ class Sidecar:
     """The loop beside the programs.
 
     Args:
-        program: the first one. path: path of the note to the members. ready: descriptor to close after writing it.
-        before: the original environment.
+        program: the first program. path: path of the note, see autostart/note.py. ready: descriptor to close after
+            writing it.
+        before: the environment without the agent's changes.
     """
 
     def __init__(
@@ -224,7 +225,7 @@ class Sidecar:
         return code, end
 
     def write_note(self) -> None:
-        """Write the note for the members. Raises OSError."""
+        """Write the note, which lets the programs begin. Raises OSError."""
         now = self._session.environment()
         hook = now.pop("PYTHONPATH").split(os.pathsep)[0]
         changed = {name: value for name, value in now.items() if self._before.get(name) != value}

@@ -1,6 +1,6 @@
-"""Second entry of the hook into a Python: a .pth file in the site folders of the container's Pythons.
+"""Second way of the hook into a Python: a .pth file in the site folders of the container's Pythons.
 
-The first is PYTHONPATH, which programs set and clear (`export PYTHONPATH=src`, `env -i`, tox, `python -I`).
+The first is PYTHONPATH, which programs set, clear or ignore (`export PYTHONPATH=src`, `env -i`, tox, `python -I`).
 Every Python without -S reads a .pth file. It is written only where the container is the session's own
 (DKDBG_OWN_CONTAINER=1), never in a mounted folder of the user's. It affects only processes below the agent,
 and is emptied as soon as the agent has ended. The files are opened while the agent is root: the Pythons are
@@ -42,8 +42,8 @@ _ABOVE = (
     "/opt/conda/envs",
     "/var/lib",
 )
-#: One line that begins with `import`: `site` executes it. It reads the other file only where the process's
-#: user or root owns it.
+#: One line that begins with `import`: `site` executes it. It runs site_entry.py only where the process's user or root
+#: owns that file.
 _LINE = (
     "import os, sys; %(hook)r in sys.path or (os.path.exists(%(file)r) and os.stat(%(file)r).st_uid in (0, os.getuid())"
     " and eval(compile(open(%(file)r).read(), %(file)r, 'exec'), {'session': %(session)r, 'agent': %(agent)d, 'hook': %(hook)r}))\n"

@@ -25,7 +25,7 @@ QUIT_WITHIN_S = 2.0
 #: Seconds before a crashed program is restarted; doubled with each crash in a row.
 BACKOFF_S = 1.0
 MAX_BACKOFF_S = 30.0
-#: Seconds of a run that ends a row of crashes.
+#: Seconds of a run after which its crash is the first of a new row.
 HEALTHY_S = 60.0
 
 
@@ -72,7 +72,7 @@ class Supervisor:
     # -- one run ------------------------------------------------------------------------------------------------
 
     def _one_run(self) -> None:
-        """Start the program and stay with it to its end, by its own exit or by us."""
+        """Start the program and wait until it has exited, or end it."""
         shared = self._session
         self._halted = False
         begin = time.monotonic()
@@ -166,14 +166,12 @@ class Supervisor:
             self._broken.clear()
         return self._restarts.take()
 
-    # -- external events
-    # ----------------------------------------------------------------------------------------
+    # -- external events ----------------------------------------------------------------------------------------
 
     def _take_signal(self, arrival: Optional[child.Arrival], running: Optional[child.Child]) -> None:
         """Act on a signal, or on the editor's request to end the program.
 
         Args:
-            arrival: None for none.
             running: the program, to forward signals to; None while it is being ended or has ended.
         """
         if self._session.ended_by_editor.is_set():

@@ -1,8 +1,8 @@
 """Reports breakpoints that cannot stop although their line has run: what `dkdbg why` would answer, unasked.
 
-Only what is certain: another copy of the file has run the line, or the line ran while its module was imported. A
-function may have run before the breakpoint came and may run again, so it is left out. What torch.compile
-swallows, other Pythons and files that differ are reported elsewhere (inprocess/missed_code.py, hook_check.py).
+It reports only what is certain: another copy of the file has run the line, or the line ran while its module was
+imported. A line of a function is left out: it may have run before the breakpoint was set, and may run again. Code that
+torch.compile hides, and Pythons without the hook, are reported elsewhere (inprocess/missed_code.py, hook_check.py).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Unhit:
     Args:
         folders: where processes announce themselves and answer.
         processes: returns those that are announced.
-        told: called with a line for the user and its category; that of a copy is `important`, see RootStub.say.
+        told: called with a line for the user and its category (`important` for another copy), see RootStub.say.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ def reason(path: str, line: int, files: Iterable[Dict[str, Any]]) -> str:
 
 
 def _shown(name: object) -> str:
-    """Return a name of the program's for the editor's console, its end if it is long."""
+    """Return a name from the program for the editor's console, printable; of a long one only the end."""
     return console.printable(as_text(name)[-MAX_CHARACTERS:])
 
 
