@@ -146,7 +146,7 @@ def test_rays_token_is_shown_to_a_dashboard_that_asks_for_it_and_is_on_no_comman
     assert done.returncode == 0, done.stderr
     assert asked.asked[0] == ("/api/version", None), "who asks for nothing is shown nothing"
     assert not [line for line in lines if token in line]
-    assert "does not take the token" in ps(asked.port, RAY_AUTH_TOKEN="wrong").stderr
+    assert "rejects the token" in ps(asked.port, RAY_AUTH_TOKEN="wrong").stderr
 
 
 def listing(port):

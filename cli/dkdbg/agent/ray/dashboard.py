@@ -111,7 +111,7 @@ class Dashboard:
         self.host, self.port = host, port
         self._token = token or own_token()
         self._shows_token = False
-        # The others are guesses of `here`, which are to be on this machine.
+        # Otherwise the host is a guess of `here`: the dashboard has to be on this machine.
         self._is_named = host not in (LOOPBACK, socket.gethostname())
         self._nodes: Dict[str, str] = {}
         self._session = ""
@@ -226,7 +226,7 @@ class Dashboard:
             self._shows_token = True
             code, body = self._ask(path, query)
         if code in (401, 403):
-            raise DashboardError("wrong-token", "the dashboard at %s does not take the token" % self._where)
+            raise DashboardError("wrong-token", "the dashboard at %s rejects the token" % self._where)
         if code == 404 and path.startswith("/api/v0/"):
             raise DashboardError("no-state", "the dashboard at %s has no state API" % self._where)
         try:
@@ -252,7 +252,7 @@ class Dashboard:
             if self._shows_token and not local_users.is_ours(connection.sock, elsewhere=self._is_named):
                 raise DashboardError(
                     "foreign",
-                    "what asks for Ray's token at %s is not a process of yours or of root" % self._where,
+                    "the process at %s that asks for Ray's token is neither yours nor root's" % self._where,
                 )
             connection.request("GET", path + ("?" + urlencode(query) if query else ""), headers=headers)
             response = connection.getresponse()

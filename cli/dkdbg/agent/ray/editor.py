@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.ray.worker_registry import WorkerRegistry
 
-#: Seconds between two reports that a worker is held; one stops the clocks for 3 (see group_control.py).
+#: Seconds between two reports that a worker is held; each stops the clocks for 3 s (see group_control.py).
 _HELD_S = 1.0
 
-#: Start of a worker's name that Serve watches, and the line for its first stop.
+#: Prefix of the names of workers that Ray Serve watches, and the message at the first stop of one.
 _REPLICA = "ServeReplica:"
 _HEALTH_CHECKS = (
     "goes on while you hold the program: Ray Serve replaces a replica that misses three health checks "
@@ -194,7 +194,7 @@ class Editor:
             self._release(number)
 
     def _release(self, number: object) -> None:
-        """Let a forked process run that waits for a session, as none will be opened; on a thread: it takes time."""
+        """Resume a forked process that waits for a session, as none will be opened; on a thread, because it takes time."""
         entry = self._registry.take(number) if isinstance(number, int) else None
         if entry is not None:
             threading.Thread(target=self._let_run, args=(entry,), name="dkdbg ray", daemon=True).start()

@@ -171,7 +171,7 @@ class RayProxy:
         self.store.update(state="running", adapter_up=True, mappings=[])
 
     def run(self) -> None:
-        """Serve until no client was connected for a while, or a signal."""
+        """Serve until no client has been connected for a while, or until a signal."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: self._over.set())
         self._listener.start()

@@ -44,13 +44,13 @@ class Code:
 
     Args:
         mappings: `pathMappings` of an attach.
-        unpacked: see `folder`. main: the driver's script there, absolute or relative to the checkout; empty if the driver
-            runs in such a folder too.
+        unpacked: see `folder`. main: the driver's script on its own machine, absolute or relative to the checkout; empty
+            if the driver runs in an unpacked folder too.
         source: folder that Ray has packed; by default the remote folder of the first mapping.
         modules: `py_modules`: where Ray has unpacked each, and its folder on the driver's machine.
 
     Attributes:
-        mappings: preceded by that of the folder; empty if the editor's own are right.
+        mappings: the editor's, preceded by that of the unpacked folder; empty if the editor's own are right.
         script, alias: the editor's path of the driver's script, and its alias in breakpoints: debugpy uses the first
             matching mapping, and only this file is not in the folder. Empty if not needed.
     """

@@ -34,7 +34,7 @@ class WorkerEntry:
         called: name of the process that the worker has started.
 
     Attributes:
-        number: the editors' id of it. guarded: its port has dkdbg's guard, so that it can be joined while it runs.
+        number: its id for editors. guarded: its port has dkdbg's guard, so that it can be joined while it runs.
         forked: pid of a process that waits for a client behind its worker's port; 0 for the worker itself.
         stopped: where an editor holds it; empty while it runs. proxy: proxy of its session, None without one.
     """
@@ -142,7 +142,7 @@ class WorkerRegistry:
             time.sleep(0.05)
 
     def add_forked(self, entry: WorkerEntry, pid: int, called: str) -> int:
-        """Add a process that a worker, or a process of it, has started, and waits for a client.
+        """Add a process that a worker, or a process of it, has started, and that waits for a client.
 
         Returns:
             its number, also where it is listed already; 0 if the worker has too many.
