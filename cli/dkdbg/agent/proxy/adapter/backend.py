@@ -40,7 +40,7 @@ class Backend:
         debugpy_dir: folder that holds the `debugpy` package.
         processes: path of the socket for the user's processes, in the folder where they announce themselves.
         announce: the listener's port.
-        make_stub: makes the root session stub of its connection and `on_lost`.
+        make_stub: makes the root session stub from a connection to the adapter and `on_lost`.
         on_lost: called when the adapter has died.
         on_restart: called after a new adapter has taken over; processes have to join again.
         log: takes one line for the user.

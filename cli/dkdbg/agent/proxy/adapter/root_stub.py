@@ -65,13 +65,14 @@ class RootStub:
         """Print a line in the editor's debug console; without an editor, do nothing.
 
         Args:
-            category: `important` makes an editor show it outside the console too, which may be another session's.
+            category: `important` makes an editor show the line outside the console too: the visible console may be
+                another session's.
         """
         if self.attached.is_set():
             self._event("output", category=category, output=text + "\n")
 
     def end(self, exit_code: Optional[int]) -> None:
-        """End the editor's session; tell it that the program has ended, unless it runs on (None)."""
+        """End the editor's session; report the program's exit code, None if the program goes on running."""
         self._closing = True
         if exit_code is not None and self.attached.is_set():
             self._event("exited", exitCode=exit_code)

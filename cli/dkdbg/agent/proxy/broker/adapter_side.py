@@ -27,7 +27,7 @@ _ADVICE = (
     "this session belongs to the agent and never stops: each Python process has a session of its own. If your client "
     "does not open those, `dkdbg attach --ports` on your machine gives each process a port"
 )
-#: Seconds that the session of the program's first process outlives it, until its exit code is known.
+#: Maximum seconds that the session of the program's first process stays open after its end, for the exit code.
 END_TIMEOUT_S = 10.0
 _COPIED = ("stopped", "continued", "output", "thread", "process", "module", "exited")
 
@@ -266,7 +266,7 @@ def advice(printed: object) -> str:
 
 
 class OpenRequests:
-    """Unanswered requests of one connection; `number` returns a sequence number for one of the broker."""
+    """Unanswered requests of one connection; `number` returns a sequence number for a request of the broker."""
 
     def __init__(self, connection: Connection, number: Callable[[], int]) -> None:
         self._connection = connection

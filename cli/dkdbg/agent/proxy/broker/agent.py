@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Agent:
-    """Access to the agent's adapter and program; this one has neither.
+    """Access to the agent's adapter and program; this base class has neither.
 
     Attributes:
         token: see tokens.py; empty to accept each attach.

@@ -1,7 +1,7 @@
 """Phase before the attach: become the controller, observe, take over, or wait. No I/O.
 
 Before an attach with the right token, only well-formed `initialize` and `disconnect` requests reach the adapter:
-debugpy ends at some others.
+some others make debugpy's adapter exit.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Attaching(SessionPhase):
         return self._settle(self._waited)
 
     def offer(self) -> List[Action]:
-        """Give this waiting observer the process that is offered to its editor."""
+        """Let this waiting observer become the controller: the adapter offers the process to its editor."""
         self._role = ""
         return []
 

@@ -1,8 +1,8 @@
 """One question to many processes, through their controllers: all answers, or why there is no answer. No I/O.
 
-For `dkdbg ranks` and for `@all EXPRESSION` in an editor's Debug Console. No session ends for it: each question is a
+Serves `dkdbg ranks`, and `@all EXPRESSION` in an editor's Debug Console. No editor is detached for a question: it is a
 request of the broker on the connection of the process's controller, as for an observer. Expressions are evaluated in
-the stopped thread: a running rank cannot be asked.
+the stopped thread, so a running rank cannot be queried.
 """
 
 from __future__ import annotations
@@ -298,7 +298,7 @@ def ask_ranks(request: Message, connection: Connection, sessions: Sessions) -> L
     except ranks.RankSetError as error:
         return [connection.refuse(request, "%s; %s" % (error, error.hint))]
     if not match.group(2):
-        return [connection.refuse(request, "evaluate what? @%s EXPRESSION" % match.group(1))]
+        return [connection.refuse(request, "no expression: type @%s EXPRESSION" % match.group(1))]
 
     def finished(found: BroadcastQuery) -> List[Action]:
         text = comparing.table(found.rows)

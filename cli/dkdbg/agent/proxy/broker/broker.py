@@ -1,7 +1,7 @@
 """Decides what passes between one client and debugpy's adapter: a state machine without sockets and clocks.
 
 Before an attach with the right token, only `initialize` and `disconnect` reach the adapter. One client controls a
-process. A second one observes or takes over. Each phase is a class; `Broker` has the table.
+process. A second one observes or takes over. Each phase of a connection is a class, see `_PHASES`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compares the answers of many processes as text: marks differences and shows the spread of numbers. Pure.
 
-The agent prints it in an editor's Debug Console, `dkdbg ranks` in a terminal. The program controls all input, so
-unprintable characters are escaped.
+The agent prints the table in an editor's Debug Console, and `dkdbg ranks` in a terminal. All values come from the
+program, so unprintable characters are escaped.
 """
 
 from __future__ import annotations

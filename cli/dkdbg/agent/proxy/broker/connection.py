@@ -1,7 +1,7 @@
 """One client's connection: its data, its phase, and the actions that a phase returns. No I/O.
 
-A connection goes through phases. Each is a class in a module of its own (attaching, controller, observers, reattach,
-ending), and broker.py has the table of them. A phase acts on another connection only through `Phase`.
+A connection goes through phases. Each is a class (in attaching, controller, observers, reattach and phase), and
+broker.py has the table of them. A phase acts on another connection only through `Phase`.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
 #: Key of the root session; every other session has its process's pid as key.
 ROOT = 0
 
-#: Phases, in the order in which a client goes through them. No attach was passed on yet.
+#: Phases, in the order in which a client goes through them. In the first, no attach was passed on yet.
 ATTACHING = "attaching"
 #: The client's attach was passed on.
 CONTROLLING = "controlling"
-#: It gets a copy of the events of the controller.
+#: The client gets a copy of the controller's events.
 OBSERVING = "observing"
-#: The broker sets its session up at the adapter on its behalf.
+#: The broker sets the session up at the adapter on the client's behalf.
 REATTACHING = "reattaching"
-#: It was sent `terminated`, and has not disconnected yet.
+#: The client was sent `terminated`, and has not disconnected yet.
 EVICTED = "evicted"
 CLOSED = "closed"
 
@@ -207,7 +207,7 @@ class Phase:
         return []
 
     def offer(self) -> List[Action]:
-        """Give the waiting observer the process that the adapter offers to its editor."""
+        """Let the waiting observer become the controller: the adapter offers the process to its editor."""
         return []
 
     def follow(self, controller: Connection) -> List[Action]:  # noqa: ARG002

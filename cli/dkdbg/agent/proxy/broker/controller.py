@@ -41,7 +41,7 @@ class Controlling(SessionPhase):
         return [connection.to_adapter(connection.attach_body), *handover.follow(connection, self._sessions)]
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:
-        """Pass a request on unchanged."""
+        """Pass a request on unchanged, unless the broker answers it."""
         connection, command = self.connection, request["command"]
         if command in ("launch", "attach"):
             return [connection.refuse(request, "this connection is already attached")]
@@ -63,7 +63,7 @@ class Controlling(SessionPhase):
         if command == "disconnect":
             ends = group_control.left(
                 connection, self._sessions, request
-            )  # only while the root session exists
+            )  # first: the event goes through the root session, which may be this one
             ends += handover.left(connection, self._sessions, request)
             connection.leaving = True
             connection.restarting = as_dict(request.get("arguments")).get("restart") is True
@@ -77,7 +77,7 @@ class Controlling(SessionPhase):
         return [connection.to_adapter(body), *ends]
 
     def answer(self, message: Message, body: bytes) -> List[Action]:
-        """Pass on a response that this adapter has requested."""
+        """Pass on a response, if this adapter has requested it."""
         return [self.connection.to_adapter(body)] if self._open_requests.answered_adapter(message) else []
 
     def from_adapter(self, body: bytes) -> List[Action]:
@@ -103,7 +103,7 @@ class Controlling(SessionPhase):
         return self._adapter.stopped(body)
 
     def give_up(self, text: str, category: str = "important") -> List[Action]:
-        """Take the process from the client, and tell it why; it is free when the adapter has released it."""
+        """Take the process from the client, and tell it why; the process is free when the adapter has released it."""
         told = self.evict(text, category)
         self.connection.stops.let_go()
         request = messages.request(self._open_requests.ours(), "disconnect", {"terminateDebuggee": False})

@@ -1,7 +1,7 @@
 """Continues, pauses and detaches all ranks of one job together. No I/O.
 
-A rank that continues alone waits in its next collective for the stopped ones. Other agents' ranks are reached through
-the client of the root session, which has one with each agent (`dkdbgTogether`).
+A rank that continues alone waits in its next collective for the stopped ones. The ranks of other agents are reached
+through the client, which has a root session with each agent (`dkdbgTogether`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def left(connection: Connection, sessions: Sessions, request: Message) -> List[A
 
 
 def from_elsewhere(root: Connection, sessions: Sessions, wanted: Message) -> List[Action]:
-    """Continue, pause, leave or slow down the local ranks of a job, as the same editor did with a rank of another agent.
+    """Do with the local ranks of a job what the same editor did with a rank of another agent.
+
+    Continue, pause or leave them, or stop their clocks while that rank is stopped.
 
     Args:
         root: the client of the root session. wanted: the other agent's event; see `_elsewhere`.

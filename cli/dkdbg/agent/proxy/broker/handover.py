@@ -1,6 +1,6 @@
 """Policy for a leaving controller, or a leaving root session. No I/O.
 
-If a controller leaves and the process lives on, the longest observer becomes the controller. If an editor leaves its
+If a controller leaves and the process lives on, the earliest observer becomes the controller. If an editor leaves its
 root session, or that of one process, all its other sessions end.
 """
 
@@ -32,8 +32,8 @@ def left(connection: Connection, sessions: Sessions, request: Message) -> List[A
     processes one by one; the root session always takes all others along.
 
     Args:
-        request: its `disconnect`. With `restart` it comes back. With `terminateDebuggee` the program ends, and no
-            stopped process must run on before that.
+        request: its `disconnect`. With `restart` the editor comes back, and with `terminateDebuggee` the program ends,
+            and no stopped process may continue before that: the other sessions stay.
     """
     if not leaves_all(connection, request):
         return []
@@ -59,7 +59,7 @@ def leaves_all(connection: Connection, request: Message) -> bool:
 
 
 def end_sessions(editor: int, sessions: Sessions, but: Optional[Connection] = None) -> List[Action]:
-    """End all sessions of an editor here except `but`, which it ends itself; the processes run on."""
+    """End all sessions of an editor here except `but`, which the editor ends itself; the processes run on."""
     sessions.evicted.add(editor)
     text = "the debugger was stopped; the processes that it was attached to keep running"
     ends: List[Action] = []
@@ -101,9 +101,9 @@ def free(sessions: Sessions) -> List[Action]:
 
 
 def heir(connection: Connection, former: Connection, sessions: Sessions) -> Optional[Connection]:
-    """Return the next controller of a process: the longest observer of the editor with the root session.
+    """Return the next controller of a process: its earliest observer in the editor that has the root session.
 
-    None while that is not settled: the root session is handed over first.
+    None while that editor is not known: the root session is handed over first.
 
     Args:
         connection: an observer of the process. former: the controller that it has observed.
@@ -123,5 +123,5 @@ def heir(connection: Connection, former: Connection, sessions: Sessions) -> Opti
 
 
 def candidates(sessions: Sessions, key: int) -> List[Connection]:
-    """Return the observers that could become the controller of a process, the longest first."""
+    """Return the observers that could become the controller of a process, the earliest first."""
     return [one for one in sessions.observers(key) if one.phase.observes]

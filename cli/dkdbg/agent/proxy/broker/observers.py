@@ -1,7 +1,7 @@
 """Phase of an observer: a second client sees what the controller sees, and changes nothing. No I/O.
 
 It gets a copy of the events, and its read requests go through the controller's connection. Its own connection to the
-adapter is unused until the controller leaves. Then the longest observer becomes the controller, with the breakpoints
+adapter is unused until the controller leaves. Then the earliest observer becomes the controller, with the breakpoints
 that it has set meanwhile (handover.py).
 """
 
@@ -42,7 +42,7 @@ _SETS = (
     "setDebuggerProperty",
     "debugpySystemInfo",
 )
-#: Sent on every mouse move or key press: refused silently.
+#: Requests that an editor sends on every mouse move or key press: refused silently.
 _QUIET = (
     "evaluate",
     "completions",
@@ -54,7 +54,11 @@ _QUIET = (
 
 
 class Observing(SessionPhase):
-    """Phase of a client that observes another's session; `over`: its process has ended, or will be announced again."""
+    """Phase of a client that observes another's session.
+
+    Attributes:
+        over: the process has ended, or will be announced again.
+    """
 
     name = OBSERVING
 

@@ -1,6 +1,6 @@
 """Base of the phases of a connection: what all of them need, and how they end a session. No I/O.
 
-Also the phases of an ended session: its client knows and has not left, or the connection is closed.
+Also the phases of an ended session: its client knows about the end and has not left, or the connection is closed.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ than one ahead, so that all ranks stop in the same iteration, regardless of timi
 Some breakpoints are not for all ranks (`if rank == 0:`). After a timeout the stops are reported anyway, with the names
 of the missing ranks. A conditional breakpoint selects ranks explicitly, so its stop is not withheld.
 
-The ranks of one job may have several agents. Then the client of the root session, which has one with each of them,
-decides for all: it gets an event for each change (`dkdbgGate`), and sends its decision as a request of that name. A
-request to pass carries the number of the last change that the client knows, and older ones are ignored.
+The ranks of one job may have several agents. Then the client, which has a root session with each of them, decides for
+all: it gets an event for each change (`dkdbgGate`), and sends its decision as a request of that name. A request to pass
+carries the number of the last change that the client knows, and is ignored if there was a newer change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LED_TIMEOUT_S = rank_timeouts.ARM_TIMEOUT_S + rank_timeouts.MAX_GATHER_TIMEOUT_S
 
 
 class RankBarrier:
-    """Open until `close`; opens again when all ranks are stopped.
+    """The barrier of an agent's ranks: open until `close`, and again when all of them are stopped.
 
     Args:
         clock: seconds, monotonic.
@@ -79,7 +79,7 @@ class RankBarrier:
         self._timeouts = rank_timeouts.RankTimeouts(self._clock)
 
     def close_for_job(self, keys: Iterable[int], share: Share) -> List[Action]:
-        """Withhold them until the client of the root session decides for the ranks of all agents of the job."""
+        """Withhold the stops until the client of the root session decides for the ranks of all agents of the job."""
         self._unarmed |= set(keys) - self._armed
         self._over, self._led, self._share, self._told = False, True, share, {}
         self._heard = self._clock()

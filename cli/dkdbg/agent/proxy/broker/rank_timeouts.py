@@ -1,4 +1,4 @@
-"""Timeouts of a rank barrier, and what happens after each. No I/O, no ranks, only numbers.
+"""Timeouts of a rank barrier, and what happens after each. No I/O; knows only the numbers of ranks.
 
 An agent applies them to its own ranks (rank_barrier.py), the attach proxy to those of several agents.
 """
@@ -32,7 +32,7 @@ MAX_NAMED = 8
 
 
 class RankTimeouts:
-    """Clock of one closed barrier.
+    """Timeouts of one closed barrier.
 
     Args:
         clock: seconds, monotonic.

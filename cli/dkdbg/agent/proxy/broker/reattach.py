@@ -1,4 +1,7 @@
-"""Phase in which the broker sets a session up on behalf of its client: the adapter or the client is new. No I/O."""
+"""Phase in which the broker sets a session up on behalf of its client. No I/O.
+
+The adapter was replaced, or the client was an observer and becomes the controller.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ class Reattaching(SessionPhase):
         return [connection.refuse(request, "this session has ended", show=False)]
 
     def answer(self, message: Message, body: bytes) -> List[Action]:
-        """Pass on a response that this adapter has requested."""
+        """Pass on a response, if this adapter has requested it."""
         return [self.connection.to_adapter(body)] if self._open_requests.answered_adapter(message) else []
 
     def client_gone(self) -> List[Action]:

@@ -35,7 +35,7 @@ ATTACH_TIMEOUT_S = 60.0
 OBSERVER_TIMEOUT_S = 1.0
 #: Seconds that a client has to close after the last answer.
 CLOSE_TIMEOUT_S = 1.0
-#: At most one line in the log for refused attaches in so many seconds, after the first ten.
+#: Seconds between two log lines for refused attaches, after this many without a pause.
 REFUSAL_LOG_INTERVAL_S = 10.0
 REFUSAL_LOG_BURST = 10
 #: Seconds to wait for the stderr of a process that has ended.
@@ -226,7 +226,7 @@ class Relay:
         self._closed = False
 
     def serve(self, first: bytes) -> None:
-        """Serve until the end, from the body of the first request on; the client's socket is left to the caller."""
+        """Serve until the end; `first` is the body of the first request. The caller closes the client's socket."""
         try:
             self._client.settimeout(ATTACH_TIMEOUT_S)
             self._act(self._ask(lambda: self._broker.from_client(first)))
@@ -342,7 +342,7 @@ class Relay:
         if self._backend is not None:
             self._backend.close()
             self._backend = None
-        # An observer must not block others; now no other client depends on it.
+        # Remove an observer's send timeout: as a controller this client blocks no other one.
         self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
         self._act(actions)
         if self._backend is None:

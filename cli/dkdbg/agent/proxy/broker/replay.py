@@ -49,7 +49,7 @@ class Settings:
         self._given[key] = given or []
 
     def all(self) -> List[Tuple[str, Message, List[int]]]:
-        """Return the command, the arguments and the given identifiers of each."""
+        """Return the command, the arguments and the given identifiers of each remembered request."""
         return [(key[0], arguments, self._given[key]) for key, arguments in self._latest.items()]
 
 

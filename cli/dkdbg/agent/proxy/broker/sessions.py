@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Sessions:
-    """Shared by the connections of one port. Not thread-safe: the relay has a lock.
+    """Sessions of one port, shared by its connections. Not thread-safe: the relay has a lock.
 
     Args:
         agent: the agent behind the port.
@@ -63,21 +63,21 @@ class Sessions:
         return dict(self._controllers)
 
     def take_control(self, connection: Connection) -> None:
-        """Make this client the controller of its process; a former one is only finishing."""
+        """Make this client the controller of its process; a former controller is already leaving."""
         self._controllers[connection.key] = connection
         self.offered.discard(connection.key)
         if connection.key == ROOT:
             self.agent.choose(connection.ranks)
 
     def release_control(self, connection: Connection) -> bool:
-        """End its control; False if another client already has it."""
+        """Remove a controller; return False if another client already controls its process."""
         if self._controllers.get(connection.key) is not connection:
             return False
         del self._controllers[connection.key]
         self.barrier.left(connection.key)
         if connection.key == ROOT:
             self.offered.clear()
-            self.agent.choose(None)  # before the next editor's own set
+            self.agent.choose(None)  # until the next editor chooses ranks
         else:
             self.agent.on_stop(connection.key, "")
         return True
@@ -92,7 +92,7 @@ class Sessions:
         return held + sorted(self.offered)
 
     def observers(self, key: int) -> List[Connection]:
-        """Return the observers of a process, the longest first."""
+        """Return the observers of a process, the earliest first."""
         return list(self._observers.get(key, ()))
 
     def observed(self) -> List[int]:
@@ -127,14 +127,14 @@ def _add(places: Dict[int, List[Connection]], connection: Connection) -> None:
         found.append(connection)
 
 
-#: Maximum characters of a process, and processes.
+#: Maximum stderr characters to keep of a process, and processes.
 MAX_CHARACTERS = 4000
 MAX_PROCESSES = 64
 _TRACEBACK = "Traceback (most recent call last):"
 
 
 class StderrTail:
-    """Tail of each process's stderr, as far as an editor was attached; `name_of` names a process by its pid."""
+    """Tail of each process's stderr, received while an editor is attached; `name_of` names a process by its pid."""
 
     def __init__(self, name_of: Callable[[int], str]) -> None:
         self._name_of = name_of

@@ -1,8 +1,8 @@
 """Listens on the port that an editor attaches to, and passes only real DAP clients on.
 
 A connection is passed on only after a complete, valid `initialize` request. Bare TCP probes, other protocols and
-half-open clients end here. HTTP is answered here: `GET /healthz`, and `/status` for the attach proxy. `state/records.py`
-checks containers.
+half-open clients end here. HTTP is answered here: `GET /healthz`, and `/status` for the attach proxy. The health check
+of a container needs no HTTP, see state/records.py.
 
 Browsers that act for a web page are refused. DNS rebinding could let a page read an answer; its browser sends the
 page's host name in `Host`, all legitimate clients send an address.
@@ -55,7 +55,7 @@ _MAX_HEAD_BYTES = 8192
 _HEAD_END = b"\r\n\r\n"
 _MISDIRECTED = "use an address or localhost, not a host name: http://127.0.0.1:PORT/healthz"
 _WEB_PAGE = "web pages get no answer here"
-_BROKEN_HEAD = "the head of this request is not whole"
+_BROKEN_HEAD = "the head of this request is incomplete or too long"
 _HEAD = (
     b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n"
     b"X-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n%s\r\n"
@@ -301,7 +301,7 @@ class Listener:
         return not reason
 
     def _refusal_of_user(self, sock: socket.socket) -> str:
-        """Return why a connection of another user of this machine is refused; empty if it is accepted."""
+        """Return why a connection is refused that belongs to another user of this machine; empty if it is accepted."""
         return "" if self._users is None else local_users.refusal(sock, self._users)
 
     def _refuse(self, sock: socket.socket, reason: str, way: str) -> None:

@@ -168,7 +168,7 @@ def _is_gone(sock: socket.socket, theirs: Address, ours: Address) -> bool:
 
 
 def _asked(theirs: Address, ours: Address) -> Optional[Owner]:
-    """Return the owner of the socket with these addresses, its own first. Raises OSError: unsupported here."""
+    """Return the owner of the socket with these addresses (first its own). Raises OSError: unsupported here."""
     message = _diagnosed(theirs, ours)
     if message is None:
         return None

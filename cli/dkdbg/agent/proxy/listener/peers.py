@@ -39,7 +39,8 @@ class Routes:
     """Directly attached subnets and default gateways of this network namespace.
 
     Attributes:
-        known: False when the tables could not be read (no /proc): then only loopback is accepted.
+        known: False when the tables could not be read (no /proc): then only loopback, this machine's own address and
+            the networks of DKDBG_ALLOW are accepted.
     """
 
     def __init__(self, subnets: List[Network], gateways: List[Address], known: bool = True) -> None:

@@ -1,10 +1,10 @@
 """Checks the token of an attach, where other users can reach the port.
 
-A right token is always accepted: guesses must not lock out the user, who has the guesser's address where both come
-through Docker's proxy. Its length protects it against guesses. After many wrong tokens, answers are delayed.
+A right token is always accepted: guesses must not lock out the user, whose address is the same as the guesser's behind
+Docker's proxy. The token's length protects it against guesses. After many wrong tokens, answers are delayed.
 
 The token appears in no log, record or answer. debugpy copies the whole attach request into those of child sessions,
-so they show it too.
+so these carry the token too.
 """
 
 from __future__ import annotations
