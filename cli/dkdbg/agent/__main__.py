@@ -113,7 +113,7 @@ def _launch(words: List[str], *, supervised: bool) -> int:
 
 
 def _health(*, wait: bool) -> int:
-    """Tell whether a debugger can attach. With `wait`, for images without a shell: as agent.sh does."""
+    """Return 0 if a debugger can attach, else print why not; with `wait` retry as agent.sh does, for images without sh."""
     import time
 
     from dkdbg.agent.state import records

@@ -26,7 +26,7 @@ def log(text: str) -> None:
 def open_closed_streams() -> None:
     """Open the null device on each standard descriptor that is closed (`<&-`), before another file gets its number.
 
-    Python has None in place of the stream of a closed one, and a child would get what has its number by then.
+    For a closed descriptor Python's stream is None, and a child would inherit the file that has its number by then.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:

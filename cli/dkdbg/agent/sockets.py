@@ -43,7 +43,7 @@ def shut(sock: Optional[socket.socket], how: int = socket.SHUT_RDWR) -> None:
 def begin(serve: Callable[..., object], *args: object, name: str) -> bool:
     """Call a function on a thread of its own; return False if the process may have no more threads.
 
-    The limit (`ulimit -u`, pids.max) counts other processes too: it is over when they end, so go on, and try again.
+    The limit (`ulimit -u`, pids.max) counts other processes too: the caller can try again when they have ended.
     """
     try:
         threading.Thread(target=serve, args=args, name=name, daemon=True).start()

@@ -30,7 +30,7 @@ _FOLDER = "agent-"
 #: Prefix of a folder that is being unpacked, and seconds after which it is that of a killed process.
 _SCRATCH, _LEFT_AFTER_S = ".unpack-", 3600.0
 #: Set where the file was brought with a batch job: the last program on the node removes what was unpacked.
-#: The folder has a suffix, because a brought file of the same digest has a lock of its own.
+#: The suffix keeps that folder apart from the one of a file in kept.py, which is removed under another lock.
 _ENV_TRANSIENT, _TRANSIENT = "DKDBG_TRANSIENT", "-job"
 #: Option of `launch` and `supervise`: the program starts with SIGTERM unblocked.
 _UNBLOCK = "--unblock-sigterm"
@@ -105,7 +105,7 @@ def _run_and_remove(archive: str, words: List[str]) -> int:
     try:
         return _run(archive, words, _TRANSIENT, hold)
     finally:
-        if not held:  # ended after it had unpacked the folder, and before it held the file
+        if not held:  # ended after it had unpacked the folder, and before it held it
             with contextlib.suppress(OSError, runtime_dir.RuntimeDirError):
                 hold(_target(archive, runtime_dir.open_runtime_dir(_asked_runtime(words))) + _TRANSIENT)
         for each in held:

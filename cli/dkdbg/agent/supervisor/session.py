@@ -431,7 +431,7 @@ class Session:
             self.store.let_in(uid, gid)
         except (
             OSError
-        ) as error:  # for example without CAP_CHOWN; without the folders no process waits for one
+        ) as error:  # for example without CAP_CHOWN; no process waits for its user's folder after the removal
             self._lets_users_in = False
             self.store.close_for_users()
             self.tell("processes of other users cannot be debugged: %s" % error)
