@@ -18,7 +18,7 @@ _MAX_PID = (1 << 22) - 1
 
 
 class Folders:
-    """The session's own folder, and one for each user to whom a process below an agent of root's changes.
+    """The session's own folder, and one for each other user that processes below a root agent have changed to.
 
     Args:
         own: the session's own.
@@ -61,7 +61,7 @@ def of_session(directory: str) -> Folders:
     """Return the folders of the session in `directory`, as they are now."""
     users: Dict[int, str] = {}
     place = os.path.join(directory, contract.USERS_NAME)
-    with contextlib.suppress(OSError):  # only sessions of root's have it
+    with contextlib.suppress(OSError):  # only sessions of a root agent have it
         users = {
             uid: os.path.join(place, name, contract.PROCESSES_NAME)
             for name in os.listdir(place)

@@ -21,7 +21,7 @@ _NAMES = (
     ("{}[{}]", "LSB_JOBID", "LSB_JOBINDEX"),  # 0 outside of an array: a name that is never used
 )
 
-#: Variables with the jobs of a heterogeneous one, its own number first; each task has them all.
+#: Variables with the job ids of a heterogeneous job's parts, its own id first; each task has them all.
 #: Source: heterogeneous_jobs.html of Slurm, Environment Variables; a job has 128 parts at most.
 _PARTS = ["SLURM_JOB_ID_HET_GROUP_%d" % offset for offset in range(128)]
 

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
-#: Seconds after which ranks that were chosen and are not there are named; a launcher needs some to start them.
+#: Seconds before chosen ranks are reported as missing: a launcher needs some to start them.
 TIMEOUT_S = 10.0
 
 
@@ -23,7 +23,7 @@ class Choice:
         text: the agent's own setting; empty for all.
 
     Attributes:
-        current: the set.
+        current: the debugged ranks.
 
     Raises:
         RankSetError: `text` is not a rank set.

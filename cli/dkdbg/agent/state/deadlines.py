@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_DEADLINES, MAX_CHARACTERS = 20, 300
 #: The latest end, in epoch seconds, and the longest span.
 _MAX_S = 1e11
-#: Slurm gives a job without a limit an end in one year.
+#: Seconds beyond which a deadline is not reported: Slurm gives a job without a limit an end in one year.
 _LONGEST_HOLD_S = 60 * 86400.0
 
 
@@ -53,7 +53,7 @@ _LIFTS = {
 
 
 def of_job(system: str, job: str, ends: float) -> contract.Deadline:
-    """Return the time limit of a job, in the words of both agent and target."""
+    """Return the time limit of a job; agent and target describe it by the same text, see `merged`."""
     what = "%s ends job %s" % (system, job.partition(".")[0])  # 12 of PBS's 12.server
     return {
         "what": what,
@@ -64,7 +64,7 @@ def of_job(system: str, job: str, ends: float) -> contract.Deadline:
 
 
 def of_environment(environ: Mapping[str, str]) -> List[contract.Deadline]:
-    """Return the deadlines that the agent's own environment tells."""
+    """Return the deadlines that the agent's own environment contains."""
     found: List[contract.Deadline] = []
     for system, variable, ends in _ROWS:
         with contextlib.suppress(KeyError, ValueError):
@@ -113,7 +113,7 @@ def parse(said: object) -> List[contract.Deadline]:
 
 
 def merged(*lists: Iterable[contract.Deadline]) -> List[contract.Deadline]:
-    """Return all deadlines, of those with the same text only the first."""
+    """Return all deadlines, and of several with the same text only the first."""
     found: Dict[str, contract.Deadline] = {}
     for each in [one for some in lists for one in some]:
         found.setdefault(each["what"], each)
@@ -121,7 +121,7 @@ def merged(*lists: Iterable[contract.Deadline]) -> List[contract.Deadline]:
 
 
 def left(deadline: contract.Deadline, now: float) -> Optional[float]:
-    """Return the seconds until its end, negative after it; None where it depends on a hold."""
+    """Return the seconds until a deadline, negative after it; None where it depends on a hold or is unknown."""
     return None if deadline["ends"] is None else deadline["ends"] - now
 
 
@@ -140,7 +140,7 @@ def as_json(found: Iterable[contract.Deadline], now: float) -> List[Dict[str, ob
 
 
 def soonest(found: Iterable[contract.Deadline], now: float) -> str:
-    """Return the time until the first end, as `52 min`; empty where none is known."""
+    """Return the time until the first deadline, as `52 min`; empty where none is known."""
     known = [rest for each in _coming(found, now) for rest in [left(each, now)] if rest is not None]
     return span(min(known)) if known else ""
 

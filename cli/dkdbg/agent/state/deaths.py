@@ -1,9 +1,9 @@
 """Reports processes of the program that died of a signal: name, signal, stack and the kernel's OOM count.
 
-Another process reaps it, so its exit status is read from /proc while it is a zombie: a pidfd reports the end at once.
-A parent that waits reaps it sooner: from Linux 6.15 on the pidfd still has the status then.
-Without pidfds (Linux < 5.3, Python 3.8, macOS) `faulthandler`'s record is reported, and that a held process has ended
-(issue 33).
+The agent is not the parent of most of them. A pidfd reports an end at once, so that the agent reads the exit status from
+/proc while the process is a zombie. If its parent has reaped it by then, the pidfd has the status (from Linux 6.15 on).
+Without pidfds (Linux < 5.3, Python 3.8, macOS) the agent reports what `faulthandler` has recorded, and that a held
+process has ended (issue 33).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Deaths:
         while True:
             for number, _ in poll.poll():
                 with contextlib.suppress(Exception):  # the folder may be being removed
-                    self.ended(self._pids[number])  # its pidfd may have the status
+                    self.ended(self._pids[number])  # before the pidfd is closed, which may have the status
                 with self._lock:
                     del self._pids[number]
                     poll.unregister(number)

@@ -1,7 +1,8 @@
 """The single file that was brought to a target: kept in the runtime folder by its digest, removed by its last user.
 
-The host sends `receive` as text (dkdbg.delivery.bring); the agent that runs from the file holds it as well. A
-lock on the file marks it as in use. A holder that releases the last lock removes the file.
+The host sends `receive` as source code (dkdbg.delivery.bring), which holds the file while the host is connected. The
+agent that runs from the file holds it as well. A lock on the file marks it as in use. A holder that releases the last
+lock removes the file.
 """
 
 from __future__ import annotations
@@ -182,8 +183,8 @@ def _digest_of(file: int) -> str:
 def _take(path: str, digest: str, size: int) -> bool:
     """Read the file from standard input and put it in place; False when its size or digest is not as announced.
 
-    A file that appeared meanwhile stays: its bringer holds it, and would not notice that another file took
-    its place and was removed with that file's last session.
+    A file that appeared meanwhile stays: the process that brought it holds a lock on it, which would not protect a
+    file that replaces it.
     """
     import hashlib
 
@@ -239,7 +240,7 @@ def _started_by(path: str, run: bytes) -> Iterator[int]:
 
 
 def _recorded(path: str, run: bytes) -> Iterator[int]:
-    """Yield the same by the records of sessions: macOS has no /proc."""
+    """Yield the same processes from the session records: macOS has no /proc."""
     import json
 
     runtime = os.path.dirname(path)

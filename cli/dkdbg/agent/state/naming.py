@@ -43,7 +43,7 @@ def is_first_rank_of(process: contract.Process, first: contract.Process) -> bool
 
 
 def program(argv: Sequence[str]) -> str:
-    """Return the program of a Python command line. `train.py`, `torchrun`, `python -m pkg`, `python -c`, `python`."""
+    """Return the program of a Python command line: `train.py`, `torchrun`, `python -m pkg`, `python -c`, `python`."""
     found = interpreted(argv[1:])
     if found is None:
         return "python -c" if any(word.startswith("-c") for word in argv[1:]) else "python"

@@ -56,10 +56,10 @@ class ProcessTable:
         choice: returns the ranks to debug.
         on_absent: called for each process that did not join when asked, and for each that has ended.
         on_clocks: called with each process that was asked about its timeouts: pid, and clocks of it that go on now.
-        on_pending: called with each process that was asked about its timeouts: pid, name of the collective that keeps its
-            own (empty for none), seconds since, seconds left.
-        on_raised: called whenever a process has raised the timeouts of its process groups, with their own, in seconds; 0
-            where it has yet to create them.
+        on_pending: called with each process that was asked about its timeouts: pid, name of the collective that it waits
+            in with an unraised timeout (empty for none), seconds since, seconds left.
+        on_raised: called whenever a process has raised the timeouts of its process groups, with the former timeout in
+            seconds; 0 if the process has not created the groups yet.
         before_look: called before each scan of the folder.
         on_death: called for each process that died of a signal; see deaths.py.
     """
@@ -297,7 +297,7 @@ class ProcessTable:
     def set_stopped(self, pid: int, where: str) -> None:
         """Record where a debugger has stopped a process; empty when it runs."""
         with self._lock:
-            # A debugger that left because the process has died while it was held has not resumed it.
+            # If a held process dies, its debugger leaves, but has not resumed it.
             if self._stops.get(pid, "") == where or (not where and procfs.is_ending(pid)):
                 return
             self._stops[pid] = where

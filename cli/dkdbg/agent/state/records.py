@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Finished sessions to keep for `sessions`.
 MAX_FINISHED = 20
-#: Seconds after which the record of a machine that cannot be asked, or that has been started again, is an old one.
+#: Seconds without a change after which a record of another machine, or from before a reboot, counts as old.
 _LEFT_AFTER_S = 30 * 24 * 3600.0
 
 
@@ -25,7 +25,7 @@ def write_json(path: str, value: object) -> None:
     temporary = "%s.%d.tmp" % (path, os.getpid())
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w") as out:
-        out.write(json.dumps(value))  # `dump` is written in Python
+        out.write(json.dumps(value))  # faster than `dump`, which does not use the C encoder
     os.replace(temporary, path)
 
 
@@ -226,9 +226,9 @@ def _clear(directory: str, last: str) -> None:
 def _own_folder(path: str) -> Tuple[str, int]:
     """Create the folder PATH-PID, and return it with the descriptor of its lock.
 
-    A folder that an agent of the same pid has left is used again, empty. Beside that of a living agent, in another PID
-    namespace or on another machine, it is PATH.2-PID. On a file system without locks, or which keeps them from other
-    machines, such a living agent loses its folder.
+    A folder that an agent of the same pid has left is emptied and used again. If a living agent in another PID namespace
+    or on another machine has it, the folder is PATH.2-PID. On a file system without locks, or whose locks other machines
+    do not see, such a living agent loses its folder.
     """
     import shutil
 
