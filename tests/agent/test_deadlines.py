@@ -201,11 +201,11 @@ print(found)
         ("end = datetime.datetime.now(); time.sleep(60)", "datetime.now() at p.py:6"),
         (
             "for _ in range(60):\n        if not threading: break\n        time.sleep(1)",
-            "counted naps at p.py:8",
+            "a loop that counts its sleeps at p.py:8",
         ),
         (
             "tries = 60\n    while tries > 0:\n        tries -= 1\n        time.sleep(1)\n        if not tries:\n            return",
-            "counted naps at p.py:9",
+            "a loop that counts its sleeps at p.py:9",
         ),
         ("for epoch in range(60):\n        time.sleep(1)", None),
         (

@@ -1,9 +1,9 @@
 """debugpy's adapter, hardened. Run as a file by `proxy/adapter/backend.py`, and for a worker of Ray by `ray/worker.py`.
 
-It reads one line of JSON from stdin (debugpy's folder, the server token, the port to announce, the socket for
-processes, the path of privates.py, and for a worker of Ray the answer to processes that join), writes one line of JSON
-to stdout when it serves, or with the private names that debugpy lacks, and ends when stdin ends: an agent that was
-killed leaves no adapter behind. That of a worker of Ray ends with the last process.
+It reads one line of JSON from stdin: debugpy's folder, the server token, the port to announce, the socket for
+processes, the path of privates.py, and for a worker of Ray the answer to processes that join. It writes one line of
+JSON to stdout when it serves, or with the private names that debugpy lacks. It ends when stdin ends, so an agent that
+was killed leaves no adapter behind. The adapter of a Ray worker ends with the last process.
 
 It listens on no port, because any user of the machine could connect and debug. The agent passes the connections of its
 clients and of the root session stub through stdin, a Unix socket. The user's processes connect to a Unix socket in the
@@ -302,7 +302,7 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
     clients.Client.disconnect_request = disconnect_request
 
 
-#: Sockets of the processes that know that one of them is held, since the last attach.
+#: Sockets of the processes that were informed since the last attach that one of them is held.
 _told: Set[str] = set()
 
 
@@ -329,7 +329,7 @@ def let_join(servers: Any, session: str, info: Dict[str, Any]) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(path)
             _told.clear()
-            ask_all(folder, b"timeouts", set())  # without that file they put back what they have raised
+            ask_all(folder, b"timeouts", set())  # without that file they restore what they have raised
         detach(self)
 
     servers.Server.__init__ = begin_and_open
@@ -374,7 +374,7 @@ def stop_clocks(clients: Any, session: str) -> None:
 
 
 def ask_all(folder: str, question: bytes, but: Set[str]) -> Set[str]:
-    """Ask the processes that have announced themselves in a folder; return their sockets' names.
+    """Send a question to the processes that have announced themselves in a folder; return their sockets' names.
 
     Args:
         but: names of sockets to leave out.

@@ -33,9 +33,9 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
     """Answer one question, and close the connection that it came with, if any.
 
     Returns:
-        Whether a new thread has taken the question, and this one has to end. Before the join the hook's thread is
-        unknown to `threading`, so that a program that counts its threads does not see it. After the join pydevd would
-        make `threading` create a dummy for it, about which Python 3.13 complains when the program ends.
+        Whether this thread has to end and leave the question to a new one (`start_known`). Before the join the hook's
+        thread is unknown to `threading`, so that a program that counts its threads does not see it. After the join
+        pydevd would make `threading` create a dummy for it, about which Python 3.13 complains when the program ends.
     """
     if command == b"join" and not member.joined and not _is_known() and not greenlets.why_not():
         # gevent's threads never run here; debugpy brings a `threading` that gevent has not changed.

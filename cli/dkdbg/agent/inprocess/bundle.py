@@ -163,7 +163,7 @@ def copied(files: Iterable[Tuple[str, str]], target: str) -> str:
         try:
             os.rename(scratch, target)
         except OSError:
-            if not is_own(target):  # another process was not faster either
+            if not is_own(target):  # nor has another process made it meanwhile
                 raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

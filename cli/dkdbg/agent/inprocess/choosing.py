@@ -39,7 +39,7 @@ LAUNCHERS = frozenset((
 
 
 def whole_number(text: str) -> Optional[int]:
-    """Return the whole number that up to 18 ASCII digits are; None for any other text, as dkdbg.launchers.words does."""
+    """Return up to 18 ASCII digits as a number, None for any other text, as dkdbg.launchers.words does."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 

@@ -1,4 +1,4 @@
-"""Makes a running Python that an agent has attached to a member of that agent's session, as the hook would.
+"""Registers a running Python with the session of the agent that has attached to it, as the hook would.
 
 The agent makes the main thread execute `SCRIPT` (inject/main.py). It leaves no name behind in the program,
 raises nothing, and does not wait: the agent asks over the socket, as with every other process.

@@ -1,4 +1,4 @@
-"""The hook's part in a fork: it ends its thread before, and makes the child a member of its own.
+"""The hook's part in a fork: it ends its thread before the fork, and registers the child as a process of its own.
 
 Loaded by the hook at a process's first fork; a process that never forks does not pay for it.
 """
@@ -53,7 +53,9 @@ def before(member: Member) -> None:
         _put_to_sleep(path)
     if member.starter == member._get_ident():
         return  # in a signal's handler, while this thread starts the hook's one
-    done = member.done  # a signal's handler may fork meanwhile, and return in the child, which has others
+    done = (
+        member.done
+    )  # a signal's handler may fork meanwhile, and return in the child, which has another lock
     if done.acquire(True, 1) or (member.answering and done.acquire(True, ANSWER_TIMEOUT_S)):
         done.release()
         _until_thread_is_gone(member)
@@ -183,7 +185,7 @@ class _OwnThreads:
             tasks = len(os.listdir("/proc/self/task"))
             if tasks - len(sys._current_frames()) + threading.active_count() == 1:
                 return True
-        # The hook's thread, which executes nothing before. No lock is taken: a signal's handler may fork here.
+        # Also while the hook's thread starts, and executes nothing yet. Do not lock: a signal's handler may fork here.
         return bool(self._member.begun.locked())
 
 

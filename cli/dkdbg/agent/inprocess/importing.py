@@ -1,4 +1,4 @@
-"""Runs a callback as soon as the program has imported a module. Imports nothing of the program's itself."""
+"""Runs a callback as soon as the program has imported a module, without importing that module for it."""
 
 # ruff: noqa: ANN401
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def after(name: str, do: Callable[[Any], object]) -> None:
-    """Call `do` with this module: now if it is loaded, else when it is imported; once however often it is registered.
+    """Call `do` with this module: now if it is loaded, else when it is imported; once, however often it is registered.
 
-    For one that another thread is importing now, that is at the first import of another module after it.
-    An error in the callback is swallowed: the module has an unknown version.
+    If another thread is importing the module now, `do` is called at the next import of any other module.
+    An error in the callback is swallowed: the module may have an unknown version.
     """
     if name in sys.builtin_module_names:  # built-in modules share one loader
         __import__(name)
@@ -33,14 +33,14 @@ def after(name: str, do: Callable[[Any], object]) -> None:
 
 def _is_half(module: Any) -> bool:
     """Return whether a module is still being imported."""
-    try:  # a lazy module is not imported by that, and what a program has put in its place is not asked
+    try:  # this neither imports a lazy module nor calls an object that the program has put in a module's place
         return object.__getattribute__(module, "__dict__")["__spec__"]._initializing is True
     except Exception:
         return False
 
 
 class Finder:
-    """A finder that is first until the module is imported, which the other finders find.
+    """First finder on sys.meta_path until the module is imported; leaves finding it to the others.
 
     Args:
         half: the module, if another thread was importing it when this was made.

@@ -51,7 +51,7 @@ def join(session_dir: str, at_start: bool) -> str:
     """
     global _joining  # noqa: PLW0603
     with _lock:
-        # The importing debugpy runs program code on this thread that may call breakpoint().
+        # The import of debugpy may run code of the program on this thread, which may call breakpoint().
         if _joining:
             return "not joined: it is about to"
         _joining = True
@@ -66,8 +66,8 @@ def join(session_dir: str, at_start: bool) -> str:
 def load(session_dir: str, main_ident: int) -> None:
     """Import debugpy on this thread, if an editor is attached and it fits this process; `join` reports why not.
 
-    Its copy of `threading` takes the importing thread for the main thread. If its main thread has ended,
-    pydevd ends the session.
+    debugpy's copy of `threading` takes the importing thread for the main thread, and pydevd ends the session when that
+    has ended. So the copy's main thread is replaced by the program's.
     """
     with _lock, contextlib.suppress(Exception):
         info = _info(session_dir)
@@ -355,7 +355,7 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
         # written too.
         sys.dont_write_bytecode = dont_write and not at_start
         breakpointhook = sys.breakpointhook
-        # debugpy logs it, and Python runs `uname -p` for it: one more process, which gevent refuses here.
+        # debugpy logs the platform, and Python runs `uname -p` for it: one more process, which gevent refuses here.
         described, platform.platform = platform.platform, lambda: sys.platform  # type: ignore[assignment, misc]
         this = session.member()
         try:

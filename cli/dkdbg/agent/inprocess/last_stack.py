@@ -43,8 +43,8 @@ _target: Callable[[], Optional[_Target]] = lambda: None
 def keep(path: str) -> None:
     """Make `faulthandler` write into the file `path`, once.
 
-    It writes without a look at the descriptor, so the file lies under a high number that a program does not reach by
-    opening files; where there is no such number, nothing is kept.
+    `faulthandler` writes without checking the descriptor, so the file has a high number, which a program does not reach
+    by opening files. Where there is no such number, nothing is kept.
     """
     global _file, _target  # noqa: PLW0603
     if _file is not None or _is_handled():

@@ -1,7 +1,7 @@
 """Reports what this process knows of one line of a source file, for `dkdbg why`.
 
-Which loaded modules come from a file of that name, whether the line has code, and whether that code has run.
-It runs in the hook's thread; the program goes on meanwhile.
+The answer contains the loaded modules from a file of that name, whether the line has code, and whether that code has
+run. It is made in the hook's thread; the program goes on meanwhile.
 """
 
 # pydevd and torch have no types, and are only used where they are already loaded.
@@ -45,7 +45,8 @@ _COMPILED = (".pyc", ".so", ".pyd")
 _BRANCHES = ("If", "For", "While", "Try", "TryStar", "Match")
 #: Instructions of Python 3.12 that leave a function.
 _LEAVING = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "RAISE_VARARGS")
-#: Frozen objects, which `gc` does not return, of a program that has frozen its own; Python 3.12 starts with some 400.
+#: Number of frozen objects from which on the program has frozen its own (gc.freeze), which `gc` does not return. Python
+#: 3.12 starts with some 400.
 _MANY_FROZEN = 2000
 #: Instructions that jump.
 _JUMPS = frozenset(opcode.hasjrel + opcode.hasjabs)
@@ -57,7 +58,7 @@ def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
     """Return the answer about line `line` of the file that an editor's mapping calls `path`.
 
     Args:
-        is_asked: by the user, so that looking through all objects of the program may take its time.
+        is_asked: whether the user has asked, so that a search through all objects of the program may take its time.
     """
     name = os.path.basename(path)
     running = _running(name, is_asked)

@@ -2,9 +2,9 @@
 
 - Functions that torch.compile has compiled: a breakpoint there never stops, and gets a warning. torch is never imported
     from here; Dynamo's bytecode hook (`torch._dynamo.convert_frame.register_bytecode_hook`, torch 2.0 and newer)
-    reports the replaced code. Functions that Dynamo inlines into it are those for which it has made a translator
-    (`torch._dynamo.symbolic_convert`) since the outermost function's. Their own code is not replaced: other calls of them
-    stop.
+    reports the replaced code. Functions that Dynamo inlines into it are known by the translators that Dynamo makes
+    (`torch._dynamo.symbolic_convert`) after the outermost function's. Their own code is not replaced: other calls of
+    them stop.
 - Threads that `threading` does not know. They are made by `_thread`, or by C++, in which frameworks call the user's
     functions. Up to Python 3.11 pydevd traces only threads whose start it sees, so that a breakpoint in `backward` of an
     `autograd.Function` never stopped on a GPU. From 3.12 on it sees what they call, but not a loop that began before the
@@ -48,7 +48,7 @@ _inlined: weakref.WeakValueDictionary[int, CodeType] = weakref.WeakValueDictiona
 #: The code of Dynamo's present or last trace, the outermost function's first.
 _trace: List[CodeType] = []
 _knows_inlined = False
-#: Module -> its functions that C++ calls, or that are the first of the framework's below it.
+#: Module -> its functions that C++ calls, or the framework's first functions below those.
 _CALLED = {
     "torch.autograd.function": ("BackwardCFunction.apply", "BackwardCFunction.apply_boxed"),
     "torch.distributed.rpc.internal": ("_run_function",),

@@ -1,9 +1,9 @@
 """Gives the debugger the standard library in a program that has modules of the same names.
 
-`import queue` finds a `queue.py` beside the script. The debugger needs the standard one: it would
-run the program's, and fail; or it would load the standard one before the program asks for its own. In such a program our
-modules and debugpy's have another `__import__`, and so have modules of the standard library that it loads. It loads those
-that the program replaces for the debugger alone, as `_dkdbg_standard.NAME`.
+`import queue` finds a `queue.py` beside the script. The debugger needs the standard one: with the program's it would
+fail, and if it loaded the standard one first, the program would get that one. So in such a program our modules,
+debugpy's, and the standard modules that they load have an `__import__` of their own. It loads a standard module whose
+name the program uses for the debugger alone, as `_dkdbg_standard.NAME`.
 
 Loaded by the hook before our other modules, so it imports nothing that a program can replace.
 """
@@ -41,7 +41,7 @@ def _is_library(entry: str) -> bool:
 #: Folders of the standard library, and its modules' names. A program may put anything into sys.path.
 _standard = [_OF_OS, *filter(_is_library, [each for each in sys.path if type(each) is str])]
 _names: Set[str] = set()
-#: Names of these that the program's modules have. Without any the debugger imports as the program does.
+#: Standard names that modules of the program have. Without any the debugger imports as the program does.
 _replaced: Set[str] = set()
 #: Package of the modules that are loaded for the debugger alone.
 _PRIVATE = "_dkdbg_standard"
@@ -113,7 +113,7 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 
 
 def loader(name: str, path: str) -> SourceFileLoader:
-    """Return what loads the debugger's module NAME from this file."""
+    """Return the loader for the debugger's module `name` in this file."""
     return (_Loader if _replaced else SourceFileLoader)(name, path)
 
 

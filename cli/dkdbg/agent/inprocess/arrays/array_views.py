@@ -100,7 +100,7 @@ class ArrayViews:
 
 
 class Attributes:
-    """Placeholder for a tensor's attributes in pydevd's own listing, which reads each of them. Only when opened."""
+    """Placeholder for pydevd's own listing of a tensor, which reads each attribute: only when a user opens it."""
 
     def __init__(self, of: Any) -> None:
         self.of = of

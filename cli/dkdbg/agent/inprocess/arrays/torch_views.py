@@ -90,7 +90,7 @@ def _base(torch: Any) -> Any:
 
 
 def _exchange_capture_mode(mode: int) -> int:
-    """Set and return the mode of this thread.
+    """Set this thread's capture mode, and return the former one.
 
     In CUDA's default mode an allocation or a query invalidates the graph that any thread captures
     (cuThreadExchangeStreamCaptureMode in the driver API).

@@ -5,7 +5,8 @@ heartbeat), by Python's clocks. While an editor is attached two things change in
 stopped or not:
 
 - `time.monotonic`, `perf_counter` and `time`, from the first stop on, do not count stopped time (slow_clocks.py).
-    Loops that wait until a moment (`queue`, `subprocess`, `asyncio`, `multiprocessing.connection.wait`) wait longer by it.
+    Loops that wait until a moment (`queue`, `subprocess`, `asyncio`, `multiprocessing.connection.wait`) wait longer by
+    that time.
 - A wait that is one call (`Condition.wait`, `Thread.join`, `select`, reading from a socket with a timeout, `ray.get`,
     a store of torch) is repeated for the remaining time by these clocks: waits.py.
 

@@ -1,7 +1,7 @@
 """The time for which a session's processes were stopped, in a file that all of them read.
 
 While a process is stopped, the clocks of all processes of its session fall behind: they run at SLOW speed.
-After it they run (1 + CATCH_UP) times as fast until they are right again. The agent is the only writer.
+After the stop they run (1 + CATCH_UP) times as fast until they are right again. The agent is the only writer.
 """
 
 from __future__ import annotations

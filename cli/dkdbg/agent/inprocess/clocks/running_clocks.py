@@ -33,7 +33,7 @@ _COUNTED = re.compile(
 )
 _ENDS_EARLY = re.compile(r"\s*(?:if\b.*:\s*)?(?:break|return)\b")
 _NAP = re.compile(r"\bsleep\(")
-#: A statement that may wait for the lock of a database, with sqlite3 for `timeout` of its connection.
+#: A call that may wait for the lock of a database; with sqlite3, up to the `timeout` of its connection.
 _STATEMENT = re.compile(r"\.(execute|executemany|executescript|commit)\(")
 #: Methods of `datetime` that tell the time.
 _READS = {"now", "utcnow", "today"}
@@ -67,7 +67,7 @@ def _wait_of(frame: FrameType) -> str:
         return deadline
     is_own, has_sqlite = stacks.is_own(frame.f_code.co_filename), "sqlite3" in sys.modules
     if is_own and _counts_naps(frame):
-        return "counted naps"
+        return "a loop that counts its sleeps"
     if is_own or has_sqlite:
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0)
         call = _CALL.search(line) if is_own else None

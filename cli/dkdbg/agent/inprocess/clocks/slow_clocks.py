@@ -31,7 +31,7 @@ _NAMES = ("monotonic", "perf_counter", "time")
 _OURS = ("_dkdbg", "dkdbg.agent", "debugpy", "pydevd", "_pydevd_", "_pydev_")
 #: Modules that pass an absolute time to C: a time that is behind would end each call of gRPC with a timeout at once.
 _ABSOLUTE = ("grpc._channel", "grpc._server", "grpc.aio._utils")
-#: Modules that wait for their caller.
+#: Modules that wait on their caller's behalf.
 _BETWEEN = ("threading", "queue", "selectors", "socket", "ssl", __name__.rpartition(".")[0] + ".waits")
 #: Seconds by which a clock has to differ from another one to count as set.
 _SET_S = 1.0
@@ -46,13 +46,13 @@ class State:
         directory: the session's folder. reader: the agent's record of stops, while an editor is attached or
             the clocks are behind. looks_at: time of the next check for the editor. lengthened: whether waits are
             lengthened.
-        replaced: whether the clocks are, as far as possible. stopping: the changed ones; none while another library
-            has replaced them all.
+        replaced: whether the clocks are replaced, as far as possible. stopping: the changed clocks; empty while another
+            library has replaced them all.
         stopped: identifiers of the threads that the debugger stops.
         resumed_at: when this process last continued after a stop of its own; 0 once the agent is known to have
             seen that.
-        lead: stopped seconds that its clocks count: those before they were replaced, and those in which it ran before
-            the agent noticed.
+        lead: stopped seconds that this process's clocks count nevertheless: those before they were replaced, and those
+            in which it ran before the agent noticed.
         right_until: time until which the clocks count as right without another check.
     """
 
@@ -90,9 +90,9 @@ class Builtin:
 class _Clock(types.ModuleType):
     """A clock that stops with the program. It never goes back, and advances as long as the true one does.
 
-    It is called as long as it is the first argument of the function's C function, whose `__self__` is a module: that is
-    how pickle knows a function of a module. When the true clock is set (an operator sets the wall clock), it shows the new
-    time.
+    `time.time` and the others call it while it is the first argument of their C function. It is a module, because pickle
+    recognises a module's function by `__self__`. When the true clock is set (an operator sets the wall clock), it shows
+    the new time.
     """
 
     def __init__(self, function: Any) -> None:
@@ -117,7 +117,9 @@ class _Clock(types.ModuleType):
         if State is None:  # the interpreter is shutting down, and has cleared this module
             return true
         ident = _thread.get_ident()
-        if ident in self._asking:  # an audit hook, called by the look at the frames, asks for the time
+        if (
+            ident in self._asking
+        ):  # `is_ours` reads frames, which calls audit hooks, and one asks for the time
             return true
         try:
             self._asking.add(ident)
@@ -228,7 +230,7 @@ def replace() -> None:
 
 
 def restore(_: object = None) -> None:
-    """Restore the clocks, in the program thread that asks for the time, without a message."""
+    """Restore the clocks. Runs in a thread of the program that asks for the time, so it prints nothing."""
     State.reader, State.replaced = None, False
     stopping, State.stopping = State.stopping, []
     for clock in stopping:

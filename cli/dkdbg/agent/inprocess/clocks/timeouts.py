@@ -93,7 +93,7 @@ def _is_rank() -> bool:
 
 
 def _patch(module: Any) -> None:
-    """Give groups that are created from now on the timeout of that moment; once."""
+    """Give each group that is created from now on the timeout that applies then; once."""
     if _State.patched:
         return
     make, meet, barrier = module._new_process_group_helper, module.rendezvous, module._store_based_barrier

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional, Tuple
 
-#: Seconds between two looks whether the timers have to stop.
+#: Seconds between two checks whether the timers have to stop.
 _LOOKS_S = 0.2
 #: Seconds to wait for another thread that changes the timers.
 _LOCK_TIMEOUT_S = 1.0
@@ -51,7 +51,7 @@ class _Timers:
 
 
 class _Alone:
-    """Lock the timers. A timeout guards against a signal handler that is held at a breakpoint with the lock."""
+    """The lock of the timers, with a timeout: a signal handler may be held at a breakpoint with the lock."""
 
     def __enter__(self) -> None:
         self._lock = _lock

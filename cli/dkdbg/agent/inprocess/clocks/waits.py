@@ -61,7 +61,7 @@ def _lengthened(
         is_over: tells from the arguments and the result whether the wait has ended before its timeout; by default a
             true result does, and with `raises` any result.
         raises: exceptions at its timeout. unit: converts seconds to the argument.
-        has_own: without the argument it has a default timeout, for which it is repeated.
+        has_own: whether the wait has a default timeout, so that it is repeated without the argument too.
     """
 
     @functools.wraps(wait)

@@ -199,13 +199,14 @@ class _Member(object):
         origin: how this process was forked, see `origin` in contract.py.
         rank: the rank that it belongs to, None for none; known while a set of ranks is selected.
         free: whether it was not selected at its start.
-        fork_armed: whether the callback for forked children is registered. block_signals: keeps signals from it.
+        fork_armed: whether the callback for forked children is registered. block_signals: blocks signals in a child.
         main_ident: number of the main thread, as in Python without gevent.
-        lock: guards registering again. A handler of a signal may run, and fork, while its thread holds one of these.
-        done: held while the hook's thread runs, and by `starter`, a thread, while that starts it.
-        begun: held between that thread's start and its first instruction.
+        lock: guards registering again. A signal's handler may run, and fork, while its thread holds one of these locks.
+        done: lock that is held while the hook's thread runs, and while `starter` (number of a thread) starts it.
+        begun: lock that is held between that thread's start and its first instruction.
         running: whether that thread runs. thread_id: its number in the kernel. answering: whether it answers a question.
-        forking: forks that need that thread to end: a signal's handler may fork during another. handed_over: the question that it leaves until after the fork.
+        forking: number of forks in progress, which need that thread to end: a signal's handler may fork during another.
+        handed_over: connection of the question that the thread leaves until after the fork.
         joined: whether this process has ever joined an adapter.
         listener: receives the agent's questions; only after `owns_listener()`.
     """
@@ -414,7 +415,7 @@ class _Member(object):
 
     def join(self, at_start):  # type: (bool) -> str
         """Join the adapter."""
-        # After setuid or chroot it may be out of reach, and a forked child has to drop the debugger.
+        # Import it now: after setuid or chroot it may be out of reach, and a forked child has to drop the debugger.
         _import("forking")
         answer = join.join(self.directory, at_start)  # type: str
         self.joined = self.joined or answer.startswith(("joined", "already joined"))
@@ -509,7 +510,7 @@ def _admitted(directory):  # type: (str) -> str
 
 
 def _pass_on(member):  # type: (_Member) -> None
-    """Pass the session to programs that get an environment of the program's making; see passing.py."""
+    """Pass the session to child programs for which the program makes an environment; see passing.py."""
     import _posixsubprocess
 
     fork_exec = _posixsubprocess.fork_exec
@@ -532,7 +533,7 @@ def _pass_on(member):  # type: (_Member) -> None
         return handed_on
 
     _posixsubprocess.fork_exec = handed_on
-    known = sys.modules.get("subprocess")  # in a process that is entered while it runs
+    known = sys.modules.get("subprocess")  # in a process that the agent attaches to while it runs
     if getattr(known, "_fork_exec", None) is fork_exec:
         known._fork_exec = handed_on  # type: ignore[union-attr]
     for name in ("execve", "posix_spawn", "posix_spawnp"):
@@ -585,7 +586,7 @@ def _enter():  # type: () -> None
 
 
 def _is_main_interpreter():  # type: () -> bool
-    """Tell whether this is no subinterpreter: `site` runs in each, and our thread would end the process."""
+    """Tell whether this is the main interpreter: `site` runs in each, and in others our thread would end the process."""
     import _signal
 
     try:

@@ -230,7 +230,7 @@ def _arrived(listener: own_socket.OwnSocket) -> List[_PendingConnection]:
 
 
 def _too_many(waiting: List[_PendingConnection]) -> List[_PendingConnection]:
-    """Return the clients to disconnect. The oldest of the address with most of them, so that others still get in."""
+    """Return the clients to disconnect: the oldest of the address with the most, so that others still get in."""
     hosts = [each.host for each in waiting]
     gone: List[_PendingConnection] = []
     while len(hosts) > _MAX_PENDING:

@@ -260,7 +260,10 @@ def _is_rays(module: str) -> bool:
 
 
 def _up_to(base: str) -> List[int]:
-    """Return this process and its ancestors below nsys, which names its file by one of their pids (`uv run` stays)."""
+    """Return this process and its ancestors below nsys, which names its file by one of their pids.
+
+    With `uv run` as interpreter there are several.
+    """
     output, found = (base + "_%p").encode(), [os.getpid()]
     try:
         while True:

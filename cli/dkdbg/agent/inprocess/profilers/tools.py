@@ -67,7 +67,7 @@ def free(base: str, ending: str) -> str:
 
 
 def start_py_spy(program: str, options: Sequence[str], path: str) -> int:
-    """Record until this process ends; return the pid of py-spy, which is not our child: programs wait for theirs.
+    """Record until this process ends; return py-spy's pid. It is not our child: the program may wait for all of those.
 
     Args:
         program: path of py-spy. path: path of its file; its messages go to the same path with `.log`.

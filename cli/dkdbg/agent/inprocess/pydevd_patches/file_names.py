@@ -11,7 +11,7 @@ justMyCode takes all files of installed packages for libraries. A mapped folder 
 mounted over an installed copy: breakpoints there stop.
 
 A driver that `ray job submit` has started runs in a folder where Ray has unpacked the job's working_dir
-(ray/driver.py).
+(ray/driver.py). That folder is mapped to the editor's.
 """
 
 # debugpy is untyped.

@@ -5,8 +5,8 @@ message, and the program never ends. With GEVENT_SUPPORT=True pydevd works on co
 not set for every program of a Python with gevent: pydevd would import gevent, and its copy of `threading`
 knows the program's threads, but not their marks.
 
-`eventlet.monkey_patch()` does the same, and also replaces the locks that pydevd already has: both would wait for each
-other for ever. The debugger leaves such a process before that, and does not join it afterwards.
+`eventlet.monkey_patch()` does the same, and also replaces the locks that pydevd already has: program and debugger would
+wait for each other for ever. The debugger leaves such a process before that, and does not join it afterwards.
 """
 
 from __future__ import annotations

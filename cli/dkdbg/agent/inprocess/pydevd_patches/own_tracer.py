@@ -41,7 +41,7 @@ _MAX_CHARACTERS = 100
 _HINTS = {"coverage": " (pytest: --no-cov)"}
 _DEBUGGER = ("pydevd", "_pydev", "_dkdbg")
 _INSTALLED = (os.path.dirname(os.__file__) + os.sep, "/site-packages/", "/dist-packages/")
-#: With `is_foreign`: another tool's trace function is, or was, set in this thread.
+#: State of each thread. `is_foreign`: the trace function that was last set in it is another tool's.
 _thread = threading.local()
 _reported: List[str] = []
 #: Identifier of a thread -> name of the other tool that traces it.

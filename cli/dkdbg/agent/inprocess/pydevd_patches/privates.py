@@ -6,7 +6,7 @@ versions. Other versions:
 - A 1.8 that is newer than NEWEST_TRIED and has every name is used like any other.
 - One that lacks a name is not touched: the agent or the process reports the missing name, and is not
     debugged.
-- Below and above nothing is looked up, and the supported versions are reported.
+- In one below OLDEST, or from BELOW on, nothing is looked up, and the supported versions are reported.
 
 A program may have imported its own debugpy; the same holds for that.
 """

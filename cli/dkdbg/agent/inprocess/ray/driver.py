@@ -40,7 +40,7 @@ _SESSION = "DKDBG_SESSION_DIR"
 #: machine. On another one a different user may own a folder of that name in /tmp.
 _JOB = "if [ -O {0} ] && [ -O {1} ]; then . {1}; else echo '{2}' >&2; fi; {3}"
 _ELSEWHERE = "dkdbg: not debugged: its dkdbg run has ended, as with `ray job submit --no-wait`, or is on another machine or of another user"
-#: Variables that the agent sets for a program besides its own, and those of its own that belong to another
+#: Variables that the agent sets for a program besides its own (DKDBG_*), and those of its own that belong to another
 #: process.
 _SET = ("PYTHONBREAKPOINT", "PYDEVD_DISABLE_FILE_VALIDATION", "TORCH_COMPILE_DISABLE")
 _NOT_OF_JOB = (ENV_SOURCE, ENV_UNPACKED)
@@ -218,7 +218,7 @@ def _files(session: str) -> bytes:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for top, target in tops:
             for folder, folders, names in os.walk(top):
-                # There a debugger that starts now writes files under names that it changes at once.
+                # A debugger that is starting now writes temporary files there, which vanish at once.
                 folders[:] = [name for name in folders if name != "__pycache__"]
                 for path in (os.path.join(folder, name) for name in names):
                     archive.write(path, os.path.join(target, os.path.relpath(path, top)))
@@ -235,7 +235,7 @@ def _wait(session: str) -> float:
 
 
 def _use_our_breakpoint() -> None:
-    """Replace the `breakpoint()` that Ray gives its drivers, which listens once more; ours stops in this session.
+    """Replace the `breakpoint()` that Ray gives its drivers, which would open another port; ours stops in this session.
 
     It is not imported as `dkdbg`: a folder of that name may be on the path.
     """

@@ -55,7 +55,7 @@ def _wrap(worker: Any) -> None:
 
 
 def _is_connected(worker: Any) -> bool:
-    """Return whether this `ray.init()` is one of a driver that has its workers: Ray passes over it, or raises."""
+    """Return whether this process is connected to a cluster: then Ray ignores another `ray.init()`, or raises."""
     return bool(getattr(getattr(worker, "global_worker", None), "connected", False))
 
 

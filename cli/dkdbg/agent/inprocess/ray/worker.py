@@ -43,7 +43,7 @@ _TIMEOUT_S, _MAX_ANSWERING = 10.0, 16
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EINTR)
 #: Seconds in which the adapter has to start: its first imports, on a busy node.
 _START_TIMEOUT_S = 60.0
-#: Seconds that a process of the worker waits for its breakpoints, if no editor is attached as the worker opens.
+#: Seconds that a process of the worker waits for its breakpoints, if no editor is attached when the worker listens.
 _DEADLINE_S = 30.0
 #: Seconds between two looks for an attached editor, and looks without one after which it has left: it may come back at once.
 _LOOK_S, _MAX_LOOKS = 0.5, 6
@@ -291,7 +291,7 @@ class Guard:
                 self._adapter.sendmsg([b"c"], [rights])
 
     def _has_answered(self, client: socket.socket) -> bool:
-        """Count a client no more; return False where it was closed for a later one."""
+        """Stop counting a client; return False if it was closed to make room for a later one."""
         with self._lock:
             was_counted = client in self._answering
             if was_counted:
