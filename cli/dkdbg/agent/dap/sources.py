@@ -17,8 +17,8 @@ MAX_BYTES = 4 << 20
 def look(path: str) -> Dict[str, Any]:
     """Return digest, number of lines, line ends and times (epoch seconds) of a regular file.
 
-    The line ends are `CRLF`, `LF`, `mixed`, or empty without any. `changed` is the mtime, which comes along from where
-    the file was written; `placed`, the ctime, is when it came here, by the clock here.
+    The line ends are `CRLF`, `LF`, `mixed`, or empty without any. `changed` is the mtime, which is copied along with a
+    file. `placed`, the ctime, is when the file came to this machine, by its clock.
     Empty for a path that is not absolute, and for a file that is missing, not readable or larger than MAX_BYTES.
     """
     if not os.path.isabs(path):

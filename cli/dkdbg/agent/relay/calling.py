@@ -149,7 +149,7 @@ class _Caller:
 
 
 def _is_over(seconds: float) -> bool:
-    """Return whether the agent closes our input within so many seconds."""
+    """Return whether the agent closes our input within this many seconds."""
     return bool(select.select([_INPUT], [], [], seconds)[0])
 
 

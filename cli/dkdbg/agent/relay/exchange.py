@@ -217,8 +217,8 @@ class Exchange:
     """
 
     #: Answer short reads at once. An sshd that only forwards (a jump host) holds small packets back until
-    #: the previous one was acknowledged (Nagle), and the other side delays acknowledgements by 40 ms: data that flows
-    #: back carries them.
+    #: the previous one was acknowledged (Nagle), and the other side delays acknowledgements by 40 ms: an answer carries
+    #: the acknowledgement back at once.
     answers = False
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Bytes of an output to keep while no client is connected, and to buffer while one is.
 KEPT, _MAX_BUFFERED_BYTES = 16 << 20, 1 << 16
 _CHUNK = 1 << 16
-#: Seconds without output after the program's exit until an output counts as ended that another process still holds.
+#: Seconds without output, after the program's exit, until an output that another process still holds counts as ended.
 _TAIL = 0.5
 #: Verbs that the agent answers through a relay to its ports; an agent that connects back lists them in its description.
 QUESTIONS = ("ranks", "sessions", "where")
@@ -266,7 +266,7 @@ class _Spool:
         try:
             done = self._target.send(
                 self._pieces[0], socket.MSG_DONTWAIT
-            )  # its input arrives on the same socket
+            )  # nonblocking for this call alone: `_feed` blocks in a read from the same socket
         except BlockingIOError:
             return
         self._size -= done

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Optional
 
-#: First line of each side inside TLS: this, and its random number.
+#: First word of each side inside TLS, before its nonce.
 GREETING = "DKDBG-CALL-2"
 #: First bytes from an agent without TLS (issue 32), and the messages about another version or certificate.
 _FORMER_GREETING = b"DKDBG"
@@ -205,7 +205,7 @@ class SecureChannel:
         except ssl.SSLWantReadError:
             return b"".join(pieces)
         except ssl.SSLError as error:
-            raise ChannelError("what came is not from the other side (%s)" % _reason(error)) from None
+            raise ChannelError("the received data is not from the other side (%s)" % _reason(error)) from None
 
     def pump(
         self, inner: socket.socket, *, silence: Optional[float] = None, until: Optional[int] = None
@@ -215,7 +215,7 @@ class SecureChannel:
         Args:
             inner: closed by the caller, as the connection is.
             silence: seconds without a byte from the other side after which it counts as gone.
-            until: a descriptor at whose end all ends.
+            until: a descriptor whose end of input ends this too.
         """
         return _Pump(self, inner, until).run(silence)
 
@@ -322,7 +322,7 @@ def _purpose(fingerprint: str) -> str:
 def _number(channel: SecureChannel, end: float) -> str:
     greeting, _, number = channel.hear(_MAX_LINE_BYTES, end).partition(" ")
     if greeting != GREETING or not proof.is_nonce(number):
-        raise ChannelError("it does not speak as dkdbg does")
+        raise ChannelError("it does not speak dkdbg's protocol")
     return number
 
 

@@ -2,8 +2,9 @@
 
 The first line of the input is `ID SECRET`, in hexadecimal, so that no other user sees it in a list of processes. The
 first line of the output is the prefix given on the command line, because a login shell may print something before.
-With `again` no keeper is started: without one the line ends with GONE. With `keep` this process becomes the keeper, as
-is necessary in a step of a batch job, whose processes end with it; with `wait` this process waits for that keeper.
+With `again` no keeper is started: if it is gone, the first line of the output ends with GONE. With `keep` this process
+becomes the keeper, as is necessary in a step of a batch job, whose processes end with it. With `wait` this process waits
+for that keeper.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _awaited(path: str) -> socket.socket:
             return _connected(path)
         except OSError:
             if time.monotonic() > end:
-                raise OSError(0, "the step of the job that it should be has not begun") from None
+                raise OSError(0, "the job's step that runs the keeper has not begun") from None
         time.sleep(_POLL_S)
 
 
