@@ -154,8 +154,8 @@ def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[not
             if is_ours:
                 note.remove(path)
                 return _start(archive, words, path, lock)
-            # An agent that starts has removed the note of the one before. Behind another note is an agent of another
-            # PID namespace, or one that has failed and is process 1.
+            # An agent that starts has removed the note of its predecessor. A note that stays is from an agent of another
+            # PID namespace, or from one that has failed and is process 1.
             end = limit if found is None else _RENEWAL_TIMEOUT_S
             if end is not None and time.time() > begun + end:
                 return None

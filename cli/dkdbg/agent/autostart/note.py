@@ -24,7 +24,7 @@ class Note:
     """The content of a note.
 
     Attributes:
-        pid, start: the agent's, and its start in clock ticks since boot.
+        pid, start: the agent's pid, and its start in clock ticks since boot.
         hook: the folder of the hook. environment: variables that a member sets. without: those that it
             removes.
         exit_code: exit code for members that must not run. failed: no agent could be started.
@@ -96,7 +96,7 @@ def remove(path: str) -> None:
 def write_go(
     path: str, agent: Tuple[int, int], hook: str, environment: Dict[str, str], without: Sequence[str]
 ) -> None:
-    """Let members start; `agent` is its pid and start. Raises OSError."""
+    """Let members start; `agent` is the agent's pid and start. Raises OSError."""
     changes = ["%s=%s" % pair for pair in environment.items()]
     _write(path, [_GO, "%d" % agent[0], "%d" % agent[1], hook, ",".join(without), *changes])
 

@@ -6,7 +6,7 @@ millisecond, made to call that one function with `PyRun_SimpleString` and a text
 last register. No Python code runs while it is stopped, whatever lock it holds. Signals wait until it runs on: a handler
 would begin with the registers of the call. (gdb's `call` does the same; images have no gdb.)
 
-Linux on x86-64. See ptrace(2); PTRACE_SEIZE sends no signal that the program could notice.
+This works on Linux on x86-64. See ptrace(2); PTRACE_SEIZE sends no signal that the program could notice.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _REGISTERS = (
 #: mmap(2): its number, and the arguments for a private readable and writable page.
 _MMAP, _PAGE, _READ_WRITE, _ANONYMOUS = 9, 4096, 3, 0x22
 _NO_SYSCALL = (1 << 64) - 1
-#: Signals that report how a call in the process has ended. The kernel changes their handlers where they are blocked.
+#: Signals that report how a call in the process has ended. They stay unblocked: at a fault the kernel resets the handler
+#: of a blocked one.
 _FAULTS = (signal.SIGSEGV, signal.SIGTRAP, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _ALL_BUT_FAULTS = (1 << 64) - 1 - sum(1 << (number - 1) for number in _FAULTS)
 _ADD, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"

@@ -3,7 +3,7 @@
 A running Python 3.14 is attached to through `sys.remote_exec` (PEP 768), an older one by ptrace
 (injection.py). Both make its main thread register with the session (inprocess/entered.py) at its next
 bytecode. From then on it is like any process below the agent. The agent reports each result on standard
-output as one JSON object per line. The end of its standard input ends it.
+output as one JSON object per line. It ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RefusedError(Exception):
 
 
 def processes(text: str) -> List[int]:
-    """Parse the pids in `7,8`. Raises ValueError: the text holds none."""
+    """Parse the pids in `7,8`. Raises ValueError: a part of the text is not a pid."""
     found = [pid for each in text.split(",") if (pid := whole_number(each, 999_999_999))]
     if len(found) != len(text.split(",")):
         raise ValueError("enter takes PIDs, such as 7 or 7,8, not %r" % text)
