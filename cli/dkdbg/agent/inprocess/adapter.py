@@ -16,8 +16,8 @@ Other differences to `debugpy/adapter/__main__.py`:
 2. A message that it cannot handle is refused: debugpy treats an exception of a handler as fatal and calls os._exit.
 3. It stays a child of the agent instead of becoming a daemon, and its token is not on its command line.
 4. An editor that closes during an answer does not end the adapter with all its sessions: debugpy treats a broken pipe
-   in a handler as fatal and calls os._exit. An editor that closes during startDebugging is not waited for: its
-   session stayed locked, and no client could attach any more.
+   in a handler as fatal and calls os._exit. An editor that closes during startDebugging is not waited for: with
+   debugpy its session stays locked, and no client can attach any more.
 5. An editor that attaches again at once gets the processes whose former session is just ending. debugpy announces
    free processes only at configurationDone; such a process could not be debugged any more.
 6. A client that leaves before the root session stub has connected does not end the adapter: debugpy assumes that it

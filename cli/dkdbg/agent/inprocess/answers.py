@@ -38,7 +38,7 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
         pydevd would make `threading` create a dummy for it, about which Python 3.13 complains when the program ends.
     """
     if command == b"join" and not member.joined and not _is_known() and not greenlets.why_not():
-        # gevent's threads never run here; debugpy brings a `threading` that gevent has not changed.
+        # A thread of gevent's `threading` would never run here: load debugpy, which brings an unpatched copy.
         if "gevent" in sys.modules:
             from . import join
 
@@ -58,7 +58,7 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
 
 
 def lift(sock: socket) -> socket:
-    """Move a socket to a high descriptor, while the program's threads run."""
+    """Move a socket to a high descriptor, safely while the program's threads run."""
     from . import own_socket
 
     return own_socket.lift(sock)

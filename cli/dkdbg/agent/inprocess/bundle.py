@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     Version = Tuple[int, ...]
 
-#: debugpy versions that run on a range of Python versions (PyPI, Requires-Python, and tried: 1.8.22 needs 3.10, 1.8.21
-#: runs on 3.8 to 3.13, 1.7.0 is the last for 3.7).
+#: debugpy versions that run on a range of Python versions (sources: Requires-Python on PyPI, and trials: 1.8.22 needs
+#: 3.10, 1.8.21 runs on 3.8 to 3.13, 1.7.0 is the last for 3.7).
 #: Columns: lowest Python, highest Python, lowest debugpy, highest debugpy; None is open, up to the limit in privates.py.
 SUPPORT = (
     ((3, 10), None, privates.OLDEST, None),

@@ -2,8 +2,8 @@
 
 A process that was not selected runs free: it does not join, nothing is traced, and `breakpoint()` does not
 stop. A process belongs to the rank that its launcher gave it, or to its process number in
-torch.multiprocessing (parent_lookup.py). One without rank variables that was forked belongs to its parent's
-rank, like a DataLoader worker. The first Python of a job is rank 0, unless it is a launcher. All others have
+torch.multiprocessing (parent_lookup.py). A forked process without rank variables, like a DataLoader worker,
+belongs to its parent's rank. The first Python of a job is rank 0, unless it is a launcher. All others have
 no rank.
 """
 

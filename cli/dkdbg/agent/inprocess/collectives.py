@@ -33,7 +33,10 @@ _asking: Dict[int, bool] = {}
 
 
 def follow(member: Member, answer: Callable[[str], None], close: Callable[[], None]) -> None:
-    """Send the latest collectives as one more line, from another thread, and close the connection; at once without any."""
+    """Send the latest collectives as one more line, from another thread, then close the connection.
+
+    Without any collectives, close it at once.
+    """
     dumps = [getattr(sys.modules.get(_MODULE), name, None) for name in _DUMPS]
     if not any(dumps) or _asking.get(os.getpid()):
         close()
@@ -119,7 +122,7 @@ def reduced(answer: Dict[str, Any], now: float) -> List[Dict[str, Any]]:
 
 def _last(entries: List[Dict[str, Any]], now: float) -> List[Dict[str, Any]]:
     entries.sort(key=lambda entry: int(entry["collective_seq_id"]))
-    # gloo's stay `scheduled` for good; NCCL's first unfinished one may lie far behind the last.
+    # gloo's collectives stay `scheduled` for good; NCCL's first unfinished one may lie far behind the last.
     over = [number for number, entry in enumerate(entries) if entry.get("state") == "completed"]
     kept = entries[-MAX_COLLECTIVES:]
     if over and over[-1] + 1 < len(entries) - MAX_COLLECTIVES:

@@ -170,7 +170,7 @@ def _keep_signals(member: Member) -> None:
 
 
 class _OwnThreads:
-    """A pattern for `warnings` that matches Python 3.12's warning of a fork with threads where all are of dkdbg."""
+    """A pattern for `warnings` that matches Python 3.12's warning of a fork with threads, if these are all dkdbg's."""
 
     def __init__(self, member: Member) -> None:
         self._member = member

@@ -420,8 +420,8 @@ def _wait_for_breakpoints(no_editor: str, configured: Any, pydevd: Any, deadline
 def _prepare_helper() -> bool:
     """Return whether pydevd can trace running threads; silence it when its library is missing.
 
-    From Python 3.12 on it needs no library. Without one it would print "Expected: ...so to exist" into the
-    program's stderr.
+    From Python 3.12 on pydevd needs no library. Before, without its library, it would print "Expected: ...so to
+    exist" into the program's stderr.
     """
     if sys.version_info >= (3, 12):
         return True

@@ -258,7 +258,7 @@ def _body(code: CodeType) -> Iterator[int]:
 def _live(
     module: Optional[ModuleType], fresh: CodeType, running: Running, kept: Sequence[types.FunctionType]
 ) -> Tuple[Optional[CodeType], str]:
-    """Return the code object that the program runs for this function, and the name of the compiler that has it."""
+    """Return the code object that the program runs for this function, and its compiler's name, or ""."""
     for active, _, _ in running:
         if _is_same(active, fresh):
             return active, ""

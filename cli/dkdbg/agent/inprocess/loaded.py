@@ -18,7 +18,7 @@ _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 def changed(announced: str) -> str:
-    """Return the paths as a JSON list.
+    """Return the paths of changed sources as a JSON list.
 
     It compares times: a loaded module does not record its source's version. A file that changed before this
     process loaded it counts too.

@@ -174,7 +174,7 @@ def _note(*codes: CodeType, root: Optional[CodeType] = None) -> None:
 
 
 def _name(code: CodeType) -> str:
-    """Return the function's name; what Dynamo resumes after a break of the graph has one of its own."""
+    """Return the function's name; code that Dynamo resumes after a graph break has another one."""
     name = str(getattr(code, "co_qualname", code.co_name))  # Python 3.11
     return re.sub(r"torch_dynamo_resume_in_(.*)_at_\d+", r"\1", name)
 

@@ -43,7 +43,7 @@ def set_trace(
 ) -> None:
     """Stop at the caller's line, as `breakpoint()` does.
 
-    With a port, for pdb over TCP when no editor is attached.
+    With a port, use pdb over TCP if no editor is attached.
 
     Args:
         addr: address to listen on for pdb, loopback by default.

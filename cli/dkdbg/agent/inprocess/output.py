@@ -279,8 +279,8 @@ def _queue_class() -> Any:
         def _wake(self) -> None:
             """Wake the writer. This thread may print in the middle of its own `put`.
 
-            Nothing here calls Python code, which pydevd would trace while stepping into it: it would put its
-            result into this queue, which the print holds, and deadlock.
+            Nothing here calls Python code: while stepping, pydevd would trace it and put the result into this
+            queue, which the interrupted `put` holds: a deadlock.
             """
             try:  # noqa: SIM105  contextlib is Python code
                 self._bell.release()

@@ -1,7 +1,7 @@
 """Adds the session to environments that the program makes for its children.
 
-`subprocess`, `os.execve` and `os.posix_spawn` accept an environment; tox, for example, and `env={"PYTHONPATH": ...}`
-remove the hook from it. The program's own objects stay unchanged.
+`subprocess`, `os.execve` and `os.posix_spawn` accept an environment, which may lack the hook: tox removes it, for
+example, as does `env={"PYTHONPATH": ...}`. The program's own objects stay unchanged.
 """
 
 # ruff: noqa: ANN401
@@ -63,7 +63,7 @@ def _missing(directory: str, hook: str, pairs: Dict[bytes, bytes]) -> Dict[bytes
     if ours not in entries:
         from . import entered
 
-        # Without the hook of the session that the environment was copied in, perhaps of another version.
+        # Drop the hook of the session in which the environment was copied; its version may differ.
         rest = [each for each in entries if not entered.is_hook_folder(os.fsdecode(each))]
         more[_PATH] = b":".join([ours, *rest])
     if named != session:

@@ -1,6 +1,6 @@
 """Sets of ranks in text form: `0,3`, `all`, `failing`, `0-7:2`. Pure; the host, the agent and the hook read them.
 
-`failing` are the ranks that fail: none of them is debugged before it does.
+`failing` are the ranks that fail: none of them is debugged before it fails.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def say(text: str) -> None:
 
 
 def tell(debugger: Any, text: str) -> None:
-    """Print a line on stderr and in the editor's console; once, where that shows the program's output.
+    """Print a line on stderr and in the editor's console; only once if the console shows the program's output.
 
     Args:
         debugger: pydevd's, which has an editor.

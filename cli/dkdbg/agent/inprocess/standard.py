@@ -96,7 +96,7 @@ def _is_standard(name: str) -> bool:
 
 
 def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
-    """`__import__` for the debugger's modules, and for the standard library's that it has loaded."""
+    """`__import__` for the debugger's modules, and for the standard modules that it has loaded."""
     top = (globals["__package__"] if level else name).partition(".")[0]
     if top not in _names:
         return import_normally(name, globals, locals, fromlist, level)

@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-#: Elements to read at a time: below at::internal::GRAIN_SIZE, above which PyTorch uses threads, because a
-#: forked process has lost them and would wait for them.
+#: Elements to read at a time: less than at::internal::GRAIN_SIZE, above which PyTorch uses threads. A forked
+#: process has lost these and would wait for them.
 PIECE_ELEMENTS = 1 << 15
 #: Maximum elements to read completely; of larger arrays, as many are read in pieces.
 MAX_ELEMENTS = 1 << 22

@@ -141,7 +141,7 @@ def described(value: Any) -> Optional[str]:
 def plotted(value: Any) -> str:
     """Return the picture of a tensor or array, as JSON of bounded size.
 
-    `error`; or `text`, `low`, `high`, `width`, `rows` (the picture's sampled elements as base64 bytes from
+    Keys: `error`; or `text`, `low`, `high`, `width`, `rows` (the picture's sampled elements as base64 bytes from
     low to high; 255 stands for NaN and Inf) and `counts` (a histogram of the elements that were read for it).
     """
     import base64

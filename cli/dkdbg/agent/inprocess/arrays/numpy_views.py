@@ -63,7 +63,7 @@ def figures(view: View, flat: Any, count: int, deadline: float, digest: bool) ->
 
 
 def rows(whole: Any) -> List[Tuple[str, Any, str]]:
-    """Return the first elements along the first dimension, with numbers as Python's."""
+    """Return the first elements along the first dimension, numbers as Python's own types."""
     if not whole.ndim:
         return [("value", whole.item(), "[()]")]
     part = whole[:MAX_PAGE_ELEMENTS]

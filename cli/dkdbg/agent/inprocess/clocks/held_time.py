@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Tuple
 
-    #: Seconds behind at a moment, that moment, the seconds that each further second adds, and the end of that.
+    #: Seconds behind at a moment; that moment; seconds that each further second adds; the moment when this ends.
     State = Tuple[float, float, float, float]
 
 #: The file, in the session's folder.

@@ -1,6 +1,7 @@
 """Timers that would end a process while the job is stopped: SIGALRM, and the watchdog of `faulthandler`.
 
-In a process that the debugger stops, its own thread stops them. In the job's other processes another thread does.
+In a process that the debugger stops, the stopped thread itself stops them; in the job's other processes another
+thread does.
 """
 
 # The modules are the program's, and functions of all signatures are replaced.

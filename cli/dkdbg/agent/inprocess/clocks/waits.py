@@ -27,7 +27,7 @@ def _lengthen(owner: Any, name: str, **how: Any) -> None:
 
 
 def _lengthen_in_c(owner: Any, name: str, **how: Any) -> None:
-    """Lengthen a method of a class in C, in the dict of the class.
+    """Lengthen a method of a class written in C, by changing the dict of the class.
 
     Python code cannot set attributes of such a class. A subclass in its place would need a metaclass to be the class of
     older objects, and that would conflict with the metaclass of a program's own subclass.
@@ -198,8 +198,8 @@ def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
                 return read(self, *args, **kwargs)
             except timeout as error:
                 lost = behind() - before
-                # An error of the connection has an errno, unlike a timeout; ZeroMQ's timeout has EAGAIN. Without a
-                # timeout of the socket it is the program's own, from the handler of a signal.
+                # An error of the connection has an errno, unlike a timeout; ZeroMQ's timeout has EAGAIN. If the
+                # socket has no timeout, a handler of a signal has raised the error.
                 is_own = isinstance(self, socket_class) and self.gettimeout() is None
                 if lost <= _RESOLUTION or error.errno not in (None, errno.EAGAIN) or is_own or is_ours():
                     raise

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Seconds for the line with the token.
 LOGIN_TIMEOUT_S = 10.0
-#: Maximum clients that may be typing it at the same time. One more disconnects another, see `_too_many`.
+#: Maximum clients that may be typing the token at the same time. One more disconnects another, see `_too_many`.
 _MAX_PENDING = 32
 #: Maximum bytes of a token, with its line's end.
 _MAX_LINE_BYTES = 4097

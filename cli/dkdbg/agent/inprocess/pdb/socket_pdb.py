@@ -147,7 +147,7 @@ class SocketPdb(pdb.Pdb):
     do_q = do_quit = do_exit = do_EOF = do_detach  # noqa: N815
 
     def do_run(self, arg: str) -> None:  # noqa: ARG002
-        """Refuse what would raise through the program, or use its own streams."""
+        """Refuse commands that would raise through the program, or use its own streams."""
         self.error(
             "not possible here: type statements at this prompt; dkdbg restart starts the program again"
         )

@@ -26,7 +26,7 @@ _WRITE_TIMEOUT_S = 120.0
 
 
 def find(paths: List[str], pids: List[int], limit: float) -> Any:
-    """Wait on the node until the profiler has ended; return path and size of its file, or a text without one."""
+    """Wait on the node until the profiler has ended; return its file's path and size, or the reason why it has none."""
     import os as system
     import time
 

@@ -17,7 +17,7 @@ MODULE = "torch.optim.optimizer"
 
 
 def follow(path: str, steps: Sequence[int]) -> None:
-    """Profile from step `steps[0]` up to, without, step `steps[1]`, from 1 on, once torch's optimizers are imported."""
+    """Profile steps `steps[0]` to `steps[1]` - 1, counted from 1, once torch's optimizers are imported."""
     importing.after(MODULE, _Steps(path, steps[0], steps[1]).arm)
 
 

@@ -3,9 +3,9 @@
 Up to Python 3.11 a thread has one trace function, and setting another replaces pydevd's. This is reported
 once, in one line instead of pydevd's ten, which a tracer written in C (coverage's) never triggered; and the
 debugger gets its place back when the other tracer leaves. From Python 3.12 on both work side by side, as
-tools of `sys.monitoring`; only those that want the number of a debugger are in each other's way: pdb, which would
-raise (Python 3.14), gets another one, and a tool that came before the debugger is reported. pdb steps over frames
-of the debugger, which a plain run does not have.
+tools of `sys.monitoring`; only a tool that wants the debugger's number conflicts: pdb, which would raise (Python
+3.14), gets another number, and a tool that came before the debugger is reported. pdb steps over frames of the
+debugger, which a plain run does not have.
 
 It costs nothing until the program requests tracing: only the functions for that are replaced. A tracer in C
 is detected where it registers for new threads.

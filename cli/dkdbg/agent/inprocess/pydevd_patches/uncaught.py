@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, Optional
 
-#: With `value`, this thread's exception that was last shown to the editor; it ends with its thread.
+#: State of each thread. `value`: its exception that was last shown to the editor.
 _shown = threading.local()
 
 
@@ -77,7 +77,7 @@ def _trigger(failure: Any) -> None:
 def _look_again(debugger: Any) -> None:
     """Make pydevd look for this thread's outermost frame again when the program's begins, unless it has begun.
 
-    In a forked child it has begun, and is found there.
+    In a forked child that frame has begun, and pydevd finds it.
     """
     from _pydevd_bundle import pydevd_trace_dispatch
 

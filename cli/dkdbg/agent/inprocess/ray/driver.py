@@ -31,7 +31,7 @@ ENV_SOURCE, ENV_UNPACKED = "DKDBG_RAY_SOURCE", "DKDBG_RAY_UNPACKED"
 _NAME = "ray-%s.json"
 #: Namespace in the cluster's key-value store where workers register.
 NAMESPACE = b"dkdbg"
-#: See profiling.py and contract.py, and the modules that profiling needs, each after those that it imports.
+#: Variables, see profilers/profiling.py and settings.py; and the modules that profiling needs, each after its imports.
 ENV_PROFILE, ENV_PROFILE_DIR = "DKDBG_PROFILE", "DKDBG_PROFILE_DIR"
 _PROFILERS = ("importing", "profilers.tools", "profilers.torch_profile", "profilers.ray_profile")
 _INTERVAL_S = 0.3

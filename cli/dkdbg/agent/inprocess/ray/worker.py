@@ -45,7 +45,8 @@ _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONN
 _START_TIMEOUT_S = 60.0
 #: Seconds that a process of the worker waits for its breakpoints, if no editor is attached when the worker listens.
 _DEADLINE_S = 30.0
-#: Seconds between two looks for an attached editor, and looks without one after which it has left: it may come back at once.
+#: Seconds between two checks for an attached editor; and checks without one after which it counts as gone, because it
+#: may come back at once.
 _LOOK_S, _MAX_LOOKS = 0.5, 6
 #: Maximum seconds to wait for breakpoints.
 _MAX_WAIT_S = 86400.0
@@ -53,7 +54,7 @@ _MARK = b"dkdbg-ray "
 #: Maximum characters of a name; part of the path of a folder that Ray has unpacked.
 _NAME, _UNPACKED = 100, "/runtime_resources/working_dir_files/"
 _MODULES = "/runtime_resources/py_modules_files/"
-#: Ray's own actors that run user code: Train, Tune, Serve, Data. Each task of Data's does too.
+#: Ray's own actors that run user code: Train, Tune, Serve, Data. Every task of Data runs user code too.
 _LIBRARIES = (
     "ray.train.*.RayTrainWorker",
     "ray.tune.*.ImplicitFunc",
