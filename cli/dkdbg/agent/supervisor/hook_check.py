@@ -37,7 +37,7 @@ _PYTHON = re.compile(r"python[0-9.]*$")
 #: Arguments that name a Python or a script, also within a command line: `script -c "python train.py"`.
 _NAMES_PYTHON = re.compile(r"(^|[\s/])python[0-9.]*(\s|$)|\.py(\s|$)")
 _SHELLS = ("sh", "ash", "bash", "busybox", "dash", "fish", "zsh")
-#: A forkserver never joins a session, beyond the hook's own exclusions; its children, made by fork, do.
+#: Mark of a forkserver, which never joins a session either; its forked children do.
 _FORKSERVER = "multiprocessing.forkserver"
 
 

@@ -32,7 +32,7 @@ class Adopted(child.Child):
     """A program that was already running.
 
     Args:
-        is_child: whether we can wait for it; else its exit code stays unknown.
+        is_child: whether we can wait for it; else its exit code is unknown, and counts as 0.
     """
 
     def __init__(self, pid: int, *, is_child: bool) -> None:
