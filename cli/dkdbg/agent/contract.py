@@ -164,8 +164,8 @@ HELD_NAME = "held-time"
 PROCESSES_NAME = "p"
 #: File in the session's folder that its agent holds locked.
 LOCK_NAME = "lock"
-#: Subfolder of the session's folder with one folder per other user below the agent, named by uid; it stands
-#: in for the session's folder for that user's processes.
+#: Subfolder of the session's folder with one folder per other user below the agent, named by uid, which that
+#: user's processes use as the session's folder.
 USERS_NAME = "u"
 #: Selected ranks, while not all are debugged; see inprocess/choosing.py.
 RANKS_NAME = "ranks"

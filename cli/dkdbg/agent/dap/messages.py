@@ -20,10 +20,10 @@ OBSERVE = "look-on"
 TAKE_OVER = "take-over"
 #: Property of the attach request within `connect`: the expected project.
 PROJECT = "project"
-#: Property of the attach request: leaving one process's session leaves only that process; by default all of them.
+#: Property of the attach request: leaving one process's session leaves only that process; without it, all processes.
 STOP = "dkdbgStop"
 STOP_PROCESS = "process"
-#: Property of the attach request: continuing or pausing one rank affects only that rank; by default all of its job.
+#: Property of the attach request: continuing or pausing a rank affects only that rank; without it, its whole job.
 CONTINUE = "dkdbgContinue"
 #: Property of the attach request to the root session: the ranks to debug, in the syntax of inprocess/ranks.py; and the
 #: request of that session's client for other ranks.
