@@ -145,14 +145,14 @@ class Keeper(Exchange):
             super().told(kind, channel, payload)
 
     def remove(self, channel: Channel) -> None:
-        """Close this end of a connection, and kill its question if the other end no longer waits for the answer."""
+        """Close this end of a connection; kill the process that computes an answer which is no longer awaited."""
         asked = self._asked.get(channel.number)
         if asked is not None and asked.is_running and not channel.is_over:
             asked.kill()
         super().remove(channel)
 
     def hurry(self, timeout: float = GRACE) -> None:
-        """End soon because this machine's allocation is over; keep its program's result so many seconds. Thread-safe."""
+        """End soon, as this machine's allocation is over; keep the program's result `timeout` seconds. Thread-safe."""
         self._result_timeout = timeout
         if self.program is None:
             self._is_over = True
