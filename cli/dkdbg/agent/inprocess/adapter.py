@@ -329,7 +329,7 @@ def let_join(servers: Any, session: str, info: Dict[str, Any]) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(path)
             _told.clear()
-            ask_all(folder, b"timeouts", set())  # without that file they restore what they have raised
+            ask_all(folder, b"timeouts", set())  # without that file, processes restore their timeouts
         detach(self)
 
     servers.Server.__init__ = begin_and_open

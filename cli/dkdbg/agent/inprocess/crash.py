@@ -1,7 +1,7 @@
 """Uncaught exceptions: `--on-crash hold=20m` holds the process until an editor has looked at it.
 
-Without that option only an attached editor sees them, if it wants to. On any error here the process ends as
-it would without dkdbg.
+Without that option only an attached editor sees them, if its filters ask for them. On any error here the
+process ends as it would without dkdbg.
 """
 
 # debugpy is untyped.
@@ -48,7 +48,7 @@ def hold(directory: str, failure: Failure) -> None:
     try:
         if not on_demand.await_editor(directory, seconds, "post-mortem", what):
             return
-        if free:  # tells the agent that it has joined the selected ranks
+        if free:  # tells the agent that this process now belongs to the selected ranks
             on_demand.note(directory, "post-mortem", what, None)
         if not on_demand.connect(directory):
             stop(failure)

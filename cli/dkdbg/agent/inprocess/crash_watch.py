@@ -43,7 +43,7 @@ def arm(member: Member) -> None:
         if value is not None and sys.excepthook is not excepthook and not hasattr(sys, "ps1"):
             _hold(member, (type(value), value, sys.last_traceback))
 
-    register = getattr(threading, "_register_atexit", None)  # Python 3.9; threads can still be started there
+    register = getattr(threading, "_register_atexit", None)  # Python 3.9; `at_end` can still start threads
     if register is not None:
         register(at_end)
     former, sys.excepthook = sys.excepthook, excepthook

@@ -101,7 +101,7 @@ def _move(member: Member, directory: str, files: str) -> str:
     _register(member, directory, files)
     if former is not None and former.fileno() >= 0 and former is not member.listener:
         try:  # noqa: SIM105 - contextlib may be the program's, see standard.py
-            former.shutdown(2)  # wakes the thread that sleeps on it, which then finds the new one
+            former.shutdown(2)  # wakes the hook's thread, which then finds the new listener
         except OSError:
             pass
     return ENTERED

@@ -52,7 +52,7 @@ def before(member: Member) -> None:
         member.register_again()
         _put_to_sleep(path)
     if member.starter == member._get_ident():
-        return  # in a signal's handler, while this thread starts the hook's one
+        return  # in a signal's handler, while this thread is starting the hook's thread
     done = (
         member.done
     )  # a signal's handler may fork meanwhile, and return in the child, which has another lock
@@ -62,7 +62,7 @@ def before(member: Member) -> None:
 
 
 def in_parent(member: Member) -> None:
-    """Start the thread again."""
+    """Start the hook's thread again."""
     member.forking = max(0, member.forking - 1)
     if not member.forking:
         waiting, member.handed_over = member.handed_over, None

@@ -211,7 +211,7 @@ def _connect(pydevd: Any, info: Dict[str, Any]) -> None:
         )
     except Exception:
         debugger = pydevd.get_global_debugger()
-        if debugger is not None:  # without its connection it would count as joined
+        if debugger is not None:  # it has no connection, but would count as joined
             debugger.dispose_and_kill_all_pydevd_threads()
         pydevd.SetupHolder.setup = None
         raise

@@ -30,9 +30,9 @@ NOTICE_S = 1
 
 if TYPE_CHECKING:
     _Socket = socket.socket
-elif "gevent.monkey" in sys.modules:  # Python's own class, where gevent has replaced it
+elif "gevent.monkey" in sys.modules:  # Python's own class, which gevent has replaced
     _Socket = sys.modules["gevent.monkey"].get_original("socket", "socket")
-else:  # the same where eventlet has, which keeps a copy of the module
+else:  # eventlet, which replaces it too, keeps a copy of the original module
     _Socket = sys.modules.get("__original_module_socket", socket).socket
 
 

@@ -70,7 +70,7 @@ def _learn(member: Member) -> bool:
         origin, _, rank = _ask("%s/p/%d.sock" % (member.directory, pid)).partition(" ")
         if ":" in origin:
             member.origin = origin
-            if member.rank is None:  # this process is a worker of a rank that multiprocessing has started
+            if member.rank is None:  # multiprocessing has started the rank; this is a worker of it
                 member.rank = choosing.whole_number(rank)
             take_rank(member)
             return True

@@ -122,7 +122,7 @@ class View:
         self.rows: Optional[Callable[[], List[Tuple[str, object, str]]]] = None
 
     def text(self) -> str:
-        """Return the line."""
+        """Return the description of the value in one line."""
         words = ["%s%s %s" % (self.kind, self.shape, self.dtype) + (" " + self.device if self.device else "")]
         figures = self.figures
         if self.values:

@@ -66,7 +66,7 @@ def _follow(directory: str) -> None:
     if behind() > 0.0:
         replace()
         timers.watch()
-    if not attached and not (State.stopping and behind() > 0.0):  # a clock that is behind restores itself
+    if not attached and not (State.stopping and behind() > 0.0):  # else seconds_behind() does, later
         restore()
 
 

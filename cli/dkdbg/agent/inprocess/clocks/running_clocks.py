@@ -27,7 +27,7 @@ _DEADLINES = {
     "tenacity": "the number of tries of tenacity",
     "backoff": "the number of tries of backoff",
 }
-#: A loop that ends after a number of rounds, and its earlier end.
+#: The head of a loop that may count its rounds, and a line that ends one early.
 _COUNTED = re.compile(
     r"\s*(?:for\b.*\bin\s+range\(|while\b(?!.*(?:time|monotonic|clock|counter|now)\().*[<>])"
 )

@@ -99,7 +99,7 @@ class _Clock(types.ModuleType):
         super().__init__("time")
         self.true, self.change, self.undo = _changing(function, self)
         self._is_whole = function.__name__.endswith("_ns")
-        #: Larger than the resolution of a float of that size.
+        #: Smallest step of this clock; for a float, larger than the resolution at its value.
         self._tick: Any = 1 if self._is_whole else 1e-6 if function.__name__ == "time" else 1e-9
         self._last = self._true = self.true()
         self._set_at = self._ahead(self._last)
@@ -109,7 +109,7 @@ class _Clock(types.ModuleType):
         return __import__, ("time",)
 
     def _ahead(self, true: Any) -> float:
-        """Return by how much it is ahead of a clock that cannot be set, in seconds."""
+        """Return the seconds by which this clock is ahead of one that cannot be set."""
         return float(true) / (1e9 if self._is_whole else 1.0) - session.monotonic()
 
     def __call__(self) -> Any:
@@ -117,9 +117,7 @@ class _Clock(types.ModuleType):
         if State is None:  # the interpreter is shutting down, and has cleared this module
             return true
         ident = _thread.get_ident()
-        if (
-            ident in self._asking
-        ):  # `is_ours` reads frames, which calls audit hooks, and one asks for the time
+        if ident in self._asking:  # `is_ours` reads frames, which calls audit hooks; one may ask for the time
             return true
         try:
             self._asking.add(ident)
@@ -167,7 +165,7 @@ def seconds_behind() -> float:
 
 
 def _changing(function: Any, clock: _Clock) -> Any:
-    """Return a function that stays the true one, one that makes `function` call the clock, and one that undoes that.
+    """Return three functions: one that stays true, one that makes `function` call the clock, and one that undoes this.
 
     See `PyCFunctionObject` in CPython's methodobject.h: behind the head of each object, a pointer to the definition and
     one to the first argument. The definitions are shared by all interpreters, so they are left alone.

@@ -25,7 +25,7 @@ RAISED_S = 86400
 MODULE = "torch.distributed.distributed_c10d"
 #: Seconds after which NCCL's silent watchdog ends a process; read when a group is created.
 _HEARTBEAT = "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"
-#: torch's default for it, in seconds.
+#: torch's default for _HEARTBEAT, in seconds.
 _HEARTBEAT_S = 600
 
 
@@ -153,7 +153,7 @@ def _longer_heartbeat(former: Optional[str]) -> str:
 
 
 def _note(group: Any, given: Any) -> None:
-    """Note the timeout of a new group; torch gives the name of a destroyed one again."""
+    """Note the timeout of a new group; torch reuses the names of destroyed groups."""
     for device, _ in _backends(group):
         _State.groups[(str(group.group_name), device)] = given
 

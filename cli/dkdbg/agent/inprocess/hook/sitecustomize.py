@@ -404,7 +404,7 @@ class _Member(object):
             try:
                 # 8192 bytes for a question with a path, 32 for one descriptor.
                 found = listener.recvmsg(8192, 32, getattr(_socket, "MSG_CMSG_CLOEXEC", 0))  # type: ignore[union-attr]
-            except OSError:  # closed after the check, perhaps replaced by now, before a fork
+            except OSError:  # closed since the check, as a fork does, and perhaps replaced
                 if self.listener is listener and self.owns_listener():
                     raise
                 continue
@@ -438,7 +438,7 @@ class _Member(object):
             if chosen is not None and chosen.failing and self.rank is not None:
                 crash_watch.arm(self)
                 timeouts.allow_for_crashes()
-            if attached and self.free:  # a process that joins settles that itself
+            if attached and self.free:  # a process that joins does this itself
                 clocks.follow(self.directory)
             attached = attached and not self.free
         else:
@@ -590,7 +590,7 @@ def _is_main_interpreter():  # type: () -> bool
     import _signal
 
     try:
-        _signal.set_wakeup_fd(-1)  # the value at every start
+        _signal.set_wakeup_fd(-1)  # already the value when a Python starts
     except ValueError:
         return False
     return True

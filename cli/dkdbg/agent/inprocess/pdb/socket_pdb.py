@@ -295,7 +295,7 @@ def _awaited(address: str, seconds: float, what: str, *, says_none: bool) -> Opt
         return None
     _ran_out = False
     if listener in _once:
-        pdb_login.forget_token()  # a later reader of the log cannot use it
+        pdb_login.forget_token()  # it is in the log, for one client only
     client = _clients[address] = _Client(address, connection)
     return client.pdb()
 

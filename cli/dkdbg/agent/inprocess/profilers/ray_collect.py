@@ -97,7 +97,7 @@ def _has_ended(cluster: str) -> bool:
         socket.create_connection((host.strip("[]"), int(port)), 30).close()
     except ConnectionRefusedError:
         return True
-    except (OSError, ValueError):  # Ray says more
+    except (OSError, ValueError):  # Ray's own error will say more
         pass
     return False
 

@@ -96,8 +96,8 @@ def _connect_at_once(pydevd: Any, debugger_class: Any) -> None:
 def _wait_for_threads(self: Any, timeout: float) -> None:
     """Wait until everything is sent and pydevd's threads have ended, except for the reader.
 
-    The reader ends only when the editor and then the adapter have closed the session. Or it is the thread that waits
-    here, and others wait for it.
+    The reader ends only when the editor and then the adapter have closed the session. Or the reader itself calls
+    this, and others wait for it.
     """
     ends_alone, end = (
         {threading.current_thread(), self.check_alive_thread, self.reader},

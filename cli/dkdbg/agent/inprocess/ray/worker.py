@@ -1,10 +1,10 @@
 """Runs in a worker of Ray: listens for an editor before the first line of a selected task or actor.
 
-It travels as text, see driver.py. Ray asks two methods for the code that it is about to run, and they know
-its name: no user code has run by then. The worker listens as `ray.util.debugpy` does and registers in the
-same place, so that a list of Ray's waiting workers includes it. But on the node's address a guard listens
-that requires the run's secret and passes the connection to debugpy's adapter (../adapter.py), which has no
-port. A later `breakpoint()` of Ray's finds the guard's port and uses it.
+This file travels as text, see driver.py. It replaces two methods of Ray that return the code to run next: they
+know its name, and no user code has run yet. The worker listens as `ray.util.debugpy` does and registers in the
+same place, so that Ray's lists of waiting workers include it. But a guard listens on the node's address: it
+requires the run's secret and passes the connection to debugpy's adapter (../adapter.py), which has no port. A
+later `breakpoint()` of Ray's finds the guard's port and uses it.
 """
 
 # ruff: noqa: ANN401
