@@ -130,7 +130,7 @@ class BroadcastQuery:
         return self._finish()
 
     def note_held(self) -> None:
-        """Mark processes that have not stopped yet as running, inside a call."""
+        """Mark the processes that have not stopped yet: they are running, inside a call."""
         for row in self.running():
             row["state"], row["text"] = (
                 RUNNING,

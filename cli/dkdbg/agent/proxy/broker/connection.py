@@ -66,7 +66,7 @@ LEAVE_ADAPTER = "leave adapter"
 CLOSE = "close"
 #: Stop reading from this client until `Broker.ready`, for at most `seconds`, then call `Broker.resume`.
 WAIT = "wait"
-#: Check for edited files before this client gets the root session, which may take a second, then call `Broker.looked`.
+#: Check for edited files, which may take a second, then call `Broker.looked`: this client is to get the root session.
 LOOK = "look"
 #: Connect to the adapter again after `seconds` and carry out what `Broker.again` returns.
 RECONNECT = "reconnect"

@@ -106,14 +106,14 @@ class RankBarrier:
         if key not in self._unarmed and key not in self._armed:
             return False
         if name == "continued":
-            return key in self._passing  # the client does not know about the stop either
+            return key in self._passing  # the client has not been sent the stop either
         if name in ("exited", "terminated"):
             self.left(key)
         thread = content.get("threadId")
         if name != "stopped" or not isinstance(thread, int):
             return False
         if content.get("reason") != "breakpoint" or _has_conditions(connection):
-            self._over = True  # this stop waits for no other rank, and no rank passes a line for it
+            self._over = True  # this stop is shown at once, and ends the barrier
             return False
         self._passing.discard(key)
         self._held[key] = connection, body, thread

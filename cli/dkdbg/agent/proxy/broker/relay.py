@@ -319,7 +319,7 @@ class Relay:
     def _begin(self, target: Callable[..., None], arguments: Tuple[object, ...], name: str) -> bool:
         """Start the thread that `serve` waits for; return False if no thread can be started."""
         thread = threading.Thread(target=target, args=arguments, name=name, daemon=True)
-        with self._lock:  # the thread may begin another one, which replaces it
+        with self._lock:  # held, because the thread may replace itself by another one
             try:
                 thread.start()
             except RuntimeError:

@@ -112,7 +112,7 @@ class Sessions:
         _add(self._waiting, connection)
 
     def remove(self, connection: Connection) -> None:
-        """Remove an observer, or one that waits, if present."""
+        """Remove an observer, also a waiting one, if present."""
         for lists in (self._observers, self._waiting):
             found = lists.get(connection.key, [])
             if connection in found:

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
-#: Properties, and the request.
+#: Names of two properties, and of the request.
 NONCE = "dkdbgNonce"
 PROOF = "dkdbgProof"
 PROVE = "dkdbgProve"
