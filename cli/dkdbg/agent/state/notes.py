@@ -49,7 +49,7 @@ class Holds:
         self.held = ""
 
     def fields(self, processes: List[contract.Process]) -> Dict[str, str]:
-        """Note the processes; return the change to the record: its `detail`, where that has changed."""
+        """Note the processes; return the record's new `detail`, or nothing if that is unchanged."""
         before, self.held = self.held, ""
         for process in processes:
             if process["state"] == POST_MORTEM:

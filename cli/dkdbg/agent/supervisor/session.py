@@ -534,7 +534,7 @@ class Session:
         if self._warm_up is not None:
             self._warm_up.stop()
         self.store.close_for_joining()
-        self.table.follow_timeouts()  # restores them, where the program goes on without the agent
+        self.table.follow_timeouts()  # restores the timeouts if the program runs on
         had_client = self._listener.connections > 0
         self._phase = "exited"
         self._write(exit_code=code, detail=detail, client=False, expires=None, processes=[])
@@ -646,7 +646,7 @@ class Session:
         changed, self._edited = self._edited, []
         self._service.barrier_timer.begin(
             self.table.ranks_to_gather()
-        )  # before one of them can join, and stop
+        )  # before the first rank can join, and stop
         try:
             self.store.open_for_joining(self._join_info())
         except OSError as error:

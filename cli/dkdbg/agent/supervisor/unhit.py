@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: Seconds from the breakpoints to the first check, and between checks: a program takes a while to reach its lines.
 LOOKS_S = (10.0, 20.0, 90.0)
-#: Maximum breakpoints to ask about, lines to report at a check, seconds for an answer, and characters of a name in it.
+#: Maximum breakpoints to ask about, lines to report at a check, seconds for an answer, and characters of a name.
 MAX_BREAKPOINTS, MAX_TOLD, ANSWER_S, MAX_CHARACTERS = 50, 5, 5.0, 300
 COPY = "the breakpoint at %s:%d does not stop: the program runs another copy of the file, %s"
 AGAIN = ": start it again to stop there"

@@ -97,7 +97,7 @@ def _process(process: contract.Process, answer: str) -> Dict[str, Any]:
     told: Dict[str, Any] = {key: process.get(key) for key in _FIELDS}
     told["os"] = procfs.state(process["pid"])
     stacks, _, collectives = answer.partition("\n")
-    told["threads"], told["left_out"], told["collectives"] = None, 0, None  # unknown
+    told["threads"], told["left_out"], told["collectives"] = None, 0, None  # None: unknown
     with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
         found = json.loads(stacks)
         told["threads"], told["left_out"] = found["threads"], found["left_out"]
