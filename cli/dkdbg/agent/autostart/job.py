@@ -30,7 +30,7 @@ _START_TIMEOUT_S = 60.0
 _POLL_INTERVAL_S = 0.02
 #: Seconds for which other starting programs run without an agent after one failed to start.
 _RETRY_AFTER_S = 60.0
-#: Message of these programs, on stderr.
+#: Message of a program that runs without an agent, on stderr.
 _SUPPRESSED = (
     "the agent could not start %d s ago (see %s, or the container's log): the program runs without"
     " the debugger; to try again at once: rm %s"

@@ -112,7 +112,7 @@ def _act_as_init(child: int) -> None:
     # All descriptors of the program are open here too, and those of the agent: its lock and its pipe.
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):  # that of the listing itself
+            with contextlib.suppress(OSError):  # the listing's own descriptor
                 os.close(int(name))
     while True:
         pid, status = os.waitpid(-1, 0)

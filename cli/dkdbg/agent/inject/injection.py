@@ -174,7 +174,7 @@ class _Stopped:
         """Continue by this request until the process faults or the timeout is over; return the signal, or 0."""
         number = 0
         while number not in _FAULTS:
-            self._ask(request, 0, number)  # SIGSTOP alone cannot be blocked: it takes effect at the end
+            self._ask(request, 0, number)  # 0, or SIGSTOP, which takes effect at the end
             try:
                 number = self._wait()
             except TimeoutError:
@@ -202,7 +202,7 @@ class _Stopped:
         with contextlib.suppress(OSError, InjectionError):
             try:
                 self._release()
-            except OSError:  # it is not stopped: its parent learns of its end only after we do
+            except OSError:  # not stopped; and if it has ended, we must wait for it before its parent can
                 self._wait()
                 self._release()
 

@@ -203,7 +203,7 @@ def _other_ranks(pids: List[int]) -> Tuple[List[int], List[int]]:
 
 
 def _ways(pids: List[int]) -> Dict[int, str]:
-    """Return how to attach to each: `remote` or `ptrace`. Raises RefusedError: none of them can be attached to."""
+    """Return how to attach to each process: `remote` or `ptrace`. Raises RefusedError: none can be attached to."""
     found, reasons = {}, []
     for pid in pids:
         try:
@@ -243,7 +243,7 @@ def _way(pid: int) -> str:
 
 
 def _options(pid: int) -> List[str]:
-    """Return the values of -X in its command line."""
+    """Return the values of -X in a process's command line."""
     words, found = procfs.command_line(pid), []
     for word, following in zip(words[1:], [*words[2:], ""]):
         if word == "-X":

@@ -41,7 +41,7 @@ _USAGE = "usage: dkdbg.agent ray proxies | list | proxy [--dashboard [HOST:]PORT
 def main(words: List[str]) -> int:
     """Run the verb; return the exit code."""
     what = words[0] if words else ""
-    what = {"door": "proxy", "doors": "proxies"}.get(what, what)  # the words' names up to 0.1
+    what = {"door": "proxy", "doors": "proxies"}.get(what, what)  # names of these verbs up to 0.1
     if what == "proxies":
         print(json.dumps([dict(each, live=records.is_live(each)) for each in _records()]))
         return 0
