@@ -163,7 +163,7 @@ def _script(path: str) -> Tuple[CodeType, Dict[str, Any]]:
 
 
 def _module(name: str) -> Tuple[CodeType, Dict[str, Any]]:
-    """Return the same for a module, or a package's `__main__`, as `python -m` finds it. Raises ImportError."""
+    """Return code and globals of a module, or a package's `__main__`, as `python -m` does. Raises ImportError."""
     import runpy
 
     _, spec, code = runpy._get_module_details(name)  # type: ignore[attr-defined]  # as pdb does

@@ -1,4 +1,4 @@
-"""The session around this process: its member and its debugger, its record, threads, messages on the program's stderr."""
+"""Helpers around this process's session: its member, debugger, record and threads, and messages on stderr."""
 
 # debugpy is untyped.
 # ruff: noqa: ANN401

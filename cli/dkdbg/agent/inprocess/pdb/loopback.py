@@ -8,7 +8,7 @@ import socket
 def is_loopback(host: str) -> bool:
     """Tell whether all addresses of a host's name are loopback; the empty name is every interface.
 
-    An unresolvable name is not: listening on it fails later, and until then a token is required.
+    An unresolvable name counts as not loopback: listening on it fails later, and until then a token is required.
     """
     if not host:
         return False

@@ -92,7 +92,7 @@ def support(words: Sequence[str]) -> Iterator[None]:
 
 
 def let_end(threading: Any) -> None:
-    """Keep a main thread that ends while pydevd copies `threading` from hanging; call once, with the copy.
+    """Keep the main thread from hanging if it ends while pydevd copies `threading`; call once, with the copy.
 
     The copy is in sys.modules for a moment. A main thread that ends then would join the copy's threads: pydevd's own,
     and the importing thread, which the copy takes for the main thread. Python 3.13 joins none through the module.

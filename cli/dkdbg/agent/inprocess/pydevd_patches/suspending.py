@@ -100,8 +100,8 @@ def _tell_own_resuming(notification_class: Any) -> None:
 def _answer_continue(pydevd: Any, api_class: Any) -> None:
     """Answer before any thread is resumed: an editor takes the answer for the end of each reported stop.
 
-    pydevd waits until one runs, because a pause in between would not be reported; it reports that after 0.5 s
-    itself.
+    pydevd waits until a thread runs: else a pause in between would not be reported. But it reports such a pause
+    itself, after 0.5 s.
     """
     resume = api_class.request_resume_thread
 

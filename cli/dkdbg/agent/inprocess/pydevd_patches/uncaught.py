@@ -1,8 +1,8 @@
 """Makes the editor's filter for uncaught exceptions stop once at each, whatever hooks the program sets.
 
 Up to Python 3.11 pydevd looks for a thread's outermost frame once, at the first traced call, and watches
-exceptions that leave it. In a process that joins at its start that is a frame of `site`, which has ended long
-before the program fails. Here it looks again when the program's own outermost frame begins. `sys.excepthook`
+exceptions that leave it. In a process that joins at its start, it finds a frame of `site`, which has ended long
+before the program fails. Here pydevd looks again when the program's own outermost frame begins. `sys.excepthook`
 alone would not do: Python does not call it for SystemExit, and rich and absl replace it.
 """
 

@@ -45,8 +45,8 @@ _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONN
 _START_TIMEOUT_S = 60.0
 #: Seconds that a process of the worker waits for its breakpoints, if no editor is attached when the worker listens.
 _DEADLINE_S = 30.0
-#: Seconds between two checks for an attached editor; and checks without one after which it counts as gone, because it
-#: may come back at once.
+#: Seconds between two checks for an attached editor, and number of checks without one until it counts as gone: it may
+#: come back at once.
 _LOOK_S, _MAX_LOOKS = 0.5, 6
 #: Maximum seconds to wait for breakpoints.
 _MAX_WAIT_S = 86400.0
@@ -117,7 +117,7 @@ def _runs_user_code(module: str, cls: str) -> bool:
 
 
 def trace_threads(manager: Any) -> None:
-    """Trace what this worker runs in threads made by C++, where our hook has entered the worker itself."""
+    """Trace what this worker, which our own hook has entered, runs in threads made by C++."""
     known = manager.get_execution_info
 
     def get_execution_info(*args: Any, **named: Any) -> Any:
