@@ -133,7 +133,7 @@ class Deaths:
         with self._lock:
             status = self._status(pid) if status is None else status
             name = _signal_of(status) or name
-            # A held process does not end without cause, and only the agent learns the status of its own child later.
+            # A held process does not end without cause. The agent learns a status later only if it is its own child's.
             is_lost = status is None and bool(held) and pid not in self._own
             if pid in self._over:
                 return

@@ -29,7 +29,7 @@ def refusal(host: str, environment: Mapping[str, str]) -> str:
 
 
 def pdb_refusal(address: str, environment: Mapping[str, str]) -> str:
-    """Return the same for pdb on `host:port`, where only the token protects, in a container too."""
+    """Return why pdb may not listen on `host:port`; empty when it may. Only the token protects it, in containers too."""
     host = address.rpartition(":")[0]
     if _has_token(environment) or loopback.is_loopback(host):
         return ""

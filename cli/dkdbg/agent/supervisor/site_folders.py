@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable, Mapping, MutableMapping, Set
 
-#: Comma-separated descriptors of the open files, passed from the start of the single file to its session.
+#: Comma-separated descriptors of the open files, which the single file opens at its start for the session.
 ENV_FILES = "DKDBG_SITES"
 #: Volume folders of Docker, Podman and a kubelet.
 _VOLUME = re.compile(r"/volumes/[^/]+/_data|kubernetes\.io~empty-dir")
@@ -64,7 +64,7 @@ def open_files(environ: MutableMapping[str, str]) -> None:
 
 
 class Sites:
-    """The open files of this agent."""
+    """The open .pth files of this agent."""
 
     def __init__(self, environ: MutableMapping[str, str]) -> None:
         self._descriptors = [int(word) for word in environ.pop(ENV_FILES, "").split(",") if word]
