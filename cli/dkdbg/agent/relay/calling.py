@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CONNECT = 10.0
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 SILENCE = 6.0
-#: First lines from the other side: the prefix of the relay's first line, and the keeper to use.
+#: The two lines that the other side sends first: the prefix of the relay's first line; id and secret of the keeper.
 _WORD = re.compile(r"dkdbg-[0-9a-f]{16}")
 _KEEPER = re.compile(r"([0-9a-f]{16}) [0-9a-f]{%d}" % (2 * SECRET))
 _MAX_LINE_BYTES = 200

@@ -29,7 +29,7 @@ _CREDIT_FROM = wire.WINDOW // 16
 _TELL_AFTER = 64
 #: Buffers of one writev.
 _MAX_BUFFERS = 16
-#: Maximum bytes to keep for a later transport. Channels and their windows bound them; this limit ends everything else.
+#: Maximum bytes to keep for a later transport. Windows bound the data of channels; this limit is for other frames.
 _MAX_KEPT_BYTES = 2 * wire.CHANNELS * wire.WINDOW
 
 

@@ -96,7 +96,7 @@ def _is_contained(pid: int) -> Optional[bool]:
 
 
 def _is_engines(pid: int) -> bool:
-    """Tell whether a process may belong to root's engine, which leaves the cgroup soon, or has ended."""
+    """Tell whether a process is root's, as the engine's, which soon leaves the cgroup; also True when it has ended."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return os.stat("/proc/%d" % pid).st_uid == 0
     return True
