@@ -96,7 +96,7 @@ def remove(path: str) -> None:
 def write_go(
     path: str, agent: Tuple[int, int], hook: str, environment: Dict[str, str], without: Sequence[str]
 ) -> None:
-    """Let members start; `agent` is the agent's pid and start. Raises OSError."""
+    """Let members start; `agent` is the agent's pid and start time. Raises OSError."""
     changes = ["%s=%s" % pair for pair in environment.items()]
     _write(path, [_GO, "%d" % agent[0], "%d" % agent[1], hook, ",".join(without), *changes])
 

@@ -292,9 +292,9 @@ def _by_remote_exec(pid: int, script: str) -> None:
 
 
 def _line(script: str) -> str:
-    """Return code for __main__ that executes a file, whatever names the program has, and leaves none.
+    """Return source code that executes a file in __main__; it relies on no names of the program, and leaves none.
 
-    It raises nothing: SystemExit would end the program.
+    The code raises nothing: SystemExit would end the program.
     """
     return (
         "def _dkdbg():\n import builtins\n with builtins.open(%r, 'rb') as source:\n"
