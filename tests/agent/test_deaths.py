@@ -54,10 +54,10 @@ FAULTS = {
 def started(launch, tmp_path):
     """Start a parent with a child that goes on when the file `go` is there."""
 
-    def start(end: str, parent: str = PARENT, **more):
+    def start(end: str, parent: str = PARENT, wait: str = "60", **more):
         (tmp_path / "kernel.py").write_text(KERNEL.replace("END", end))
         (tmp_path / "parent.py").write_text(parent)
-        running = launch(sys.executable, "parent.py", "kernel.py", str(tmp_path / "go"), wait="60", **more)
+        running = launch(sys.executable, "parent.py", "kernel.py", str(tmp_path / "go"), wait=wait, **more)
         running.script = str(tmp_path / "kernel.py")
         return running, tmp_path / "go"
 
@@ -91,6 +91,16 @@ def test_a_death_is_told_with_its_signal_and_its_line(kind, died):
         assert ("kernel.py:4" in text) == (name != "SIGKILL")
     if kind == name:
         assert "other failures came after it\nthe program exited with code" in told
+
+
+@pytest.mark.parametrize(("end", "told"), [("sys.exit(0)", 0), ("sys.exit(9)", 1)])
+def test_without_an_editor_a_killed_worker_is_told_only_if_the_program_fails(started, end, told):
+    parent = PARENT.replace("sys.exit(abs(child.returncode) % 100)", end)
+    running, go = started(FAULTS["SIGKILL"], parent, wait="0")
+    go.touch()
+    code, _, log = running.finish()
+    assert code == int(end[9])
+    assert log.count("died of SIGKILL; other failures came after it\n") == log.count("died of") == told
 
 
 def test_a_program_with_a_handler_of_its_own_keeps_it(died):
@@ -218,12 +228,13 @@ def test_the_kernels_out_of_memory_killer_is_named(monkeypatch, tmp_path):
     watch = _watch(tmp_path, told)
     watch.ended(7)
     watch.ended(8)
-    assert [(line, says_more) for _, line, _, says_more in told] == [
+    assert [(line, *more) for _, line, _, *more in told] == [
         (
             "rank 7 (pid 7) died of SIGKILL: the kernel's OOM killer ended it (memory.events: oom_kill 1)",
             True,
+            False,
         ),
-        ("rank 8 (pid 8) died of SIGKILL", False),
+        ("rank 8 (pid 8) died of SIGKILL", False, True),
     ]
 
 
@@ -249,7 +260,7 @@ def test_a_record_that_another_user_wrote_is_bounded_and_commands_no_terminal(tm
     assert [pid for pid, *_ in told] == [7, 8]
     assert len(told[0][2]) == deaths.MAX_FRAMES
     assert told[1][2] == []
-    for _, line, frames, _ in told:
+    for _, line, frames, *_ in told:
         assert all(
             text.isprintable() and len(text) < 2 * deaths.MAX_LINE_CHARACTERS for text in (line, *frames)
         )

@@ -47,8 +47,8 @@ class Deaths:
         path_of: returns the path of a process's file by its pid and the suffix.
         name_of: returns a process's name by its pid.
         held_at: returns where a debugger has stopped a process; empty when it runs.
-        told: called with the pid, one line, the frames of the stack, innermost first, and whether the line says more
-            than the signal.
+        told: called with the pid, one line, the frames of the stack, innermost first, whether the line says more
+            than the signal, and whether the program may have meant it: a pool ends its workers by SIGKILL.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Deaths:
         path_of: Callable[[int, str], str],
         name_of: Callable[[int], str],
         held_at: Callable[[int], str],
-        told: Callable[[int, str, List[str], bool], None],
+        told: Callable[[int, str, List[str], bool, bool], None],
     ) -> None:
         self._path_of = path_of
         self._name_of = name_of
@@ -148,7 +148,9 @@ class Deaths:
         if not (name or is_lost) or name == "SIGINT" or (name not in (*_FAULTS, "SIGKILL") and not held):
             return
         why = self._why(name)
-        self._told(pid, describe(process, name, frames, held, why), frames, bool(frames or held or why))
+        says_more = bool(frames or held or why)
+        line = describe(process, name, frames, held, why)
+        self._told(pid, line, frames, says_more, name == "SIGKILL" and not says_more)
 
     def forget(self, pid: int) -> None:
         """Report the death of a process whose files are about to be removed, and forget that it was reported."""

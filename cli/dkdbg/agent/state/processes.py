@@ -77,7 +77,7 @@ class ProcessTable:
         on_clocks: Callable[[int, List[str]], object] = lambda *_: None,
         on_pending: Callable[[int, str, float, float], object] = lambda *_: None,
         before_look: Callable[[], object] = lambda: None,
-        on_death: Callable[[int, str, List[str], bool], None] = lambda *_: None,
+        on_death: Callable[[int, str, List[str], bool, bool], None] = lambda *_: None,
     ) -> None:
         self._folders = folders
         self._path = folders.path

@@ -394,7 +394,10 @@ class Session:
             self.say(note, "important")
         note = ending.end_note(code, end, words, name, left)
         if code and self._first_death:
-            note = "%s; other failures came after it\n%s" % (self._first_death, note)
+            first = "%s; other failures came after it" % self._first_death
+            note = "%s\n%s" % (first, note)
+            if not self.attached:
+                console.log(first)
         self._backend.say("dkdbg: " + note, "stderr" if code else "console")
 
     def _left(self, running: child.Child) -> str:
@@ -616,11 +619,13 @@ class Session:
         self._should_restart = restarts.should_restart(self._edited, self.options.restart, age, is_held=held)
         return self.table.leave_out() if self._should_restart else set()
 
-    def _on_death(self, pid: int, line: str, stack: List[str], says_more: bool) -> None:
+    def _on_death(self, pid: int, line: str, stack: List[str], says_more: bool, may_be_meant: bool) -> None:
         if pid != self._program:
             self._first_death = self._first_death or line
         elif not says_more:
             return  # the exit code shows the failure
+        if may_be_meant and not self.attached:
+            return  # reported at the end, if the program fails
         self.tell("\n  ".join([line, *stack]), "important")
 
     def _on_hold(self) -> None:
