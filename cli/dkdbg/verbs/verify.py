@@ -193,7 +193,7 @@ def _tell(root: Path, proof: Proof, mended: list[str], *, as_json: bool) -> int:
     if finding is None:
         assert stopped is not None  # noqa: S101 - without a stop there is a finding
         where = f"{os.path.relpath(stopped.path, root)}:{stopped.line}"
-        left = "" if proof.left else "; nothing of the run is left"
+        left = "" if proof.left else "; its container and processes are gone"
         console.say(f"proven in {proof.seconds:.1f} s: a breakpoint in {where} stops{left}")
         return 0
     console.say("not proven. The first broken link:")
