@@ -142,6 +142,20 @@ def test_a_file_that_is_mounted_alone_is_the_new_one_after_a_restart(base_image,
         wait_for(lambda: must(dkdbg(root, "logs", "--tail", "3")).stdout, lambda said: said.endswith("new\n"))
 
 
+def test_restart_after_the_programs_end_starts_its_container_again(base_image, tmp_path):
+    dockerfile = f'FROM {base_image}\nWORKDIR /app\nCOPY . .\nCMD ["python3", "-c", "print(1)"]\n'
+    with project(tmp_path / unique("ended"), {"Dockerfile": dockerfile}, "init", "--yes") as root:
+        (root / ".env").write_text(f"DKDBG_PORT={free_port()}\nDKDBG_WAIT=0\n")
+        assert "does not run here" in dkdbg(root, "restart").stderr
+        must(dkdbg(root, "up"))
+        compose = ["docker", "compose", "--profile", "debug"]
+        states = [*compose, "ps", "--all", "--format", "{{.State}}"]
+        for _ in range(2):  # while its end is kept for an editor, and after it
+            assert "its container is started again" in must(dkdbg(root, "restart")).stdout
+            wait_for(lambda: command(states, root).stdout, lambda found: found == "exited\n")
+        assert command([*compose, "logs", "--no-log-prefix"], root).stdout.count("1\n") >= 3
+
+
 def test_where_nothing_runs_up_and_f5_say_so_and_dkdbg_run_gets_the_port(base_image, tmp_path):
     compose = f"services:\n  db:\n    image: {base_image}\n    command: sleep 1000\n    init: true\n"
     files = {"compose.yaml": compose, "later.py": LATER, ".env": f"DKDBG_PORT={free_port()}\n"}

@@ -1,4 +1,7 @@
-"""`dkdbg restart`: restart the program in place; the attached editor stays."""
+"""`dkdbg restart`: restart the program in place; the attached editor stays.
+
+Where that is impossible, as after the program's end, the debug service's container is started again.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from dkdbg.verbs.parts.repository import check_root, debug_service
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
     from pathlib import Path
 
     from dkdbg.core.target import Target
@@ -37,13 +41,15 @@ def call(options: argparse.Namespace, root: Path) -> int:
         check_root(root, "restart")
         service = debug_service(root, starts=True)
         target = registry.home(root, service.name)
-        if replaced := target.replaced():
-            target.start_again()
-            console.say(
-                f"{service.name}: its container is started again, an editor attaches anew: "
-                f"{', '.join(map(printable, replaced))} is mounted by itself, and another file is in its place since"
-            )
-            return 0
+        with contextlib.closing(target):
+            if replaced := target.replaced():
+                files = ", ".join(map(printable, replaced))
+                return _start_again(
+                    target, f"{files} is mounted by itself, and another file is in its place since"
+                )
+            if (which := _which(target, None)) and not _failure(root, target, which):
+                return 0
+            return _start_again(target, "its program had ended, or did not end in time")
     else:
         target = registry.target_of(name, root)
     with contextlib.closing(target):
@@ -51,18 +57,29 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
 
 def _restart(root: Path, target: Target, name: str | None) -> int:
-    result = process.run(target.wrap([*target.running_agent(), "restart", *_which(target, name)]), cwd=root)
-    if result.code:
-        last = (
-            last_line(result.stderr)
-            or last_line(result.stdout)
-            or f"{result.argv[0]} ended with {result.code}"
-        )
+    if failure := _failure(root, target, _which(target, name)):
         raise DkdbgError(
-            f"{target.label} was not restarted: {last.removeprefix('dkdbg: ').removeprefix('not restarted: ')}",
+            f"{target.label} was not restarted: {failure}",
             hint=f"dkdbg ps {target.address} shows what runs there",
         )
-    console.say(f"{target.label}: {result.stdout.strip().removeprefix('dkdbg: ')}")
+    return 0
+
+
+def _failure(root: Path, target: Target, which: Sequence[str]) -> str:
+    """Ask the agent there to restart the program; return why it was not restarted, empty if it was."""
+    result = process.run(target.wrap([*target.running_agent(), "restart", *which]), cwd=root)
+    if not result.code:
+        console.say(f"{target.label}: {result.stdout.strip().removeprefix('dkdbg: ')}")
+        return ""
+    last = (
+        last_line(result.stderr) or last_line(result.stdout) or f"{result.argv[0]} ended with {result.code}"
+    )
+    return last.removeprefix("dkdbg: ").removeprefix("not restarted: ")
+
+
+def _start_again(target: Target, why: str) -> int:
+    target.start_again()
+    console.say(f"{target.label}: its container is started again, an editor attaches anew: {why}")
     return 0
 
 

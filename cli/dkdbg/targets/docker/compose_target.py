@@ -126,7 +126,9 @@ class ComposeTarget(ContainerTarget):
         return bool(digest) and digest != [hashlib.sha256(here.read_bytes()).hexdigest()]
 
     def start_again(self) -> None:
-        """Run `docker compose restart`, which mounts each path anew."""
+        """Run `docker compose restart`, which mounts each path anew, and starts a container that has ended."""
+        if self.look() is None:
+            raise self.absent()
         check(process.run(ComposeService(service=self.address.rest).restart(), cwd=self._root, timeout=None))
 
     def down(self, service: DebugService, *, everything: bool) -> str:
