@@ -3,7 +3,7 @@
 import pytest
 
 from dkdbg.dap.debugger import Debugger
-from dkdbg.targets.docker import compose_cli, compose_up
+from dkdbg.targets.docker import compose_up, containers
 from dkdbg.targets.docker.compose import ComposeService
 from dkdbg.verbs.parts.repository import debug_service
 from tests.agent.dap_probe import wait_for
@@ -25,8 +25,8 @@ def test_f5_on_an_ended_program_says_so_and_one_that_fails_when_healthy_is_no_st
         service = debug_service(root)
 
         def look():
-            running = compose_cli.running(ComposeService(service=service.name), root, service.port)
-            return running.state, compose_up.has_failed(running)
+            running = containers.of_service(ComposeService(service=service.name), root)
+            return running.status, compose_up.has_failed(running)
 
         command(["sh", ".dkdbg/up.sh"], root)
         with Debugger(launch_options(root)) as debugger:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 #: Mount point of the repository in an image of our own.
 WORKSPACE = "/workspace"
-#: Base images without a shell.
 #: File of the debug service, which a compose file in the root includes.
 COMPOSE_FILE = ".dkdbg/service.compose"
 #: Seconds that a script waits for an editor before it releases its GPU.

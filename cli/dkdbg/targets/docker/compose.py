@@ -128,8 +128,8 @@ class ComposeService:
         return self._compose("ps", "--quiet", "--status", "running", self.service)
 
     def ps(self) -> tuple[str, ...]:
-        """Show the state of the service as JSON, including stopped containers."""
-        return self._compose("ps", "--all", "--format", "json", self.service)
+        """List the ids of the service's containers, including stopped ones."""
+        return self._compose("ps", "--all", "--quiet", self.service)
 
     def logs(self) -> tuple[str, ...]:
         """Show the last lines of the program's output."""

@@ -1,14 +1,12 @@
-"""Start, inspect and remove a compose service with `docker compose`."""
+"""Build, start and remove a compose service with `docker compose`."""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg import process
-from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.settings import ENV_TOKEN
 from dkdbg.targets.docker.engine_errors import check
 
@@ -33,53 +31,6 @@ def environment(*, port: int, gpu: GpuKind, token: str = "") -> dict[str, str]:
     """
     ours = {"DKDBG_PORT": str(port), "DKDBG_GPU": gpu, ENV_TOKEN: token, "BUILDX_GIT_INFO": "false"}
     return {**os.environ, **ours}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Running:
-    """One container of the debug service.
-
-    Attributes:
-        code: exit code, if it has exited.
-        port: the port published on 127.0.0.1, None without one.
-        others: (port inside, `host:port` outside) of the program's own published ports.
-    """
-
-    id: str
-    name: str
-    state: str
-    code: int
-    port: int | None
-    others: tuple[tuple[int, str], ...] = ()
-
-
-def running(target: ComposeService, root: Path, container_port: int) -> Running | None:
-    """Return the service's container, None if it does not exist or compose fails."""
-    result = process.run(target.ps(), cwd=root)
-    rows = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
-    if result.code or not rows:
-        return None
-    row = rows[0]
-    published = [
-        p["PublishedPort"] for p in row.get("Publishers") or () if p.get("TargetPort") == container_port
-    ]
-    others = {
-        p["TargetPort"]: f"{_shown(p.get('URL', ''))}:{p['PublishedPort']}"
-        for p in row.get("Publishers") or ()
-        if p.get("PublishedPort")
-        and p.get("TargetPort") != container_port
-        and p.get("Protocol", "tcp") == "tcp"
-    }
-    return Running(
-        id=row["ID"], name=row["Name"], state=row["State"],
-        code=int(row.get("ExitCode") or 0),
-        port=next((port for port in published if port), None), others=tuple(sorted(others.items())),
-    )  # fmt: skip
-
-
-def _shown(host: str) -> str:
-    """Return an address that a local browser can open."""
-    return LOOPBACK if host in {"", "0.0.0.0", "::"} else f"[{host}]" if ":" in host else host  # noqa: S104
 
 
 def remove_with_other_token(target: ComposeService, root: Path, token: str) -> bool:

@@ -65,8 +65,8 @@ def prepare(
     model = compose_cli.check_project(target, root, env=env)
     check_published(model, service, token)
     check_name(str(model.get("name", "")), root)
-    running = compose_cli.running(target, root, service.port)
-    runs = running is not None and running.state == "running"
+    running = containers.of_service(target, root)
+    runs = running is not None and running.running
     if (
         wanted.command
         and running is not None

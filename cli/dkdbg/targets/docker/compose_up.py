@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg import process
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.dap.messages import as_dict, as_list
 from dkdbg.core.plan import GPU_KINDS, mount_points
 from dkdbg.core.target_values import Started
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.plan import DebugService, GpuKind
     from dkdbg.core.target_values import Start
+    from dkdbg.targets.docker.container import Container
     from dkdbg.targets.docker.host import HostFacts
 
 
@@ -54,7 +56,7 @@ def start(
     )
     check_published(model, service, token)
     check_name(str(model.get("name", "")), root)
-    running = None if service.host_network else compose_cli.running(target, root, service.port)
+    ours = None if service.host_network else _published(containers.of_service(target, root), service.port)
     if token and compose_cli.remove_with_other_token(target, root, token):
         report(f"{service.name} ran with another token; it is being restarted")
 
@@ -81,9 +83,7 @@ def start(
             )
         except DkdbgError as error:
             # Compose may report an exited program only as unhealthy.
-            started = (
-                compose_cli.running(target, root, service.port) if "is unhealthy" in str(error) else None
-            )
+            started = containers.of_service(target, root) if "is unhealthy" in str(error) else None
             raise (
                 ended() if started and has_failed(started) else with_port(error, model, service.name)
             ) from None
@@ -99,7 +99,7 @@ def start(
         _before_start(image, model, service, root, report)
         podman_engine.up(
             ComposeService(service=service.name, model=json.dumps(now), folder=str(root)),
-            root, service.port, env=env, report=report, wait_timeout=wanted.wait,
+            root, env=env, report=report, wait_timeout=wanted.wait,
         )  # fmt: skip
         if build:
             image.done()
@@ -108,15 +108,15 @@ def start(
     if service.host_network:
         up(port)
     else:
-        port = on_free_port(port, ours=running.port if running else None, start=up)
-    running = compose_cli.running(target, root, service.port)
+        port = on_free_port(port, ours=ours, start=up)
+    running = containers.of_service(target, root)
     check_started(
         running, target, root, env=compose_cli.environment(port=port, gpu=gpu, token=token), report=report
     )
-    reached = _is_reached(running)
+    is_reached = running is None or has_network(running)  # not with `network_mode: none`
     return Started(
-        port=(running.port if running and running.port else port) if reached else None, gpu=gpu, token=bool(token),
-        name=running.name if running else None, ports=running.others if running else (),
+        port=(_published(running, service.port) or port) if is_reached else None, gpu=gpu, token=bool(token),
+        name=running.name if running else None, ports=_programs_ports(running, service.port) if running else (),
         idle=runs_nothing(model, service.name),
     )  # fmt: skip
 
@@ -152,10 +152,21 @@ def make_mount_points(model: Mapping[str, object], service: DebugService) -> Non
                 folder.mkdir(parents=True, exist_ok=True)
 
 
-def _is_reached(running: compose_cli.Running | None) -> bool:
-    """Return whether this machine can reach ports of the service: not with `network_mode: none`."""
-    found = containers.of_name(running.id) if running else None
-    return found is None or has_network(found)
+def _published(found: Container | None, inside: int) -> int | None:
+    """Return the port of the engine's machine that leads to a port of a container; None without one."""
+    outside = found.published.get(inside) if found else None
+    return int(outside.rpartition(":")[2]) if outside else None
+
+
+def _programs_ports(running: Container, debug_port: int) -> tuple[tuple[int, str], ...]:
+    """Return the program's own published ports: the port inside, and an address that a local browser can open."""
+    found = []
+    for inside, outside in sorted(running.published.items()):
+        host, _, port = outside.rpartition(":")
+        host = LOOPBACK if host in {"0.0.0.0", "::"} else f"[{host}]" if ":" in host else host  # noqa: S104
+        if inside != debug_port:
+            found.append((inside, f"{host}:{port}"))
+    return tuple(found)
 
 
 def stop_replaced(
@@ -186,7 +197,7 @@ def stop_replaced(
 
 
 def check_started(
-    running: compose_cli.Running | None,
+    running: Container | None,
     target: ComposeService,
     root: Path,
     *,
@@ -194,7 +205,7 @@ def check_started(
     report: Callable[[str], None],
 ) -> None:
     """Raise DkdbgError if the service did not get the GPU it requested, or its program has already failed."""
-    if running and env["DKDBG_GPU"] in {"nvidia", "cdi"} and not has_devices(running.id):
+    if running and env["DKDBG_GPU"] in {"nvidia", "cdi"} and not running.devices:
         raise DkdbgError(
             f"{target.service} runs, but this compose dropped its GPU request",
             hint="docker compose version must be 2.24.4 or newer; dkdbg down removes the service",
@@ -209,25 +220,18 @@ def ended() -> DkdbgError:
     return DkdbgError("the program ended before an editor could attach", hint="its last lines are above")
 
 
-def has_failed(running: compose_cli.Running) -> bool:
+def has_failed(found: Container) -> bool:
     """Return whether the program has failed since compose saw it healthy; compose does not check it again.
 
     The agent keeps such a program's end for a while, for an editor that still connects.
     """
-    found = containers.of_name(running.id)
-    if found is None or not found.running:
-        return running.code != 0
+    if not found.running:
+        return found.code != 0
     seen = containers.sessions_in(found)
     if not seen:  # no answer, or the container ended meanwhile
-        found = containers.of_name(running.id)
-        return found is None or not found.running
+        now = containers.of_name(found.id)
+        return now is None or not now.running
     return all(each.is_ended for each in seen)
-
-
-def has_devices(container: str) -> bool:
-    """Return whether the engine was asked for a GPU."""
-    found = containers.of_name(container)
-    return found is not None and found.devices
 
 
 def check_name(project: str, root: Path) -> None:

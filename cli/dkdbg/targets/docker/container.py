@@ -82,9 +82,10 @@ class Container:
     Attributes:
         label: name of the debug service; empty for containers unrelated to dkdbg.
         running: whether it runs now.
+        status: as the engine has it, such as `running` or `exited`. code: exit code of one that has exited.
         ready: whether it runs, and its healthcheck passes if it has one.
         host_network: whether its ports are this machine's.
-        published: port inside -> `host:port` outside.
+        published: TCP port inside -> `host:port` outside.
         port: the debug port inside.
         address: the container's own IP address on one of its networks; empty without one. Networks without a gateway
             (`internal: true`) do not count: nothing is published there, and the agent cannot tell this machine by it.
@@ -107,6 +108,8 @@ class Container:
     running: bool
     host_network: bool
     published: Mapping[int, str]
+    status: str = ""
+    code: int = 0
     port: int = DEFAULT_PORT
     address: str = ""
     service: str = ""
@@ -129,7 +132,7 @@ class Container:
         published = {
             int(inside.partition("/")[0]): f"{bindings[0]['HostIp'] or '0.0.0.0'}:{bindings[0]['HostPort']}"  # noqa: S104
             for inside, bindings in (network.get("Ports") or {}).items()
-            if bindings
+            if bindings and inside.endswith("/tcp")
         }
         labels = config.get("Labels") or {}
         environment = dict(entry.partition("=")[::2] for entry in config.get("Env") or ())
@@ -139,6 +142,7 @@ class Container:
             id=inspected["Id"], name=inspected["Name"].lstrip("/"), label=labels.get(LABEL, ""),
             agent=(entrypoint[0], AGENT_FILE) if entrypoint[1:2] == [AGENT_FILE] else AGENT,  # no sh in some images
             running=bool(inspected["State"]["Running"]),
+            status=str(inspected["State"].get("Status") or ""), code=int(inspected["State"].get("ExitCode") or 0),
             ready=bool(inspected["State"]["Running"]) and (inspected["State"].get("Health") or {}).get("Status", "healthy") == "healthy",
             host_network=inspected["HostConfig"].get("NetworkMode") == "host", published=published,
             port=_port(port) or DEFAULT_PORT,

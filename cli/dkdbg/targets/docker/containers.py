@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.record import SeenRecord
     from dkdbg.core.sessions import SeenSession
+    from dkdbg.targets.docker.compose import ComposeService
 
 #: Timeout for a listing by the engine.
 _ANSWER_TIMEOUT_S = 60.0
@@ -112,6 +113,19 @@ def of_name(name: str, *, runs: bool = True) -> Container | None:
     if found is None:
         return None
     return _container(found) if runs else Container.of(found)
+
+
+def of_service(target: ComposeService, root: Path) -> Container | None:
+    """Return a compose service's container, running or not; None without one, or if compose fails."""
+    found = inspected_service(target, root)
+    return None if found is None else Container.of(found)
+
+
+def inspected_service(target: ComposeService, root: Path) -> dict[str, Any] | None:
+    """Return the engine's full description of that container."""
+    listed = process.run(target.ps(), cwd=root)
+    ids = [] if listed.code else listed.stdout.split()
+    return _found(ids[0]) if ids else None
 
 
 def _found(name: str) -> dict[str, Any] | None:

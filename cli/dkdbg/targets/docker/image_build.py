@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 from pathlib import Path
@@ -59,7 +58,7 @@ class ImageBuild:
 
     def done(self) -> None:
         """Record the build, and remove the images that it replaced: unnamed images of this service."""
-        found = inspected(self._root, self._target)
+        found = containers.inspected_service(self._target, self._root)
         if found is None:
             return
         if self._inputs and self._stamp:
@@ -75,7 +74,7 @@ class ImageBuild:
 
     def remove_stale(self) -> None:
         """Remove the container of a former image with the volumes that show its folders, which compose would keep."""
-        found = inspected(self._root, self._target) if self._service.masks else None
+        found = containers.inspected_service(self._target, self._root) if self._service.masks else None
         if found is not None and self._id_of(found["Config"]["Image"]) != found["Image"]:
             remove_with_volumes(self._root, self._target, self._service.masks)
 
@@ -152,15 +151,6 @@ def remove_dead_links(root: Path, service: DebugService) -> None:
             remove_links(root, service)
 
 
-def inspected(root: Path, target: ComposeService) -> dict[str, Any] | None:
-    """Return the engine's description of the service's container; None without one."""
-    listed = process.run(target.ps(), cwd=root).stdout.splitlines()
-    ids = [json.loads(line)["ID"] for line in listed if line.startswith("{")]
-    asked = process.run(("docker", "container", "inspect", ids[0]), cwd=root) if ids else None
-    found = json.loads(asked.stdout or "[]") if asked else []
-    return dict(found[0]) if found else None
-
-
 def removal_of_copies(project: str) -> tuple[tuple[str, ...], ...]:
     """Return the commands that remove the copies of the image's files, and the container that may still copy them."""
     volume = f"{project}_{IMAGE_VOLUME}"
@@ -175,7 +165,7 @@ def masked_volumes(found: Mapping[str, Any], masks: Sequence[str]) -> tuple[str,
 
 def remove_with_volumes(root: Path, target: ComposeService, masks: Sequence[str]) -> process.Result:
     """Stop and remove the service's container, and its volumes that contain only the image's folders."""
-    found = inspected(root, target) if masks else None
+    found = containers.inspected_service(target, root) if masks else None
     result = process.run(target.down(), cwd=root, timeout=120.0)
     volumes = masked_volumes(found, masks) if found else ()
     if volumes and not result.code:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from dkdbg import process
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 from dkdbg.targets.docker import client, compose_cli, containers, podman
-from dkdbg.targets.docker.container import AGENT
 from dkdbg.targets.docker.engine_errors import check, explain
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ def build(
 def up(
     target: ComposeService,
     root: Path,
-    port: int,
     *,
     env: dict[str, str],
     report: Callable[[str], None],
@@ -62,7 +60,6 @@ def up(
     directly.
 
     Args:
-        port: its debug port.
         wait_timeout: seconds.
 
     Raises:
@@ -71,8 +68,8 @@ def up(
     compose_cli.up(target, target.up_unseen(), root, env=env, report=report)
     deadline = time.monotonic() + wait_timeout
     while True:
-        seen = compose_cli.running(target, root, port)
-        if seen is None or seen.state not in {"running", "created", "initialized", "starting"}:
+        seen = containers.of_service(target, root)
+        if seen is None or seen.status not in {"running", "created", "initialized", "starting"}:
             compose_cli.report_last_lines(target, root, env=env, report=report)
             code = seen.code if seen else 1
             raise explain(1, f"container {seen.name if seen else target.service} exited ({code})")
@@ -83,9 +80,8 @@ def up(
                 hint="the program's last lines are above; DKDBG_DEBUG=1 makes the agent log more",
                 exit_code=EXIT_TIMEOUT,
             )
-        found = containers.of_name(seen.id, runs=False)
-        agent = found.agent if found is not None else AGENT
-        look = process.run(("docker", "exec", seen.id, *agent, "health", "--wait"), timeout=_HEALTH_TIMEOUT_S)
+        words = ("docker", "exec", seen.id, *seen.agent, "health", "--wait")
+        look = process.run(words, timeout=_HEALTH_TIMEOUT_S)
         if not look.code:
             return
         time.sleep(_POLL_S)

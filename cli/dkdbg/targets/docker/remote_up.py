@@ -23,7 +23,7 @@ from dkdbg.targets.docker.compose_up import check_started, choose_gpu, ended, ha
 from dkdbg.targets.docker.container import ContainerReach
 from dkdbg.targets.docker.engine_errors import check, explain
 from dkdbg.targets.docker.host import choose_processes, host_facts
-from dkdbg.targets.docker.image_build import ImageBuild, inspected
+from dkdbg.targets.docker.image_build import ImageBuild
 from dkdbg.targets.docker.remote_project import AGENT_FOLDER, FROM, remote_project
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def start(
         image.remove_stale()
     image.copy_files(str(model.get("name", "")), report)
     compose_cli.create(target, root, env=env, report=report)
-    found = inspected(root, plain)
+    found = containers.inspected_service(plain, root)
     if found is None:
         raise DkdbgError(
             f"compose has created no container for {service.name}",
@@ -87,11 +87,11 @@ def start(
     try:
         compose_cli.up(target, target.up(build=False, wait_timeout=wanted.wait), root, env=env, report=report)
     except DkdbgError as error:
-        running = compose_cli.running(plain, root, service.port) if "is unhealthy" in str(error) else None
+        running = containers.of_service(plain, root) if "is unhealthy" in str(error) else None
         raise (ended() if running and has_failed(running) else error) from None
     if build:
         image.done()
-    running = compose_cli.running(plain, root, service.port)
+    running = containers.of_service(plain, root)
     check_started(running, plain, root, env=env, report=report)
     name = running.name if running else None
     return Started(port=None, gpu=gpu, token=bool(token), name=name, engine=engine)
@@ -135,7 +135,7 @@ def check_ours(project: str, root: Path) -> None:
 
 def volumes_left(target: ComposeService, root: Path) -> tuple[str, ...]:
     """Return the volumes of the service's container that contain copies of this folder's files."""
-    mounts = (inspected(root, target) or {}).get("Mounts") or ()
+    mounts = (containers.inspected_service(target, root) or {}).get("Mounts") or ()
     return tuple(each["Name"] for each in mounts if "_dkdbg-workspace" in str(each.get("Name")))
 
 
