@@ -54,6 +54,18 @@ def test_a_second_init_changes_no_byte_and_says_so(tmp_path, dkdbg, files):
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == times
 
 
+def test_the_image_of_a_script_without_dependencies_installs_nothing(initialised):
+    lines = (initialised / "Dockerfile").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        "ARG BASE=python:3.11-slim",
+        "FROM ${BASE}",
+        "RUN python3 -m venv /opt/venv",
+        "ENV VIRTUAL_ENV=/opt/venv PATH=/opt/venv/bin:$PATH",
+        "WORKDIR /workspace",
+        'CMD ["python", "train.py"]',
+    ]
+
+
 def test_an_init_with_nothing_to_change_removes_what_a_killed_one_left(initialised, dkdbg):
     left = initialised / ".vscode/.launch.json.dkdbg-old"
     left.write_text("{}")

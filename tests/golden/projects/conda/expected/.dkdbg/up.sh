@@ -28,6 +28,8 @@ if [ -e /opt/dkdbg/agent.pyz ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
   fi
   [ "$what" = stop ] && exit 0
   cd "$(cat /usr/local/share/dkdbg-owner/workdir 2>/dev/null || pwd)"
+  # The port is this container's own loopback's: there is nobody to keep out.
+  unset DKDBG_TOKEN DKDBG_TOKEN_FILE
   # A session of its own: the editor closes this terminal when the task has ended, and SIGHUP would end the program.
   session=nohup
   if command -v setsid >/dev/null 2>&1; then session=setsid; fi
@@ -123,6 +125,17 @@ if [ "$what" = up ]; then
   done
 fi
 
+token=${XDG_CONFIG_HOME:-${HOME:-}/.config}/dkdbg/token
+if [ "${DKDBG_TOKEN+set}" != set ] && [ -r "$token" ]; then
+  DKDBG_TOKEN=$(cat "$token")
+  export DKDBG_TOKEN
+fi
+# A file that you have edited may not hand the token on, and a port that asks for none lets everybody in.
+if [ -n "${DKDBG_TOKEN:-}" ] && ! grep -qs DKDBG_TOKEN_FILE .dkdbg/service.compose; then
+  echo "dkdbg: app-debug would start without its token: .dkdbg/service.compose has no line for it" >&2
+  printf '%s\n' 'dkdbg: dkdbg init writes it; where init keeps the file because you changed it: rm .dkdbg/service.compose, then dkdbg init again' >&2
+  exit 1
+fi
 if [ -z "${DKDBG_GPU:-}" ] && ! grep -qs '^DKDBG_GPU=' .env; then
   DKDBG_GPU=none
   case "$(docker info -f '{{json .Runtimes}} {{json .CDISpecDirs}}' 2>/dev/null)" in
@@ -132,6 +145,14 @@ if [ -z "${DKDBG_GPU:-}" ] && ! grep -qs '^DKDBG_GPU=' .env; then
   [ "$DKDBG_GPU" = none ] && [ -e /dev/kfd ] && DKDBG_GPU=amd
   export DKDBG_GPU
   echo "dkdbg: GPU: $DKDBG_GPU"
+fi
+# Compose does not look into a secret's value: a service that runs with another token has to start anew.
+if [ -n "${DKDBG_TOKEN:-}" ] &&
+  held=$(docker compose --profile debug exec -T app-debug \
+    sh -c 'cat "${DKDBG_TOKEN_FILE:-/dev/null}"' 2>/dev/null </dev/null) &&
+  [ "$held" != "$DKDBG_TOKEN" ]; then
+  echo "dkdbg: app-debug ran with another token; it is being restarted"
+  docker compose --profile debug rm --stop --force app-debug
 fi
 # A build would run git in its context, with the configuration that lies there.
 export BUILDX_GIT_INFO=false

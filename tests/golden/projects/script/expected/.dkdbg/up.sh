@@ -154,7 +154,7 @@ image_stamp() {
   echo "${XDG_CACHE_HOME:-${HOME:-}/.cache}/dkdbg/built/$(pwd -P | cksum | tr ' ' -)-$1"
 }
 stamp=$(image_stamp app-debug)
-inputs=$(image_inputs Dockerfile Dockerfile.dockerignore) || inputs=
+inputs=$(image_inputs Dockerfile Dockerfile.dockerignore requirements.txt) || inputs=
 if [ -n "$inputs" ] && read -r former image id 2>/dev/null <"$stamp" && [ "$former" = "$inputs" ] &&
   [ "$(docker image inspect --format '{{.Id}}' "$image" 2>/dev/null)" = "$id" ]; then
   build=

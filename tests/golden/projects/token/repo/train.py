@@ -1,9 +1,0 @@
-"""Trains."""
-
-
-def main():
-    print("step")
-
-
-if __name__ == "__main__":
-    main()
