@@ -1,9 +1,16 @@
-"""What `dkdbg init` writes, whole: read these files in review; `pytest --update-golden` writes them again."""
+"""What `dkdbg init` writes: read it in review; `pytest --update-golden` writes it again.
 
+The files for a bare script are stored whole. Those of the other cases are stored by the lines in which they differ: from the
+user's file of that name, or from the file that another case gets.
+"""
+
+import difflib
+import functools
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,9 +24,11 @@ from tests.checkout import checkout, snapshot
 from tests.commands import command
 
 PROJECTS = Path(__file__).parent / "projects"
-#: Files that are the same in most projects. `--update-golden` takes them from the first case, a bare script.
-SHARED = Path(__file__).parent / "shared"
-CASES = sorted((path.name for path in PROJECTS.iterdir()), key=lambda name: (name != "script", name))
+CASES = sorted(path.name for path in PROJECTS.iterdir())
+#: The case that each is compared with.
+BASES = dict.fromkeys(CASES, "script") | {"override": "compose", "script": ""}
+#: Names of its base's files that a case does not get.
+WITHOUT = "not-written.txt"
 #: The single file is the agent's and debugpy's, and the manifest holds its digest.
 PAYLOAD = (".dkdbg/agent.pyz", ".dkdbg/manifest.json")
 #: The project's id, see project_id in render/editor_files.py.
@@ -34,46 +43,54 @@ def repo_of(case: str, folder: Path) -> Path:
     return root
 
 
-def written(before: dict, after: dict) -> dict[str, bytes]:
-    """The files that differ, without the payload, and with one id for the project, which `init` draws by lot."""
-    return {
-        name: PROJECT.sub(rb"\1-0123abcd", content)
-        for name, (kind, _, content) in after.items()
-        if kind == "file"
-        and (name not in before or before[name][2] != content)
-        and not name.startswith(PAYLOAD)
-    }
+@functools.cache
+def written(case: str) -> dict[str, bytes]:
+    """The files that `init` writes, without the payload, and with one id for the project, which `init` draws by lot."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = repo_of(case, Path(folder))
+        before = snapshot(root)
+        assert main(["-C", str(root), "init", "--yes"]) == 0
+        return {
+            name: PROJECT.sub(b"project-0123abcd", content)
+            for name, (kind, _, content) in snapshot(root).items()
+            if kind == "file"
+            and (name not in before or before[name][2] != content)
+            and not name.startswith(PAYLOAD)
+        }
 
 
-def expected(case: str) -> dict[str, bytes]:
-    """The files of the case, and those that are shared, without what its repository has itself."""
-    own, theirs = (snapshot(PROJECTS / case / folder) for folder in ("expected", "repo"))
-    shared = {name: found for name, found in snapshot(SHARED).items() if name not in theirs}
-    return {name: content for name, (kind, _, content) in (shared | own).items() if kind == "file"}
+def stored(case: str) -> dict[str, bytes]:
+    """The same as it is stored: of files that the user or the base has too, the lines that differ."""
+    files, base = written(case), written(BASES[case]) if BASES[case] else {}
+    repo = snapshot(PROJECTS / case / "repo").items()
+    former = base | {name: content for name, (kind, _, content) in repo if kind == "file"}
+    found = {name: content for name, content in files.items() if name not in former}
+    for name in former.keys() & files.keys():
+        if former[name] != files[name]:
+            found[f"{name}.diff"] = difference(former[name], files[name])
+    if without := sorted(base.keys() - files.keys()):
+        found[WITHOUT] = "".join(f"{name}\n" for name in without).encode()
+    return found
 
 
-def store(case: str, files: dict[str, bytes]) -> None:
-    folder = PROJECTS / case / "expected"
-    shutil.rmtree(folder, ignore_errors=True)
-    for name, content in files.items():
-        shared = SHARED / name
-        is_shared = shared.exists() and (case == CASES[0] or shared.read_bytes() == content)
-        path = shared if is_shared else folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+def difference(before: bytes, after: bytes) -> bytes:
+    """The lines that differ, with one before and after them, and without their numbers, which a change above would change."""
+    texts = [each.decode().split("\n") for each in (before, after)]
+    lines = list(difflib.unified_diff(*texts, n=1, lineterm=""))[2:]
+    return "".join("@@\n" if each.startswith("@@ ") else f"{each}\n" for each in lines).encode()
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_init_writes_exactly_the_expected_files(case, tmp_path, capsys, request):
-    root = repo_of(case, tmp_path)
-    before = snapshot(root)
-    assert main(["-C", str(root), "init", "--yes"]) == 0, capsys.readouterr().err
-    files = written(before, snapshot(root))
+def test_init_writes_exactly_the_expected_files(case, request):
+    folder, found = PROJECTS / case / "expected", stored(case)
     if request.config.getoption("--update-golden"):
-        store(case, files)
-    wanted = expected(case)
-    assert sorted(files) == sorted(wanted)
-    for name, content in files.items():
+        shutil.rmtree(folder, ignore_errors=True)
+        for name, content in found.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+    wanted = {name: content for name, (kind, _, content) in snapshot(folder).items() if kind == "file"}
+    assert sorted(found) == sorted(wanted)
+    for name, content in found.items():
         assert content.decode() == wanted[name].decode(), name
 
 
@@ -101,7 +118,7 @@ def test_the_id_of_the_project_is_kept_by_the_next_init_and_by_a_clone(tmp_path,
 @pytest.mark.parametrize("case", CASES)
 def test_the_expected_files_name_no_machine_can_be_parsed_and_have_one_port_and_mapping(case):
     places = [str(Path(__file__).parents[2]), os.sep + "tmp" + os.sep + "pytest"]
-    files = expected(case)
+    files = written(case)
     for name, content in files.items():
         text = content.decode()
         assert [place for place in places if place in text] == [], name
@@ -135,7 +152,7 @@ def test_compose_and_docker_accept_the_files(case, tmp_path):
 
     Else a stage that does not exist, which buildkit looks for after parsing.
     """
-    files = expected(case)
+    files = written(case)
     root = checkout(repo_of(case, tmp_path), files)
     gpus = ["none", "nvidia", "cdi", "amd"] if b"DKDBG_GPU" in b"".join(files.values()) else ["none"]
     for profile, gpu in [("", "none"), *(("debug", gpu) for gpu in gpus)]:

@@ -13,8 +13,8 @@ from dkdbg import __version__
 from dkdbg.audit.rules import RULES
 from dkdbg.main import main
 from tests.checkout import git
+from tests.golden import test_golden
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 #: Joined here, so that this file has no token itself.
 HF, GITHUB, OURS = (
     "hf_" + "QwErTyUiOpAsDfGhJkLzXcVbNmQwErTyUi",
@@ -242,13 +242,10 @@ def test_production_files_and_debugging_on_loopback_are_no_finding(tmp_path, aud
         assert audit(alone).code == 0, path
 
 
-@pytest.mark.parametrize(
-    "folder",
-    [GOLDEN / "shared", *sorted(GOLDEN.glob("projects/*/expected"))],
-    ids=lambda each: each.parent.name,
-)
-def test_what_init_writes_is_no_finding(folder, audit):
-    assert vars(audit(folder)) == NOTHING
+@pytest.mark.parametrize("case", test_golden.CASES)
+def test_what_init_writes_is_no_finding(case, tmp_path, audit):
+    files = {name: content.decode() for name, content in test_golden.written(case).items()}
+    assert vars(audit(written(tmp_path, files))) == NOTHING
 
 
 def test_a_port_that_the_code_names_is_a_debug_port(tmp_path, audit):
