@@ -110,7 +110,7 @@ FAILS = {
 }
 
 
-@pytest.mark.parametrize("minor", [8, 11, 13])
+@pytest.mark.parametrize("minor", [8, 13])
 def test_an_uncaught_exception_or_an_exit_with_a_failure_code_stops_in_a_child(
     program, under, tmp_path, minor
 ):

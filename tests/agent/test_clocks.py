@@ -763,7 +763,7 @@ while thread.is_alive() and time.monotonic() < end:
     assert done.stdout == "True\n", done.stderr
 
 
-@pytest.mark.parametrize("minor", [8, 11, 14])
+@pytest.mark.parametrize("minor", [8, 14])
 def test_simple_queue_is_the_same_class_after_the_attach(tmp_path, minor):
     program = """
 import abc, pickle, typing

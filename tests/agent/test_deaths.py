@@ -109,7 +109,7 @@ def test_a_program_with_a_handler_of_its_own_keeps_it(died):
     assert "died of SIGSEGV\n" in log
 
 
-@pytest.mark.parametrize("minor", [8, 11, 13])
+@pytest.mark.parametrize("minor", [8, 13])
 @pytest.mark.parametrize(("own", "kept"), [("faulthandler.enable()", "True"), ("", "False")])
 def test_a_forked_child_keeps_the_handler_that_its_program_enabled_after_the_join(tmp_path, own, kept, minor):
     code = (

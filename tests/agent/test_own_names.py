@@ -39,7 +39,7 @@ def plainly(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("minor", [8, 11, 13, 14])
+@pytest.mark.parametrize("minor", [8, 11, 14])
 @pytest.mark.parametrize(("text", "wait"), PROGRAMS.values(), ids=PROGRAMS)
 def test_it_stops_and_has_its_own(program, under, plainly, text, *, wait, minor):
     running = program(text, wait=wait, **under(minor))

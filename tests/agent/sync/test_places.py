@@ -70,8 +70,8 @@ def mounted(tmp_path, as_root):  # noqa: ARG001
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
 
 
-@pytest.mark.parametrize("minor", MINORS)
-def test_it_runs_under_every_python(start, root, minor):
+@pytest.mark.parametrize("minor", [MINORS[0], MINORS[-1]])
+def test_it_runs_under_the_oldest_and_the_newest_python(start, root, minor):
     python = need(minor)
     for _ in range(2):
         host = start(python)
