@@ -7,6 +7,8 @@ import resource
 import shutil
 import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,25 @@ def test_the_end_of_the_first_connection_is_seen_at_once_and_not_at_the_next_pin
         os.kill(json.loads((there / ".dkdbg-sync/lock").read_text())["pid"], signal.SIGKILL)
         followed.until(lambda: len(followed.named("in_sync")) == 2)
         assert "signal 9" in followed.named("lost")[0].facts["reason"]
+
+
+def test_a_receiver_that_is_killed_during_the_first_copy_has_the_rest_sent_by_the_next_one(
+    roots, here, there
+):
+    files = {f"p{number // 200}/m{number}": str(number) * 1000 for number in range(1500)}
+    put(here, files)
+
+    def kill():
+        while not any(there.glob("p*/m*")):
+            time.sleep(0.001)
+        os.kill(json.loads((there / ".dkdbg-sync/lock").read_text())["pid"], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with following(roots) as followed:
+        killer.join()
+        followed.until(lambda: followed.named("lost") and followed.events[-1].name == "in_sync")
+        assert {name: (there / name).read_text() for name in files} == files
 
 
 def test_a_second_sync_is_told_which_process_of_which_machine_has_the_folder(roots):
