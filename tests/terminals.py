@@ -11,6 +11,7 @@ import termios
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fcntl import ioctl
+from pathlib import Path
 from typing import Any
 
 #: Seconds that a loaded machine may take for anything.
@@ -35,16 +36,21 @@ class Terminal:
     def until(self, text: str) -> str:
         """Return what is shown since the last keys, once `text` is in it."""
         while text not in self.shown:
-            assert self._read(), self.shown
+            assert self.read(), self.shown
         return self.shown
 
     def end(self) -> int:
         """Read until the program closes the terminal; return its exit code."""
-        while self._read():
+        while self.read():
             pass
         return self.process.wait(_TIMEOUT_S)
 
-    def _read(self) -> bool:
+    def hang_up(self) -> None:
+        """Close it under the program."""
+        with Path(os.devnull).open("rb") as nothing:
+            os.dup2(nothing.fileno(), self._host)
+
+    def read(self) -> bool:
         """Read more, unless the program has closed the terminal, or shows nothing for too long."""
         try:
             piece = os.read(self._host, 65536) if select.select([self._host], [], [], _TIMEOUT_S)[0] else b""
@@ -54,17 +60,22 @@ class Terminal:
         return bool(piece)
 
 
-@contextmanager
-def terminal(
-    argv: Sequence[str], *, columns: int = 100, env: dict[str, str], **options: Any
-) -> Iterator[Terminal]:
-    """Run a program in a terminal of so many columns; at the end it is killed."""
+def begun(argv: Sequence[str], columns: int = 100, **options: Any) -> tuple[subprocess.Popen[bytes], int]:
+    """A program in a terminal of its own, of so many columns, and the descriptor of its user's side."""
     host, program_side = pty.openpty()
     ioctl(program_side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(
-        argv, stdin=program_side, stdout=program_side, stderr=program_side, start_new_session=True, env=env, **options
+        argv, stdin=program_side, stdout=program_side, stderr=program_side, start_new_session=True, **options,
+        preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - a system call
     )  # fmt: skip
     os.close(program_side)
+    return process, host
+
+
+@contextmanager
+def terminal(argv: Sequence[str], *, columns: int = 100, **options: Any) -> Iterator[Terminal]:
+    """Run a program in a terminal; at the end it is killed."""
+    process, host = begun(argv, columns, **options)
     try:
         yield Terminal(process, host)
     finally:

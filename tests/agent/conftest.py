@@ -4,7 +4,6 @@ import contextlib
 import functools
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from tests.commands import command
 from tests.frameworks import python_with
 from tests.openpai import rest
 from tests.pythons import need
+from tests.terminals import terminal
 
 
 def lay_out(root: Path, python: tuple[int, int] = sys.version_info[:2]) -> Path:
@@ -190,48 +190,18 @@ def launch(layout, runtime, tmp_path):
             one.process.communicate()
 
 
-class Terminal:
-    """The agent in a terminal of its own, whose foreground process group it is."""
-
-    def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
-        self.pid, self.master = pty.fork()
-        if self.pid == 0:
-            os.execve(command[0], command, environment)
-        self.text = b""
-
-    def read_until(self, word: bytes, count: int = 1) -> None:
-        while self.text.count(word) < count:
-            self.text += os.read(self.master, 1000)
-
-    def ctrl_c(self) -> None:
-        os.write(self.master, b"\x03")
-
-    def read(self) -> bool:
-        """Take in what comes next; whether there was something, for it has ended else."""
-        try:
-            data = os.read(self.master, 1000)
-        except OSError:
-            return False
-        self.text += data
-        return bool(data)
-
-    def code(self) -> int:
-        while self.read():
-            pass
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-
-
 @pytest.fixture
 def in_terminal(layout, runtime, tmp_path):
     """Start `launch` or `supervise` of a program that consists of this text in a terminal."""
+    with contextlib.ExitStack() as opened:
 
-    def start(text, verb="launch"):
-        (tmp_path / "t.py").write_text(text)
-        settings = {"DKDBG_RUNTIME_DIR": str(runtime), "DKDBG_PORT": "0", "DKDBG_PYTHON": sys.executable}
-        words = [str(layout / "agent.pyz"), verb, "--", sys.executable, str(tmp_path / "t.py")]
-        return Terminal(words, {**os.environ, **settings})
+        def start(text, verb="launch"):
+            (tmp_path / "t.py").write_text(text)
+            settings = {"DKDBG_RUNTIME_DIR": str(runtime), "DKDBG_PORT": "0", "DKDBG_PYTHON": sys.executable}
+            words = [str(layout / "agent.pyz"), verb, "--", sys.executable, str(tmp_path / "t.py")]
+            return opened.enter_context(terminal(words, env={**os.environ, **settings}))
 
-    return start
+        yield start
 
 
 @pytest.fixture

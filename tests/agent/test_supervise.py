@@ -296,27 +296,25 @@ READY = "import time\nprint('re' + 'ady', flush=True)\ntime.sleep(600)\n"
 
 def test_one_ctrl_c_restarts_and_two_quit(in_terminal):
     terminal = in_terminal(READY, "supervise")
-    terminal.read_until(b"ready")
-    terminal.ctrl_c()
-    terminal.read_until(b"ready", 2)
-    assert b"dkdbg: Ctrl-C: restarting; once more within 2 s quits" in terminal.text
+    terminal.until("ready")
+    terminal.type("\x03")
+    assert "dkdbg: Ctrl-C: restarting; once more within 2 s quits" in terminal.until("ready")
     time.sleep(2.1)  # two single ones, not a double one
-    terminal.ctrl_c()
-    presses, alive = 1, True
+    terminal.type("\x03")
+    alive = True
     while alive:  # on a slow machine the second one may come too late for the first: it restarts once more
-        terminal.read_until(b"once more within", presses + 1)
-        terminal.ctrl_c()
-        presses += 1
-        while alive and terminal.text.count(b"once more within") <= presses:
+        terminal.until("once more within")
+        terminal.type("\x03")
+        while alive and "once more within" not in terminal.shown:
             alive = terminal.read()
-    assert terminal.code() == 130
+    assert terminal.end() == 130
 
 
 def test_a_closed_terminal_ends_it(in_terminal):
     terminal = in_terminal(READY, "supervise")
-    terminal.read_until(b"ready")
-    os.close(terminal.master)
-    assert os.waitpid(terminal.pid, 0)[1] != 0
+    terminal.until("ready")
+    terminal.hang_up()
+    assert terminal.process.wait(300) != 0
 
 
 class Seen:

@@ -1,13 +1,14 @@
 """A `dkdbg ...` that goes on, at a terminal or with pipes: what it says, and the keys that are pressed."""
 
 import os
-import pty
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+
+from tests import terminals
 
 #: Seconds that a loaded machine may take for anything.
 TIMEOUT_S = 300.0
@@ -22,14 +23,7 @@ class Running:
         self._changed = threading.Condition()
         self.keys = -1
         if terminal:
-            self.keys, other = pty.openpty()
-            # As a shell does it: a session of its own, whose terminal this is.
-            becoming = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", becoming, *argv], cwd=root, stdin=other, stdout=other, stderr=other,
-                start_new_session=True,
-            )  # fmt: skip
-            os.close(other)
+            self.process, self.keys = terminals.begun(argv, cwd=root)
             self._out = self.keys
         else:
             self.process = subprocess.Popen(
