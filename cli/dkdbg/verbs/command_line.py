@@ -18,7 +18,7 @@ GROUPS = {
         "init": "set up this repository: shows a plan, asks, writes",
         "up": "start the debug service, ready for F5",
         "down": "stop and remove the debug service",
-        "verify": "prove that a breakpoint stops, or name the first broken link",
+        "verify": "run the program once and prove that a breakpoint stops, or name the first broken link",
     },
     "while it runs": {
         "ps": "list the debug sessions in containers and on this machine",
