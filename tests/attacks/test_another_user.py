@@ -648,7 +648,7 @@ def test_rays_token_is_told_to_no_dashboard_of_another_user(other_user, monkeypa
     monkeypatch.setenv("RAY_AUTH_TOKEN", "right-token")
     with other_user.begun(DASHBOARD) as fake:
         port = int(fake.stdout.readline())
-        with pytest.raises(dashboard.DashboardError, match="is not a process of yours"):
+        with pytest.raises(dashboard.DashboardError, match="is neither yours nor root's"):
             dashboard.reached([host], port)
         fake.kill()
         assert "right-token" not in fake.stdout.read()
