@@ -203,7 +203,7 @@ def test_a_mounted_workspace_is_compared_and_nothing_is_sent(root, start_contain
     done = sync(root, f"docker://{own}", *TO, "--once")
     assert (done.returncode, done.stderr) == (1, "")
     assert "are the same folder: nothing is sent, and both are compared" in done.stdout
-    said = "differs: absolute is a link to an absolute path of this machine, which is another one there"
+    said = "differs: absolute is a link to an absolute path of this machine, which is another path there"
     assert said in done.stdout
     (root / "absolute").unlink()
     done = sync(root, f"docker://{own}", *TO, "--once")

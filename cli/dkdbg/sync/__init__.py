@@ -1,4 +1,4 @@
 """The host's side of sync.
 
-Select, index and compare files, and plan the operations on the target (docs/adr/0010).
+It selects, indexes and compares files, and plans the operations on the target (docs/adr/0010).
 """

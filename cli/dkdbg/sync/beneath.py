@@ -24,11 +24,10 @@ _WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os
 
 
 def local_root(root: Path, folder: str) -> str:
-    """Return the real path of `folder`, which a target has named relative to the repository's `root`.
+    """Return the real path of a local `folder`, which a target has named relative to the repository's `root`.
 
     Raises:
-        DkdbgError: it does not lie in the repository, or leads out of it by a symlink: nothing outside is
-            synced.
+        DkdbgError: the folder is outside the repository, or leads out of it by a symlink.
     """
     top = os.path.realpath(root)
     try:
@@ -46,13 +45,13 @@ def local_root(root: Path, folder: str) -> str:
 
 
 def open_absolute(path: str, *, make: bool = False) -> int:
-    """Return a descriptor for dir_fd of the folder at an absolute path without symlinks (`os.path.realpath`).
+    """Return a descriptor, for use as dir_fd, of the folder at an absolute path without symlinks (`os.path.realpath`).
 
     Args:
         make: create missing folders.
 
     Raises:
-        OSError: it is missing, or a symlink or file has taken its place since (ELOOP, ENOTDIR).
+        OSError: the folder is missing, or was replaced by a symlink or file (ELOOP, ENOTDIR).
     """
     at = os.open("/", _WALK)
     for part in path.split("/"):
@@ -72,14 +71,13 @@ def open_absolute(path: str, *, make: bool = False) -> int:
 class Beneath:
     """The folders and files below one root.
 
-    All paths are relative to it, with `/`, and empty for the root itself.
+    All paths are relative to the root, with `/`, and empty for the root itself.
 
     Args:
         root: absolute, without symlinks.
 
     Raises:
-        OSError: it cannot be opened. All methods raise it too, also when a symlink is on the way (ELOOP,
-            ENOTDIR).
+        OSError: the root cannot be opened. All methods raise OSError, also for a symlink on the way (ELOOP, ENOTDIR).
     """
 
     def __init__(self, root: str) -> None:
@@ -93,6 +91,8 @@ class Beneath:
 
     def forget(self) -> None:
         """Open every folder again from here on.
+
+        Otherwise the last parent folder stays open, because most files are in the same folder as the previous one.
 
         The last one is kept open, as most files lie beside the previous one.
         """
@@ -180,7 +180,7 @@ def _parts(path: str) -> list[bytes]:
 
 
 def _check(part: str) -> None:
-    """Reject a component that is not a name, or that `openat` would follow upwards."""
+    """Reject a component that is not a name, or is `..`."""
     if part in {"", ".", ".."}:
         raise OSError(errno.ENOENT, "not a path below the root", part)
 
@@ -194,7 +194,7 @@ def folders_above(path: str) -> Iterator[str]:
 
 
 def is_within(path: str, places: Container[str]) -> bool:
-    """Tell whether `path` is one of `places` or below one."""
+    """Return whether `path` is one of `places` or below one."""
     while path not in places:
         path, _, _ = path.rpartition("/")
         if not path:

@@ -25,28 +25,29 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
     from dkdbg.sync.session import Session
 
-#: Events to report for a sync beside a program, with a maximum of each kind; the program's restart names changed files.
+#: Events to report for a sync beside a program, with a maximum of each kind. Other events are dropped: the restarted
+#: program's own message names changed files.
 _EVENTS, _MAX_EACH = (
     frozenset({"failed", "kept", "skipped", "grows", "polled", "settings", "quiet", "lost", "progress"}),
     20,
 )
 #: Seconds between two lines of progress.
 _PROGRESS_INTERVAL_S = 5.0
-#: Seconds for the last files at the end.
+#: Timeout in seconds to send the last files at the end.
 _END_TIMEOUT_S = 5.0
 
 
 class LiveCopy:
-    """The files of `root` on a target, from `wait` to `close`; on a thread of its own.
+    """Keeps the files of `root` on a target equal from `wait` to `close`, on a separate thread.
 
     Args:
         root: the repository's root, resolved.
-        reach: what `target` has found.
-        python: interpreter there; None to look for one.
+        reach: the result of the target's `find`.
+        python: interpreter on the target; None to look for one.
 
     Attributes:
-        folder: their folder on the target.
-        environment: variables that tell the agent there about it, as words for `env`.
+        folder: the folder of the copy on the target.
+        environment: variables that tell the remote agent about the copy, as words for `env`.
 
     Raises:
         DkdbgError: the target's folder for the code is unknown.
@@ -91,7 +92,7 @@ class LiveCopy:
         self._thread.start()
 
     def wait(self) -> None:
-        """Return when both sides are equal; it stays so until `close`.
+        """Return when both sides are equal; they are kept equal until `close`.
 
         Raises:
             DkdbgError: the files cannot be written there, with the reason.
@@ -122,7 +123,7 @@ class LiveCopy:
             self._arrived.set()
 
     def _compare(self) -> None:
-        """Send nothing into a shared folder, where one side may see a change before the other."""
+        """Compare a shared folder instead of sending: one side may see a change before the other."""
         from dkdbg.sync.verify import of_one_folder, verify
 
         same = f"nothing to sync: {self.folder} there is the folder that you see"
@@ -138,7 +139,7 @@ class LiveCopy:
     def _fail(self, error: DkdbgError) -> None:
         if self._arrived.is_set():
             if not self._ended:
-                _say(f"what you save does not arrive on {self._label} any more: {error.message}")
+                _say(f"files that you save are no longer sent to {self._label}: {error.message}")
         else:
             self._why = error
 

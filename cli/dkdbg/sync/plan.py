@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from dkdbg.sync.tree.entries import Entry
 
-#: Minimum bytes of a large file, which is sent in pieces and last, so that it delays no other (ADR 10: PUT is
-#: whole).
+#: Minimum bytes of a large file, which is sent in pieces and last, so that it delays no other file (ADR 10).
 LARGE_BYTES = 1 << 20
 
 Operation = Literal["delete", "mkdir", "link", "mode", "adopt", "check", "put"]
@@ -27,7 +26,7 @@ class There(NamedTuple):
     Attributes:
         digest: sha256 in hex of a file's content or a link's target, empty for a folder.
         stamp: stamp of the local file with this content; empty when unknown.
-        held: whether the ledger has it, so that sync may delete it.
+        held: whether the ledger has the entry, so that sync may delete it.
     """
 
     kind: str
@@ -41,8 +40,8 @@ class There(NamedTuple):
 class Step(NamedTuple):
     """One operation on one path.
 
-    `check` reads a local file that has the size of the remote one, and adopts, changes the mode, or sends,
-    depending on its digest; `put` sends without a check.
+    `check` reads a local file that has the remote file's size; depending on its digest it adopts the remote file,
+    changes its mode, or sends the local file. `put` sends without a check.
     """
 
     operation: Operation
@@ -56,7 +55,7 @@ def link_digest(target: str) -> str:
 
 
 def unknown(local: Iterable[str], remote: Mapping[str, There]) -> list[str]:
-    """Return the local paths that the listing lacks: they may exist remotely all the same, and STAT tells."""
+    """Return the local paths that the listing lacks; they may exist remotely, and STAT finds out."""
     return [path for path in local if path not in remote]
 
 
@@ -66,7 +65,7 @@ def plan(local: Mapping[str, Entry], remote: Mapping[str, There]) -> list[Step]:
     Deletes come first, deepest first, to make room; then each folder, outermost first, with its direct
     content; the large files come last. Paths are relative, with `/`, and sort before everything below them.
 
-    Only entries that the ledger holds are deleted: the receiver moves others aside when they are in the way.
+    Only entries that the ledger holds are deleted: the receiver moves other entries aside when they are in the way.
     """
     small: list[Step] = []
     large: list[Step] = []
@@ -90,7 +89,7 @@ def plan(local: Mapping[str, Entry], remote: Mapping[str, There]) -> list[Step]:
 
 
 def _is_there(wanted: Entry, there: There | None) -> bool:
-    """Tell whether a file is present, recorded and unchanged. Most files are, so this comes first."""
+    """Return whether an entry is present, recorded and unchanged."""
     return (
         there is not None
         and wanted.stamp != ""
@@ -107,7 +106,7 @@ def _step(path: str, wanted: Entry, there: There | None) -> Step | None:
     if there is None or there.kind != wanted.kind:
         operation: Operation = {"d": "mkdir", "l": "link"}.get(wanted.kind, "put")  # type: ignore[assignment]
         return Step(operation=operation, path=path, wanted=wanted)
-    if wanted.kind == "d":  # a folder's mode is set only when it is made: later it may belong to another user
+    if wanted.kind == "d":  # a folder's mode is set only at its creation: it may get another owner
         return None if there.held else Step(operation="adopt", path=path, wanted=wanted)
     if wanted.kind == "l":
         if there.digest != link_digest(wanted.target):

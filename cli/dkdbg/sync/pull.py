@@ -1,4 +1,4 @@
-"""Copies folders from the target back to a place of their own: artefacts, never sources."""
+"""Copies folders from the target into a separate local folder: artefacts, never sources."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
     from dkdbg.sync.roots import Roots
 
-#: Default folder for pulled ones, relative to the local root; excluded from sync by default.
+#: Default folder for pulled folders, relative to the local root; excluded from sync by default.
 FOLDER = "dkdbg-pulled"
 #: Default maximum bytes to write.
 MAX_BYTES = 10 * 10**9
-#: Bytes by which a file may grow between the listing and its turn; a larger one may double.
+#: Bytes by which any file may grow between the listing and its turn; a larger file may double in size.
 _MAX_GROWTH_BYTES = 1 << 20
-#: Files to request ahead of the one that arrives.
+#: Maximum files to request in advance.
 _MAX_AHEAD = 16
 _TIMEOUT_S = 300.0
 _SYMLINK = "a symlink, which is not followed"
-_YOURS = "no pull has recorded the file as it is here; rename it to get the target's, or name another folder: --into DIR"
+_YOURS = "the file here is not a former pull's; rename it to get the target's file, or name another folder: --into DIR"
 #: Record of the pulled files in the local folder, as JSON: path -> size and mtime_ns of the copy.
 _RECORD = ".dkdbg-pulled"
 #: Maximum bytes of a record, which a program that sees the folder may write: half a million files.
 _MAX_RECORD_BYTES = 64 << 20
-#: git, hg, svn and bzr run commands in their settings; editors run tasks and extensions; direnv runs a file
-#: that was allowed once; .dkdbg/ and the record are dkdbg's own.
+#: Names that are never pulled: git, hg, svn and bzr run commands from their settings, editors run tasks and extensions,
+#: direnv runs a file that was allowed once; .dkdbg/ and the record are dkdbg's own.
 _NEVER = frozenset(
     {
         *git.FOLDERS, ".hg", ".svn", ".bzr", ".dkdbg", ".vscode", ".idea", ".devcontainer", ".devcontainer.json",
@@ -65,7 +65,7 @@ class Pulled:
     """Result of a pull: files copied and found equal, bytes copied, and path -> reason of each omission.
 
     Attributes:
-        never: those of `left_out` that are refused from every target.
+        never: the paths in `left_out` that are never pulled from any target.
     """
 
     files: int = 0
@@ -76,17 +76,17 @@ class Pulled:
 
     @property
     def complete(self) -> bool:
-        """Tell whether every file was copied, apart from symlinks and files that are never pulled."""
+        """Return whether every file was copied, apart from symlinks and files that are never pulled."""
         return all(reason == _SYMLINK or path in self.never for path, reason in self.left_out.items())
 
 
 @dataclass(frozen=True)
 class Destination:
-    """The local folder for pulled ones.
+    """The local folder for pulled folders.
 
     Attributes:
         path: absolute, resolved.
-        descriptor: open descriptor, which stays this folder's even if its name is replaced.
+        descriptor: open descriptor of the folder, which stays valid if another folder takes its name.
     """
 
     path: str
@@ -94,11 +94,11 @@ class Destination:
 
 
 def destination(root: str, into: str | None, label: str, roots: Roots) -> Destination:
-    """Make the local folder for pulled ones, with a .gitignore where it is the default.
+    """Create the local folder for pulled folders; the default folder gets a .gitignore.
 
     Raises:
-        DkdbgError: it lies in the synced tree and takes part there, so that sync would send pulled files back; or a
-            symlink of the repository, which may lead anywhere, is in its path.
+        DkdbgError: the folder takes part in sync, which would send pulled files back; or its path contains a symlink of
+            the repository, which may lead anywhere.
     """
     top = os.path.realpath(root)
     if into is None:
@@ -108,7 +108,7 @@ def destination(root: str, into: str | None, label: str, roots: Roots) -> Destin
     if not _within(folder, top) and _passes(into, top):
         raise DkdbgError(
             f"{into} leads out of {top}, by a symlink, to {folder}",
-            hint=f"if it should go there: --into {shlex.quote(folder)}",
+            hint=f"to use it nevertheless: --into {shlex.quote(folder)}",
             exit_code=EXIT_USAGE,
         )
     local = os.path.realpath(roots.local)
@@ -134,12 +134,12 @@ def _name(label: str) -> str:
 
 
 def _within(path: str, folder: str) -> bool:
-    """Tell whether an absolute path is `folder` or lies below it."""
+    """Return whether an absolute path is `folder` or lies below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _passes(path: str, folder: str) -> bool:
-    """Tell whether `path` as typed passes through `folder`, which is absolute and resolved."""
+    """Return whether `path` as typed passes through `folder`, which is absolute and resolved."""
     at = os.path.abspath(path)
     while at != os.path.dirname(at):
         if _within(os.path.realpath(at), folder):
@@ -184,8 +184,8 @@ def relative(folder: str, root: str) -> str:
     path = posixpath.relpath(posixpath.join(root, folder), root)
     if path == ".." or path.startswith("../"):
         raise DkdbgError(
-            f"--pull {folder}: it is not below {root}, which is the folder there",
-            hint=f"--to {shlex.quote(posixpath.normpath(posixpath.join(root, folder)))} --pull . copies that one",
+            f"--pull {folder}: it is not below {root}, the folder on the target",
+            hint=f"--to {shlex.quote(posixpath.normpath(posixpath.join(root, folder)))} --pull . copies it",
             exit_code=EXIT_USAGE,
         )
     return "" if path == "." else path
@@ -197,9 +197,8 @@ def pull(
 ) -> Pulled:  # fmt: skip
     """Copy `folders`, relative to the remote root (`relative`), below the local folder `into`.
 
-    Skip equal files, and leave out files that exist here and are not as a pull has left them: they are the user's.
-
-    Equal means the same size and mtime; a copy gets both only when it is complete and its digest is right.
+    Skip equal files. Leave out files that exist here and differ from the last pull's: they are the user's. Equal means
+    the same size and mtime; a copy gets both only when it is complete and its digest is right.
 
     Args:
         limit: maximum bytes to write in all.
@@ -223,7 +222,7 @@ def pull(
         contact.stop()
     try:
         for _ in _listing(stream):
-            pass  # files that sync has put there
+            pass  # files that sync has put on the target
         puller = _Puller(stream, tree.Tree(into.descriptor), limit, report)
         try:
             for folder in folders:
@@ -250,7 +249,7 @@ class _Wanted(NamedTuple):
 
     @property
     def max_size(self) -> int:
-        """Return the maximum size that is accepted: a log may have grown since."""
+        """Return the maximum size to accept: a log may have grown since the listing."""
         return self.size + max(self.size, _MAX_GROWTH_BYTES)
 
 
@@ -268,11 +267,11 @@ class _Record:
         self._stamps = dict(self._read)
 
     def note(self, path: str, info: os.stat_result) -> None:
-        """Record a file as the target's."""
+        """Record a file as pulled."""
         self._stamps[path] = _stamp(info)
 
     def allows(self, path: str, found: os.stat_result | None) -> bool:
-        """Tell whether a pull may write a file: nothing is there, or what a pull has written."""
+        """Return whether a pull may write a file: there is no local file, or it is unchanged since a pull wrote it."""
         return found is None or self._stamps.get(path) == _stamp(found)
 
     def write(self) -> None:
@@ -359,7 +358,7 @@ class _Puller:
         return parts
 
     def _differs(self, parts: list[bytes], entry: Entry) -> bool:
-        """Tell whether a file has to be copied."""
+        """Return whether a file has to be copied."""
         path, _, _, size, _, mtime = entry
         try:
             found = self._tree.look(parts)
@@ -393,7 +392,7 @@ class _Puller:
         return total
 
     def _make(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> None:
-        """Make a folder from the listing."""
+        """Create a folder of the listing."""
         if self._completes_bare(parts, bare):
             return
         try:
@@ -402,17 +401,17 @@ class _Puller:
             self.pulled.left_out[_text(parts)] = _why(error)
 
     def _completes_bare(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> bool:
-        """Tell whether a path, or a folder above it, would complete a bare repository. Then record it as left out."""
+        """Return whether a path, or a folder above it, would complete a bare repository. Then record it as left out."""
         if not any(self._is_last_of_bare(parts[:depth], bare) for depth in range(1, len(parts) + 1)):
             return False
         self.pulled.never.add(_text(parts))
         self.pulled.left_out[_text(parts)] = (
-            "git would take its folder for a repository, and execute what its settings say"
+            "git would take its folder for a repository, and execute commands in its settings"
         )
         return True
 
     def _is_last_of_bare(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> bool:
-        """Tell whether all other parts of a bare repository are beside it, here or in the listing."""
+        """Return whether all other parts of a bare repository are beside it, here or in the listing."""
         name = _folded(parts[-1])
         if name not in _BARE:
             return False
@@ -475,7 +474,7 @@ class _Puller:
                 os.close(folder)
 
     def _content(self, descriptor: int, size: int, problem: str) -> str:
-        """Write the content up to END; return the problem, or "". All of it is read from the stream.
+        """Write the content up to END; return the problem, or "". Read all of it even after a problem.
 
         Raises:
             DkdbgError: more than `size` bytes arrive.
@@ -535,7 +534,7 @@ def _listing(stream: Stream) -> Iterator[Entry]:
 
 
 def _dress(descriptor: int, head: dict[str, Any]) -> None:
-    """Set the original's mode and time, but readable and writable for its owner and not writable for others."""
+    """Set the original's mode and time, but but its owner can read and write it, and other users cannot write it."""
     os.fchmod(descriptor, head["mode"] & 0o755 | 0o600)
     os.utime(descriptor, ns=(head["mtime_ns"], head["mtime_ns"]))
 
@@ -551,7 +550,7 @@ def _why(error: OSError) -> str:
 
 
 def _folded(name: bytes) -> str:
-    """Return the name as a file system may read it, see `git.folded`."""
+    """Return the name as a case-insensitive file system may read it; see `git.folded`."""
     return git.folded(name.decode("utf-8", "surrogateescape"))
 
 

@@ -37,7 +37,7 @@ def event(name: str, **facts: Any) -> Event:  # noqa: ANN401 - JSON values
 
 
 def as_line(happened: Event) -> str:
-    """Return the event as one line for users; empty for those that only change the status."""
+    """Return the event as one line for users; empty for events that only change the status."""
     facts = {key: printable(value) for key, value in happened.facts.items()}
     return _LINES[happened.name](facts) if happened.name in _LINES else ""
 
@@ -60,7 +60,7 @@ def progress(facts: dict[str, Any]) -> str:
 
 
 def share(facts: dict[str, Any]) -> float:
-    """Return the finished share of a copy, from 0 to 1, by its bytes, and by its files if these are small."""
+    """Return the finished share of a copy, from 0 to 1; each file counts as some bytes more (`_A_FILE`)."""
     total = facts["bytes_total"] + _A_FILE * facts["files_total"]
     return (facts["bytes"] + _A_FILE * facts["files"]) / total if total else 1.0
 

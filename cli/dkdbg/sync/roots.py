@@ -20,7 +20,7 @@ class Roots:
         local: existing local folder, absolute and resolved (`beneath.local_root`).
         remote: absolute path on the target.
         rules: rules of the local root.
-        pythons: to try on the target.
+        pythons: interpreters to try on the target.
     """
 
     local: str

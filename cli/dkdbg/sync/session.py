@@ -1,4 +1,4 @@
-"""A sync from its start to its end: watch, scan, converge, follow, and reconnect when the stream was lost."""
+"""A sync from its start to its end: watch, scan, converge, follow, and reconnect after the stream was lost."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _PING_S, _PONG_TIMEOUT_S = 20.0, 60.0
 #: Seconds until a path is checked again: after a write during reading, after a failure (both doubled each
 #: time, up to MAX_DELAY_S), and after a change too recent for a reliable stamp (ADR 10).
 CHANGED_S, FAILED_S, RACY_S, MAX_DELAY_S = 0.05, 5.0, 1.0, 60.0
-#: Attempts after which a constantly written file is sent as it is, again and again. Between two times it
-#: rests for this multiple of the duration, and at least these seconds.
+#: Attempts after which a constantly written file is sent with its present content. It is sent again after this multiple
+#: of the sending time, and at least these seconds.
 OFTEN, REST_FACTOR, MIN_REST_S = 3, 10, 2.0
 
 
@@ -47,7 +47,7 @@ class Session:
     Args:
         resolve: returns the present target; called before each connection, because containers get new names.
         report: takes each event, on the calling thread.
-        contact: to the same remote root; it may have been started already, to save time.
+        contact: contact to the same remote root; it may have been started already, to save time.
 
     Attributes:
         files: number of files in sync.
@@ -97,7 +97,7 @@ class Session:
                 self._lost(str(error), attempt)
 
     def follow(self) -> None:
-        """Make both sides equal and keep them so across lost streams, until KeyboardInterrupt or `stop`.
+        """Make both sides equal, and keep them equal across lost streams, until KeyboardInterrupt or `stop`.
 
         Raises:
             DkdbgError: the target could not be reached at the start, the local root is gone, the receiver
@@ -129,7 +129,7 @@ class Session:
             watcher.close()
 
     def stop(self) -> None:
-        """Make `follow` return, from another thread, when it has synced all changes so far."""
+        """Make `follow` return once it has synced all changes so far; call it from another thread."""
         self._ending.set()
         if self._watcher is not None:
             self._watcher.wake()
@@ -151,7 +151,7 @@ class Session:
             self._contact.stop()
         try:
             refuse_same_folder(scanner.root, ready)
-            if ready.empty:  # it may be a folder that the receiver made here during the scan
+            if ready.empty:  # the receiver may have made this folder here during the scan
                 index = self._scan(scanner, watcher)
             folders = [path for path, entry in index.entries.items() if entry.kind == FOLDER]
             refuse_overlap(scanner.root, folders, ready, self._contact)
@@ -178,7 +178,7 @@ class Session:
 
     @contextmanager
     def _temporary_errors(self) -> Iterator[None]:
-        """Treat errors as temporary once a connection has existed."""
+        """Treat errors as temporary if there was a connection before."""
         try:
             yield
         except DkdbgError as error:
@@ -187,7 +187,7 @@ class Session:
             raise _NotYetError(error.message) from error
 
     def _lost(self, reason: str, attempt: int) -> None:
-        """Report once why the target is missing, and wait a little longer than before; after `stop` it may be gone."""
+        """Report once why the target is missing, and wait a little longer than before; after `stop`, do neither."""
         if reason != self._reason and not self._ending.is_set():
             self._report(event("lost", reason=reason))
             self._reason = reason
@@ -204,7 +204,7 @@ class Session:
         return index
 
     def _watch_rules(self, scanner: Scanner, watcher: Watcher) -> None:
-        """Watch new rule files (the scanner watches folders), and report once which folders have to be polled."""
+        """Watch new rule files (the scanner watches folders), and report once why folders have to be polled."""
         new = [path for path in scanner.rules.files if watcher.source.watch_file(path)]
         if new:
             self._retries.note(changed=(), failed=(), racy=new, now=time.monotonic())
@@ -221,7 +221,7 @@ class Session:
         )
 
     def _quieten(self, replica: Replica, scanner: Scanner) -> None:
-        """Read files that were written during reading again until they are quiet, within `once`'s attempts."""
+        """Read files again that were written during reading, until they are quiet, at most _MAX_ONCE_CHECKS times."""
         paths: set[str] = set()
         for attempt in range(_MAX_ONCE_CHECKS):
             paths = self._retries.take_changed()
@@ -305,7 +305,7 @@ class Session:
         return self._index
 
     def _note(self, replica: Replica) -> None:
-        """Schedule another check of paths that changed during reading, failed or were read too soon."""
+        """Schedule another check of paths that changed during reading, failed, or were read too soon after a change."""
         sender = replica.sender
         self._retries.note(
             changed=sender.changed,
@@ -354,10 +354,10 @@ class Retries:
     ) -> None:  # fmt: skip
         """Record the results of the last attempt.
 
-        A path in none of them, and not waiting, is fine and forgotten.
+        A path that is in none of them and does not wait is in sync, and forgotten.
 
         Args:
-            grew: seconds that it took to send files that grew meanwhile.
+            grew: growing files, with the seconds that it took to send them.
         """
         waiting = {*changed, *failed, *(grew or ()), *self._due}
         self._times = {path: count for path, count in self._times.items() if path in waiting}
@@ -378,7 +378,7 @@ class Retries:
             self._due.setdefault(path, now + RACY_S)
 
     def put_off(self, paths: Collection[str], now: float, *, also: Collection[str] = ()) -> set[str]:
-        """Return those of `paths` that need no rest; the others, and those in `also`, are due later."""
+        """Return the `paths` to send now; schedule the others, which were sent recently, and `also` for later."""
         ready = set()
         for path in paths:
             until = self._rest.get(path, now + MIN_REST_S if path in also else now)

@@ -1,7 +1,4 @@
-"""Finds a local folder on another machine with a shared file system or sshfs.
-
-Guessed from mounts, proved by a probe.
-"""
+"""Finds a local folder on another machine with a shared file system or sshfs: guessed from mounts, proved by a probe."""
 
 from __future__ import annotations
 
@@ -25,19 +22,17 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Reach, Target, Workspace
 
 _MOUNTS = "/proc/self/mountinfo"
-#: Maximum bytes of it, and seconds for an answer.
+#: Maximum bytes of an answer, and timeout in seconds.
 _MAX_OUTPUT_BYTES, _TIMEOUT_S = 1 << 20, 30.0
-#: Exits with 0 in a home.
+#: Shell test whether the working directory is the user's home.
 _IS_HOME = '[ "$(pwd -P)" = "$(cd && pwd -P)" ]'
 
 
 def find(root: str, reach: Reach, *, python: str | None = None) -> str | None:
-    """Return the path of `root` there, when it is the same folder.
-
-    None when it is not.
+    """Return the path of the same folder as `root` on the other machine; None if it has no such folder.
 
     Args:
-        root: absolute, resolved, here.
+        root: local folder, absolute and resolved.
         python: interpreter there; None to look for one.
     """
     with contextlib.suppress(DkdbgError):
@@ -54,13 +49,13 @@ def find(root: str, reach: Reach, *, python: str | None = None) -> str | None:
 
 
 def folder_of(target: Target, reach: Reach) -> Workspace:
-    """Return where the code of a target lies, to be written to.
+    """Return the folder of a target's code, after checking that sync may write there.
 
     A job runs in the folder that it was submitted from, which may be the user's home.
 
     Raises:
-        DkdbgError: it is unknown, or a home, where shells and programs read their settings from files that a
-            repository may have too.
+        DkdbgError: the folder is unknown, or is a home: a repository may have files from which shells and programs in a
+            home read their settings.
     """
     found = target.workspace()
     if Capability.TIME_LIMITED in target.capabilities:
@@ -90,7 +85,7 @@ def _is_one(root: str, folder: str, reach: Reach, pythons: Sequence[str]) -> boo
     """Create a probe file in `folder` there, look for it here, and remove it."""
     with contextlib.suppress(StreamEndedError):
         found = probe(folder, reach, pythons)
-        if found is not None:  # else not writable there: then nothing can be proved
+        if found is not None:  # otherwise the folder is not writable, and nothing can be proved
             with contextlib.closing(found[0]):
                 return is_here(root, found[1])
     return False
@@ -124,7 +119,7 @@ def mounts(text: str) -> list[Mount]:
     """Return the mounts of a machine, in their order; skip invalid lines.
 
     Args:
-        text: its /proc/self/mountinfo, untrusted.
+        text: the machine's /proc/self/mountinfo, untrusted.
     """
     found = []
     for line in text.splitlines():
@@ -148,7 +143,7 @@ def guesses(folder: str, here: Sequence[Mount], there: Sequence[Mount], home: st
 
     Args:
         folder: absolute, with no links in it, on this machine.
-        here, there: the mounts of both.
+        here, there: the mounts of this and of the other machine.
         home: home of the user there; empty if unknown.
     """
     mine = _mount_of(folder, here)
@@ -170,9 +165,9 @@ def guesses(folder: str, here: Sequence[Mount], there: Sequence[Mount], home: st
 
 
 def _whole(mount: Mount) -> tuple[str, str] | None:
-    """Return the server or device, and the folder of it; None for a source that only this machine has, such as tmpfs."""
+    """Return the server or device, and its folder; None for a source that only one machine has, such as tmpfs."""
     server, colon, path = mount.source.partition(":")
-    if colon and path.startswith("/"):  # two exports of a server may lie in each other
+    if colon and path.startswith("/"):  # exports of a server may be nested
         return server, posixpath.normpath(posixpath.join(path, mount.root.lstrip("/")))
     return (mount.source, mount.root) if "/" in mount.source or colon else None
 

@@ -1,4 +1,4 @@
-"""Output of a sync: a progress line, then a quiet one; or one JSON object per line."""
+"""Output of a sync: a progress line, then a status line; or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two lines of progress without a terminal.
 _PROGRESS_INTERVAL_S = 5.0
-#: Maximum names of one kind to list one by one, within this many seconds; later ones are listed again.
+#: Maximum names of one kind to list within this many seconds; after that, names are listed again.
 _MAX_LISTED, _LISTED_WITHIN_S = 20, 10.0
 
 
@@ -27,7 +27,7 @@ class Reporter:
 
     Args:
         as_json: one object a line instead of text.
-        clock: seconds.
+        clock: returns seconds.
     """
 
     def __init__(self, *, as_json: bool, clock: Callable[[], float] = time.monotonic) -> None:
@@ -45,7 +45,7 @@ class Reporter:
             self._status.say(printable(text))
 
     def begins(self, local: str, remote: str, why: str) -> None:
-        """Report which local folder goes where: the target may have named it."""
+        """Report which local folder is synced to which remote one: the target may have named the local folder."""
         self.line(f"syncing {local} -> {remote}" + ("" if why == "--to" else f" ({why})"))
 
     def event(self, happened: Event) -> None:
@@ -97,7 +97,7 @@ class Reporter:
         return 0 if done.complete else EXIT_ERROR
 
     def stopped(self, files: int) -> None:
-        """Report that it was ended from outside."""
+        """Report that a signal has ended the sync."""
         if self._json:
             self.event(event("stopped", files=files))
         else:
@@ -115,7 +115,7 @@ class Reporter:
             console.say(text)
 
     def _few(self, happened: Event) -> None:
-        """List the first ones; report once that there are more within a few seconds."""
+        """List the first events of a kind; report once that there are more within a few seconds."""
         now = self._clock()
         began, count = self._reported.get(happened.name, (now, 0))
         if now - began > _LISTED_WITHIN_S:

@@ -1,7 +1,4 @@
-"""Proves that both sides are equal: digests of every file on both, and remote-only entries.
-
-Nothing is changed.
-"""
+"""Compares both sides: digests of every file, and remote-only entries. Changes nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Seconds until differences are compared once more: a running sync may be about to send them.
 _RETRY_AFTER_S = 0.5
-#: Allowance for unsynced remote entries, as if so many were known here: a million files.
+#: Number of local entries to assume in the limit for unsynced remote entries, which allows a million of them.
 _OTHERS = 400_000
 _ANSWER_TIMEOUT_S = 300.0
 _ELSEWHERE = "leads to another target there"
@@ -43,7 +40,7 @@ class Comparison:
     Attributes:
         equal: number of files, links and folders that are the same on both sides.
         differences: path -> difference, for entries that are here or that sync put there.
-        only_there: paths that exist only on the target and that sync does not hold.
+        only_there: paths that exist only on the target, and are not in sync's ledger.
     """
 
     equal: int
@@ -57,7 +54,7 @@ def compare(
     """Return the number of equal entries, and the differences by path. Pure.
 
     Args:
-        local: the index. digests: the present digests of its files.
+        local: entries of the index. digests: present digests of its files.
         there: the target's entries, with fresh digests; unsynced ones only for paths of `local`.
     """
     equal, different = 0, {}
@@ -74,8 +71,8 @@ def compare(
 
 
 def of_one_folder(found: Comparison) -> Comparison:
-    """Return the comparison for a shared folder. Excluded files are there too, and absolute links lead elsewhere."""
-    link = "is a link to an absolute path of this machine, which is another one there"
+    """Return the comparison for a shared folder: excluded files exist on both sides, and absolute links may differ."""
+    link = "is a link to an absolute path of this machine, which is another path there"
     return Comparison(
         equal=found.equal, only_there=(),
         differences={path: link if what == _ELSEWHERE else what for path, what in found.differences.items()},
@@ -140,7 +137,7 @@ def verify(roots: Roots, reach: Reach) -> Comparison:
 
 
 def _others(stream: Stream) -> set[str]:
-    """Return the paths of unsynced remote entries: data sets may lie in a workspace.
+    """Return the paths of unsynced remote entries, such as data sets in a workspace.
 
     Raises:
         StreamEndedError, DkdbgError: as `expect`; or there are more than a million.
@@ -153,7 +150,7 @@ def _others(stream: Stream) -> set[str]:
 def _once_more(
     stream: Stream, scanner: Scanner, there: dict[str, There], different: dict[str, str]
 ) -> tuple[int, dict[str, str]]:
-    """Compare differing entries again, on both sides. A program may have been writing, or a sync was under way."""
+    """Compare differing entries again, on both sides: a program may have been writing, or a sync running."""
     index = scanner.scan()
     fresh = stat(stream, list(different))
     now = {

@@ -363,15 +363,15 @@ def test_two_names_that_the_file_system_folds_are_not_put_over_each_other(root):
     put("Readme")
     put("Readme")
     with pytest.raises(
-        Refused, match="Readme is there, and the target's file system takes both names for one"
+        Refused, match="Readme is there, and both names are the same to the target's file system"
     ):
         put("README")
     put("caf\u00e9")
-    with pytest.raises(Refused, match="takes both names"):
+    with pytest.raises(Refused, match="both names are the same"):
         put("cafe\u0301")
     work.delete({"path": "Readme"})
     put("README")
-    with pytest.raises(Refused, match="takes both names"):
+    with pytest.raises(Refused, match="both names are the same"):
         work.mkdir({"path": "readme", "mode": 0o755})
 
 
@@ -398,5 +398,5 @@ def test_a_file_system_that_folds_names_is_found_out(folding, host):
     assert host.hello(folding)["case_sensitive"] is False
     host.entries(wire.LISTING)
     assert host.put("Readme", b"1", mode=0o755) == []
-    assert "takes both names for one" in host.put("README", b"2", mode=0o755)[0]["reason"]
+    assert "both names are the same" in host.put("README", b"2", mode=0o755)[0]["reason"]
     host.bye()

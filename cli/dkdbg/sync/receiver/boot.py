@@ -1,8 +1,8 @@
-"""Starts the receiver on a target that has only a Python 3. No I/O except for reading this package.
+"""Starts the receiver on a target that has only Python 3. This module's only I/O is reading this package.
 
 `python3 -c BOOT` reads a length and that many bytes from standard input: compressed Python, the sources of
-this package and a loader that makes modules of them in memory. Nothing is written to the target's disk. The
-bytes after them are the stream.
+this package and a loader that makes modules of them in memory. Nothing is written to the target's disk. The bytes after
+the compressed Python are the stream.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ MODULES = (
     "operations", "listing", "session", "receiver",
 )  # fmt: skip
 
-#: No user site, no PYTHON* variables, no site-packages, no .pyc: only the standard library, and the quickest
-#: start.
+#: No user site, PYTHON* variables, site-packages or .pyc: only the standard library, for the quickest start.
 _FLAGS = ("-I", "-S", "-B")
 
-# A buffer of one byte never reads ahead: the rest belongs to the stream. It runs under any Python since 2.7.
+# A buffer of one byte never reads ahead: the rest belongs to the stream. This line runs under any Python since 2.7.
 BOOT = "import io,zlib;f=io.BufferedReader(io.FileIO(0,closefd=False),1);exec(zlib.decompress(f.read(int(f.read(8)))))"
 
 _LOADER = r"""
@@ -66,7 +65,7 @@ def command(python: str) -> List[str]:
 
 
 def payload() -> bytes:
-    """Return the first bytes for the receiver's standard input; they can be made while the command starts."""
+    """Return the first bytes for the receiver's standard input; call it while the command starts."""
     sources = _sources()
     packages = [name for name in sources if sources[name] == "" or name == _PACKAGE]
     # JSON in ASCII is a Python literal too, if it holds only strings, lists and objects.

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 _PIECE = 1 << 20
 _SECOND = 1_000_000_000
-#: Maximum seconds by which frequent saves may have pushed a file's time ahead of the clock.
+#: Maximum seconds by which `fresh_mtime` may have moved a file's time ahead of the clock.
 _MAX_DRIFT_S = 60
 
 
 def of_bytes(data: bytes) -> str:
     """Return the digest of content in memory, or of a symlink's target."""
-    import hashlib  # imported when needed: it takes 4 ms of a start
+    import hashlib  # imported late: it takes 4 ms
 
     return hashlib.sha256(data).hexdigest()
 
@@ -60,7 +60,7 @@ def digest_at(folder: int, name: bytes, kind: str) -> str:
 
 
 def write_all(descriptor: int, data: Union[bytes, memoryview]) -> None:
-    """Write all of it. Raises OSError; a short write without an error means a full disk."""
+    """Write all of `data`. Raises OSError; a short write without an error means a full disk."""
     done = os.write(descriptor, data)
     while done < len(data):
         more = os.write(descriptor, data[done : done + _PIECE])
@@ -80,11 +80,11 @@ def copy(source: int, target: int) -> None:
 
 
 def fresh_mtime(mtime_ns: int, size: int, old: Optional[Tuple[int, int]]) -> int:
-    """Return the mtime for a file of `size` bytes that replaces one of `old` (size, mtime_ns).
+    """Return the mtime for a file of `size` bytes that replaces a file with `old` (size, mtime_ns).
 
-    Python considers an old .pyc valid when the source's size and its mtime in whole seconds are those that it
-    recorded. Several saves in one second move the time ahead second by second, so a time a little behind
-    counts as well.
+    Python considers a .pyc valid if it records the source's size and its mtime in whole seconds. So a save in the same
+    second gets a time one second later. Several such saves move the time ahead of the clock, so an `old` time that is a
+    little ahead counts as well.
     """
     if old is None or old[0] != size:
         return mtime_ns

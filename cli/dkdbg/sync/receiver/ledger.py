@@ -2,8 +2,8 @@
 
 A line is a JSON list: `[path, kind, mode, size, digest, stamp, mtime_ns, ctime_ns, inode]` for a held entry,
 the first six of these for an intent (the result of the next rename), `[path]` for an entry that is no longer
-held. mode is the requested one, stamp the host's. mtime_ns, ctime_ns and inode are those of the file here: as
-long as they and the size are the same, the digest is valid without reading. All zero: it has to be read.
+held. mode is the requested one, stamp the host's. mtime_ns, ctime_ns and inode belong to the file on the target: as
+long as they and the size are the same, the digest is valid without reading the file. All zero: the file has to be read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HELD = 9
 _TYPES: List[type] = [str, str, int, int, str, str, int, int, int]
 _SHAPES = {length: _TYPES[:length] for length in (1, _INTENT, _HELD)}
 
-#: Like git's "racy" entries.
+#: Nanoseconds in which a file may change again without a new time, like git's "racy" entries.
 RACY_NS = 50_000_000
 _PIECE = 1 << 20
 #: Outdated lines before the log is rewritten.
@@ -70,7 +70,7 @@ class Ledger:
                 os.close(log)
 
     def _open(self, write: bool) -> int:
-        """Return a descriptor of the log; -1 when it is missing and not to be made."""
+        """Return a descriptor of the log; -1 if it is missing and `write` is not set."""
         flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         flags |= os.O_RDWR | os.O_CREAT | os.O_APPEND if write else os.O_RDONLY
         try:
@@ -101,8 +101,8 @@ class Ledger:
                 self._replay(told)
                 self._lines += (
                     lines if len(told) == lines else lines + _MAX_WASTE_LINES
-                )  # then the log is rewritten
-            tail = tail[-_PIECE:]  # a line without an end is not ours
+                )  # so the log is rewritten
+            tail = tail[-_PIECE:]  # a longer line is not ours
         self._torn = bool(tail)
 
     def _replay(self, lines: Iterable[Entry]) -> None:
@@ -122,13 +122,13 @@ class Ledger:
         """Record the result of the next rename. Raises OSError: then the rename must not happen."""
         self._later.append(entry[:_INTENT])
         try:
-            self._write()  # only into the old log: a new one would lack it
+            self._write()  # into the present log: a rewritten one would lack the intent
         except OSError:
             self._later.pop()
             raise
 
     def hold(self, entry: Entry, info: os.stat_result) -> None:
-        """Record the present entry, with its lstat; it is in the log after the next flush."""
+        """Record a present entry, with its lstat; the next flush writes it to the log."""
         if entry[KIND] == "d" or is_racy(info):
             seen = [0, 0, 0]
         else:
@@ -138,12 +138,12 @@ class Ledger:
         self._later.append(line)
 
     def forget(self, path: str) -> None:
-        """Record that sync has nothing at this path any more; it is in the log after the next flush."""
+        """Record that sync has nothing at this path any more; the next flush writes that to the log."""
         self.held.pop(path, None)
         self._later.append([path])
 
     def holds_below(self, path: str) -> bool:
-        """Tell whether sync has put anything into a folder."""
+        """Return whether sync has put anything into a folder."""
         prefix = path + "/"
         return any(held.startswith(prefix) for held in self.held)
 
@@ -154,7 +154,7 @@ class Ledger:
             self.forget(one)
 
     def flush(self) -> None:
-        """Write pending lines to the log. Raises OSError: nothing is lost, the next flush tries again."""
+        """Write pending lines to the log. Raises OSError; the next flush then tries again."""
         self._write()
         if self._lines > 2 * len(self.held) + _MAX_WASTE_LINES:
             self.compact()
@@ -179,7 +179,7 @@ class Ledger:
             )
 
     def compact(self) -> None:
-        """Rewrite the log when that shortens it; a failure leaves the old one."""
+        """Rewrite the log when that shortens it; a failure leaves the old log."""
         if self._log < 0 or self._lines <= len(self.held) + len(self.held) // 4 + 100:
             return
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -198,7 +198,7 @@ class Ledger:
             return
         os.close(self._log)
         self._log, self._lines, self._torn = log, len(self.held), False
-        self._later.clear()  # the new log has them
+        self._later.clear()  # the new log contains these lines
 
     def _give(self, log: int) -> None:
         """Give a log that root made to the folder's owner, who may be the next to write."""
@@ -209,12 +209,14 @@ class Ledger:
 
 
 def is_racy(info: os.stat_result) -> bool:
-    """Tell whether a file was changed so recently that it may change again without a new time."""
+    """Return whether a file was changed so recently that it may change again without a new time."""
     return abs(time.time_ns() - info.st_mtime_ns) < RACY_NS
 
 
 def _as_lines(entries: List[Entry]) -> str:
-    """Return lines of the log from one call of the encoder, which costs as much as a line or two.
+    """Return lines of the log from one call of the encoder: a call costs as much as a line or two.
+
+    Texts contain no newline.
 
     Texts hold no newline.
     """
@@ -227,7 +229,7 @@ def _not_plain() -> Fatal:
 
 
 def is_same(entry: Entry, info: os.stat_result) -> bool:
-    """Tell whether the lstat of a file or symlink is the recorded one."""
+    """Return whether the lstat of a file or symlink equals the recorded one."""
     return bool(
         entry[SIZE] == info.st_size
         and entry[MTIME] == info.st_mtime_ns
@@ -256,7 +258,7 @@ def _parse_line(line: bytes) -> object:
 
 
 def _are_held(lines: List[object]) -> TypeGuard[List[Entry]]:
-    """Tell whether all lines are held entries, as in a rewritten log; checking column by column is quick."""
+    """Return whether all lines are held entries, as in a rewritten log; checking column by column is quick."""
     if set(map(type, lines)) != {list}:
         return False
     entries: List[Entry] = lines  # type: ignore[assignment]

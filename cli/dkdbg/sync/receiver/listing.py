@@ -30,7 +30,7 @@ def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
     Args:
         clean: remove leftovers; False for read-only use, while another receiver may be writing.
     """
-    above = None  # the folder that was cleaned last: intents of one folder follow one another
+    above = None  # the folder that was cleaned last: intents of one folder are consecutive
     for path, intent in list(book.intents.items()):
         folder, name = _open_parent(root, path)
         if folder < 0:
@@ -56,13 +56,13 @@ def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
 
 
 def survey(root: Tree, book: Ledger, *, fresh: bool = False) -> Iterator[Entry]:
-    """Yield entries of everything in the ledger in its real state; forget missing ones.
+    """Yield all entries of the ledger in their real state; forget missing ones.
 
     An entry in a folder that has become inaccessible is not missing: it is listed as before, without a stamp,
     so that the host checks it and learns why nothing can be done there.
 
     Args:
-        book: the ledger; up to date when the last entry was taken.
+        book: the ledger; it is up to date once the last entry was taken.
         fresh: read every file, whatever its times are.
     """
     by_folder: Dict[str, List[Entry]] = {}
@@ -124,7 +124,7 @@ def _really(book: Ledger, folder: int, name: bytes, entry: Entry, fresh: bool) -
 
 
 def describe(folder: int, name: bytes, path: str, info: os.stat_result) -> Optional[Entry]:
-    """Return the entry of a name in an open folder, with its digest. None for a kind that sync does not carry."""
+    """Return the entry of a name in an open folder, with its digest; None for a kind that sync does not carry."""
     kind = tree.kind_of(info)
     if not kind:
         return None
@@ -155,7 +155,7 @@ def stat_paths(
                 above, folder = parts[:-1], _open_parts(root, parts[:-1])
             try:
                 info = tree.look_at(folder, parts[-1]) if folder >= 0 else None
-            except PermissionError:  # report it as missing: the operation will report the same error
+            except PermissionError:  # report the path as missing: the operation will report the same error
                 info = None
             entry = describe(folder, parts[-1], path, info) if info is not None else None
             if info is not None and entry is not None:
@@ -200,7 +200,7 @@ def list_below(root: Tree, path: str) -> List[Entry]:
 def send_file(root: Tree, path: str, send: Callable[[bytes], None], *, most: Optional[int]) -> None:
     """Send a file of at most `most` bytes: FILE, DATA ..., END.
 
-    Raises OSError or Refused before that, OSError later.
+    Raises OSError or Refused before FILE, only OSError later.
     """
     import hashlib
 
@@ -222,7 +222,7 @@ def send_file(root: Tree, path: str, send: Callable[[bytes], None], *, most: Opt
         }
         send(wire.encode(wire.FILE, head))
         hasher = hashlib.sha256()
-        left = info.st_size  # not to the end of the file: a growing log would have none
+        left = info.st_size  # not to the end of the file: a log may grow without end
         while left:
             piece = os.read(descriptor, min(_PIECE, left))
             if not piece:

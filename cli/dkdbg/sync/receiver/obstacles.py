@@ -32,7 +32,7 @@ class Obstacles:
     """Makes room below the root.
 
     Args:
-        told: called with path and place of each kept entry.
+        told: called with the path of each kept entry, and its path in kept/.
     """
 
     def __init__(self, root: Tree, book: Ledger, told: Callable[[str, str], None]) -> None:
@@ -41,7 +41,7 @@ class Obstacles:
         self._told = told
 
     def parent(self, parts: Sequence[bytes]) -> int:
-        """Return a descriptor of the folder above `parts`, after making missing ones. Raises OSError."""
+        """Return a descriptor of the folder above `parts`; create missing folders. Raises OSError."""
         above = parts[:-1]
         try:
             return self._tree.open_folder(above)
@@ -58,7 +58,7 @@ class Obstacles:
         return at
 
     def _enter(self, folder: int, parts: Sequence[bytes]) -> int:
-        """Return a descriptor of a folder in an open one; another kind of entry there has to go."""
+        """Return a descriptor of a folder in an open one; remove or keep another kind of entry there."""
         try:
             return tree.open_below(folder, parts[-1])
         except OSError as error:
@@ -69,7 +69,7 @@ class Obstacles:
         return tree.open_below(folder, parts[-1])
 
     def make_folder(self, folder: int, path: str, name: bytes, mode: int) -> None:
-        """Make a folder and record it; another kind of entry there has to go. Raises OSError."""
+        """Make a folder and record it; remove or keep another kind of entry there. Raises OSError."""
         old = tree.look_at(folder, name)
         entry = [path, "d", mode, 0, "", ""]
         if old is None or tree.kind_of(old) != "d":
@@ -82,7 +82,7 @@ class Obstacles:
         self._ledger.hold(entry, os.stat(name, dir_fd=folder, follow_symlinks=False))
 
     def before_rename(self, folder: int, name: bytes, old: os.stat_result, entry: Entry) -> None:
-        """Make room for a rename that puts `entry` there. A file stays visible until it is replaced."""
+        """Make room for a rename to `entry`. A file stays visible until it is replaced."""
         path, kind, _, size, digest, _ = entry
         if tree.kind_of(old) == "d":
             self._folder_away(folder, path, name)
@@ -94,7 +94,7 @@ class Obstacles:
             self.keep(folder, path, name, old, copy=True)
 
     def is_ours(self, folder: int, path: str, name: bytes, old: os.stat_result) -> bool:
-        """Tell whether a file or link is the one that sync put there, by its lstat, or else by its content."""
+        """Return whether a file or link is the one that sync put there, by its lstat, or else by its content."""
         entry = self._ledger.held.get(path)
         if entry is None or entry[ledger.KIND] != tree.kind_of(old):
             return False
@@ -139,7 +139,7 @@ class Obstacles:
                 os.link(name, new, src_dir_fd=folder, dst_dir_fd=place, follow_symlinks=False)
                 return
             except (OSError, NotImplementedError):
-                pass  # no hard links there, or no permission to link; a short gap is better than a loss
+                pass  # no hard links, or no permission to link: then move it, with a short gap, rather than lose it
         try:
             os.rename(name, new, src_dir_fd=folder, dst_dir_fd=place)
         except OSError as error:
@@ -177,7 +177,7 @@ class Obstacles:
             self.keep(folder, path, name, old)
 
     def _folder_away(self, folder: int, path: str, name: bytes) -> None:
-        """Remove an empty folder of sync's, keep any other."""
+        """Remove a folder that sync made if it is empty; keep any other."""
         if path in self._ledger.held:
             try:
                 os.rmdir(name, dir_fd=folder)
@@ -190,7 +190,7 @@ class Obstacles:
 
 
 def set_folder_mode(folder: int, name: bytes, mode: int, old: os.stat_result) -> None:
-    """Set the mode of a folder in an open one; setgid and sticky stay. Raises OSError.
+    """Set the mode of a folder in an open folder; setgid and sticky stay. Raises OSError.
 
     A setgid folder of a group that we are not in keeps its mode: the kernel would clear setgid for us.
     """

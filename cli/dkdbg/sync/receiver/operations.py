@@ -1,4 +1,4 @@
-"""The stream's operations that change the target: each is done, or Refused with a reason and without a trace."""
+"""The stream's operations that change the target: each is completed, or Refused with a reason and without effect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Operations:
     """Carries out PUT, BEGIN, DATA, END, MKDIR, LINK, MODE, ADOPT and DELETE.
 
-    All raise OSError and Refused.
+    All methods raise OSError and Refused.
 
     Attributes:
         seen: path -> (size, mtime_ns, ctime_ns, inode), digest from the last STAT: ADOPT relies on it.
@@ -152,7 +152,7 @@ class Operations:
         self._placer.replace_by_copy(folder, parts, changed, old)
 
     def adopt(self, head: Dict[str, Any]) -> None:
-        """Record an entry that both sides have, after checking the file itself: the ledger lists only checked entries."""
+        """Record an entry that both sides have, after checking it: the ledger lists only checked entries."""
         path, kind = head["path"], head["kind"]
         parts = self._new(path)
         folder = self._tree.open_folder(parts[:-1])
@@ -218,10 +218,10 @@ class Operations:
     def _remove_folder(
         self, folder: int, path: str, name: bytes, entry: Entry, info: os.stat_result
     ) -> Optional[str]:
-        """Remove an empty folder. Another kind of entry that took its place is not ours, and stays.
+        """Remove an empty folder; leave another kind of entry in its place.
 
         Raises:
-            Refused: it still holds entries of sync. The ledger keeps the folder until they are gone.
+            Refused: the folder still contains entries of sync. The ledger keeps it until they are gone.
         """
         stays = tree.kind_of(info) != "d" or entry[ledger.KIND] != "d"
         if not stays:
@@ -249,7 +249,7 @@ class Operations:
             other = self._names.setdefault(_fold(path), path)
             if other != path and other in self._ledger.held:
                 raise Refused(
-                    "%s is there, and the target's file system takes both names for one"
+                    "%s is there, and both names are the same to the target's file system"
                     % paths.printable(other),
                     "rename one of them",
                 )

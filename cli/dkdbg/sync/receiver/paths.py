@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: The receiver's own folder in the root; `.dkdbg-sync.` begins its temporary names elsewhere.
 OWN = ".dkdbg-sync"
 _OWN = OWN.encode()
-#: Prefix of temporary names outside of it: on file systems that are mounted below the root.
+#: Prefix of temporary names outside that folder, on file systems that are mounted below the root.
 STRAY = _OWN + b"."
 
 MAX_NAME = 255
@@ -38,7 +38,7 @@ def components(path: str) -> List[bytes]:
 
 
 def is_plain(path: str) -> bool:
-    """Tell whether a path stays below the root. A ledger may have been tampered with."""
+    """Return whether a path stays below the root. A ledger may have been tampered with."""
     walled = "/%s/" % path
     try:
         path.encode("utf-8", "surrogateescape")
@@ -50,8 +50,8 @@ def is_plain(path: str) -> bool:
 def check_target(path: str, target: str) -> bytes:
     """Return the target of a symlink at `path` as bytes.
 
-    Allowed are leading `..`, no more than the link is deep, and names: a `..` after a name could lead
-    anywhere, as the name may be a symlink.
+    Allowed are leading `..`, at most as many as the link is deep, and names. A `..` after a name could lead anywhere,
+    because the name may be a symlink.
 
     Raises:
         Refused: the target may lead out of the root.

@@ -1,4 +1,4 @@
-"""Puts whole files and symlinks into place: made in `.dkdbg-sync/tmp/`, logged, renamed, confirmed."""
+"""Puts whole files and symlinks into place: creates them in `.dkdbg-sync/tmp/`, logs, renames and confirms them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Temporary:
     """A file or symlink in tmp/ that is about to be placed.
 
     Attributes:
-        name: in tmp/.
+        name: its name in tmp/.
         descriptor: descriptor of the open file; None for a symlink.
         mtime_ns: mtime of the file after placing.
     """
@@ -82,7 +82,7 @@ class Placer:
         tree.remove(self._state.temporary, name)
 
     def remember_gone(self, path: str, old: os.stat_result) -> None:
-        """Remember a removed file: one that returns within the same second must not get its time."""
+        """Remember a removed file: a new file at its path in the same second must not get its time."""
         if len(self._gone) >= _MAX_REMEMBERED:
             self._gone.clear()
         self._gone[path] = (old.st_size, old.st_mtime_ns)
@@ -92,7 +92,7 @@ class Placer:
 
         Raises:
             OSError: it failed; the temporary file is still there.
-            Refused: likewise.
+            Refused: the same, with a reason for the user.
         """
         left = _MAX_ATTEMPTS
         while left:
@@ -138,7 +138,7 @@ class Placer:
             info = os.stat(last, dir_fd=folder, follow_symlinks=False)
         else:
             info = os.fstat(descriptor)
-            if info.st_mode & 0o777 != entry[MODE]:  # inherited access control lists change it at creation
+            if info.st_mode & 0o777 != entry[MODE]:  # inherited ACLs change the mode at creation
                 self.dress(descriptor, entry[MODE])
                 info = os.fstat(descriptor)
         self._ledger.hold(entry, info)

@@ -1,4 +1,4 @@
-"""Errors: a refused operation, the end of the stream, and explanations of OSErrors."""
+"""Errors that refuse an operation or end the stream, and explanations of OSErrors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SyncError(Exception):
         self.hint = hint
 
 
-class Refused(SyncError):  # noqa: N818 - what the stream calls FAILED, and no broken program
+class Refused(SyncError):  # noqa: N818 - FAILED in the stream, not a bug
     """One operation failed; it changed nothing, and the stream continues."""
 
 
@@ -29,7 +29,10 @@ class Fatal(SyncError):  # noqa: N818 - likewise
 
 
 class CutError(Exception):
-    """The stream is over, and the host should connect again: not a refusal, so no ERROR. The text is one line."""
+    """The stream was cut, and the host should connect again. The text is one line.
+
+    No ERROR is sent: the host would take it for a refusal.
+    """
 
 
 _SPACE = "make room on the target; sync sends the file again within a minute, or at its next start"
@@ -39,7 +42,7 @@ _WORDS = {
     errno.ENAMETOOLONG: ("the name is too long for the target's file system", ""),
     errno.ENOTDIR: ("a symlink, or something that is not a folder, is where a folder should be", ""),
     errno.ELOOP: ("a symlink is where a folder should be; sync does not write through symlinks", ""),
-    errno.ENOENT: ("it, or a folder above it, is not there any more", ""),
+    errno.ENOENT: ("the entry, or a folder above it, is missing", ""),
     errno.EISDIR: ("a folder is in the way", ""),
     errno.ENOTEMPTY: ("a folder with something in it is in the way", ""),
     errno.EXDEV: (
@@ -67,7 +70,7 @@ def explain(error: OSError) -> Tuple[str, str]:
 
 
 def unwritable(root: str, info: os.stat_result, error: OSError) -> Fatal:
-    """Return the error for a root in which sync cannot make its folder."""
+    """Return the error for a root in which sync cannot create its own folder."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return Fatal(
             "%s is not writable: it belongs to %s, mode %04o, and sync runs as %s"
@@ -83,13 +86,13 @@ def unwritable(root: str, info: os.stat_result, error: OSError) -> Fatal:
 
 
 def user_name(uid: int) -> str:
-    """Return `uid 1000 (alice)`, without the name where the target has none."""
+    """Return `uid 1000 (alice)`, without the name if the target does not know it."""
     name = login_name(uid)
     return "uid %d (%s)" % (uid, name) if name else "uid %d" % uid
 
 
 def login_name(uid: int) -> str:
-    """Return `alice`; empty where the target has no name."""
+    """Return the user's name; empty if the target does not know it."""
     try:
         import pwd
 

@@ -49,7 +49,7 @@ _OPTIONAL: Dict[str, type] = {
 }
 _WITH_BODY = (wire.PUT, wire.DATA)
 
-#: Minimum and maximum of each number. A time may lie before 1970.
+#: Minimum and maximum of each number in a head. A time may lie before 1970.
 _RANGES = {
     "id": (1, 1 << 53),
     "mode": (0, 0o777),
@@ -64,7 +64,7 @@ _HEX = frozenset("0123456789abcdef")
 def main() -> int:
     """Serve the stream on standard input and output; return the exit code.
 
-    Stray prints go to standard error: standard output is the stream.
+    `print` is redirected to standard error: standard output is the stream.
     """
     stream = os.dup(1)
     os.dup2(2, 1)
@@ -72,7 +72,7 @@ def main() -> int:
         signal.SIGINT, signal.SIG_IGN
     )  # on the local target a Ctrl-C reaches the receiver as well; the host's BYE ends it
     os.umask(0)
-    gc.set_threshold(50_000, 20, 100)  # the ledger is many small lists without cycles
+    gc.set_threshold(50_000, 20, 100)  # the ledger consists of many small lists without cycles
     return serve(0, stream)
 
 
@@ -105,7 +105,7 @@ def _run(loop: Loop) -> Optional[SyncError]:
     except CutError:
         raise
     except ConnectionError:
-        return None  # the host is gone, which is the same as BYE
+        return None  # a host that is gone counts as BYE
     except wire.WireError as error:
         return Fatal("broken stream: %s" % error, "start sync again")
     except SyncError as error:
@@ -136,7 +136,7 @@ class Loop:
         self._session: Optional[Session] = None
 
     def run(self) -> None:
-        """Serve until BYE, the end of the stream, or a silence. Raises SyncError, WireError and OSError."""
+        """Serve until BYE, the end of the stream, or too long a silence. Raises SyncError, WireError and OSError."""
         told = time.monotonic()
         while self._wait():
             data = os.read(self._source, _PIECE)
@@ -159,7 +159,7 @@ class Loop:
             self._session.close()
 
     def _wait(self) -> bool:
-        """Wait for input; return False after the host's silence limit."""
+        """Wait for input; return False if none arrives within the host's silence limit."""
         silence = self._session.silence if self._session is not None else 0
         return not silence or self._readable(silence)
 

@@ -28,7 +28,7 @@ class Session:
     """The receiver's answers. Frames have been checked by `heads`; HELLO is the first.
 
     Attributes:
-        silence: seconds without a frame after which the host counts as gone; 0: never.
+        silence: seconds without a frame after which the host counts as gone; 0 to wait for ever.
     """
 
     def __init__(self, hello: Head, outlet: Outlet) -> None:
@@ -52,7 +52,7 @@ class Session:
             if hello.get("probe", False) and self._write:
                 self._state.make_probe()
             self._greet(name)
-        except BaseException:  # `close` is called for a complete session only
+        except BaseException:  # no caller closes a session whose __init__ has failed
             self._leave()
             raise
         from dkdbg.sync.receiver.operations import Operations  # imported late: by now the host is busy
@@ -89,7 +89,7 @@ class Session:
         self._ledger.compact()
 
     def handle(self, kind: int, head: Head, body: bytes) -> None:
-        """Carry out a frame. Raises Fatal when the stream is over."""
+        """Carry out a frame. Raises Fatal if the stream has to end."""
         if self._state.probe:
             self._state.remove_probe()
         number = head.get("id", 0)
@@ -113,7 +113,7 @@ class Session:
         self._touched = True
 
     def settle(self) -> None:
-        """Report progress: everything received has been done.
+        """Report to the host that everything received so far is done.
 
         Raises Fatal and CutError when the results would be lost.
         """
@@ -129,7 +129,7 @@ class Session:
         self._outlet.flush()
 
     def close(self) -> None:
-        """Finish. Write the ledger, leave parts of large files for the next receiver, and remove unused folders."""
+        """Write the ledger, leave parts of large files for the next receiver, and remove unused folders."""
         if self._write:
             self._operations.transfers.close()
             self._save()
@@ -137,14 +137,14 @@ class Session:
         self._leave()
 
     def _leave(self) -> None:
-        """Remove the probe, and sync's folder if it was made for nothing."""
+        """Remove the probe, and sync's folder if it was not needed."""
         self._state.remove_probe()
         if self._state.made and not self._touched:
             self._state.remove_if_unused()
 
     def _save(self) -> None:
         with contextlib.suppress(OSError):
-            self._ledger.flush()  # on a full disk it stays in memory; the logged intents recover it
+            self._ledger.flush()  # if the disk is full, the logged intents recover what is lost
 
     def _fail(self, number: int, path: str, error: Union[OSError, Refused]) -> None:
         if self._write:
@@ -210,14 +210,14 @@ class Session:
 
 
 def open_root(name: str, *, create: bool) -> Tuple[Tree, str]:
-    """Return the tree below a folder, and the folder's real path. Symlinks on the way to it are the user's.
+    """Return the tree below a folder, and the folder's real path. The path may contain symlinks, which the user chose.
 
     Args:
         name: absolute path on the target.
-        create: make it, and missing parents, with the owner of the nearest existing folder.
+        create: create a missing folder and its parents, with the owner of the nearest existing folder.
 
     Raises:
-        Fatal: it is not an absolute path, is missing, cannot be entered, or is the whole file system.
+        Fatal: the name is not an absolute path, or the folder is missing, cannot be entered, or is `/`.
     """
     if "\0" in name or not name.startswith("/"):
         raise Fatal("the root must be an absolute path on the target, not %.200r" % name)
@@ -241,11 +241,11 @@ def check_root(tree: Tree, *names: str) -> None:
 
     Args:
         tree: tree of the root.
-        names: the root as the user named it, and its real path; the second counts when the first is gone.
+        names: the root's path as the user named it, then its real path, which is checked if the first is gone.
 
     Raises:
-        CutError: another folder is there now: connect again to sync that one.
-        Fatal: no folder is there any more.
+        CutError: another folder has this path now; after reconnecting, sync uses it.
+        Fatal: there is no folder at this path any more.
     """
     mine = os.fstat(tree.root)
     for name in names:
@@ -254,7 +254,7 @@ def check_root(tree: Tree, *names: str) -> None:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError:
-            return  # no longer accessible
+            return  # its path is no longer accessible: not checked
         if (found.st_dev, found.st_ino) != (mine.st_dev, mine.st_ino):
             raise CutError("the root on the target was replaced by another folder")
         return

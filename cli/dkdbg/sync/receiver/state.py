@@ -1,4 +1,4 @@
-"""Sync's own folder in the root, `.dkdbg-sync/`: private, one receiver at a time, left as clean as before."""
+"""Sync's own folder in the root, `.dkdbg-sync/`: private, used by one receiver at a time, removed if unused."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ _MAX_PART_AGE_S = 24 * 3600
 
 
 class State:
-    """The open folder.
+    """The opened folder `.dkdbg-sync/`.
 
     Attributes:
-        folder: descriptor of `.dkdbg-sync`; -1 when it is missing and not to be made.
+        folder: descriptor of `.dkdbg-sync`; -1 if it is missing in read-only use.
         temporary: descriptor of `.dkdbg-sync/tmp`; -1 in read-only use.
-        made: whether this receiver made it.
-        probe: path of the probe relative to the root, or empty.
+        made: whether this receiver has created the folder.
+        probe: path of the probe (`make_probe`) relative to the root, or empty.
         case_sensitive: whether `a` and `A` are two files in the root.
     """
 
     def __init__(self, root: tree.Tree, name: str, *, write: bool, by: str = "") -> None:
-        """Open or make it.
+        """Open or create the folder.
 
         Args:
             root: the tree.
             name: the root as the user named it, for messages.
             write: False for read-only use: nothing is made or locked.
-            by: the host's process, for whom the lock keeps out.
+            by: description of the host's process, for the message to another sync that finds the lock held.
 
         Raises:
-            Fatal: it cannot be made, is not ours, or another receiver has it.
+            Fatal: the folder cannot be created, is not ours, or another receiver holds its lock.
         """
         self.tree = root
         self.made = False
@@ -106,10 +106,12 @@ class State:
         os.close(descriptor)
 
     def take_source(self, source: str) -> str:
-        """Record the host's folder (`MARK NUL PATH`); return the path of the former one if it was another.
+        """Record the host's folder (`MARK NUL PATH`); return the path of a former, different record.
 
-        A former version of dkdbg recorded the path alone, which another machine may have too. Then the ledger is
-        dropped, so that entries from the other folder are neither deleted nor overwritten without a copy.
+        With a different record the ledger is dropped, so that entries from the other folder are neither deleted nor
+        overwritten
+        without a copy. A record of an earlier version has no MARK and is different: another machine may have the same
+        path.
         """
         here = source.encode("utf-8", "surrogateescape")[:_MAX_SOURCE_BYTES]  # a path need not be UTF-8
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

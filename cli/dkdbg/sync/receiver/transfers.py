@@ -24,7 +24,7 @@ class Transfer:
     """One file in transfer.
 
     Attributes:
-        head: that of BEGIN.
+        head: the head of BEGIN.
         name: name of the temporary file.
         descriptor: its descriptor.
         hasher: hash of the received bytes.
@@ -93,7 +93,7 @@ class Transfers:
         """Append a piece.
 
         Raises:
-            Refused: it does not fit; the file is given up.
+            Refused: the piece does not fit; the transfer is given up.
             Fatal: no such file is in transfer.
         """
         transfer = self._open.get(number)
@@ -115,10 +115,10 @@ class Transfers:
         transfer.hasher.update(body)
 
     def end(self, number: int) -> Optional[Transfer]:
-        """Return the whole file, checked, for the placer; None when it has failed before.
+        """Return the whole, checked file for the placer; None if the transfer has failed before.
 
         Raises:
-            Refused: it is incomplete, or not as announced; it is given up.
+            Refused: the file is incomplete or not as announced; the transfer is given up.
             Fatal: no such file is in transfer.
         """
         transfer = self._open.pop(number, None)

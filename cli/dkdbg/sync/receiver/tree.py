@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from typing import List, Optional, Sequence, Tuple
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Only for passing through: overlayfs opens a folder twice for reading, and not at all for this.
+#: O_PATH is enough to pass through a folder; for reading, overlayfs would open it twice.
 _WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: NONBLOCK: a pipe in the place of a file must not block.
+#: O_NONBLOCK: a pipe in the place of a file must not block.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 #: Escape sequence for space, tab, line end and backslash in /proc/self/mountinfo (proc(5)).
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
-#: A folder that its owner cannot enter and change would keep sync itself out.
+#: Permissions that every folder keeps for its owner: without them sync itself could not write in it.
 OWNER_RIGHTS = 0o700
 
 
@@ -38,7 +38,7 @@ class Tree:
 
     Attributes:
         root: directory descriptor.
-        owner: (uid, gid) for new files, when we are root and the root folder is another user's; else None.
+        owner: (uid, gid) for new files if we run as root and the root folder belongs to another user; else None.
     """
 
     def __init__(self, root: int) -> None:
@@ -83,7 +83,7 @@ class Tree:
             os.close(folder)
 
     def own(self, descriptor: int) -> None:
-        """Give an open file or folder to the owner. Without CAP_CHOWN this one and all later ones stay ours."""
+        """Give an open file or folder to the owner. Without CAP_CHOWN it and all later ones stay ours."""
         if self.owner is not None:
             try:
                 os.fchown(descriptor, self.owner[0], self.owner[1])
@@ -93,7 +93,7 @@ class Tree:
     def make_folder(self, folder: int, name: bytes, mode: int) -> None:
         """Make a folder in an open one.
 
-        In a setgid folder it is setgid too, so that everything below has the same group.
+        In a setgid folder the new folder is setgid too, so that everything below has the same group.
         """
         os.mkdir(name, 0o700 if self.owner else mode | OWNER_RIGHTS, dir_fd=folder)
         made = os.open(name, _DIRECTORY, dir_fd=folder)
@@ -111,7 +111,8 @@ class Tree:
             os.symlink(target, name, dir_fd=folder)
             return
         group = os.getegid()
-        # Made as the owner, because no descriptor exists to chown: its name could be another entry's by then.
+        # Created with the owner's ids: a symlink has no descriptor to chown, and its name could belong to another entry
+        # by then.
         try:
             os.setegid(self.owner[1])
             os.seteuid(self.owner[0])
@@ -179,12 +180,12 @@ def kind_of(info: os.stat_result) -> str:
 
 
 def is_absent(error: OSError) -> bool:
-    """Tell whether the error means that the path does not exist without following a symlink."""
+    """Return whether the error means that the path does not exist without following a symlink."""
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def may_pass(error: OSError) -> bool:
-    """Tell whether another process may have replaced a folder between two steps: they can be repeated."""
+    """Return whether another process may have replaced a folder between two steps: they can be repeated."""
     return is_absent(error) or error.errno == errno.EISDIR
 
 
@@ -206,5 +207,5 @@ def mounts_below(folder: bytes) -> List[bytes]:
 
 
 def signature(info: os.stat_result) -> Tuple[int, ...]:
-    """Return the values that have to be equal so that content is equal without reading it."""
+    """Return the values whose equality means that the content is equal, without reading it."""
     return (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino)

@@ -1,9 +1,9 @@
 """Frames of the sync stream: bytes in, (kind, head, body) out, and back. No I/O; both sides use it.
 
 A frame is `!BII` (kind, length of the head, length of the body), the head (a JSON object in ASCII) and the
-body. The head of a LISTING is compressed (zlib). A path in a head is text relative to the root with `/`; bytes that are not UTF-8 are lone surrogates, as
-os.fsdecode makes them ("surrogateescape"). Kinds lie above ASCII, so that a banner on the stream is
-recognized.
+body. The head of a LISTING is compressed (zlib). A path in a head is text relative to the root with `/`; bytes that are
+not UTF-8 are lone surrogates, as os.fsdecode makes them ("surrogateescape"). Kinds are above ASCII, so that a login
+banner on the stream is recognized.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NAMES = {
     FAILED: "FAILED", KEPT: "KEPT", REMOTE: "REMOTE", FILE: "FILE", PONG: "PONG", ERROR: "ERROR",
 }  # fmt: skip
 
-#: Entries in one LISTING, STATS or REMOTE when their paths have a usual length.
+#: Entries in one LISTING, STATS or REMOTE; fewer if their paths are unusually long.
 LISTING_ENTRIES = 2000
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
@@ -58,7 +58,7 @@ def time_of(mtime_ns: int) -> int:
 
 
 class WireError(ValueError):
-    """The bytes are not a frame of this protocol, or a frame that is too large. The stream is lost."""
+    """The bytes are not a frame of this protocol, or the frame is too large. The stream cannot continue."""
 
 
 class Parser:
@@ -70,7 +70,7 @@ class Parser:
 
     def __init__(self) -> None:
         self._buffer = b""
-        self._at = 0  # where the next frame begins; everything before it has been taken
+        self._at = 0  # start of the next frame
         self._pieces: List[bytes] = []
         self._arrived = 0  # bytes in _pieces
         self.taken = (0, 0)
@@ -84,7 +84,7 @@ class Parser:
         """Return the next frame, None when more bytes are needed.
 
         Raises:
-            WireError: no frame can begin with these bytes. Lengths are checked before their bytes arrive.
+            WireError: no frame can begin with these bytes. The lengths are checked before head and body arrive.
         """
         if not self._has(HEADER.size):
             return None
@@ -109,11 +109,11 @@ class Parser:
         return kind, head, self._buffer[end : self._at]
 
     def rest(self) -> int:
-        """Return how many bytes of an unfinished frame have arrived."""
+        """Return the number of bytes of an unfinished frame that have arrived."""
         return len(self._buffer) - self._at + self._arrived
 
     def _has(self, count: int) -> bool:
-        """Tell whether `count` bytes are available from _at on, and join the pieces only in that case."""
+        """Return whether `count` bytes are available from _at on, and join the pieces only in that case."""
         have = len(self._buffer) - self._at
         if have >= count:
             return True
@@ -126,7 +126,7 @@ class Parser:
 
 
 def _inflated(data: bytes) -> bytes:
-    """Return the head of a LISTING. Raises WireError before it is larger than a head may be."""
+    """Return the decompressed head of a LISTING. Raises WireError if it would exceed MAX_HEAD."""
     inflater = zlib.decompressobj()
     try:
         text = inflater.decompress(data, MAX_HEAD + 1)
@@ -182,7 +182,7 @@ def encode(kind: int, head: Optional[Dict[str, Any]] = None, body: bytes = b"") 
 def encode_entries(kind: int, entries: Iterable[Entry]) -> Iterator[bytes]:
     """Yield frames (LISTING, STATS or REMOTE) that carry `entries`, as many as their size requires.
 
-    The last one is marked; at least one frame is yielded.
+    At least one frame is yielded; the last frame is marked.
     """
     source = iter(entries)
     chunk = list(itertools.islice(source, LISTING_ENTRIES))

@@ -1,6 +1,6 @@
 """Validates a receiver's answers on arrival: a container may have replaced our receiver. Pure.
 
-A valid answer has the fields, types and ranges that the rest relies on; paths in listings stay below the
+A valid answer has the fields, types and ranges that other modules rely on; paths in listings stay below the
 root, and texts for users are bounded.
 """
 
@@ -17,7 +17,7 @@ from dkdbg.sync.receiver import paths, wire
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Maximum entries of all listings, and characters of their texts, in addition to the locally known ones.
+#: Maximum entries of all listings, and maximum characters of their texts, in addition to those known locally.
 MAX_ENTRIES, MAX_CHARACTERS = 200_000, 32_000_000
 
 _LISTINGS = (wire.LISTING, wire.STATS, wire.REMOTE)
@@ -34,7 +34,7 @@ class Amount:
 
     Args:
         known: number of local entries: the other side may have twice as many, and `MAX_ENTRIES` more.
-        hint: advice when it really has that many.
+        hint: advice for a target that really has so many.
     """
 
     def __init__(self, *, known: int = 0, hint: str = "") -> None:

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
     from dkdbg.core.target import Reach
 
-#: Interpreters to try, in this order; the full paths are for a target whose PATH is empty or wrong, the others for one
+#: Interpreters to try, in this order; full paths are for targets whose PATH is empty or wrong, other names for targets
 #: whose `python3` is older than 3.8 (RHEL 8, SLES 15).
 PYTHONS = (
     "python3", "python", "/usr/local/bin/python3", "/usr/bin/python3", *(f"python3.{minor}" for minor in range(14, 7, -1)),
 )  # fmt: skip
 
-#: Exit codes of a command line whose program is missing, or not executable (OCI runtimes, ssh, shells), or an old Python.
+#: Exit codes for a program that is missing or not executable (OCI runtimes, ssh, shells), or is an old Python.
 _NOT_FOUND = (126, 127)
 #: Standard error of an old Python; see `boot`.
 _OLD = re.compile(r"^Python \d\.\d+$", re.MULTILINE)
 _READY_TIMEOUT_S = 30.0
-#: The hint for a target that has just disappeared: trying again reports the reason for any kind of target.
+#: Hint for a target that has just disappeared: for any kind of target, another attempt reports the reason.
 IS_IT_THERE = "is it still running? try again: an error then names the reason"
 #: Seconds without a frame after which the receiver gives up and releases its lock; a session pings more
 #: often.
@@ -49,10 +49,10 @@ class Ready:
     """The receiver's greeting.
 
     Attributes:
-        root: the remote root, as it resolved it.
-        probe: path of a file with a random name that it made there, relative to the root; empty without one.
+        root: the remote root, as the receiver resolved it.
+        probe: path of a file with a random name that the receiver made, relative to the root; empty without one.
         empty: whether the root holds nothing that the ledger does not know.
-        former: the local folder that was copied there before, if it was another one.
+        former: the local folder that was synced to this root before, if it was another one.
         mounts: mount points below the root, relative to it.
     """
 
@@ -68,20 +68,18 @@ class Ready:
 class Contact:
     """The start of one stream.
 
-    `start` returns at once; `ready` waits, and tries the next Python when one is missing.
+    `start` returns at once; `ready` waits, and tries the next Python if the first is missing.
 
     Args:
         root: remote root, absolute.
-        local: local root, absolute; what another one put there is not deleted. Empty for a probe alone.
-        pythons: interpreters to try; the one that answered is put first for the next time. A single one was
-            named by the
-            user.
-        look_only: whether nothing is made or written on the target.
+        local: local root, absolute; files of another local root are not deleted. Empty for a probe alone.
+        pythons: interpreters to try; the one that answers is tried first next time. A single one was named by the user.
+        look_only: write nothing on the target.
         makes: whether to make a missing root.
 
     Attributes:
         reach: the target of the last `start`.
-        quiet: called when something has waited for the target for some seconds.
+        quiet: called when the target has not answered for some seconds.
     """
 
     def __init__(
@@ -112,7 +110,7 @@ class Contact:
 
     @property
     def started(self) -> bool:
-        """Tell whether a receiver was started and not handed out."""
+        """Return whether a receiver was started and `ready` has not returned it yet."""
         return self._stream is not None
 
     def start(self, reach: Reach) -> None:
@@ -168,14 +166,14 @@ class Contact:
         )
 
     def stop(self) -> None:
-        """End a receiver that was started and not handed out."""
+        """End a receiver that was started and that `ready` has not returned yet."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
 
     def _launch(self, python: str) -> None:
         argv = self.reach.wrap(boot.command(python))
-        # `ring` may come later, and so may `quiet`.
+        # `ring` and `quiet` may be set later.
         self._stream = Stream(argv, boot.payload, bell=lambda: self._bell(), quiet=lambda: self.quiet())  # noqa: PLW0108
         try:
             self._stream.send(wire.HELLO, self._hello)
@@ -185,7 +183,7 @@ class Contact:
 
 
 def _no_python(python: str, label: str, error: StreamEndedError) -> DkdbgError:
-    """Return the error for a named interpreter that ended without an answer. Not a Python, or the target is gone."""
+    """Return the error for a named interpreter without an answer: it is not a Python, or the target is gone."""
     return DkdbgError(
         f"{printable(python)} on {label} did not run sync's receiver: {error}",
         hint="is it a Python 3.8 or newer, and is the target running? without --python sync looks for one",
@@ -214,7 +212,7 @@ def refuse_same_folder(local: str, ready: Ready) -> None:
 
 
 def probe(folder: str, reach: Reach, pythons: Sequence[str]) -> tuple[Stream, Ready] | None:
-    """Make a probe in a folder there, which stays until the stream is closed; None if nothing can be written there.
+    """Make a probe in a remote folder, which stays until the stream is closed; None if the folder is not writable.
 
     Raises StreamEndedError: the target is gone.
     """
@@ -229,10 +227,10 @@ def probe(folder: str, reach: Reach, pythons: Sequence[str]) -> tuple[Stream, Re
 
 
 def refuse_overlap(local: str, folders: Collection[str], ready: Ready, contact: Contact) -> None:
-    """Raise DkdbgError when files that are sent would land among the user's own.
+    """Raise DkdbgError if sent files would overwrite the user's own.
 
-    The remote root may be one of the local `folders` (relative to `local`), or contain them. So may a file system that
-    is mounted below the remote root, at the path of one of them.
+    The remote root may be one of the local `folders` (relative to `local`), or contain them. A file system that is
+    mounted below the remote root may also be one of these folders.
     """
     _refuse_own(local, folders, ready, "--to PATH names another folder there")
     for mount in sorted({*folders}.intersection(ready.mounts)):
@@ -255,7 +253,7 @@ def _refuse_own(local: str, folders: Collection[str], ready: Ready, hint: str) -
 
 
 def is_here(local: str, ready: Ready) -> bool:
-    """Tell whether the receiver's probe is in the local root."""
+    """Return whether the receiver's probe is in the local root."""
     try:
         Beneath(local).look(ready.probe)
     except OSError:

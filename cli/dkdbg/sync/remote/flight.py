@@ -1,4 +1,4 @@
-"""Operations that were sent and not answered yet, and the resulting view of the other side. No I/O."""
+"""Operations that were sent but not answered yet, and the resulting view of the remote side. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Sent(NamedTuple):
     """One operation without an answer.
 
     Attributes:
-        kind: its frame's kind (wire.PUT, ...).
+        kind: kind of the operation's frame (wire.PUT, ...).
         size: bytes of its file.
         waiting: bytes in its own frame.
         before: the previous entry. made: the new entry; None: gone.
@@ -37,7 +37,7 @@ class Sent(NamedTuple):
 
 @dataclass
 class Counts:
-    """Results of one convergence, in paths."""
+    """Numbers of paths that one `converge` has changed."""
 
     sent: int = 0
     deleted: int = 0
@@ -49,7 +49,7 @@ class Counts:
 
     @property
     def visible(self) -> bool:
-        """Tell whether anything on the target has changed."""
+        """Return whether anything on the target has changed."""
         return bool(self.sent or self.deleted or self.folders or self.modes)
 
     def __str__(self) -> str:
@@ -96,16 +96,16 @@ class Flight:
 
     @property
     def full(self) -> bool:
-        """Tell whether to wait for answers before more is sent."""
+        """Return whether to wait for answers before more is sent."""
         return len(self._sent) > _MAX_OPERATIONS or self._waiting > _MAX_BYTES
 
     @property
     def low(self) -> bool:
-        """Tell whether sending may continue."""
+        """Return whether sending may continue."""
         return len(self._sent) <= _MAX_OPERATIONS // 2 and self._waiting <= _MAX_BYTES // 2
 
     def send(self, number: int, kind: int, path: str, made: There | None, waiting: int) -> None:
-        """Record that operation `number` was sent: `path` is `made` from now on, None when it is gone."""
+        """Record that operation `number` was sent: the view has `made` at `path` from now on; None removes the path."""
         before = self._view.get(path)
         if made is None:
             self._view.pop(path, None)
@@ -121,7 +121,7 @@ class Flight:
             self._sent[number] = self._sent[number]._replace(abandoned=True)
 
     def done(self, upto: int) -> list[Sent]:
-        """Return the operations up to `upto`, which are done or have been reported."""
+        """Remove and return the operations up to `upto`, which are done."""
         found = []
         while self._sent:
             number = next(iter(self._sent))
@@ -135,8 +135,8 @@ class Flight:
     def failed(self, number: int) -> Sent | None:
         """Remove and return operation `number`, which was not done; None when it is not pending.
 
-        Unless something was sent for the path since, the view then has the previous entry with unknown
-        content: the next attempt sends the file, whatever the view was before.
+        Unless a later operation for the path was sent, the view then has the previous entry with unknown content, so
+        that the next attempt sends the file.
         """
         sent = self._sent.pop(number, None)
         if sent is None:

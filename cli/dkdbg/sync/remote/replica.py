@@ -1,4 +1,4 @@
-"""Our view of the other side during one stream: learns its state, and makes it equal to the local one."""
+"""Our view of the remote side during one stream: learns its state, and makes it equal to the local side."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ class Replica:
     Attributes:
         view: remote entries by path.
         sender: carries out steps.
-        staying: called with paths that sync put there and that exist here, but take no part any more: when
-            they are
+        staying: called with paths that sync put there and that exist here, but take no part any more: once they are
             deleted here, the caller has to pass them to `steps`.
     """
 
@@ -69,7 +68,7 @@ class Replica:
         self.view.update(stat(self.stream, asked))
 
     def converge(self, index: Index) -> Counts:
-        """Make everything there equal to the local side; return the results."""
+        """Make the remote side equal to the local side; return the results."""
         local, remote = index.entries, self.view
         alone = self._alone(
             [path for path, there in remote.items() if there.held and path not in index.entries]
@@ -81,7 +80,7 @@ class Replica:
         return self._carry_out(plan.plan(local, remote))
 
     def steps(self, index: Index, paths: Iterable[str], looked: Collection[str] = ()) -> list[Step]:
-        """Return the steps for `paths`, and for entries that are gone below `looked` (`Changes.looked`)."""
+        """Return the steps for `paths`, and for remote entries below `looked` (`Changes.looked`) that are gone here."""
         chosen = {*paths, *self._left_over(index, looked)}
         local = {path: entry for path in chosen if (entry := index.entries.get(path)) is not None}
         remote = {path: there for path in chosen if (there := self.view.get(path)) is not None}
@@ -94,15 +93,15 @@ class Replica:
         return plan.plan(local, remote)
 
     def _alone(self, paths: Collection[str]) -> Collection[str]:
-        """Return those of `paths`, none of which takes part, that still exist here. They stay there unchanged."""
+        """Return the `paths` that still exist here although none takes part. They stay unchanged on the remote side."""
         alone = still_here(self._local, paths)
         if not alone:
             return alone
         self.staying([path for path in alone if self.view[path].held])
-        return still_here(self._local, alone)  # without those deleted before they were watched
+        return still_here(self._local, alone)  # some may have been deleted before they were watched
 
     def _left_over(self, index: Index, looked: Collection[str]) -> list[str]:
-        """Return entries of sync below these places that take no part any more.
+        """Return entries that sync put below these places and that take no part any more.
 
         Their deletion here may have been missed.
         """
@@ -128,10 +127,7 @@ class Replica:
                 self.sender.failed.pop(path, None)
 
     def _say_stale(self, index: Index, paths: Iterable[str]) -> None:
-        """Report files that were sent before and cannot be sent now (too large, a link out).
-
-        An old version is there.
-        """
+        """Report files that were sent before and cannot be sent now (too large, a link out): the old version stays."""
         for path in paths:
             skip, there = index.skipped.get(path), self.view.get(path)
             if skip and not skip.unknown and there and there.held:
@@ -157,7 +153,7 @@ def stale(reason: str) -> tuple[str, str]:
 
 
 class Progress:
-    """Sums up what has arrived and reports it now and then."""
+    """Sums up what has arrived, and reports it at intervals."""
 
     def __init__(self, steps: Iterable[Step], report: Callable[[Event], None]) -> None:
         sizes = [step.wanted.size for step in steps if step.wanted and step.operation in {"put", "check"}]
@@ -184,10 +180,10 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
     """Return the entries of one answer, which may come in several frames of `kind`.
 
     Args:
-        known: number of local entries, as a measure of how many to expect.
+        known: number of local entries, which limits the number to accept.
 
     Raises:
-        StreamEndedError, DkdbgError: as `expect`; or it is endless.
+        StreamEndedError, DkdbgError: as `expect`; or the answer is endless.
     """
     refused = 0
 
@@ -196,7 +192,7 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
         while (frame := expect(stream, frozenset({kind, wire.FAILED}), _ANSWER_TIMEOUT_S))[0] != kind:
             refused += 1  # STAT refuses a name; its operation will be refused for the same reason
             if refused > MAX_ENTRIES + known:
-                raise not_our_receiver("it refuses more than it was asked for")
+                raise not_our_receiver("it refuses more paths than it was asked for")
         return frame
 
     amount = Amount(known=known, hint=_ENDLESS)
@@ -207,7 +203,7 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
 
 
 def stat(stream: Stream, paths: list[str]) -> dict[str, There]:
-    """Return those of `paths` that exist there, with digests, as not held: STAT does not tell their origin.
+    """Return the `paths` that exist there, with digests, as not held: STAT does not tell whether sync put them there.
 
     Raises:
         StreamEndedError, DkdbgError: as `expect`.
@@ -222,7 +218,7 @@ def stat(stream: Stream, paths: list[str]) -> dict[str, There]:
 
 
 def _fitting(paths: list[str]) -> Iterator[list[str]]:
-    """Yield `paths` in lists that fit into a frame each, with any names. A character is at most 12 in ASCII JSON."""
+    """Yield `paths` in lists that each fit into a frame. A character takes at most 12 in ASCII JSON."""
     chunk: list[str] = []
     size = 0
     for path in paths:
@@ -237,9 +233,7 @@ def _fitting(paths: list[str]) -> Iterator[list[str]]:
 
 
 def still_here(root: str, paths: Iterable[str]) -> set[str]:
-    """Return those of `paths` that exist below the local `root` although they do not take part.
-
-    They stay there unchanged.
+    """Return the `paths` that exist below the local `root` although they do not take part.
 
     Names are compared with the folder's listing, so that `a` is gone after a rename to `A` on any file
     system. Nothing outside the root is accessed: the paths come from the other side.

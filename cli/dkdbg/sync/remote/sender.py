@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
     from dkdbg.sync.tree.reading import Content
 
-#: Times that a large file has grown in a row, each within this many seconds, before it counts as a log.
+#: A large file counts as a log after it has grown so many times in a row, each within so many seconds.
 _MAX_GROWN, _GROWN_WITHIN_S = 3, 30.0
 
 
 class Sender:
-    """Sends operations and keeps `view`, the other side's entries, up to date.
+    """Sends operations, and keeps `view`, the remote entries, up to date.
 
     Args:
-        stream: after READY.
+        stream: a stream on which READY has arrived.
         root: the local root, absolute, resolved.
         view: remote entries by path; changed in place by sent operations, and reverted by failures.
         report: takes each event.
@@ -41,14 +41,14 @@ class Sender:
     Attributes:
         failed: path -> (reason, hint) of failures without a later success.
         changed: paths that were written while they were read, to be checked again.
-        growing: paths to send as they are when they grow during reading: they would never arrive otherwise.
-        grew: path -> seconds that sending it so took.
+        growing: paths to send with their present content even if they grow during reading: they would never arrive
+            otherwise.
+        grew: path of a growing file -> seconds that it took to send.
         racy: paths that were read so soon after a change that their stamp is unreliable (ADR 10).
         counts: results since `counts` was last set.
-        pause: called between the pieces of large files, during reading and sending; returns new steps, of
-            which the small
-            ones go first.
-        progress: takes how many more files, with how many bytes, have arrived.
+        pause: called between the pieces of large files, during reading and sending; returns new steps, whose small
+            files are sent before the next piece.
+        progress: called with the number of files, and of bytes, that have arrived since the last call.
         heard: time of the other side's last answer; seconds of the monotonic clock.
     """
 
@@ -64,7 +64,7 @@ class Sender:
         self._streaming = 0
         self._offsets: dict[int, int] = {}
         self._todo: deque[Step] = deque()
-        self._later: dict[str, Step] = {}  # large, and added while another was in transfer
+        self._later: dict[str, Step] = {}  # large files that were added while another was in transfer
         self._large_path = ""
         #: path of a large file -> its size, how often it had grown in a row, when it was sent
         self._growth: dict[str, tuple[int, int, float]] = {}
@@ -104,7 +104,7 @@ class Sender:
             self._take()
 
     def _urgent(self) -> None:
-        """Carry out new small steps before the rest of a large file; queue large steps.
+        """Carry out new small steps before the rest of a large file; queue new large steps.
 
         Skip the file in transfer: its change is detected at the end of the transfer. Otherwise the transfer of a
         growing log would start again for ever.
@@ -166,14 +166,14 @@ class Sender:
                 self._report(event("grows", path=step.path, bytes=content.entry.size))
 
     def _is_longer(self, path: str, content: Content) -> bool:
-        """Tell whether it has grown while it was sent: reading it may be quick."""
+        """Return whether a file has grown while it was sent."""
         try:
             return self._files.look(path).st_size > content.entry.size
         except OSError:
             return False
 
     def _grows_again(self, path: str, content: Content) -> bool:
-        """Tell whether a large file has grown each of the last times.
+        """Return whether a large file has grown each of the last times: a log that is sent whole for each of its lines.
 
         A log that is sent whole for each of its lines.
         """
@@ -223,25 +223,25 @@ class Sender:
         ):  # the receiver has reported a failure meanwhile, for example on a full disk
             return
         if whole:
-            self._view[step.path] = made  # again: a delete between the pieces may have changed the view
+            self._view[step.path] = made  # set again: a delete between the pieces may have changed the view
         else:
             self.changed.add(step.path)
             self._flight.abandon(number)
             if (
                 sent == content.entry.size
-            ):  # whole, but outdated: one byte too many makes the receiver reject it
+            ):  # the content is outdated: send one byte too many, so that the receiver rejects it
                 self._stream.send(wire.DATA, {"id": number}, b"\0")
         self._stream.send(wire.END, {"id": number})
 
     def _pieces(
         self, number: int, path: str, content: Content, sent: int, *, growing: bool
     ) -> tuple[bool, int]:
-        """Send the content from `sent` on.
+        """Send the content from offset `sent` on.
 
-        Return whether it is still that of the file at `path`, and the offset.
+        Return whether it is still the content of the file at `path`, and the offset.
 
         Args:
-            growing: whether it may be longer by then.
+            growing: whether the file may be longer by then.
         """
         self._streaming += 1
         try:
@@ -260,7 +260,7 @@ class Sender:
             self._streaming -= 1
         grown = growing and there.st_size > content.entry.size  # a growing file is checked again later
         if not grown and content.entry.stamp and content.entry.stamp != stamp(there):
-            # For example its mode, before the first piece; `_urgent` ignores the file in transfer.
+            # The file, or only its mode, has changed; `_urgent` ignores the file in transfer, so check it later.
             self.changed.add(path)
         if growing:
             return there.st_size >= content.entry.size, sent
@@ -279,7 +279,7 @@ class Sender:
 
     def _keep_window(self) -> None:
         self.hear()
-        if self._flight.full and not self._streaming:  # DONE stays behind an open large file
+        if self._flight.full and not self._streaming:  # DONE does not pass an open large file
             self._stream.flush()
             while not self._flight.low:
                 self._take()
@@ -296,7 +296,7 @@ class Sender:
             self.handle(frame)
 
     def ping(self) -> None:
-        """Request a sign of life; `heard` has the time of the last one."""
+        """Request an answer; `heard` has the time of the last one."""
         self._stream.send(wire.PING, {"n": self._id})
         self._stream.flush()
 
@@ -331,7 +331,7 @@ class Sender:
             self.fail(sent.path, head["reason"], head["hint"])
 
     def fail(self, path: str, reason: str, hint: str) -> None:
-        """Record that `path` could not be synced, and report it if that is new."""
+        """Record that `path` could not be synced, and report a new failure."""
         self.counts.failed += 1
         if self.failed.get(path) != (reason, hint):
             self._report(event("failed", path=path, reason=reason, hint=hint))

@@ -1,4 +1,4 @@
-"""Names the local root for the ledger, so that a folder of the same path on another machine is another one."""
+"""Names the local root for the ledger, distinct from a folder of the same path on another machine."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 from dkdbg.repository.folders import git_folder
 
-#: Files of git's folder that are as old as the clone, or the worktree, and that git does not change.
+#: Files in git's folder that git creates with the clone or worktree, and never changes.
 _AS_OLD = ("commondir", "description")
 
 
 def source_of(local: str) -> str:
     """Return the local root as the ledger records it: the mark of its checkout, NUL, and its path, absolute.
 
-    The mark is the time and the inode of a file that git has made with the clone: no other clone has that time, no copy
-    has that inode, and a dev container that is rebuilt around the checkout has both. Without git it is the name of the
-    machine, with the inode of the root.
+    The mark is the time and the inode of a file that git has created with the clone. Another clone has another time, a
+    copy has another inode, and both stay when a dev container is rebuilt around the checkout. Without git the mark is
+    the machine's name and the root's inode.
     """
     folder = git_folder(Path(local))
     for name in _AS_OLD if folder is not None else ():

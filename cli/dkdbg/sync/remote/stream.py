@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 #: Bytes to collect before a write: a write to `docker exec` costs more than a copy.
 _FLUSH_BYTES = 256 * 1024
 _PIPE_SIZE = 1 << 20
-#: Seconds without an answer, or without room for what is written, after which the other side counts as gone; and those
-#: after which the user hears of it.
+#: Seconds without an answer, or without room to write, after which the other side counts as gone; and after which the
+#: user is informed.
 SILENCE_S, QUIET_S = 120.0, 5.0
-_MAX_REASON_CHARS = 1000  # maximum characters of the reason
+_MAX_REASON_CHARS = 1000  # maximum characters of the reason for the end
 _MAX_STDERR_BYTES = 4096
 #: Maximum bytes that wait here before reading pauses; a head counts with its values' size in memory.
 _MAX_WAITING_BYTES, _HEAD_WEIGHT = 64 << 20, 16
-#: READY or ERROR. A login's banner may come before it, or the reason why the program could not be started,
+#: Start of READY or ERROR. A login banner may precede it, or the reason why the program could not be started,
 #: which `docker exec` prints on standard output.
 _FIRST_FRAME = re.compile(rb"[\xc1\xcb]\x00")
 
@@ -43,7 +43,7 @@ class StreamEndedError(Exception):
     """The receiver has ended, or its output was not a frame.
 
     Attributes:
-        code: exit code of the command line, negative for a signal, None when it had to be ended.
+        code: exit code of the command line, negative for a signal, None if we had to end it.
         stderr: the end of its standard error.
         answered: whether the receiver had answered before.
     """
@@ -60,9 +60,9 @@ class Stream:
 
     Args:
         argv: local command line.
-        first: returns the bytes before the first frame; called when it has been started.
+        first: returns the bytes before the first frame; called after the program was started.
         bell: called, on the reading thread, after each arrival and at the end.
-        quiet: called when something has waited for the other side for QUIET_S seconds.
+        quiet: called when the other side has not answered for QUIET_S seconds.
 
     Raises:
         DkdbgError: the program does not exist.
@@ -90,7 +90,7 @@ class Stream:
         self._reader.start()
 
     def send(self, kind: int, head: dict[str, Any] | None = None, body: bytes = b"") -> None:
-        """Pack one frame; `flush` writes it at the latest, with those after it.
+        """Pack one frame, to be written with others, at the latest by `flush`.
 
         Raises:
             StreamEndedError: the other side is gone.
@@ -126,10 +126,10 @@ class Stream:
         self._torn = False
 
     def _wait_for_room(self, pipe: IO[bytes]) -> None:
-        """Return when the other side has read something of what fills the pipe.
+        """Return when the other side has made room in the pipe by reading.
 
         Raises:
-            StreamEndedError: it does not.
+            StreamEndedError: it did not read in time.
         """
         room = select.poll()  # select() rejects descriptors above 1023
         room.register(pipe, select.POLLOUT)
@@ -176,7 +176,7 @@ class Stream:
         with self._room:
             self._closing = True
             self._room.notify()
-        watchdog = threading.Timer(grace, self._child.terminate)  # a write may wait for a frozen container
+        watchdog = threading.Timer(grace, self._child.terminate)  # a write to a frozen container may block
         watchdog.daemon = True
         watchdog.start()
         if not self._torn:
@@ -196,7 +196,7 @@ class Stream:
                 pipe.close()
 
     def _see_it_end(self, grace: float) -> None:
-        """Wait for the end of the child. The reader notices it at once, while waiting for the process polls."""
+        """Wait for the child's end, which the reader notices at once: waiting for the process would poll."""
         end = time.monotonic() + grace
         while self._reader.is_alive() and self._child.poll() is None and time.monotonic() < end:
             self._reader.join(0.05)
@@ -283,7 +283,7 @@ class Stream:
         )
 
     def _end(self) -> StreamEndedError | DkdbgError:
-        """Return why writing failed: the reader knows it once it has seen the end."""
+        """Return why writing failed, from the reader, once it has seen the end."""
         deadline = time.monotonic() + 5
         while self._ended is None and time.monotonic() < deadline:
             self._reader.join(0.05)
@@ -300,7 +300,7 @@ def _lines(output: bytes) -> list[str]:
 
 
 def expect(stream: Stream, kinds: frozenset[int], timeout: float) -> Frame:
-    """Return the next frame, which has to be one of `kinds`.
+    """Return the next frame, whose kind has to be one of `kinds`.
 
     Raises:
         DkdbgError: the receiver reported an error, sent another kind, or nothing for `timeout` seconds.
@@ -311,7 +311,7 @@ def expect(stream: Stream, kinds: frozenset[int], timeout: float) -> Frame:
         names = " or ".join(sorted(wire.NAMES[kind] for kind in kinds))
         raise DkdbgError(
             f"the other side did not answer within {timeout:g} s ({names})",
-            hint="try again; if it stays so, the target may be out of memory or stopped",
+            hint="try again; if it persists, the target may be out of memory or stopped",
             exit_code=EXIT_TIMEOUT,
         )
     kind, head, _ = frame

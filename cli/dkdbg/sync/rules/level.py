@@ -1,4 +1,4 @@
-"""The rules inside one folder: which entries take part, which folders to enter, and the rules below."""
+"""The rules inside one folder: which entries take part, and which folders to enter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Lists:
-    """The pattern lists in force in one folder, with one cheap test for the many names without a match."""
+    """The pattern lists in force in one folder, with a cheap test for names that match nothing."""
 
     def __init__(self, sync: Patterns, docker: Patterns, git: tuple[Patterns, ...]) -> None:
         self.sync, self.docker, self.git = sync, docker, git
@@ -39,7 +39,7 @@ class Level:
 
     Attributes:
         path: the folder relative to the root, ending in `/`; empty for the root.
-        standing: the folder's own.
+        standing: the standing of the folder itself.
     """
 
     __slots__ = ("_lists", "_paths", "_sources", "path", "standing")
@@ -88,7 +88,7 @@ class Level:
         return git
 
     def visits(self, name: str, standing: Standing) -> bool:
-        """Tell whether to enter the folder `name` of this folder, because something below it may take part."""
+        """Return whether to enter the folder `name` of this folder, because something below it may take part."""
         out = standing.out
         if out is None:
             return True
@@ -102,7 +102,7 @@ class Level:
         return any(_reaches(pattern, path) for pattern in sources.docker_reaching)
 
     def enter(self, name: str, standing: Standing, names: Collection[str]) -> Level | None:
-        """Return the rules inside the folder `name`, with entries `names`; None when it stays out.
+        """Return the rules inside the folder `name`, with entries `names`; None if the folder is not entered.
 
         Reads the .gitignore of the folder when it has one, and the lists of a repository that begins there.
         """
@@ -120,7 +120,7 @@ class Level:
 
 
 def _reaches(pattern: tuple[str, ...], folder: str) -> bool:
-    """Tell whether `pattern` may match something below `folder`."""
+    """Return whether `pattern` may match something below `folder`."""
     parts = folder.split("/")
     for part, wanted in zip(parts, pattern, strict=False):
         if wanted == "**":

@@ -1,7 +1,8 @@
-"""Lines of .gitignore and .dockerignore, compiled so that most names cost a set look-up; default exclusions, and the result.
+"""Compiled lines of .gitignore and .dockerignore, default exclusions, and their result. Most names cost a set look-up.
 
 pathspec turns a pattern into a regular expression. We match entry by entry from the root down, as git does,
-so pathspec's suffix that matches everything below a folder is removed again; dir-only is our own addition.
+so the suffix by which pathspec matches everything below a folder is removed. We handle patterns for folders only
+(`dir_only`) ourselves.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Rule(NamedTuple):
         source: its origin for messages: `src/.gitignore`, `defaults`.
         line: counted from 1, 0 where there are no lines.
         order: position in its list; the last match wins.
-        negated: whether it brings back (`!`).
+        negated: whether it brings entries back (`!`).
         dir_only: whether it matches only folders.
         whole: whether it is matched against the path below the base, not against the name.
         matches: the compiled pattern.
@@ -62,11 +63,11 @@ class Patterns:
     """An ordered list of patterns of one source.
 
     Args:
-        source: for messages.
-        lines: (line number, pattern) in the order in which the last one wins.
-        cut: length of the rule file's folder below the root, with its `/`: removed before a path is matched.
+        source: name of the source, for messages.
+        lines: (line number, pattern); the last match wins.
+        cut: length of the path of the rule file's folder, with its `/`; so much is removed from a path before matching.
         depth: that folder's depth; the root's is 0.
-        prefix: path from a rule file above the root to the root, ending in `/`: put before a path.
+        prefix: path from a rule file above the root to the root, ending in `/`: put before a path before matching.
     """
 
     def __init__(
@@ -86,10 +87,7 @@ class Patterns:
         self._any_name = matcher(self.name_regex) if self.name_regex else None
 
     def paths_at(self, depth: int) -> Matcher | None:
-        """Return a matcher of the patterns with a slash for a folder `depth` folders below the root.
-
-        None without any.
-        """
+        """Return a matcher of the patterns with a slash for a folder `depth` folders below the root; None without any."""
         depth += self.prefix.count("/") - self._cut_depth
         if depth not in self._by_depth:
             parts = [part for parts, part in self._path_parts if parts in (0, depth + 1)]
@@ -135,7 +133,7 @@ class Patterns:
         )  # fmt: skip
 
     def last(self, name: str, path: str, is_dir: bool) -> Rule | None:
-        """Return the last rule that matches this very entry; `path` is relative to the root."""
+        """Return the last rule that matches this entry itself; `path` is relative to the root."""
         path = self.prefix + path[self.cut :]
         if not (
             name in self.names
@@ -161,9 +159,7 @@ def matcher(expression: str) -> Matcher:
 
 
 def _translate(body: str) -> str | None:
-    """Return `body`, a gitignore pattern without `!` and trailing slash, as a regular expression.
-
-    None matches nothing.
+    """Return `body`, a gitignore pattern without `!` and trailing slash, as a regular expression; None matches nothing.
 
     git supports three things that pathspec 1.1 does not: `[[:alpha:]]`, `***` (the same as `**`), and a blank
     at the end that was escaped or is followed by a slash.
@@ -237,8 +233,7 @@ OUT = (
     "*.swp", "*.swx", "*~", ".#*", "#*#",
     "*.ckpt", "*.pt", "*.pth", "*.safetensors",
 )  # fmt: skip
-#: Folders of runs. Source can live under these names: Python files stay in, and a folder with tracked files
-#: is source.
+#: Folders of runs. Sources can have these names, too: Python files take part, and so does a folder with tracked files.
 RUNS = ("checkpoints/", "outputs/", "wandb/", "mlruns/", "lightning_logs/")
 SOURCE = (".py", ".pyi")
 RUN_FOLDERS = "defaults for run folders"
@@ -255,13 +250,13 @@ ENVIRONMENT = Rule(
 
 
 class Standing(NamedTuple):
-    """The result of the rules for one entry, with which entries below it start.
+    """The result of the rules for one entry; entries below it start with it.
 
     Attributes:
-        git: the default or the rule of git that keeps it out.
-        docker: the last rule of .dockerignore that matched it or a folder above; a negated one keeps it in.
-        sync: the pattern of `[sync] ignore` that keeps it out.
-        kept: the pattern of `[sync] ignore` that brought this very entry back.
+        git: the default or the rule of git that excludes the entry.
+        docker: the last rule of .dockerignore that matched the entry or a folder above; a negated rule brings it back.
+        sync: the pattern of `[sync] ignore` that excludes the entry.
+        kept: the pattern of `[sync] ignore` that brought the entry itself back.
     """
 
     git: Rule | None = None
@@ -271,7 +266,7 @@ class Standing(NamedTuple):
 
     @property
     def out(self) -> Rule | None:
-        """Return the rule that keeps it out, None when it takes part."""
+        """Return the rule that excludes the entry, None if it takes part."""
         docker = self.docker if self.docker and not self.docker.negated else None
         return self.sync or self.git or docker
 

@@ -51,11 +51,11 @@ class Rules:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Return absolute paths outside the tree's own folders whose change changes the rules."""
+        """Return absolute paths of rule files outside the folders of the tree."""
         return self._sources.files
 
     def same_as(self, other: Rules) -> bool:
-        """Tell whether both decide the same, as far as rules outside the folders of the tree go."""
+        """Return whether both decide the same, as far as rules outside the folders of the tree go."""
         return self.max_size == other.max_size and self._sources.same_as(other._sources)
 
     def why(self, path: str) -> Verdict:
@@ -103,7 +103,7 @@ def _names(folder: str) -> list[str]:
 
 
 class ConfiguredRules:
-    """Makes rules for `Scanner(rules=...)`.
+    """Creates rules for `Scanner(rules=...)`.
 
     A dkdbg.toml that becomes invalid later keeps its previous settings.
 
@@ -120,7 +120,7 @@ class ConfiguredRules:
         """Return the rules of `root`, with [sync] of its dkdbg.toml.
 
         Raises:
-            DkdbgError: dkdbg.toml is not valid, the first time.
+            DkdbgError: dkdbg.toml is invalid at the first call.
         """
         try:
             self._last = _read(os.path.join(root, config.FILE_NAME))

@@ -1,4 +1,4 @@
-"""The rule sources of one local root, in their current state; git's data there: its rule files and tracked paths."""
+"""The current rule sources of one local root, among them git's rule files and tracked paths."""
 
 from __future__ import annotations
 
@@ -33,11 +33,10 @@ class Sources:
 
     Attributes:
         sync: the patterns of dkdbg.toml.
-        docker: those of .dockerignore.
-        git: the defaults and git's, for the root folder, from strong to weak.
-        reaching, docker_reaching: negated patterns, in parts, that may bring back content of an excluded
-            folder.
-        files: absolute paths outside the tree's own folders whose change changes the rules; `nested` adds some.
+        docker: the patterns of .dockerignore.
+        git: git's patterns for the root folder and the defaults, from strong to weak.
+        reaching, docker_reaching: negated patterns, split at `/`, that may bring back content of an excluded folder.
+        files: absolute paths of rule files outside the folders of the tree; `nested` adds some.
     """
 
     def __init__(self, root: str, ignore: Sequence[str]) -> None:
@@ -71,7 +70,7 @@ class Sources:
 
     @property
     def tracked(self) -> frozenset[str]:
-        """Return paths that git tracks though a rule of git or a default matches them; waits for git."""
+        """Wait for git, and return the paths that it tracks although a rule of git or a default matches them."""
         if self._known is None:
             nested = (path + each for path, one in self._nested.items() for each in one.paths)
             self._known = (self._tracked.paths if self._tracked else frozenset()).union(nested)
@@ -108,7 +107,7 @@ class Sources:
         return _users_list(self._root)
 
     def _users_lines(self) -> list[tuple[int, str]]:
-        """Return the user's own patterns; dotfiles are often symlinks."""
+        """Return the patterns of core.excludesFile; follow symlinks, which dotfiles often are."""
         return gitignore_lines(_content(self._users, partial(read_file, follow=True)))
 
     def gitignore(self, path: str) -> Patterns | None:
@@ -117,7 +116,7 @@ class Sources:
         return Patterns(path + ".gitignore", lines, cut=len(path), depth=path.count("/")) if lines else None
 
     def same_as(self, other: Sources) -> bool:
-        """Tell whether both have the same patterns, and depend on the same files."""
+        """Return whether both have the same patterns, and depend on the same files."""
         same = (self.files, self._texts()) == (other.files, other._texts())
         return same and self.tracked == other.tracked
 
@@ -127,7 +126,7 @@ class Sources:
 
 
 def _brought_back(patterns: Patterns) -> tuple[tuple[str, ...], ...]:
-    """Return the parts of the negated patterns that name a folder to enter."""
+    """Return the negated patterns that name a folder to enter, split at `/`."""
     found = []
     for rule in patterns.rules:
         body = rule.text[1:].rstrip("/")
@@ -142,7 +141,7 @@ def _content(path: str, read: Callable[[str, int], bytes]) -> bytes:
     Empty when it is missing, unreadable, a symlink (as for git), or not a file.
 
     Raises:
-        DkdbgError: it is too large for a rule file. Its exclusions must not be sent, so it is not ignored.
+        DkdbgError: it is too large. Ignoring it would send files that it excludes.
     """
     try:
         return read(path, MAX_RULE_BYTES)
@@ -158,13 +157,11 @@ class Repository(NamedTuple):
     """The repository around a root.
 
     Attributes:
-        exists: git would take it for a repository, as far as a look at its HEAD tells.
+        exists: whether git would accept it as a repository, judging by its HEAD.
         prefix: the root relative to the top of the repository, ending in `/`; empty when it is the top.
-        above: (folder, path from it to the root ending in `/`) of the folders from the top down to the root's
-            parent.
+        above: (folder, path from it to the root ending in `/`) of the folders from the top to the root's parent.
         exclude: absolute path of info/exclude.
-        files: absolute paths whose change changes the rules: the index, info/exclude, and .gitignore of the
-            folders above.
+        files: absolute paths that determine the rules: the index, info/exclude, and .gitignore of the folders above.
     """
 
     exists: bool
@@ -205,9 +202,9 @@ def _repository_at(root: str) -> Repository | None:
 
 
 class Tracked:
-    """Paths below `root` that git tracks though its rules or one of `patterns` match them; empty without git.
+    """Paths below `root` that git tracks although its rules or one of `patterns` match them; empty without git.
 
-    git itself walks its index and matches, 20 ms for 10,000 files, while we already read the tree.
+    git itself matches its index, in 20 ms for 10,000 files, while we already read the tree.
     """
 
     def __init__(self, root: str, patterns: Iterable[str]) -> None:
@@ -230,7 +227,7 @@ class Tracked:
 
 
 def _users_list(root: str) -> str:
-    """Return the path of core.excludesFile, or of the user's default where the setting is missing."""
+    """Return the path of core.excludesFile, or git's default for it."""
     named = git.ask(Path(root), "config", "--null", "--path", "--get", "core.excludesFile")
     if named is not None:
         return os.path.join(root, named.removesuffix("\0"))

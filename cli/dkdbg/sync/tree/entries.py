@@ -1,4 +1,4 @@
-"""The local tree as values: an entry, the index of all, and changes between two indexes."""
+"""The local tree as values: an entry, the index of all entries, and changes between two indexes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class Entry(NamedTuple):
         kind: `f`, `d` or `l`.
         mode: `st_mode & 0o777`; 0 for a link.
         size: bytes; 0 for a folder or link.
-        mtime_ns: a file's; 0 for others.
-        stamp: opaque: equal stamps mean equal content, whatever was read at the time. Empty for a folder.
-        target: a link's target: relative, leading `..` and names only, never out of the root; empty for others.
+        mtime_ns: mtime of a file; 0 for a folder or link.
+        stamp: opaque text; equal stamps mean equal content. Empty for a folder.
+        target: a link's target: relative, leading `..` and names only, never out of the root; empty for a file or
+            folder.
     """
 
     kind: str
@@ -38,7 +39,7 @@ class Skip(NamedTuple):
 
     Attributes:
         reason: a sentence for the user.
-        unknown: whether it and everything below it is unreadable: the other side keeps its version.
+        unknown: whether the path and everything below it is unreadable: the other side keeps its version.
     """
 
     reason: str
@@ -50,7 +51,7 @@ class Index:
     """All entries of the local tree at one time.
 
     Attributes:
-        entries: by path; a folder is in it when it or something below it takes part.
+        entries: entries by path; a folder is included if it or something below it takes part.
         skipped: entries left out for a reason other than a rule.
     """
 
@@ -80,7 +81,7 @@ class Changes:
         written: new or changed entries, parents before their content. A path whose kind changed is also in
             `removed`, with everything below it.
         removed: paths that are gone or do not take part any more, content before its folder.
-        skipped: newly left out for a reason other than a rule.
+        skipped: paths newly left out for a reason other than a rule.
         cleared: paths of `Index.skipped` that are not left out for that reason any more.
         looked: the places that were checked with everything below them, empty for the root. The index lacks paths that
             take no part, so that their deletion goes unnoticed: the other side may still have them.
@@ -99,9 +100,8 @@ class Changes:
 def compare(before: Index, after: Index, *, below: Collection[str] | None = None) -> Changes:
     """Return the changes from `before` to `after`.
 
-    `below` are the only places in `after`, None for the whole tree.
-
-    Unreadable entries are not known to be gone: entries of `before` at or below an unknown `Skip` stay.
+    `below` are the only places that `after` covers, None for the whole tree. Unreadable entries may still exist:
+    entries of `before` at or below an unknown `Skip` stay.
     """
     unknown = {path for path, skip in after.skipped.items() if skip.unknown}
     removed = []

@@ -16,7 +16,7 @@ from dkdbg.sync.tree.scan import stamp
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Nanoseconds after a change in which a file can change again without a new time stamp. Kernels tick at 1 to
+#: Nanoseconds after a change in which a file can change again with the same time stamp. Kernels tick at 1 to
 #: 10 ms, some file systems count whole seconds (up to two).
 _TICK, _COARSE = 30_000_000, 2_100_000_000
 
@@ -31,11 +31,10 @@ class Content(NamedTuple):
     """A file's content.
 
     Attributes:
-        entry: its entry when it was read; its stamp is empty when the file could change again without a new
-            one.
+        entry: the file's entry when it was read; its stamp is empty if the file could change again with the same time.
         digest: sha256 of the content, in hex.
         body: the content when it is at most `keep` bytes, else None.
-        grown: whether it has grown since: this is the content at the beginning of the reading.
+        grown: whether the file has grown since; `body` and `digest` are those of its size when reading began.
     """
 
     entry: Entry
@@ -53,11 +52,11 @@ def read(
     Args:
         root: the local root, absolute and resolved, or an open object for it, which saves opening it for each
             file.
-        growing: whether it may become longer meanwhile, like a log: then read up to its end at the beginning.
+        growing: whether the file may become longer meanwhile, like a log: read only up to its size at the beginning.
         between: called after each 1 MiB of a file that is not kept: reading may take some seconds.
 
     Raises:
-        FileChangedError: it changed meanwhile or is gone or is not a file any more.
+        FileChangedError: the file changed meanwhile, is gone, or is not a file any more.
         OSError: it cannot be read.
     """
     fd = _open(root, path)
@@ -101,7 +100,7 @@ def _piecemeal(fd: int, size: int, keep: int, between: Callable[[], object]) -> 
 
 
 def _same(one: os.stat_result, other: os.stat_result) -> bool:
-    """Tell without reading whether the content is the same. As `tree.signature`, for each of thousands of files."""
+    """Return whether the content is the same, without reading: a faster `tree.signature` for thousands of files."""
     return (
         one.st_mtime_ns == other.st_mtime_ns and one.st_ctime_ns == other.st_ctime_ns
         and one.st_size == other.st_size and one.st_ino == other.st_ino
@@ -113,12 +112,12 @@ def pieces(
 ) -> Iterator[bytes]:
     """Yield the content of `path` from `offset` in pieces of up to 1 MiB, while it is the file in `entry`.
 
-    The size and mtime of `entry` are compared before the first piece and after the last one. With `growing`
-    it may have become longer: then the first `entry.size` bytes are sent, which the other side compares with
-    their digest.
+    The size and mtime of `entry` are compared before the first piece and after the last one. With `growing` the file
+    may have become longer: only its first `entry.size` bytes are yielded, which the other side compares with their
+    digest.
 
     Raises:
-        FileChangedError: it is another file, or it changed meanwhile.
+        FileChangedError: `path` is another file, or changed meanwhile.
         OSError: it cannot be read.
     """
     fd = _open(root, path)
@@ -145,7 +144,7 @@ def _open(root: str | Beneath, path: str) -> int:
 
 
 def _pieces(fd: int, size: int) -> Iterator[bytes]:
-    """Yield the next `size` bytes of an open file, or fewer. A file that grows as fast as it is read has no end."""
+    """Yield the next `size` bytes of an open file, or fewer: a growing file might never end."""
     while size > 0 and (piece := os.read(fd, min(_PIECE, size))):
         yield piece
         size -= len(piece)
@@ -153,6 +152,6 @@ def _pieces(fd: int, size: int) -> Iterator[bytes]:
 
 def _entry(status: os.stat_result, began: int) -> Entry:
     margin = _COARSE if status.st_ctime_ns % 1_000_000_000 == 0 else _TICK
-    racy = status.st_ctime_ns > began - margin  # mtime may be set to anything
+    racy = status.st_ctime_ns > began - margin  # ctime, because programs can set mtime
     mark = "" if racy else stamp(status)
     return Entry(FILE, status.st_mode & 0o777, status.st_size, status.st_mtime_ns, mark)

@@ -1,4 +1,4 @@
-"""The local tree as an index, and its changes since."""
+"""Scans the local tree into an index, and rescans it for changes."""
 
 from __future__ import annotations
 
@@ -31,15 +31,13 @@ class Scanner:
     Args:
         root: the local root; symlinks on the way to it are resolved once.
         rules: makes the rules of the (resolved) root; called again when a rule file has changed.
-        enter: called with each folder that takes part (relative, empty for the root) before it is listed: a
-            watch
-            set there misses nothing. See `dkdbg.sync.watch.watcher`.
-        linked: called with each hard-linked file (relative): it may be written through a link outside of the
-            root.
+        enter: called with each folder that takes part (relative, empty for the root) before it is listed, so that a
+            watch set then misses nothing. See `dkdbg.sync.watch.watcher`.
+        linked: called with each hard-linked file (relative): it may be written through a link outside the root.
 
     Attributes:
         root: absolute, resolved.
-        rules: in force.
+        rules: the rules in force.
 
     Raises:
         DkdbgError: the root is not a folder.
@@ -71,8 +69,7 @@ class Scanner:
         """Return the whole present tree, with the present rules.
 
         Raises:
-            DkdbgError: the root is gone or is another folder than at the start: never take that for an empty
-                tree.
+            DkdbgError: the root is gone or is another folder than at the start: this must not count as an empty tree.
         """
         self._check()
         self.rules = self._make_rules(self.root)
@@ -92,9 +89,7 @@ class Scanner:
         return index
 
     def rescan(self, index: Index, dirty: Iterable[str]) -> Changes:
-        """Return the differences from `index` at the paths `dirty` (relative.
-
-        Empty for everything) and below them.
+        """Return the differences from `index` at and below the paths `dirty` (relative; empty for everything).
 
         Does not change `index`: `Index.apply` does. A changed rule file among `dirty` widens the search.
 
@@ -149,7 +144,7 @@ class Scanner:
             )
 
     def _place(self, path: str, index: Index) -> str | None:
-        """Return the path to check for a dirty `path`: itself or a folder above it. Empty for all, None for nothing."""
+        """Return the path to check for a dirty `path`: itself or a folder above; empty for all, None for nothing."""
         if not path or path in {".gitignore", ".dockerignore"}:
             return ""
         # git writes its index often, mostly without a change; `.git` may appear or disappear
@@ -164,13 +159,13 @@ class Scanner:
             entry, level = index.entries.get(one), self._levels.get(one)
             if entry is None or level is None or entry.kind != FOLDER:
                 return one
-            if level.standing.out:  # in the index only because of an included entry below it
+            if level.standing.out:  # in the index only because an entry below it takes part
                 known = path in index.entries or path in index.skipped
                 return None if not known and self._stays_out(path) else one
         return path
 
     def _stays_out(self, path: str) -> bool:
-        """Tell whether `path`, below an excluded folder, is certainly not a folder and excluded too."""
+        """Return whether `path`, below an excluded folder, is excluded and certainly not a folder."""
         folder, _, name = path.rpartition("/")
         level = self._levels.get(folder)
         is_dir = os.path.isdir(os.path.join(self.root, path))
@@ -271,12 +266,12 @@ class Scanner:
     def _add(self, path: str, at: int, status: os.stat_result, found: Index) -> bool:
         """Index `path`, not a folder, whose lstat is `status`, in the open folder `at`.
 
-        Return False when it is left out.
+        Return False if it is left out.
         """
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             self._linked.add(status.st_ino)
             self._has_links(path)
-            status = os.stat(path.rpartition("/")[2], dir_fd=at, follow_symlinks=False)  # as it is now
+            status = os.stat(path.rpartition("/")[2], dir_fd=at, follow_symlinks=False)  # its present state
         if stat.S_ISREG(status.st_mode):
             size = status.st_size
             if size <= self.rules.max_size:
@@ -298,7 +293,7 @@ class Scanner:
         return False
 
     def _without_hollow(self, index: Index, changes: Changes) -> Changes:
-        """Remove excluded folders whose last included entry is gone: check those that lost something again."""
+        """Remove excluded folders whose last included entry is gone: check folders again that lost an entry."""
         gone = set(changes.removed)
         for path in gone:
             self._levels.pop(path, None)
@@ -365,7 +360,7 @@ def _identity(root: str) -> tuple[int, int]:
 
 
 def _ignores_case(root: str) -> bool:
-    """Tell whether `Foo` also opens `foo`, as usual on a Mac; then only a listing has the exact name."""
+    """Return whether `Foo` also opens `foo`, as usual on a Mac: only a listing then has the exact name."""
     try:
         return os.path.samefile(
             root, os.path.join(os.path.dirname(root), os.path.basename(root).swapcase())
@@ -375,9 +370,9 @@ def _ignores_case(root: str) -> bool:
 
 
 def _travelling_target(root: str, path: str, text: str) -> str | None:
-    """Return the target to send for the link at `path`, None when it leads out of `root`.
+    """Return the target to send for the link at `path`, None if it leads out of `root`.
 
-    Relative, leading `..` and names, never out of the root (ADR 10).
+    The result is relative, and consists of leading `..` and names (ADR 10).
 
     Args:
         root: the local root, absolute, without symlinks.
@@ -399,13 +394,13 @@ def _travelling_target(root: str, path: str, text: str) -> str | None:
         return None
     if parts[up:] and ".." not in parts[up:]:
         return "/".join(parts)
-    # `a/../b`, or a folder above: resolved by the file system, as `a` may be a link itself
+    # Let the file system resolve `a/../b`, or a folder above: `a` may be a link itself.
     inside = _inside_root(root, os.path.realpath(os.path.join(root, folder, text)))
     return None if inside is None else _relative_target(folder, inside)
 
 
 def _inside_root(root: str, target: str) -> str | None:
-    """Return `target` relative to the root; None outside, and for the root itself, which has no name there."""
+    """Return `target` relative to the root; None outside the root, and for the root itself."""
     start = root.rstrip("/") + "/"
     return target[len(start) :] if target.startswith(start) else None
 

@@ -1,6 +1,6 @@
-"""watchdog's Observer, where inotify is missing: FSEvents on a Mac, recursive, all in one stream.
+"""watchdog's Observer, for systems without inotify: FSEvents on a Mac, one recursive watch.
 
-Never tested on a Mac. It reports ignored folders too, and the scanner's rules drop them.
+Never tested on a Mac. The observer reports ignored folders too, and the scanner's rules drop them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class ObserverSource(FileSystemEventHandler, Source):
     """One recursive watch of the root; events go to `inbox`.
 
-    Events name the path that was used: a write through a hard link outside is noticed at the next start.
+    Events name the path that was used: a write through a hard link outside the root is noticed at the next start.
     """
 
     def __init__(self, root: str, inbox: Inbox) -> None:
@@ -37,7 +37,7 @@ class ObserverSource(FileSystemEventHandler, Source):
         return new
 
     def close(self) -> None:
-        """End the threads."""
+        """End watchdog's threads."""
         self._observer.stop()
         self._observer.join(5.0)
 

@@ -1,4 +1,4 @@
-"""Connects the thread that receives events with the one that waits for them."""
+"""Passes events from the thread that receives them to the thread that waits for them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Coalescer:
     """Changed paths, each once, with the time of the next check.
 
     A file that was closed, moved here or had its mode changed is due at once. A file that was only written to
-    is probably still open: it waits for quiet. So does one that vanished: editors and git remove a file just
-    before they put the new one in its place, and the other side should not see the gap.
+    is probably still open: it waits for quiet. So does a file that vanished: editors and git remove a file just before
+    they put the new one in its place, and the other side should not see the gap.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Coalescer:
         self._waiting: dict[str, tuple[float, float]] = {}
 
     def settled(self, path: str) -> None:
-        """Schedule `path`, which is complete, for now."""
+        """Schedule a complete `path` for now."""
         self._waiting.pop(path, None)
         self._ready[path] = None
 
@@ -63,7 +63,7 @@ class Inbox:
     """Takes events from a source; thread-safe.
 
     Attributes:
-        limited: why not all folders can be watched, and the command against it; empty when they can.
+        limited: why not all folders can be watched, and the command that changes it; empty if all can be.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -98,19 +98,18 @@ class Source:
     """Source of events: inotify on Linux, FSEvents on a Mac. By default, one watch covers the whole root."""
 
     def watch(self, folder: str) -> bool:  # noqa: ARG002
-        """Watch the folder, relative to the root; return False when that is impossible and it has to be polled."""
+        """Watch the folder, relative to the root; return False if it has to be polled."""
         return True
 
     def watch_file(self, path: str) -> bool:
-        """Report changes of the file at this absolute path, which may not exist: those of `Rules.files`.
+        """Report changes of the file at this absolute path, which may not exist; used for `Rules.files`.
 
-        Return True when it was not watched before: it may have changed after it was read, and has to be checked once
-        more.
+        Return True if it was not watched before: it may have changed after it was read, and has to be checked again.
         """
         raise NotImplementedError
 
     def watch_leaving(self, paths: Iterable[str]) -> None:
-        """Report when one of these paths is deleted: relative, in folders that are not watched, as they take no part."""
+        """Report when one of these relative paths is deleted; their folders take no part and are not watched."""
 
     def watch_linked(self, path: str) -> None:
         """Report writes to a hard-linked file, also through a name elsewhere. Made for `Scanner(linked=...)`."""

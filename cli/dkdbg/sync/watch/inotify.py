@@ -1,6 +1,6 @@
 """inotify, one watch per folder, through watchdog's InotifyFD.
 
-Not watchdog's Observer: it watches recursively, the ignored folders too, or needs a thread per folder, and it
+watchdog's Observer is not used: it watches recursively, including ignored folders, or needs a thread per folder, and it
 delays each moved file by 0.5 s to pair it with its new name, which sync does not need.
 """
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from dkdbg.sync.watch.inbox import Inbox
 
-#: watchdog's warnings (a queue overflow) are reported as events; without a handler they would be printed as
-#: well.
+#: watchdog warns of a queue overflow, which we report as an event; without a handler the warning would be printed, too.
 logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 _C = InotifyConstants
@@ -43,7 +42,7 @@ _UNSETTLED = _C.IN_MODIFY | _C.IN_CREATE | _C.IN_DELETE | _C.IN_MOVED_FROM
 _SELF = _C.IN_DELETE_SELF | _C.IN_MOVE_SELF | _C.IN_UNMOUNT
 #: Events of a hard-linked file: any write through any of its names.
 _CONTENT = Mask(_C.IN_MODIFY | _C.IN_CLOSE_WRITE | _C.IN_ATTRIB | _C.IN_DONT_FOLLOW)
-#: Hard-linked files to watch; each costs one inotify watch (`max_user_watches`).
+#: Maximum hard-linked files to watch; each costs one inotify watch (`max_user_watches`).
 _MAX_LINKED = 5000
 _MASK = Mask(
     _SETTLED | _UNSETTLED | _C.IN_DELETE_SELF | _C.IN_MOVE_SELF
@@ -99,7 +98,7 @@ class InotifySource(WatchCallback, Source):
             return False
 
     def watch_leaving(self, paths: Iterable[str]) -> None:
-        """Report when one of these paths, relative to the root, is deleted. Its folder may have no other watch."""
+        """Report when one of these paths, relative to the root, is deleted. Its folder need not be watched."""
         folders: dict[str, list[str]] = {}
         for path in paths:
             folders.setdefault(os.path.dirname(path), []).append(path)
@@ -180,10 +179,10 @@ class InotifySource(WatchCallback, Source):
         )
 
     def _on_folder(self, event: InotifyEvent, path: str) -> None:
-        """Drop the watches of a moved folder, which stay under its old name; the scanner sets new ones.
+        """Drop the watches of a moved folder, which have its old name; the scanner sets new ones.
 
-        The same holds for a folder that was deleted while open: the kernel drops its watch when the last user closes
-        it, which may be after a new folder with that name was scanned.
+        Do the same for a folder that was deleted while open: the kernel drops its watch only when the last user closes
+        it, possibly after a new folder with that name was scanned.
         """
         if event.mask & (_C.IN_MOVED_FROM | _C.IN_MOVED_TO | _C.IN_DELETE):
             start = path + "/"
@@ -221,7 +220,7 @@ class InotifySource(WatchCallback, Source):
         if wd < 0:  # watchdog ignores EACCES
             self._fd.remove_callbacks([(wd, identity)])
             return 0
-        # the kernel knows folders, not names: a moved one comes back with its existing watch
+        # the kernel knows folders, not names: a moved folder comes back with its existing watch
         before, self._ids[wd] = self._ids.get(wd), identity
         if before is not None:
             self._fd.remove_callbacks([(wd, before)])
@@ -229,7 +228,7 @@ class InotifySource(WatchCallback, Source):
 
 
 def _limited(error: OSError) -> str:
-    """Describe the limit that was hit, its value and the command to raise it, or the user namespace's lower one."""
+    """Describe the limit that was hit, the machine's or the user namespace's, and the command to raise it."""
     what = "instances" if error.errno == errno.EMFILE else "watches"
     found = ((value, name) for name in limits.names(what) if (value := _value(name)) is not None)
     value, name = min(found, default=(0, limits.names(what)[0]))

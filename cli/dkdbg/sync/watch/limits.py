@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: Values to raise each limit to at least; `watches` costs 1 KB of kernel memory each.
+#: Minimum to which each limit is raised; a watch costs 1 KB of kernel memory.
 _FLOORS = {"watches": 524288, "instances": 512}
 
 
@@ -16,7 +16,6 @@ def more(what: str, name: str, value: int) -> str:
 
     Args:
         what: watches or instances.
-        name: its sysctl name.
-        value: its value now.
+        name: sysctl name of the limit. value: its present value.
     """
     return f"sudo sysctl {name}={max(2 * value, _FLOORS[what])}"

@@ -1,7 +1,7 @@
 """Changes below the local root, as they happen: batches of paths to check again.
 
-The scanner names each folder to watch just before it lists it, so that no change is missed between the two
-and no ignored folder costs a watch.
+The scanner names each folder to watch just before listing it, so that no change in between is missed, and no ignored
+folder costs a watch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Batch(NamedTuple):
         paths: relative to the root; a folder means everything below it; an absolute path is a rule file
             elsewhere.
             Pass them to `Scanner.rescan`.
-        lost: why events were lost, as a sentence, or empty. Everything has to be scanned again.
+        lost: why events were lost, as a sentence: everything has to be scanned again. Empty otherwise.
     """
 
     paths: frozenset[str]
@@ -39,8 +39,8 @@ class Watcher:
         root: the local root, absolute, resolved.
 
     Attributes:
-        source: reports changes; `watch` and `batch` are here, because folders that it cannot watch are polled.
-        limited: why some folders are polled and the command against it, as a sentence; empty when none is.
+        source: reports changes in the folders that it can watch; the watcher polls the others.
+        limited: why some folders are polled, and the command that changes it, as a sentence; empty if none is polled.
     """
 
     def __init__(self, root: str) -> None:
@@ -51,7 +51,7 @@ class Watcher:
 
     @property
     def limited(self) -> str:
-        """Return the text described above."""
+        """Return why some folders are polled; see the class."""
         count = len(self._polled)
         what = "1 folder is" if count == 1 else f"{count:,} folders are"
         return f"{what} polled every {_POLL_S:g} s: {self._inbox.limited}" if count else ""
@@ -100,7 +100,7 @@ class Watcher:
         self.source.close()
 
     def _pace_polls(self, now: float) -> None:
-        """Rest ten times as long as the caller took to check the polled folders."""
+        """Set the time of the next poll: after ten times as long as the caller took to check the polled folders."""
         if self._polled_at:
             self._next_poll = now + max(_POLL_S, 10 * (now - self._polled_at))
             self._polled_at = 0.0
