@@ -23,7 +23,7 @@ SKIP_DIRS = frozenset(
         "lightning_logs", ".eggs", ".dkdbg", "bower_components", ".terraform", ".idea",
     }
 )  # fmt: skip
-#: Build products: skipped at the root only, ordinary names below it.
+#: Folders of build products, skipped in the root only: below it these are ordinary names.
 SKIP_ROOT_DIRS = frozenset({"build", "dist", "target"})
 #: Directories of third-party code in the repository.
 VENDORED = frozenset(
@@ -36,9 +36,9 @@ MAX_DIR_ENTRIES = 3_000
 MAX_DEPTH = 9
 MAX_DIRS = 10_000
 MAX_TEXT_BYTES = 600_000
-#: Maximum bytes of a lock, with the digests of some hundred packages, or of a notebook with its pictures.
+#: Maximum bytes of a lock file with the digests of some hundred packages, or of a notebook with its pictures.
 MAX_LOCK_BYTES = 6_000_000
-#: Seconds after which no more files are read: the user waits, and a repository may be built to keep us busy.
+#: Seconds after which no more files are read: the user waits, and a hostile repository may be endless.
 MAX_WALK_S = 15.0
 
 
@@ -61,7 +61,7 @@ class Tree:
         Args:
             root: absolute, local side.
             ignore: paths to leave out.
-            listed: paths of the files, such as those that git knows; None walks the folders.
+            listed: paths of the files, such as git's list; None to walk the folders.
         """
         self.root = root
         self.problems: list[str] = []
@@ -114,7 +114,7 @@ class Tree:
         return self._text[path]
 
     def hold(self, path: str, text: str) -> None:
-        """Keep the text of a file that is written within another one, under a path that no file has."""
+        """Store text found inside another file, such as a here-document, under a path that no file has."""
         self._text[path] = text
 
     def note(self, problem: str) -> None:
@@ -275,7 +275,7 @@ def _is_left_out(path: str, omitted: dict[str, str]) -> bool:
 
 
 def _listed(root: Path, listed: Iterable[str], problems: list[str]) -> tuple[list[str], list[str]]:
-    """Return those of the paths that are files of the repository, and their folders."""
+    """Return the paths in `listed` that are files of the repository, and their folders."""
     files: list[str] = []
     inside = Path(os.path.realpath(root))
     for path in sorted(listed, key=lambda path: (path.count("/"), path)):
@@ -300,6 +300,6 @@ def _listed(root: Path, listed: Iterable[str], problems: list[str]) -> tuple[lis
 
 
 def _stays(inside: Path, path: str) -> bool:
-    """Return whether a link leads to a file of the repository outside git's own folder; `inside` is the resolved root."""
+    """Return whether a link stays in the repository, outside git's own folder; `inside` is the resolved root."""
     real = Path(os.path.realpath(inside / path))
     return real.is_relative_to(inside) and ".git" not in real.relative_to(inside).parts

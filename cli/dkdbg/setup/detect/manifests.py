@@ -1,6 +1,6 @@
 """Find Kubernetes manifests in a repository: objects with pods, and the kustomizations that build them.
 
-Only that much is read; kustomize determines the final objects (`targets/kubernetes/overlays.py`).
+Only objects and references are read; kustomize determines the final objects (`targets/kubernetes/overlays.py`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Manifests:
     """The manifests of a repository.
 
     Attributes:
-        kustomizations: by folder, relative to the repository's root.
+        kustomizations: kustomizations by folder, relative to the repository's root.
         charts: folders of Helm charts.
         problems: files that could not be read, as text.
     """
@@ -82,7 +82,7 @@ class Manifests:
 
 
 def find(root: Path) -> Manifests:
-    """Find the manifests below the root. Raise DkdbgError if it cannot be listed."""
+    """Find the manifests below the root. Raises DkdbgError: the root cannot be listed."""
     tree = Tree(root)
     charts = tuple(parent(each) for each in tree.named("Chart.yaml"))
     kustomizations: dict[str, Kustomization] = {}

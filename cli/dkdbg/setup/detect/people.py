@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dkdbg.repository import folders
 
-#: First user id of a human user; lower ones are services. (login.defs; macOS counts from 501.)
+#: First user id of a human user; lower ids belong to services. (login.defs; macOS counts from 501.)
 FIRST_UID = 500 if sys.platform == "darwin" else 1000
 NOBODY = 65534
 _NO_LOGIN = frozenset({"nologin", "false", "true", "sync", "halt", "shutdown", ""})
@@ -18,12 +18,10 @@ _MAX_HOMES = 2000
 
 
 def others() -> tuple[str, ...]:
-    """Return the names of other users with a home here, sorted; the guess may miss some.
+    """Return the names of other users with a home here, sorted; some may be missing.
 
-    Root is not counted: with a single other home, both are taken for the same user.
-
-    From the accounts with a login shell and a home folder, and from the owners of the folders beside this user's home:
-    a directory service (LDAP, SSSD) often lists no accounts.
+    Users are accounts with a login shell and a home, and owners of folders beside this user's home: a directory service
+    (LDAP, SSSD) often lists no accounts. Root does not count. A single user here is taken for the user who runs dkdbg.
     """
     me = os.getuid()
     names = {
@@ -44,7 +42,7 @@ def _is_person(uid: int) -> bool:
 
 
 def _owners(homes: Path) -> set[int]:
-    if homes == Path("/"):  # root's home is beside /usr and /var
+    if homes == Path("/"):  # the folders beside root's home are /usr, /var and so on
         return set()
     found: set[int] = set()
     try:

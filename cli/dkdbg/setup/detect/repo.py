@@ -1,4 +1,4 @@
-"""Collect all facts that `init` decides on, each with its source."""
+"""Collect all facts that `init` bases its decisions on, each with its source."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CONFIG = re.compile(r".*\.(?:ya?ml|toml|json|gin|cfg|ini)")
 _MAX_SOURCES = 400
 _MAX_PROGRAM = 40
 _MAX_CONFIGS = 120
-#: Minimum number of projects; fewer are parts of one program.
+#: Minimum number of projects in a repository; fewer folders are parts of one program.
 _MIN_PROJECTS = 3
 _MAX_DEPTH = 3
 _OWN = ("requirements.txt", "pyproject.toml", "setup.py", "environment.yml", "environment.yaml", "Pipfile", "Dockerfile", "README.md", "README.rst")  # fmt: skip
@@ -81,14 +81,14 @@ def inspect(
 
 
 def _generated_below(tree: Tree) -> frozenset[str]:
-    """Return the files that dkdbg has generated for folders below the root, which are set up by themselves.
+    """Return the files that dkdbg has generated in folders below the root that have their own setup.
 
-    Bounded in size and time, as all that is read: `init` writes some 20 names, and anyone can write millions.
+    Size and time are limited: `init` writes some 20 names into a manifest, but a hostile one may contain millions.
     """
     found: set[str] = set()
     until = time.monotonic() + MAX_WALK_S
     for folder in filter(lambda each: is_set_up(tree.root / each), tree.dirs):
-        with contextlib.suppress(DkdbgError, OSError):  # a file that init cannot use there either
+        with contextlib.suppress(DkdbgError, OSError):  # an unusable manifest
             if (tree.root / folder / manifest.MANIFEST).stat().st_size <= MAX_TEXT_BYTES:
                 found.update(f"{folder}/{path}" for path in manifest.load(tree.root / folder).files)
         if time.monotonic() > until:
@@ -97,7 +97,7 @@ def _generated_below(tree: Tree) -> frozenset[str]:
 
 
 def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> RepoFacts:
-    """Return all facts; those that the user stated as they are."""
+    """Return all facts; what the user has stated is taken unchanged."""
     tree, chosen = survey.tree, survey.chosen
     said = _torch(survey, DEFAULT)
     python, pythons = _python(survey, said.version if said else None)
@@ -105,7 +105,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         python = PythonFact(version=asked_python, source=BY_USER)
     torch = _torch(survey, int(python.version.split(".")[1]))
     if any(NEEDS_NOTHING in file.tables for file in survey.manager.read):
-        torch = None  # only its tests, or one of many scripts, import it
+        torch = None  # only tests, or one of many scripts, import torch
     gpu, gpu_source, gpus = (asked_gpu, BY_USER, ()) if asked_gpu else _gpu(survey)
     files = tuple(file for file in survey.manager.read if file.kind != "lock")
     extras = {None, *installed_extras(text for _, text in survey.own_documents())}
@@ -393,9 +393,9 @@ def _empty_submodules(survey: Survey) -> list[str]:
 
 
 def _projects(tree: Tree, candidates: Iterable[EntryPoint]) -> tuple[Project, ...]:
-    """Return the projects ordered by folder: folders with a program, and dependencies or a README of their own.
+    """Return the projects ordered by folder: folders with a program, and with their own dependencies or README.
 
-    None if the repository is a single project: if its root has dependencies, an image or a program.
+    If the root has dependencies, an image or a program, the repository is a single project: return none.
     """
     if any(tree.has(name) for name in _OWN[:-2]) or any("/" not in (item.file or "/") for item in candidates):
         return ()

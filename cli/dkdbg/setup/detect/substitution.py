@@ -10,7 +10,7 @@ from dkdbg.repository import dotenv
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Characters that variables may add to a text: each line of a hostile file may double the one before it.
+#: Maximum characters that variables may add to a text: in a hostile file each line may double the line before it.
 _MAX_ADDED = 8192
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 #: A default, which may contain more braces: `${A:-${B:-c}}`.
@@ -48,7 +48,7 @@ def substitute(text: str, values: Mapping[str, str], *, keep_unknown: bool = Fal
 
 
 def _default(match: re.Match[str], values: Mapping[str, str]) -> str | None:
-    """Return the text that takes the place of a variable by its operator; None where the variable's value does."""
+    """Return the text that an operator puts in place of a variable; None to use the variable's value."""
     operator, known = match["op"] or "", values.get(match["braced"])
     is_set = bool(known) if operator.startswith(":") else known is not None
     if operator.endswith("+"):

@@ -45,11 +45,11 @@ _INSTALL_DOCUMENT = re.compile(
 
 #: Folders with documents about the whole repository.
 _OF_DOCUMENTS = {".", ".github", "docs", "doc", "docker", "install", "readme", "documentation"}
-#: Folders with Dockerfiles only, not with files to copy into images.
+#: Folders that contain Dockerfiles, but no files to copy into images.
 _OF_IMAGES = {"docker", ".docker", "build"}
 #: A shell script that a line starts.
 _SCRIPT = re.compile(r"(?:\b(?:bash|sh|sbatch|source)\s+|(?<![\w/.])\./)([\w./-]{1,200}\.sh)\b")
-#: Names of scripts that create the environment, rather than train in it.
+#: Names of scripts that create an environment.
 _MAKES_ENVIRONMENT = re.compile(
     r"(?:^|[/_-])(?:create|make|build|set_?up|install\w*|env\w*|requirements|dependencies|conda)(?:[/_.-]|$)",
     re.IGNORECASE,
@@ -103,7 +103,7 @@ class Survey:
                 exit_code=EXIT_USAGE,
             )
         if dockerfile is not None and wanted is None:
-            self.chosen = None  # a Dockerfile alone is a program without a service
+            self.chosen = None  # --dockerfile without --service: no service is extended
         is_asked = dockerfile and self.chosen is None
         self.dockerfile = self.dockerfiles.get(dockerfile or "") if is_asked else self._main_dockerfile()
         code = imports.third_party(tree, self.python_files)
@@ -196,7 +196,7 @@ class Survey:
         )
 
     def _is_bare(self, item: RunningService) -> bool:
-        """Return whether a dev container installs into the container of this service what its image lacks."""
+        """Return whether a dev container installs packages, which this service's image lacks, into its container."""
         text = self.tree.text(item.fact.dockerfile) if item.fact.dockerfile else ""
         return (
             item.seen is None
@@ -208,7 +208,7 @@ class Survey:
         )
 
     def _startable(self, wanted: str | None) -> tuple[RunningService, ...]:
-        """Return the services to choose from, without those that would make compose reject the user's own, too.
+        """Return the services to choose from, without those that would make compose reject the user's own files, too.
 
         Compose reads a file whole when it extends one of its services, and requires all its variables.
         """
@@ -254,7 +254,7 @@ class Survey:
         return service.rivals(self._ranked, self.chosen) if self.chosen else ()
 
     def dockerfile_rivals(self) -> tuple[Rival, ...]:
-        """Return the other Dockerfiles that build this repository; those of the same kind and folder are close."""
+        """Return the other Dockerfiles that build this repository; one of the same kind and folder is a close rival."""
         main = self.dockerfile
         if main is None or self.chosen is not None:
             return ()

@@ -1,4 +1,4 @@
-"""List the Pythons and CUDAs of each torch release's wheels, and the default index's CUDA.
+"""List the Python and CUDA versions of each torch release's wheels, and the default index's CUDA.
 
 Source: PyTorch's RELEASE.md compatibility matrix and the metadata of the wheels themselves (torch 2.0 and later);
 for 1.x the "previous versions" page of pytorch.org.

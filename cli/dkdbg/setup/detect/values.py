@@ -26,7 +26,7 @@ def table(value: Value) -> dict[str, Value]:
 
 
 def elements(value: Value) -> list[Value]:
-    """Return the elements of a list, a string as one element, and none for any other value."""
+    """Return the elements of a list, or a string as one element; empty for any other value."""
     if isinstance(value, str):
         return [value]
     return list(value) if isinstance(value, (list, tuple)) else []
@@ -121,7 +121,7 @@ _NO_CHARACTER = re.compile(r"\\U(?!000|0010)[0-9A-Fa-f]{8}")
 
 
 def check_text(text: str) -> None:
-    """Raise ValueError if a text is larger or deeper than any configuration, or has an escape of no character."""
+    """Raise ValueError if a text is larger or deeper than any configuration, or has an escape beyond U+10FFFF."""
     if _NO_CHARACTER.search(text):
         raise ValueError("it has an escape beyond U+10FFFF")
     if len(text) > MAX_CHARS:

@@ -1,4 +1,4 @@
-"""List the decisions of a plan that have rivals, for the user to choose from."""
+"""List the decisions of a plan that have alternatives, for the user to choose from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dkdbg.core.facts import DockerfileFact, EntryPoint, RepoFacts
     from dkdbg.core.plan import ServicePlan
 
-#: Maximum points behind the best program for a program to be asked about; see setup/detect/launch/entrypoint.py.
+#: A program at most so many points behind the best is close enough to ask about; see setup/detect/launch/entrypoint.py.
 _NEAR_POINTS = 3.0
 #: Maximum questions of an `init`, and options of a question.
 MAX_QUESTIONS, MAX_ASKED = 3, 5
@@ -30,12 +30,12 @@ def choices(
     *,
     ours: bool,
 ) -> tuple[Choice, ...]:
-    """Return the decisions with rivals, in the order in which they are asked; none for what the user has set.
+    """Return the decisions with alternatives, in the order of asking, without those that the user has set.
 
     Args:
         config: flags and dkdbg.toml.
-        dockerfile: the user's Dockerfile that it is built from; None without one.
-        ours: whether the image is one of dkdbg's.
+        dockerfile: the user's Dockerfile that the image is built from; None without one.
+        ours: whether dkdbg writes the image's Dockerfile.
     """
     gpu = Option(value=facts.gpu, source=facts.gpu_source)
     python = Option(value=facts.python.version, source=facts.python.source)

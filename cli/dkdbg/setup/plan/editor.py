@@ -24,16 +24,16 @@ DOWN_LABEL = "dkdbg: down"
 LOGS_LABEL = "dkdbg: logs"
 #: Prefixes of the names of a target's launch entry and task.
 TARGET_NAME, TARGET_LABEL = "dkdbg: on ", "dkdbg: run on "
-#: Name of the compound for all ranks and of its task, and prefix of the names of its entries.
+#: Name of the compound for all ranks, and of its task; prefix of the names of its entries.
 RANKS_NAME, RANK_NAME = "dkdbg: ranks", "dkdbg: rank "
-#: Port of rank 0, where it is free.
+#: Port of rank 0, if the debug service does not use it.
 FIRST_RANK_PORT = 5678
 #: VS Code lists entries with a `group` first, ordered by group; F5 starts the first one until the user chooses
 #: another.
 FIRST = {"group": "0_dkdbg", "order": 1}
 #: Property of the attach request for the token (agent/proxy/listener/tokens.py), and id of the input that asks for it.
 TOKEN_PROPERTY = "dkdbgToken"  # noqa: S105
-#: Values of that property: references that the editor resolves, never the token.
+#: Values of TOKEN_PROPERTY: references that the editor resolves, never the token itself.
 TOKEN_REFERENCES = {FROM_ENVIRONMENT: "${env:DKDBG_TOKEN}", FROM_PERSON: f"${{input:{TOKEN_PROPERTY}}}"}
 
 
@@ -41,13 +41,13 @@ def launch_entry(plan: ProjectPlan, port: int, project: str = "") -> dict[str, o
     """Return the attach configuration of launch.json.
 
     debugpy copies the attach arguments into the announcement of each child process, so `connect` brings the children
-    back through the same port. `redirectOutput` is explicit because earlier versions wrote it as off, which a new
-    `init` reverts. `internalConsoleOptions` shows the Debug Console at every start, where the task's terminal was; VS
+    back through the same port. `redirectOutput` is explicit, so that a new `init` replaces the `false` that earlier
+    versions wrote. `internalConsoleOptions` shows the Debug Console at every start, where the task's terminal was; VS
     Code's default does so only the first time.
 
     Args:
         plan: source of the path mappings and the token.
-        port: on the local side.
+        port: local port to attach to.
         project: id of setup/render/editor_files.py; empty to attach to any project.
     """
     connect: dict[str, object] = {"host": LOOPBACK, "port": port}
@@ -105,10 +105,10 @@ def target_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) ->
 def target_task(name: str, port: int, argv: Sequence[str]) -> dict[str, object]:
     """Return the task that F5 on a target runs first; the program uses its terminal, with Ctrl-C.
 
-    It keeps running in the background, and VS Code goes on once the agent there reports that it listens.
+    The task keeps running in the background, and VS Code goes on once the remote agent reports that it listens.
 
     Args:
-        argv: the program's command line there.
+        argv: the program's command line at the target.
     """
     return _background(name, ["run", "--reload", "--wait", "--attach", str(port), "--on", name, "--", *argv])
 
@@ -143,7 +143,7 @@ def ranks_compound(entries: Sequence[Mapping[str, object]]) -> dict[str, object]
 
 
 def ranks_task(base: int) -> dict[str, object]:
-    """Return the compound's task: it starts the service and opens each rank's port, even before the rank runs."""
+    """Return the compound's task, which starts the service and opens each rank's port, even before the rank runs."""
     return {
         **_background("", ["attach", "--ports", str(base)]),
         "label": RANKS_NAME,
@@ -170,7 +170,7 @@ def copy_task(name: str, port: int, overlay: str) -> dict[str, object]:
 
 
 def _background(name: str, words: Sequence[str]) -> dict[str, object]:
-    """Return a background task that runs as long as the user debugs there."""
+    """Return a background task that runs as long as the user debugs at a target."""
     return {
         "label": TARGET_LABEL + name,
         "type": "process",

@@ -22,7 +22,7 @@ CUDA_BUILDS = frozenset(
 #: Packages that import torch while they build, such as flash-attn.
 NO_ISOLATION = frozenset({"apex", "causal-conv1d", "detectron2", "flash-attn", "mamba-ssm"})
 DEVEL_BASE = "nvidia/cuda:12.6.3-cudnn-devel-ubuntu22.04"
-#: Variables by which the user decides where Python writes bytecode.
+#: Variables by which the user decides whether and where Python writes bytecode.
 _OF_BYTECODE = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"})
 #: Packaging files that an editable installation reads.
 _PACKAGING = ("pyproject.toml", "setup.py", "setup.cfg")
@@ -34,9 +34,9 @@ def plan_image(
     """Plan the image for a repository without a compose service to extend.
 
     Args:
-        facts: facts without the unusable Dockerfiles.
+        facts: the repository's facts, without unusable Dockerfiles.
         taken: paths of all Dockerfiles of the repository, including unusable ones, which are not overwritten.
-        apt: Debian packages to install beside those found.
+        apt: further Debian packages to install.
     """
     existing = usable_dockerfile(facts)
     if existing:
@@ -233,7 +233,7 @@ def _bare(requirement: str) -> str:
 
 
 def inputs_of_ours(image: ImagePlan) -> tuple[str, ...]:
-    """Return the inputs of an image built from our Dockerfile, relative to the repository's root."""
+    """Return the input files of an image built from our Dockerfile, relative to the repository's root."""
     copied = tuple(name for install in image.installs for name in install.copy)
     packaging = _PACKAGING if image.installs_project else ()
     named = (str(image.dockerfile), f"{image.dockerfile}.dockerignore", *copied, *packaging)
@@ -243,7 +243,7 @@ def inputs_of_ours(image: ImagePlan) -> tuple[str, ...]:
 def inputs_of_yours(
     dockerfile: DockerfileFact, base: ServiceFact | None, mounted: tuple[tuple[str, str], ...]
 ) -> tuple[str, ...] | None:
-    """Return the inputs of an image of the user's, relative to the repository's root; None for "any file".
+    """Return the input files of the user's image, relative to the repository's root; None if any file may be one.
 
     Args:
         dockerfile: the Dockerfile of the image.
@@ -280,7 +280,7 @@ def takes_bytecode(
 
     Args:
         facts: provides the .dockerignore files.
-        dockerfile: the Dockerfile of the image; without an installation after the copied code it is never affected.
+        dockerfile: the Dockerfile of the image; it is affected only if it installs something after copying code.
             BuildKit prefers the Dockerfile's own .dockerignore to the context's.
         base: the service to debug.
         variables: variables that the user sets for the container; two of them control bytecode.

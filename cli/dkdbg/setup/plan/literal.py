@@ -1,6 +1,6 @@
 """Reject repository text that cannot be written into our files, before anything is written.
 
-Quoting for a file's own syntax happens at rendering. This module handles text that cannot be quoted: editors and dev
+Quoting for a file's own syntax happens at rendering. This module rejects text that cannot be quoted: editors and dev
 container tools replace `${...}` everywhere and have no escape for it, a Dockerfile and a .env file end at a line's
 end, and a command line cannot contain NUL.
 """

@@ -21,7 +21,7 @@ class Brought:
         includes: compose files to include, because they include files with its dependencies.
         parts: (section, name, definition as JSON) for our top level, see ServiceFact.parts.
         without: dependencies that cannot be provided.
-        resets: keys of the service that refer to those, to reset.
+        resets: keys of the service to reset, because they refer to services in `without`.
     """
 
     dependencies: tuple[ServiceFact, ...] = ()
@@ -32,7 +32,7 @@ class Brought:
 
 
 def brought(facts: RepoFacts, base: ServiceFact | None) -> Brought:
-    """Return the parts that a service needs of its file; none if compose reads that file anyway.
+    """Return the parts of a service's file that the service needs; no parts if compose reads that file anyway.
 
     Compose rejects an undefined network, volume or dependency. Including the file is the last resort: all its services
     would start with the user's own, and services in both files would be merged.
@@ -61,10 +61,10 @@ _OURS = frozenset({PROFILE, DEVCONTAINER_PROFILE})
 
 
 def left_out(facts: RepoFacts, base: ServiceFact | None) -> tuple[str, ...]:
-    """Return the services to add to our profiles, from the files that ours is merged with.
+    """Return the services to add to our profiles, from the files that compose merges with ours.
 
     Args:
-        base: the service that the debug service extends, None if it extends none.
+        base: the service that the debug service extends, None without one.
     """
     merged = main_files(facts.compose_files, facts.compose_env)
     profiles: dict[str, set[str]] = {}

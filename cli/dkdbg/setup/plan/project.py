@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from dkdbg.core.plan import ServicePlan
 
 DEVCONTAINER = ".devcontainer/devcontainer.json"
-#: Path of our dev container beside one of the user's; the editor offers both.
+#: Path of our dev container beside the user's own; the editor offers both.
 SECOND_DEVCONTAINER = ".devcontainer/dkdbg/devcontainer.json"
 #: User of the dev container if the image has root only.
 REMOTE_USER = "dev"
-#: Oldest Python of debugpy and the agent.
+#: Oldest Python that debugpy and the agent support.
 OLDEST = (3, 8)
 
 
@@ -98,7 +98,7 @@ def _with_workspace(
     """Return a folder for "Reopen in Container" that contains the whole repository.
 
     If the image contains only a part of it, the whole repository is mounted as well, so that the launch entry's
-    `${workspaceFolder}/part` is the same files inside and outside.
+    `${workspaceFolder}/part` means the same files inside and outside.
     """
     whole = next((m for m in mappings if m.local == "."), None)
     if whole:
@@ -112,7 +112,7 @@ def _with_working_dir(
 ) -> ServicePlan:
     """Start a documented command in the folder of the repository for which it is documented.
 
-    The same holds for an image with the repository in `/`, over which nothing can be mounted.
+    Do so, too, for an image with the repository in `/`, over which nothing can be mounted.
     """
     entry, base = facts.entrypoint, service.extends
     begins = (base.working_dir if base else None) or (image.workdir if image else None)
@@ -156,7 +156,7 @@ def _remote_user(service: ServicePlan, dockerfile: DockerfileFact | None) -> str
     """
     user = (service.extends.user if service.extends else None) or (dockerfile.user if dockerfile else None)
     name = (user or "").split(":")[0]
-    # A number or a variable may lack an entry in the image's passwd.
+    # A user given as a number or a variable may lack an entry in the image's passwd.
     return name if name != "root" and literal.is_user(name) else REMOTE_USER
 
 
@@ -180,7 +180,7 @@ def _token_and_gpu(facts: RepoFacts, config: Config, service: ServicePlan) -> It
 
 
 def _of_our_image(facts: RepoFacts) -> Iterator[str]:
-    """Return notes on packages that our image does not install, such as those of unknown imports."""
+    """Return notes on packages that our image does not install, such as packages of unknown imports."""
     for name in facts.declared or facts.requirements:
         if not literal.is_requirement(name):
             yield f"left out: {name!r} is not a requirement that pip accepts"
@@ -198,8 +198,8 @@ def _of_files(facts: RepoFacts, compose_file_value: str | None) -> Iterator[str]
 
 
 def _without_useless(facts: RepoFacts) -> tuple[RepoFacts, tuple[str, ...]]:
-    """Drop the Dockerfiles that do not run these sources: they install a release, or FROM is an argument without a default."""
-    if facts.service is not None:  # it may give the arguments
+    """Drop Dockerfiles that do not run these sources: they install a release, or lack a default for FROM's argument."""
+    if facts.service is not None:  # the service may set the arguments
         return facts, ()
     released = {path for path, how in facts.installed if how == "released"}
     left = {

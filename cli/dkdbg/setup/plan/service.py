@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dkdbg.core.plan import ImagePlan
     from dkdbg.setup.plan.other_file import Brought
 
-#: Mount point of the repository in an image of our own.
+#: Mount point of the repository in an image from our Dockerfile.
 WORKSPACE = "/workspace"
 #: File of the debug service, which a compose file in the root includes.
 COMPOSE_FILE = ".dkdbg/service.compose"
@@ -160,7 +160,7 @@ def _opened(
     """Yield the variables that make a server with published ports listen beyond the container's loopback."""
     servers = [launcher for launcher, _ in launchers_in(argv)] if ports else []
     gradio = registry.named("gradio") if ports and "gradio" in facts.frameworks else None
-    if gradio is not None:  # `python app.py`, which launches it
+    if gradio is not None:  # `python app.py`, which starts Gradio
         servers.append(gradio)
     for variable in dict.fromkeys(each.opened_by for each in servers if each.opened_by):
         name, _, value = variable.partition("=")
@@ -169,7 +169,7 @@ def _opened(
 
 
 def _of_address(entry: EntryPoint | None, ports: tuple[int, ...], plan: ServicePlan) -> Iterator[str]:
-    """Say that nothing outside the container reaches a program that serves on loopback."""
+    """Yield a note if a program with published ports listens on loopback, which is not reachable from outside."""
     if entry is not None and entry.on_loopback and ports and not plan.host_network:
         yield f'{entry.file} serves on 127.0.0.1 alone, which is the container itself: with host="0.0.0.0" there port {ports[0]} answers outside of it'
 
@@ -207,7 +207,7 @@ def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | No
 def _settings(
     plan: ServicePlan, base: ServiceFact | None, dockerfile: DockerfileFact | None, run: DockerRun
 ) -> Iterator[Decision]:
-    """Return the decisions that few services need."""
+    """Yield the decisions that few services need."""
     if not plan.as_owner:
         needs = f"{plan.argv[0]} may need it"
         if base is not None and base.fixes_user:
@@ -327,13 +327,13 @@ def _inputs(
 
 
 def _shown(command: Command) -> str:
-    """Return the command for display, with values of .env shown by name because screens are shared."""
+    """Return the command for display; values from .env appear by name, because they may be secret."""
     written = dict(command.from_env)
     return " ".join(written.get(index, shlex.quote(word)) for index, word in enumerate(command.argv))
 
 
 def _name(of: str, taken: set[str]) -> str:
-    """Return a name for the debug service that the user has not taken: compose would merge the two."""
+    """Return a name for the debug service that no service of the user's has: compose would merge the two."""
     return next(name for name in debug_names.names(of) if name not in taken)
 
 
@@ -388,7 +388,7 @@ def dockerfile_of(facts: RepoFacts, base: ServiceFact | None, image: ImagePlan) 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """Command of the agent: `entrypoint` and `command` as in ServicePlan, with the reason."""
+    """The command that the agent runs: `entrypoint` and `command` as in ServicePlan, with the reason."""
 
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
@@ -503,7 +503,7 @@ def _later(words: tuple[tuple[int, str], ...], before: tuple[str, ...]) -> tuple
 def _one_rank(
     argv: tuple[str, ...],
 ) -> tuple[tuple[str, ...], tuple[tuple[int, str], ...], tuple[str, ...], int]:
-    """Replace the number of processes in a documented launch by a variable; also return the documented number, or 0."""
+    """Replace the number of processes in a command by a variable; also return the documented number, or 0."""
     found = one_process(argv)
     if found is None:
         return argv, (), (), 0
@@ -536,7 +536,7 @@ def _first_project(facts: RepoFacts) -> str:
 
 
 def _relative_path(entry: EntryPoint) -> str:
-    """Return the PYTHONPATH that stands before the command, if it means the same on every machine; else nothing."""
+    """Return the PYTHONPATH that stands before the command if it is relative, and so valid everywhere; else nothing."""
     path = dict(each.split("=", 1) for each in entry.assigned).get("PYTHONPATH", "")
     return path if re.fullmatch(r"[\w.-][\w./-]*(?::[\w.-][\w./-]*)*", path) else ""
 
@@ -559,14 +559,14 @@ def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> Iterator[str]:
 def plan_mounts(
     facts: RepoFacts, base: ServiceFact | None, dockerfile: DockerfileFact | None, *, ours: bool
 ) -> tuple[tuple[Mapping, ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Return path mappings, bind mounts to add, and image paths below them that must stay visible."""
+    """Return path mappings, bind mounts to add, and paths of the image below the mounts that must stay visible."""
     if ours:
         above = "/".join(".." for _ in PurePosixPath(facts.below).parts) or "."
         return (Mapping(local=".", remote=PurePosixPath(workspace_of(facts))),), ((above, WORKSPACE),), ()
     present = (base.binds if base.mounted is None else base.mounted) if base else ()
     # A file mounted alone keeps its old content when an editor saves by rename.
     pairs = facts.mappings or (dockerfile.code if dockerfile else ())
-    pairs = tuple(pair for pair in pairs if pair[1] != "/")  # no engine can mount over it
+    pairs = tuple(pair for pair in pairs if pair[1] != "/")  # no engine can mount over `/`
     if not pairs and dockerfile is None and base is None:
         pairs = ((".", WORKSPACE),)
     added = tuple(pair for pair in pairs if not _covered(pair, present))
@@ -581,7 +581,7 @@ def plan_mounts(
 
 
 def workspace_of(facts: RepoFacts) -> str:
-    """Return the folder in our own image; above a subfolder the whole repository is mounted, for paths like `../data`."""
+    """Return the repository's folder in our image: below the mount of its git repository, for paths like `../data`."""
     return str(PurePosixPath(WORKSPACE, facts.below))
 
 
@@ -613,7 +613,7 @@ def _wait(entry: EntryPoint | None, argv: tuple[str, ...], ports: tuple[int, ...
 
     Args:
         entry: the entry point behind a command such as `/entry.sh`, None if the user gave a command.
-        ports: published by the service.
+        ports: ports that the service publishes.
         idle: whether the command only idles.
     """
     by = registry.named(entry.launcher) if entry else None

@@ -1,4 +1,4 @@
-"""Compare wanted files with the disk, and write the difference; the only access to the user's repository for writing."""
+"""Compare wanted files with the disk, and write the differences; no other module of setup writes to the repository."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FileWanted:
 
     Attributes:
         content: the whole content.
-        reason: reason as text.
+        reason: why the file is written, as text.
         owned: True for a generated file: a version that the user wrote or edited is never overwritten. False for an
             edit of the user's own file, where `content` is derived from the current bytes.
         executable: set the x bits; False leaves the mode unchanged.
@@ -113,7 +113,7 @@ def kept(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Kept, ...
 def apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
     """Write all changes, or none; the journal is synced before the first file is touched.
 
-    Signals that end a verb are delayed until then. What a killed process left beside the files is removed first.
+    Signals that end a verb are delayed until all is written. Files that a killed process left behind are removed first.
 
     Raises:
         DkdbgError: a file changed since it was compared, or leads out of the repository (exit code EXIT_CONFLICT), or
@@ -190,7 +190,7 @@ class _Disk:
         return present == file.content
 
     def _mode(self, path: PurePosixPath) -> int | None:
-        """Return the mode that makes a file executable for all its readers; None if it already is."""
+        """Return the mode that makes a file executable for all its readers; None if it already is executable."""
         try:
             mode = stat.S_IMODE(real_path(self.root, path).stat().st_mode)
         except FileNotFoundError:
@@ -207,8 +207,8 @@ _NO_NEWLINE = "\\ No newline at end of file\n"
 def diff(changes: Iterable[Change]) -> str:
     """Return a unified diff with git's headers, empty without changes.
 
-    Files that are not UTF-8 text take one line with their sizes in bytes. If every line ends in CRLF, the header says
-    so once. If only some do, those end in a visible `^M`, as in git.
+    A file that is not UTF-8 text gets one line with its sizes in bytes. If every line ends in CRLF, the header says
+    so once. If only some do, these lines end in a visible `^M`, as in git.
     """
     return "".join("".join(_file(change)) for change in changes)
 

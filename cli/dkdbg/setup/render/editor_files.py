@@ -58,7 +58,7 @@ def target_files(root: Path, entry: Mapping[str, Any], task: Mapping[str, Any]) 
         written, field = _written(root, name), _NAMES[array]
         named = {each[field]: each for each in written.get(array, ())} | {
             new[field]: new
-        }  # keeps their order
+        }  # keep the order of the keys
         files[name] = _merged(root, name, {**written, array: [*named.values()]})
     return files
 
@@ -138,7 +138,7 @@ def attach_entry(root: Path) -> Mapping[str, Any]:
 
 
 def attach_entries(root: Path) -> list[Mapping[str, Any]]:
-    """Return all attach entries of launch.json, such as one that `dkdbg attach` has printed; none if it cannot be read."""
+    """Return all attach entries of launch.json, including those from `dkdbg attach`; empty if it cannot be read."""
     return [entry for _, entry in _entries(root) if entry.get("request") == "attach"]
 
 
@@ -153,7 +153,7 @@ def _entries(root: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _written(root: Path, name: str) -> dict[str, list[dict[str, Any]]]:
-    """Return our entries as last written, by this clone or a colleague's."""
+    """Return our entries as last written in this clone or in a colleague's."""
     note = manifest.load(root).notes.get(PurePosixPath(name), {})
     entries = note.get("entries")
     if not isinstance(entries, dict):

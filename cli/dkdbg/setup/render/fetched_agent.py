@@ -1,6 +1,6 @@
-"""The agent without a binary in git (`agent = "fetched"`): git has its digest, and `dkdbg up` writes the file.
+"""Keep the agent out of git (`agent = "fetched"`): git has its digest, and `dkdbg up` writes the file.
 
-The same dkdbg and debugpy build the same bytes, so a teammate's file is the one that was reviewed, or is refused.
+The same dkdbg and debugpy build the same bytes, so a teammate's file equals the reviewed one, or is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def files(agent: bytes, python: tuple[int, ...]) -> dict[str, FileWanted]:
     """Return the files that stand for an agent in git.
 
     Args:
-        python: the Python that it is built for, such as (3, 11).
+        python: the Python that the agent is built for, such as (3, 11).
     """
     digest = f"# dkdbg {__version__}, Python {'.'.join(map(str, python))}\n{hashlib.sha256(agent).hexdigest()}  {single_file.NAME}\n"
     return {
@@ -51,7 +51,7 @@ def fill(root: Path) -> bool:
     """Write the agent that the digest names, if it is missing or another one; return whether it was written.
 
     Raises:
-        DkdbgError: the installed dkdbg and debugpy build another one, or it cannot be written.
+        DkdbgError: the installed dkdbg and debugpy build another agent, or the file cannot be written.
     """
     text = read(root, DIGEST)
     if text is None:

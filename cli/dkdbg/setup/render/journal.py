@@ -22,7 +22,7 @@ from dkdbg.setup.render.manifest import FOLDER, MANIFEST
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Path of the journal in a folder without git, and until version 0.1 in every checkout.
+#: Path of the journal in a folder without git; up to version 0.1, in every checkout.
 BESIDE = FOLDER / "undo.json"
 _VERSION = 1
 
@@ -57,7 +57,7 @@ class Undone:
         restored: files with their old content, mode and time.
         removed: files that dkdbg had created.
         saved: (edited file, path of the saved version).
-        left: directories that dkdbg had created and that other files keep in use.
+        left: directories that dkdbg had created and that contain other files now.
     """
 
     restored: tuple[PurePosixPath, ...]
@@ -164,7 +164,7 @@ class Journal:
         return read(self._base, self._path)
 
     def _former(self) -> bytes | None:
-        """Read the journal among the user's files, unless git tracks it: it then describes another checkout."""
+        """Read the journal among the user's files; ignore one that git tracks, as it describes another checkout."""
         if not os.path.lexists(self.root / BESIDE):
             return None
         if _in_checkout(self.root) and git.tracks(self.root, str(BESIDE)):
@@ -183,7 +183,7 @@ class Journal:
             return True
 
     def _move_in(self) -> None:
-        """Take over the journal of an earlier version from among the user's files."""
+        """Move the journal of an earlier version from the user's files into git's folder."""
         former = None if self.is_beside else self._former()
         if former is None:
             return
@@ -194,7 +194,7 @@ class Journal:
             folder.remove(BESIDE.name)
 
     def remove_leftovers(self) -> None:
-        """Remove the versions that a killed process left beside recorded files: an old .env holds secrets.
+        """Remove temporary files that a killed process left beside recorded files: a copy of .env holds secrets.
 
         Raises:
             DkdbgError: the journal cannot be read.
@@ -282,7 +282,7 @@ class Journal:
                 if entry.mode is not None and entry.mtime_ns is not None:
                     with contextlib.suppress(
                         PermissionError
-                    ):  # owned by another user, so it was never replaced
+                    ):  # another user owns the file, so dkdbg never replaced it
                         folder.restore(path.name, mode=entry.mode, mtime_ns=entry.mtime_ns)
         for base, journal in {(self._base, self._path), (inside, BESIDE)}:
             with contextlib.suppress(FileNotFoundError), Folder.at(base, journal.parent) as folder:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Path in a value: object keys and array indices.
 Path = tuple[str | int, ...]
 _MAX_SHOWN_CHARS = 60
-#: Marks a value that was never requested, since null is a value itself.
+#: Stands for a value that was never requested; None would mean JSON's null.
 _UNKNOWN = object()
 
 
@@ -61,7 +61,7 @@ def upsert(
     Further objects with the same `key_field` are unchanged.
 
     Args:
-        last: the value of the last merge; None if unknown: every key that differs then is the user's.
+        last: the value of the last merge; None if unknown, so that every key that differs counts as the user's.
 
     Raises:
         DkdbgError: the text is invalid, or `path` leads through or to a value of another type.
@@ -132,8 +132,8 @@ class Step:
     """An edit of a value.
 
     Attributes:
-        kind: `set` replaces the value at `path` by `value`, `remove` removes it, `add` adds a missing one (in an array
-            before that index, or at the end).
+        kind: `set` replaces the value at `path` by `value`, `remove` removes it, `add` inserts `value` there (in an
+            array before that index, or at the end).
     """
 
     kind: Literal["set", "remove", "add"]
@@ -142,10 +142,10 @@ class Step:
 
 
 def next_step(have: object, want: object, last: object) -> Step | None:
-    """Return the first edit that brings `have` nearer to `want`; None if only the user's changes remain.
+    """Return the next edit that turns `have` into `want`; None if only the user's changes remain.
 
     Objects are merged key by key, arrays of objects item by item (a pair of path mappings is one item), other values
-    as a whole. A value is ours as long as it equals the one in `last`, the last request; None if that is unknown.
+    as a whole. A value is ours as long as it equals its value in `last`, the last request (None if unknown).
     """
     return _step(have, want, _UNKNOWN if last is None else last, ())
 

@@ -95,7 +95,7 @@ class Edit:
         spans = spans or [(item.start, item.end) for item in container.items]
         start, end = spans[index]
         comma = _comma(self.text, end)
-        if comma is None and index:  # the last item: the comma before it would trail
+        if comma is None and index:  # the last item: remove the comma before it instead
             comma = _comma(self.text, spans[index - 1][1])
         text = self.text[:start] + self.text[end:]
         if comma is not None:
@@ -132,12 +132,12 @@ class Edit:
         return self.text[: container.content_end] + body + space + self.text[container.end - 1 :]
 
     def _render(self, value: object, outer: str, *, column: int = 0) -> str:
-        """Return `value` as text; its further lines start with `outer`, and its first one at `column`."""
+        """Return `value` as text; its first line begins at `column`, the others with the indentation `outer`."""
         return self.newline.join(_lines(value, outer=outer, unit=self.indent, column=column))
 
 
 def _lines(value: object, *, outer: str, unit: str, column: int) -> list[str]:
-    """Return the lines of `value`, all but the first indented."""
+    """Return the lines of `value`, all but the first with indentation."""
     if isinstance(value, dict) and value:
         children = [(f"{_scalar(key)}: ", child) for key, child in value.items()]
         brackets = "{}"

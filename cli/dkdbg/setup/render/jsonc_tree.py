@@ -46,8 +46,8 @@ class Node:
         items: an array's items in file order; empty for other values.
         last_end: offset after the last child, without its comma; None without children.
         comma_end: offset after a trailing comma; None without one.
-        content_end: for a container the offset after the last child, comma or comment before the closing bracket
-            (after the opening bracket if it is empty); `end` for scalars.
+        content_end: for a container the offset after the last child, comma or comment before the closing bracket (after
+            the opening bracket of an empty container); `end` for scalars.
     """
 
     start: int
@@ -60,7 +60,7 @@ class Node:
     content_end: int = 0
 
     def child(self, key: str) -> Node | None:
-        """Return the object's effective member for `key`: the last one, as in VS Code."""
+        """Return the value of an object's `key`: of duplicate keys the last applies, as in VS Code."""
         return next((member.node for member in reversed(self.members) if member.key == key), None)
 
 
@@ -183,7 +183,7 @@ class _Parser:
                     self._fail("a value")
                 try:
                     value = json.loads(word.group())
-                except ValueError:  # Python reads no integer beyond 4300 digits
+                except ValueError:  # Python rejects integers of more than 4300 digits
                     self._fail("a number of at most 4300 digits")
                 self.at = self.token_end = word.end()
         return Node(start=start, end=self.at, value=value, content_end=self.at)

@@ -1,4 +1,4 @@
-"""Record dkdbg's last written state in `.dkdbg/manifest.json`, which is committed with the files.
+"""Record what dkdbg has written in `.dkdbg/manifest.json`, which is committed with the files.
 
 Digests distinguish generated files from edited ones. Our entries in the user's own files are stored as last written,
 so that a merge can distinguish them from the user's. The debug service is stored, so that `up` and `down` need not
@@ -89,9 +89,9 @@ def service_note(
     """Return the note to store with the compose file.
 
     Args:
-        included_by: file that makes compose read it, relative to the root.
-        config: the corresponding dkdbg.toml.
-        reads: files that define its image, with their sha256.
+        included_by: file that makes compose read the compose file, relative to the root.
+        config: the dkdbg.toml that the service was planned from.
+        reads: files that define the service's image, with their sha256.
     """
     return {
         "service": asdict(service),
@@ -102,7 +102,7 @@ def service_note(
 
 
 def _choices(config: bytes) -> dict[str, object]:
-    """Return the settings of a dkdbg.toml that determine the debug service, as JSON has them: lists for tuples."""
+    """Return the settings of a dkdbg.toml that determine the debug service, with lists for tuples, as in JSON."""
     choices = asdict(configuration.parse(configuration.decode(config)))
     del choices["sync"], choices["targets"]
     return as_dict(json.loads(json.dumps(choices)))
@@ -112,7 +112,7 @@ def debug_service(root: Path, *, changed: bool = False) -> DebugService | None:
     """Return the debug service as `init` wrote it; None if its compose file or dkdbg.toml has changed since.
 
     Args:
-        changed: return it nevertheless.
+        changed: return it even if one of these files has changed.
 
     Raises:
         DkdbgError: the manifest or one of these files cannot be read, or dkdbg.toml is invalid.
@@ -129,10 +129,10 @@ def debug_service(root: Path, *, changed: bool = False) -> DebugService | None:
                 "config": dict() as config,
             } if compose_file == str(path) and is_name(name) and 0 < port < 65536:  # fmt: skip
                 service = as_dict(note["service"])
-                # An earlier version had fewer keys.
+                # A manifest of an earlier version has fewer keys.
                 if {**_choices(b""), **config} != _choices(read(root, CONFIG) or b"") and not changed:
                     return None
-                # An earlier version had all in one file.
+                # Earlier versions wrote a single compose file.
                 for each in (path, folders.checked(str(note.get("included_by") or path))):
                     present = read(root, each)
                     if (present is None or manifest.files.get(each) != digest(present)) and not changed:
@@ -168,7 +168,7 @@ def _inputs(root: Path, inputs: tuple[str, ...] | None, reads: object) -> tuple[
 
 
 def _count(value: object) -> int:
-    """Return a valid number of processes, else 0: earlier versions stored none, and the manifest is untrusted."""
+    """Return a valid number of processes, else 0: earlier versions did not store it, and the manifest is untrusted."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 1024 else 0
 
 

@@ -43,7 +43,7 @@ def wanted_files(
     """Return every file that `init` wants, relative to `root`, in reading order.
 
     Args:
-        config: values of flags and dkdbg.toml; written to dkdbg.toml where it has none.
+        config: values of flags and dkdbg.toml; missing ones are written to dkdbg.toml.
         local_port: port on 127.0.0.1 for the launch entry.
 
     Raises:
@@ -142,7 +142,7 @@ def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
 
 
 def _including(plan: ProjectPlan) -> str:
-    """Return the compose file that includes the debug service; its paths start at the folder of the first file."""
+    """Return the compose file that includes the debug service; its paths are relative to the first file's folder."""
     home = posixpath.dirname(plan.compose_chain[0]) or "."
     values = {
         **vars(plan.service),
@@ -224,7 +224,7 @@ def _settings(plan: ProjectPlan) -> list[tuple[Setting, object]]:
 
 
 def _aliases(service: ServicePlan) -> tuple[str, ...]:
-    """Return the network names of the extended service for the debug service; none if it is in no compose network."""
+    """Return the extended service's network names, for the debug service; empty if it is in no compose network."""
     base = service.extends
     alone = base is None or "network_mode" in base.says or not debug_names.is_name(base.name)
     return () if base is None or alone else tuple(dict.fromkeys((base.name, *base.called)))
@@ -270,7 +270,7 @@ def _app_ports(service: ServicePlan) -> tuple[tuple[int, int], ...]:
     """Return each port of the program in the container, with its default port on the host."""
     if service.extends is None:
         return tuple((port, port) for port in service.app_ports)
-    # The user's own service may use the original ones.
+    # The user's own service may use the original ports.
     shift = APP_PORT_SHIFT
     return tuple((port, port + shift if port + shift < 65536 else port - shift) for port in service.app_ports)
 

@@ -1,6 +1,6 @@
-"""Decide whether the program needs a GPU, can use one or uses none, with the evidence, and whether that is in doubt.
+"""Decide whether the program needs a GPU, can use one or uses none; give the evidence, and say if it leaves a doubt.
 
-Code and configuration decide. What a README says in prose is not read: where code leaves a doubt, `init` asks.
+Code and configuration decide. The prose of a README does not: where code leaves a doubt, `init` asks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOUCHES = re.compile(
 _HARD_CODE = re.compile(
     r"\.cuda\(\)|\.to\(\s*[\"']cuda|device\s*=\s*[\"']cuda(?::\d)?[\"']|torch\.device\(\s*[\"']cuda[\"'](?:,\s*\w+)?\s*\)"
 )
-#: The program offers the CPU as an alternative.
+#: Code that offers the CPU as an alternative.
 _CHOOSES_CPU = re.compile(
     r"is_available\(\)\s*else\s*\(?\s*(?:torch\.device\(\s*)?[\"']cpu|else\s+[\"']cpu[\"']|"
     r"[\"']--device[\"'][^\n]*(?:\n[^\n]*){0,4}?\bcpu\b|[\"']--(?:no[-_]cuda|cpu|use[-_]cpu|force[-_]cpu|gpu[-_]ids?)[\"']|"
@@ -48,7 +48,7 @@ _CPU = re.compile(r"accelerator:\s*[\"']?cpu|device:\s*[\"']?cpu")
 _NAMES = re.compile(r"cuda|\bgpus?\b", re.IGNORECASE)
 #: Pseudo-package for the CUDA driver that a pixi.toml requires of the machine.
 CUDA_DRIVER = "cuda-driver"
-#: Distributions that work on NVIDIA GPUs only, or are in practice not used on a CPU.
+#: Distributions that work on NVIDIA GPUs only, or that practically no one uses on a CPU.
 _GPU_PACKAGES = {
     "flash-attn", "bitsandbytes", "xformers", "deepspeed", "apex", "vllm", "tensorrt", "nvidia-dali-cuda110", "cupy-cuda11x",
     "cupy-cuda12x", "onnxruntime-gpu", "tensorflow-gpu", "pycuda", "tiny-cuda-nn", "tinycudann", "nvdiffrast", "gsplat",
@@ -98,18 +98,18 @@ def read_gpu(
 
     Args:
         service: name of the service to debug, and whether it requests a GPU.
-        other_services: the same for the other services that run this repository.
+        other_services: the same pairs for the other services that run this repository.
         devcontainers: path, and whether it requests a GPU.
         base_cuda: (file, image) of a Dockerfile based on a CUDA image.
         entry: (path, text) of the program.
         launcher: launcher of the program.
         sources: (path, text) of Python files, those near the program first.
-        documents: (path, text) of README files, of which the words "GPU" and "CUDA" count alone.
+        documents: (path, text) of README files; only their words "GPU" and "CUDA" count.
         configs: (path, text) of configuration files.
         packages: distribution names.
         extras: names of optional dependency groups.
-        uses_framework: whether a framework can use a GPU.
-        places_itself: whether a framework uses a GPU by default (JAX, TensorFlow, Lightning and similar).
+        uses_framework: whether the repository uses a framework that can use a GPU.
+        places_itself: whether one of its frameworks uses a GPU by default (JAX, TensorFlow, Lightning and similar).
         modules: (path, text) of the program and of the repository's modules that it imports.
     """
     others = list(other_services)

@@ -46,7 +46,7 @@ _BRINGS = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class TextEvidence:
-    """A text that may contain install lines, with its source."""
+    """A text that may contain install lines, and the text's source."""
 
     text: str
     source: str
@@ -88,7 +88,7 @@ def read_torch(
     document_pins = [pin for document in documents for pin in _text_pins(document)]
     exact = next((pin for pin in pins if pin.version), None)
     if exact is not None and _SIDE_GROUP.search(exact.source) and not _SIDE_GROUP.search(pins[0].source):
-        # Pins of developers' tools are one of many versions that the project allows.
+        # A pin for developers' tools is only one of the versions that the project allows.
         exact = None
     build_exact = next((pin for pin in build_pins if pin.version), None)
     document_exact = next((pin for pin in document_pins if pin.version), None)
@@ -132,7 +132,7 @@ def read_torch(
 def _cuda(
     pins: list[_Pin], documents: list[_Pin], image: str | None, version: str | None
 ) -> tuple[str | None, str]:
-    """Return the stated CUDA nearest to the pin; None for that of the default index."""
+    """Return the stated CUDA nearest to the pin; None for the default index's."""
     stated = next((pin for pin in pins if pin.cuda), None)
     if stated is not None:
         return stated.cuda, stated.source
@@ -151,7 +151,7 @@ def _has_wheel(version: str, cuda: str) -> bool:
 
 
 def _is_bounded(spec: str, cuda: str | None) -> bool:
-    """Return whether a range determines the torch: by an upper bound, or by a CUDA that newer releases lack."""
+    """Return whether a range determines the release: by an upper bound, or by a CUDA that newer releases lack."""
     newest = torch_matrix.RELEASES[-1]
     parsed = _specifiers(spec)
     return _is_old(cuda) or (parsed is not None and not parsed.contains(newest.latest))
@@ -230,7 +230,7 @@ def _build_cuda(item: Wanted) -> str | None:
 
 
 def _nvidia_cuda(wanted: Iterable[Wanted]) -> str | None:
-    """Return the CUDA release by the runtime package that torch's default wheels depend on."""
+    """Return the CUDA release of the NVIDIA runtime package among `wanted`, on which torch's default wheels depend."""
     for item in wanted:
         if re.fullmatch(r"nvidia-cuda-runtime(?:-cu1\d)?", item.name) and (
             match := re.search(r"==(\d+\.\d+)", item.spec)

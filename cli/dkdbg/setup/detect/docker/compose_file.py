@@ -35,7 +35,7 @@ _COMPOSE_NAME = re.compile(r"(?:docker[-_])?compose(?:[._-][\w.-]+)?\.ya?ml|[\w.
 #: Other names of compose files, used with `-f local.yml` (cookiecutter-django); the content decides.
 _STAGE_NAME = re.compile(r"(?:local|dev|development|staging|production|prod)\.ya?ml")
 _SERVICES = re.compile(r"^services:[ \t]*(?:#.*)?$", re.MULTILINE)
-#: Compose's tags that act on a merge.
+#: Compose's tags that change how files are merged.
 _RETAGS = re.compile(r"!(?:reset|override)\b")
 #: Maximum compose files to read; more are variants of one another.
 _MAX_FILES = 60
@@ -43,7 +43,7 @@ _MAX_EXTENDS = 8
 #: Keys whose value is a string or a list; compose appends them to one list.
 _STRING_OR_LIST = frozenset({"dns", "dns_search", "env_file", "tmpfs"})
 SECTIONS = ("networks", "volumes", "configs", "secrets")
-#: A valid name there; another volume is a folder (compose-spec, "Volumes").
+#: A valid name in a section; a volume with another name is a folder (compose-spec, "Volumes").
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -71,7 +71,7 @@ class ComposeFiles:
     """Facts from the compose files of a repository.
 
     Attributes:
-        services: those of every file, in the order of the files and then of their services.
+        services: the services of every file, in the order of the files.
         read: files that plain `docker compose` reads in the root, with the included ones.
         names: names of the services in those files.
     """
@@ -149,8 +149,8 @@ class _File:
     """A compose file, or several merged ones, with the data that all its services share.
 
     Attributes:
-        bodies: the sections of its services, by name.
-        env: values of its variables.
+        bodies: the sections of the file's services, by name.
+        env: values of the variables in the file.
         needs, needs_files: see ServiceFact.
         strict: whether an invalid service is an error, rather than a note.
     """
@@ -205,8 +205,8 @@ def _merged_service(
 ) -> tuple[ServiceFact, ComposeBuild] | None:
     """Return a service as its files define it together; None for an invalid one.
 
-    Compose merges files with paths relative to the folder of the first, but a service that extends one of another folder
-    has paths relative to that: it extends those of its first file's folder alone.
+    Compose merges files with paths relative to the first file's folder, but resolves an extended service's paths from
+    the folder of that service's file. So only files in the first file's folder are merged.
 
     Raises:
         DkdbgError: its name is invalid.
@@ -319,9 +319,9 @@ def _refuse_name(tree: Tree, path: str, name: str, *, strict: bool) -> None:
 
 
 def _typed_in(tree: Tree, path: str, document: Value) -> str:
-    """Return the folder for `$PWD` of a compose file, relative to the file: the one in which users start compose.
+    """Return the folder in which users start compose (`$PWD`), relative to the compose file.
 
-    That is the root if the file or a README contains `-f path/from/root`, or if everything is built from the root.
+    It is the root if the file or a README contains `-f path/from/root`, or if everything is built from the root.
     """
     here = parent(path)
     if here == ".":
@@ -360,7 +360,7 @@ def merge(base: Value, over: Value, key: str = "") -> Value:
 
 
 def _long(key: str, value: Value, other: Value) -> Value:
-    """Return the long form of a value whose other one has it: compose merges long forms (compose-go, `override`)."""
+    """Return `value` in the long form if `other` has it: compose merges long forms (compose-go, `override`)."""
     if isinstance(value, str) and key == "build" and isinstance(other, dict):
         return {"context": value}
     if isinstance(value, str) and key in _STRING_OR_LIST:
@@ -374,7 +374,7 @@ def _long(key: str, value: Value, other: Value) -> Value:
 
 
 def _identity(key: str, entry: Value) -> str:
-    """Return the text that tells entries of a list apart; compose keeps the last of equal ones."""
+    """Return the text by which compose identifies an entry of a list; of equal entries it keeps the last."""
     if key == "volumes" and isinstance(entry, dict):
         return str(entry.get("target"))
     if key == "volumes" and isinstance(entry, str):
@@ -438,7 +438,7 @@ def _extended(tree: Tree, path: str, document: Value, body: Value, depth: int) -
     if not base or other_path is None:
         return body
     below = _extended(tree, other_path, other, base, depth + 1)
-    below = untagged(below) if isinstance(file, str) else below  # the tags of another file have acted by then
+    below = untagged(below) if isinstance(file, str) else below  # another file's tags have taken effect
     own = {key: value for key, value in body.items() if key != "extends"}
     return merge(_moved(below, parent(other_path), parent(path)), own)
 
@@ -492,7 +492,8 @@ def used_parts(path: str, document: Value, body: Value) -> tuple[tuple[str, str,
 
     Args:
         path: path of the compose file, relative to the root; paths in the definitions are relative to the root, too.
-        document: the unreplaced file: compose replaces the variables, and their values are not written down.
+        document: the file before replacement of variables: compose replaces them, and dkdbg must not write down their
+            values.
         body: the service with its variables replaced.
     """
     return tuple(

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True, kw_only=True)
 class ComposeBuild:
-    """The parts of a build section that affect how a Dockerfile is read."""
+    """The parts of a build section that affect a Dockerfile's facts."""
 
     args: dict[str, str]
     target: str | None
@@ -136,7 +136,7 @@ def read_build(tree: Tree, here: str, build: Value) -> tuple[str | None, str | N
 
 
 def argv(value: Value) -> tuple[str, ...] | None:
-    """Return a compose `command` or `entrypoint` as argv: compose splits strings like a shell, but runs none."""
+    """Return a compose `command` or `entrypoint` as argv: compose splits strings like a shell, but does not run one."""
     if isinstance(value, list):
         return tuple(str(item) for item in value)
     if isinstance(value, str):
@@ -179,7 +179,7 @@ def _ports(ports: list[Value]) -> tuple[int, ...]:
 
 
 def _env_files(tree: Tree, here: str, value: Value) -> tuple[str, ...]:
-    """Return all env files if a required one is missing, which makes compose reject every command."""
+    """Return all env files if a required one is missing: compose then rejects every command."""
     found = read_env_files(here, value)
     if any(path is None for path, _ in found) or not absent_files(tree, here, value):
         return ()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 _NAME = re.compile(r"\.?devcontainer\.json")
-#: Commands that run once in a new container, before the user comes.
+#: Commands that run once in a new container, before the user can work in it.
 _CREATE = ("onCreateCommand", "updateContentCommand", "postCreateCommand")
 _INSTALLS = re.compile(r"\b(?:pip3?|uv|poetry|pdm|pipenv|pixi|conda|mamba|make|requirements)\b|\.sh\b")
 

@@ -46,7 +46,7 @@ _MAX_ITEMS = 60
 #: Maximum characters of a line, after its variables are replaced.
 _MAX_LINE_CHARS = 20_000
 _VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*")
-#: A name without a value, in upper case only: a program in the image may have its own `-e` option.
+#: `-e NAME` without a value, in upper case only: a program in the image may have its own `-e` option.
 _BARE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:TOKENS?|KEYS?|SECRETS?|PASS(?:WORD|WD|PHRASE)?|PWD|CREDENTIALS?|AUTH|DSN|LICENSE|COOKIE)(?:_|$)|APIKEY"
@@ -108,7 +108,7 @@ def _filled(line: str, values: Mapping[str, str]) -> str:
 
 
 def _text(tree: Tree, path: str) -> str:
-    """Return a file's text with possible `docker run` lines; of a Dockerfile the comments, which may document it."""
+    """Return a file's text with possible `docker run` lines; for a Dockerfile, only its comments may have them."""
     text = tree.text(path)
     if not path.lower().endswith("dockerfile"):
         for name in sorted(set(_NAMED.findall(text)))[:_MAX_ITEMS]:
@@ -159,7 +159,7 @@ def _read(tree: Tree, path: str, text: str, built: frozenset[str]) -> DockerRun 
 
 
 def _mount(tree: Tree, path: str, source: str = "", target: str = "") -> tuple[str, str] | None:
-    """Return (local, remote) of a mounted folder of the repository; the line runs in the root, or beside its script."""
+    """Return (local, remote) of a mounted folder of the repository. The line runs in the root, or beside its script."""
     here = _HERE.match(source)
     if here is None or not target.startswith("/") or "$" in target or target == "/":
         return None
@@ -191,7 +191,7 @@ def _read_environment(given: Iterable[str]) -> tuple[tuple[str, str | None], ...
     """Return (name, value) of each `-e`; the last one of a name applies.
 
     The value is None if the user's environment has to provide it: it is missing, computed by a shell, a placeholder,
-    or a secret. `${OTHER}` is a variable of that environment under another name.
+    or a secret. With `-e NAME=${OTHER}` the user's environment has the value under the name OTHER.
     """
     found: dict[str, str | None] = {}
     for word in given:

@@ -1,6 +1,6 @@
 """Read Dockerfiles: instructions, stages, and the facts of the final stage.
 
-It follows the Dockerfile reference: parser directives, continuation lines (comments inside them are dropped),
+The reader follows the Dockerfile reference: parser directives, continuation lines (comments inside them are dropped),
 here-documents, ARG and ENV substitution, JSON and shell form, stages that build on stages.
 """
 
@@ -42,14 +42,14 @@ _SYSTEM_PYTHON = re.compile(
 )
 _APT_INSTALL = re.compile(r"\bapt(?:-get)?\s.{0,200}?\binstall\b")
 _COMMAND_END = re.compile(r"[;&|\n]")
-#: Ways to install another Python in an image.
+#: Commands that install another Python in an image.
 _OTHER_PYTHON = re.compile(
     r"\b(?:conda|mamba|micromamba|miniconda|miniforge|pyenv|deadsnakes|uv)\b|[Mm]ini(?:conda|forge)|python\.org/ftp|\bpython3\.\d+\s+-m\s+venv"
 )
 _REMOVE = re.compile(
     r"(?:^|[;&|\n(]|\bsudo|\bthen)[ \t]{0,200}(?:/bin/)?rm[ \t]{1,200}(-\w{0,20}[rR][^;&|\n)]*)"
 )
-#: Base images without a shell; those for Python, with their ENTRYPOINT.
+#: Base images without a shell; such images for Python, with their ENTRYPOINT.
 _SHELL_LESS = re.compile(r"(?:^|/)distroless/(?!.*debug)|^scratch$|^cgr\.dev/(?!.*-dev)")
 _SHELL_LESS_PYTHONS = (
     (r"(?:^|/)distroless/python3", "/usr/bin/python3"),
@@ -67,7 +67,7 @@ _HARMLESS = frozenset(
         "update-ca-certificates", "useradd", "usermod", "wget", "yum",
     }
 )  # fmt: skip
-#: Managers that install the repository only as a link to its sources.
+#: Package managers that install the repository only as a link to its sources.
 _FROM_FILES = {
     "conda": {"env", "install", "update", "clean", "config", "create"},
     "mamba": {"env", "install", "update", "clean", "create"},
@@ -77,7 +77,7 @@ _FROM_FILES = {
     "poetry": {"install", "config", "lock"},
     "uv": {"sync", "lock", "venv", "python", "cache"},
 }
-#: Files that count in a copied folder, as in image_inputs.sh; and the files that a command installs from.
+#: Files of a copied folder that determine the image, as in image_inputs.sh; and the files that a command installs from.
 _COUNTED = re.compile(
     r"(?:^|/)(?:requirement[^/]*|constraint[^/]*|[^/]*\.lock|pyproject\.toml|setup\.[^/]*|environment[^/]*\.y[^/]*ml|Pipfile[^/]*)$"
 )
@@ -242,7 +242,7 @@ def _assignments(rest: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _command(rest: str) -> tuple[str, ...]:
-    """Return argv as written: the container's shell expands variables in CMD and ENTRYPOINT."""
+    """Return argv without replacing variables: the container's shell expands them in CMD and ENTRYPOINT."""
     if rest.startswith("["):
         try:
             argv = json.loads(rest)
@@ -300,7 +300,7 @@ def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:
         return
     *sources, destination = words
     target = absolute(stage.workdir, destination)
-    # WORKDIR creates its folder, and files are copied into an existing one.
+    # WORKDIR creates its folder, and COPY into an existing folder keeps the file's name.
     is_there = PurePosixPath(stage.workdir).is_relative_to(target)
     into_directory = destination.endswith("/") or destination == "." or len(sources) > 1 or is_there
     origin = flags.get("from")
@@ -395,7 +395,7 @@ def absolute(directory: str, path: str) -> str:
 
 
 def image_inputs(text: str) -> tuple[str, ...] | None:
-    """Return the paths that determine a Dockerfile's image, relative to its context; None for "any of it".
+    """Return the paths that determine a Dockerfile's image, relative to its context; None for all files of the context.
 
     A path with a final slash stands for the dependency files of a folder: its other files are copied, but no later
     step processes them. Such a folder has to be mounted over the copy.
@@ -503,7 +503,7 @@ def _is_harmless_pip(words: list[str]) -> bool:
 
 
 def _all_count(paths: list[str]) -> bool:
-    """Return whether all files that a command installs from count in a copied folder, by their names and depth."""
+    """Return whether all files that a command installs from determine the image (`_COUNTED`), by name and depth."""
     return all(
         "://" in path or (_COUNTED.search(path) and path.count("/") <= (4 if path.startswith("/") else 2))
         for path in paths

@@ -84,12 +84,12 @@ def json_words(text: str) -> list[str]:
     return [str(word) for word in words] if isinstance(words, list) else []
 
 
-#: Maximum characters of an instruction to split as a shell does: shlex takes the square of a word's length.
+#: Maximum characters of an instruction to split as a shell does: shlex takes quadratic time for a long word.
 _MAX_SPLIT = 50_000
 
 
 def split(text: str) -> list[str]:
-    """Split as a shell does, or at blanks if a quote is not closed or the text is longer than any instruction."""
+    """Split as a shell does; at blanks if a quote is not closed, or the text is longer than _MAX_SPLIT."""
     if len(text) > _MAX_SPLIT:
         return text.split()
     try:

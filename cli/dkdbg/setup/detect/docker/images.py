@@ -45,8 +45,8 @@ class ImageFact:
     Attributes:
         python: Python minor version, None if unknown.
         system_python: whether `python` is the distribution's own python3, which a build may replace.
-        torch: version of the torch in the image, None without.
-        cuda: CUDA minor version in the image, None without.
+        torch: version of torch in the image, None without it.
+        cuda: CUDA minor version in the image, None without CUDA.
         is_python: whether the image is made for Python programs.
     """
 

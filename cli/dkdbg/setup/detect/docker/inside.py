@@ -54,7 +54,7 @@ def started(tree: Tree, argv: tuple[str, ...], inside: Inside) -> tuple[Seen | N
     if launch.launcher == "console-script":
         file = script_file(tree, scripts.get(launch.target or "", ""))
     elif launch.target and launch.is_module:
-        # If the image installed this repository's package, it is below the root.
+        # If the image has installed this repository's package, the module is below the root.
         for base in dict.fromkeys(item for item in (local_cwd, context, ".") if item is not None):
             file = file or _module_below(tree, launch.target, base)
             by = registry.named(launch.launcher)
@@ -121,7 +121,7 @@ def _of_script(tree: Tree, script: str, inside: Inside) -> list[tuple[Launch, st
 def _of_lines(lines: list[str], inside: Inside) -> list[tuple[Launch, str]]:
     """Return the launches of shell lines, each with the working directory after earlier `cd` commands.
 
-    Background commands come first, whatever their line: the foreground command of the shell is last.
+    Background commands come first, whatever their line: the shell's foreground command comes last.
     """
     workdir = inside.workdir
     found: list[tuple[Launch, str]] = []

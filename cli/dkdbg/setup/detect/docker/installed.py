@@ -31,7 +31,7 @@ def how_installed(lines: Iterable[str], names: Iterable[str]) -> Installed:
     """Return how the RUN lines of an image install the repository itself; empty if they do not.
 
     Args:
-        lines: as read by setup/detect/docker/dockerfile.py.
+        lines: RUN lines from setup/detect/docker/dockerfile.py.
         names: distribution names of the project, in any spelling.
     """
     own = {re.sub(r"[-_.]+", "-", name.lower()) for name in names}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.launch.launches import Seen
 
-#: Maximum files to mount one by one, for the sake of the engine.
+#: Maximum files to mount one by one: each is a mount of the engine.
 _MAX_FILES = 40
 _SIDE_ROLES = re.compile(
     r"(?:^|[-_.])(?:db|database|postgres\w*|mysql|mariadb|redis|mongo\w*|rabbitmq|kafka|zookeeper|minio|nginx|traefik|caddy|proxy|"
@@ -55,7 +55,7 @@ _VARIANT = re.compile(
 )
 
 
-#: Maximum points behind the chosen service for one to be asked about.
+#: A service at most so many points behind the chosen one is close enough to ask about.
 _NEAR_POINTS = 8.0
 #: Compose files for production.
 _PRODUCTION = re.compile(r"(?:^|[-_./])(?:prod|production|release)(?:$|[-_./])", re.IGNORECASE)
@@ -69,12 +69,12 @@ _ROOTS = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class RunningService:
-    """A service with the facts on its program.
+    """A service and the facts about its program.
 
     Attributes:
         fact: the service, with `is_python` decided.
         dockerfile: as this service builds it (with its arguments and target), None if the repository has none.
-        seen: the launch, None for other programs than Python or if unknown.
+        seen: the launch, None if it is unknown or not Python.
         file: source file of the launch, None if it is only in the image.
         mappings: bind mounts and copies of the repository's code, binds first.
     """
@@ -149,7 +149,7 @@ def read_service(
 def with_only_build(tree: Tree, services: tuple[RunningService, ...]) -> tuple[RunningService, ...]:
     """Return the services, where the only one that is built from Python sources here counts as Python.
 
-    Neither the name of a base image nor a start script has to show it.
+    Neither the name of its base image nor a start script has to show Python.
     """
     if any(each.fact.is_python for each in services):
         return services
@@ -212,7 +212,7 @@ def choose(
 def ranked(services: tuple[RunningService, ...], preferred: str | None) -> tuple[Ranked, ...]:
     """Return the services that run this repository's Python, with their points, the best first.
 
-    A dev container's own one (`preferred`) counts most, and the files that plain `docker compose` reads before others.
+    A dev container's service (`preferred`) counts most; files that plain `docker compose` reads count more than others.
     """
     pairs = [
         (_points(each, preferred) - order * 0.1, each)
@@ -295,7 +295,7 @@ def _points(service: RunningService, preferred: str | None) -> float:
 def code_mappings(
     tree: Tree, binds: Mappings, dockerfile: DockerfileFact | None, context: str | None
 ) -> Mappings:
-    """Return the (local, remote) pairs of code, also those at `/`: bind mounts first, then copies of the image."""
+    """Return the (local, remote) pairs of code, including pairs at `/`: bind mounts first, then copies in the image."""
     found = [(local, remote) for local, remote in binds if holds_code(tree, local)]
     for local, remote in dockerfile.copies if dockerfile else ():
         path = join(context or ".", local)
@@ -348,7 +348,7 @@ def _filled(words: tuple[str, ...] | None, dockerfile: DockerfileFact | None) ->
 
 
 def harmless_scripts(tree: Tree) -> frozenset[str]:
-    """Return the names of the shell scripts that need no root's rights; all scripts that share a name must need none."""
+    """Return the names of shell scripts that do not need root; scripts that share a name count as one."""
     harmless: dict[str, bool] = {}
     for path in tree.matching(_SCRIPT):
         name, text = path.rsplit("/", 1)[-1], tree.text(path)

@@ -32,7 +32,7 @@ _CHECKS = re.compile(
 )
 #: A file that starts only as a module of its package: `python -m package.program`.
 _RELATIVE_IMPORT = re.compile(r"^(?:from\s+\.+[\w.]*\s+import\b)", re.MULTILINE)
-#: Call that makes an app -> its command line, and that of a function that returns one.
+#: Call that creates an app -> command line for the app, and for a function that returns the app.
 _SERVED = {
     "bind": ("serve run {}", ""),
     "FastAPI": ("uvicorn {}", "uvicorn {} --factory"),
@@ -47,7 +47,7 @@ class Candidate:
     """A program with its best evidence so far.
 
     Attributes:
-        launch: the best command line for it.
+        launch: the best command line for the program.
         file: relative to the root, None if it is only in an image.
         cwd: directory to start it in, relative to the root.
         command: as typed in that directory.
@@ -55,9 +55,9 @@ class Candidate:
         source: where it was seen, as text.
         order: number of the evidence, from 0.
         mentions: number of command lines for it.
-        readme_mentions: number of those in the README.
+        readme_mentions: number of these command lines in the README.
         places: every place where it was seen.
-        fact: its source, None if it was not read; points: its rank.
+        fact: facts of its source, None if it was not read; points: its rank.
     """
 
     launch: Launch
@@ -83,7 +83,7 @@ def module_file(tree: Tree, module: str, cwd: str, *, package: bool = False) -> 
             path = join(base, ending)
             if path is not None and tree.has(path):
                 return path
-    # The name of a package in another folder says enough (`pip install -e src/backend`), that of a file alone does not.
+    # A package's name in another folder suffices (`pip install -e src/backend`); a single file's name does not.
     for ending in endings if "/" in steps else endings[1:]:
         deeper = [
             path
@@ -149,7 +149,7 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
     known.readme_mentions += candidate.place == "readme"
     known.places.add(candidate.place)
     # A console script in a README stays a console script. A better place replaces the command line. So does a full run
-    # after one that only checks something.
+    # after a command that only checks something.
     better = place_points(candidate.place) - place_points(known.place)
     works = _worth(candidate.launch) - _worth(known.launch)
     if better > 0 or (better == 0 and works > 0):
@@ -159,7 +159,7 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
 
 
 def _worth(launch: Launch) -> float:
-    """Return how well a line represents its program: training first, then lines that run unchanged."""
+    """Return how well a line represents its program: lines that train before others, then lines that run unchanged."""
     return 8 * (verb_of(launch) == "train") - 8 * only_checks(launch) - 0.5 * blanks(launch.command)
 
 
@@ -172,7 +172,7 @@ def verb_of(launch: Launch) -> str:
 
 
 def only_checks(launch: Launch) -> bool:
-    """Return whether a command line asks for help or evaluates, instead of the program's main work."""
+    """Return whether a command line only shows help or evaluates, instead of the program's main work."""
     return any(_CHECKS.fullmatch(arg) for arg in launch.args)
 
 
@@ -196,7 +196,7 @@ def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> C
             command = command.replace(launch.target, typed, 1)
     # `python program.py --help` shows where the program is, not how it is started.
     command = re.sub(r"\s+(?:-h|--help)(?=\s|$)", "", command)
-    # Whatever the name of its file: a console script, and the package that has a server's app.
+    # A console script, and a package with a server's app, count whatever the name of their file.
     is_named = launch.launcher == "console-script" or (
         launch.is_module and (file or "").endswith("/__init__.py")
     )
@@ -208,7 +208,7 @@ def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> C
 
 
 def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
-    """Add scripts that no command line starts, but that are programs."""
+    """Add programs that no command line starts."""
     paths = [path for path in tree.files if path.endswith(".py") and path not in found][:_MAX_READ]
     for order, path in enumerate(paths):
         if _NEVER.search(path) or is_vendored(path) or path.count("/") > 5:
@@ -265,7 +265,7 @@ def served(tree: Tree, path: str, text: str) -> tuple[Launch, str] | None:
 
 
 def _app(text: str, imports: Collection[str]) -> tuple[str, str] | None:
-    """Return the template of a command line and the app's variable, else a function without arguments that makes one."""
+    """Return the template of a command line, and the app's variable or a function without arguments that creates it."""
     apps: dict[str, str] = {}
     factories: dict[str, str] = {}
     for node in parsed(text).body:
@@ -291,7 +291,7 @@ def _made(node: ast.AST) -> str | None:
 
 
 def _importable(tree: Tree, path: str, imports: Collection[str]) -> tuple[str, str]:
-    """Return the directory from which most of a file's imports are found, the outermost first, and its dotted name there."""
+    """Return the outermost directory from which most of a file's imports are found, and the file's dotted name."""
     steps = path.removesuffix("/__init__.py").removesuffix(".py").split("/")
 
     def found(depth: int) -> int:

@@ -2,7 +2,7 @@
 
 A candidate's rank is the sum of several points: where it was seen (launches.PLACES), the role in its name (in machine
 learning training before serving before evaluation before data preparation), how plain its name is, how often it is
-mentioned, and its source. No repository is special-cased.
+mentioned, and its source code. No repository is special-cased.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _ROLE_POINTS = {
 #: Minimum points for a script with only a main guard to be chosen as the program.
 _THRESHOLD = 16
 _MAX_PARSED = 80
-#: Minimum notebooks of a course, and the best place for its scripts.
+#: Minimum notebooks of a course; in a course, PLACES for its scripts is at most this one.
 _MANY_NOTEBOOKS, _ASIDE_PLACE = 10, "subreadme"
 #: GUI toolkits, which fail without a display, as in a container.
 _WINDOWS = frozenset(
@@ -195,7 +195,7 @@ def _rough(candidate: Candidate, project: str, *, is_ml: bool) -> float:
     if file is not None:
         score += _path_points(file)
     if candidate.place == "readme":
-        # Users try the first example; the hundredth line is a special case.
+        # Users try the first example in a document; later ones are special cases.
         score += max(0.0, 4 - candidate.order * 0.3)
     return score
 
@@ -278,7 +278,7 @@ def _same_name(first: str, second: str) -> bool:
 
 
 def terminal_asked(sources: Iterable[tuple[str, str]]) -> str:
-    """Return where one of (path, text) requires a terminal, as `file:line: call`; empty if none does."""
+    """Return where a source (path, text) requires a terminal, as `file:line: call`; empty if none does."""
     for path, text in sources:
         if match := _TERMINAL.search(text):
             return f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match[0].rstrip('(')}"
@@ -293,7 +293,7 @@ def shows_windows(imports: frozenset[str]) -> bool:
 def given(tree: Tree, command: str, scripts: Mapping[str, str]) -> tuple[EntryPoint | None, str]:
     """Return the entry point of a command line, and its missing script, if any; None if it runs no Python program.
 
-    Absolute paths, and paths out of the repository, are paths in the container.
+    Absolute paths, and paths that leave the repository, are paths in the container.
     """
     lines = [part for line in logical_lines(command) for part in line.replace("&&", ";").split(";")]
     seen = lines_of(tree, lines, scripts)

@@ -40,7 +40,7 @@ _MAX_DOCUMENTS = 120
 _MAX_SCRIPTS = 120
 #: Maximum characters of a line of a recipe; longer ones are left out.
 _MAX_LINE = 4000
-#: Maximum variables of a Makefile within each other.
+#: Maximum nesting of a Makefile's variables.
 _MAX_NESTED = 4
 #: (runner, name of a task) -> its lines.
 Tasks = dict[tuple[str, str], tuple[str, ...]]
@@ -54,12 +54,12 @@ _RUN = re.compile(
 
 #: Files of recipes, and the command that runs one.
 _MAKEFILES = {"Makefile": "make", "makefile": "make", "justfile": "just", "Taskfile.yml": "task"}
-#: Further arguments of the caller of a recipe, in a justfile and a Taskfile.
+#: Placeholder for the caller's further arguments, in a justfile and a Taskfile.
 _CALLERS = re.compile(r"[ \t]*\{\{\s*(?:args|ARGS|\.CLI_ARGS)\s*\}\}")
 #: First line of a recipe; in a justfile its parameters may have defaults.
 _HEADER = re.compile(r"([\w.-]+)(?![\w.-])[^:=\n]*:(?!=)|  ([\w.-]+):\s*$")
 _JUST_HEADER = re.compile(r"([\w.-]+)(?![\w.-])[^:\n]*:(?!=)")
-#: A variable in one of these, such as `{{.CONFIG | default "a.yaml"}}` or `{{ config }}`.
+#: A variable in a justfile or Taskfile, such as `{{.CONFIG | default "a.yaml"}}` or `{{ config }}`.
 _BRACES = re.compile(r"""\{\{[^{}\w]*(\w+)\b(?:\s*\|\s*default\s+["']?([^"'\s{}]+))?[^{}]*\}\}""")
 
 
@@ -220,7 +220,7 @@ def _procfiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:
 
 
 def _editor(tree: Tree) -> Iterator[Seen]:
-    """Yield the launch configurations of VS Code, which have been used for debugging."""
+    """Yield the launch configurations of VS Code: users have debugged with them."""
     path = ".vscode/launch.json"
     try:
         document = table(jsonc.loads(tree.text(path), file=path))
@@ -267,7 +267,7 @@ def read_tasks(tree: Tree) -> Tasks:
 
 
 def targets(read: Iterable[Recipe]) -> Tasks:
-    """Return those of `recipes` in the root's Makefile, justfile and Taskfile by the command that runs them."""
+    """Return the recipes in the root's Makefile, justfile and Taskfile, by the command that runs them."""
     found: Tasks = {}
     for path, target, lines in read:
         if "/" not in path and lines and role_of(target) != "tool":
@@ -300,7 +300,7 @@ def recipes(tree: Tree) -> Iterator[Recipe]:
 
 
 def _value(values: Mapping[str, str], found: re.Match[str]) -> str:
-    """Return the value of a variable in braces, or its default; one without either is left to fill in."""
+    """Return the value of a variable in braces, or its default; without either, the user has to fill it in."""
     return values.get(found[1], "").strip("\"'") or found[2] or f"<{found[1]}>"
 
 
@@ -355,7 +355,7 @@ def _variables(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _filled(command: str, parameters: Mapping[str, Value]) -> str:
-    """Return a command of an MLproject with the defaults of its parameters; one without is left to fill in."""
+    """Return a command of an MLproject with its parameters' defaults; the user fills in the other parameters."""
 
     def value(name: re.Match[str]) -> str:
         default = table(parameters.get(name[1])).get("default")

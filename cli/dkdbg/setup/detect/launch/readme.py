@@ -83,7 +83,7 @@ def _names_package(words: list[str]) -> bool:
 
 
 def installed_extras(documents: Iterable[str]) -> frozenset[str]:
-    """Return the extras in the first documented line that installs the repository itself, empty if it names none."""
+    """Return the extras in the first documented line that installs the repository itself; empty without extras."""
     lines = (line for text in documents for block in code_blocks(text) for line in logical_lines(block))
     first = next(filter(None, map(_ITSELF.search, lines)), None)
     return frozenset(re.findall(r"[\w.-]+", first[1] or "")) if first else frozenset()

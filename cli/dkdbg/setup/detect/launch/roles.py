@@ -30,7 +30,7 @@ def role_of(path: str) -> str:
         word for word in re.split(r"[_\-.\d]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", stem).lower()) if word
     ]
     roles = [next((role for role, pattern in _ROLES if pattern.fullmatch(word)), "other") for word in words]
-    # A training word counts anywhere (train_dataset, main_pretrain); otherwise the verb, which is first or last.
+    # "train" counts anywhere in a name (train_dataset, main_pretrain); otherwise the first or last word is the verb.
     if "train" in roles:
         return "train"
     if re.fullmatch(r"(?:run_\w+|main_\w+)", stem.lower()) and "infer" not in roles and "tool" not in roles:

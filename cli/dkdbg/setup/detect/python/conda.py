@@ -82,7 +82,7 @@ def _cuda_of_build(item: str) -> str | None:
 
 
 def conda_spec(spec: str) -> str:
-    """Translate conda's fuzzy `=1.9` (a prefix) and `1.9.*` to specifiers."""
+    """Translate conda's `=1.9` (any 1.9) and `1.9.*` to pip's specifiers."""
     spec = spec.replace(" ", "").split("|")[0]
     if match := re.fullmatch(r"={0,2}([\d.]+)(\.?\*)?", spec):
         version = match[1].rstrip(".")

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 _USUAL_CONDA = re.compile(r"(?:conda[-_]?)?env(?:ironment)?(?:[-_.][\w.-]+)?\.ya?ml|conda\.ya?ml")
-#: Maximum YAML files with other names to check for conda environments, and characters to parse of all of them.
+#: Maximum YAML files with unusual names to check for conda environments; maximum characters of all environments to
+#: parse.
 _MAX_UNUSUAL, _MAX_CONDA_CHARS = 100, 300_000
 REQUIREMENT_FILES = re.compile(
     r"(?:pip[-_])?requirements?(?:[-_.][\w.-]+)?\.(?:txt|in)|[\w.-]*[-_.]requirements\.txt"

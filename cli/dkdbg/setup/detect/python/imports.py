@@ -55,7 +55,7 @@ _COMES_ALONG = {
     "regex", "requests", "rich", "safetensors", "scipy", "setuptools", "six", "starlette", "sympy", "tensorboard", "tokenizers", "torch",
     "tqdm", "typing-extensions", "urllib3", "omegaconf", "jaxlib", "jax", "ipython",
 }  # fmt: skip
-#: Modules of Python 2, of installers, or with another name on the index.
+#: Modules of Python 2 or of installers, and modules with another name on the index.
 _OLD_MODULES = {
     "cPickle",
     "urllib2",
@@ -106,7 +106,7 @@ def notebook_code(tree: Tree, path: str) -> str:
     try:
         document: Any = json.loads(tree.text(path))
     except (ValueError, RecursionError):
-        # Probably cut off by the size limit: take the lines that look like imports.
+        # The text was probably cut off by the size limit: take the lines that look like imports.
         return "\n".join(re.findall(r'^[ \t]*"((?:import|from) [^"\\]+)', tree.text(path), re.MULTILINE))
     cells = document.get("cells") if isinstance(document, dict) else None
     parts: list[str] = []
@@ -118,9 +118,9 @@ def notebook_code(tree: Tree, path: str) -> str:
 
 
 def notebook_pythons(tree: Tree, notebooks: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return (path, text) of the last Python of notebooks with pinned installs, from their metadata.
+    """Return (path, text) of the Python that last ran notebooks with pinned installs, from their metadata.
 
-    Without pins it is the author's own Python. With pins it is one for which these releases have wheels.
+    The pinned releases have wheels for it. Without pins it is only the author's Python.
     """
     found: dict[str, list[str]] = {}
     for path in notebooks[:_MAX_NOTEBOOKS]:
@@ -142,12 +142,12 @@ def notebook_imports(tree: Tree, notebooks: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def distributions(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the distribution names of the modules."""
+    """Return the names of the distributions that contain the modules."""
     kept = (name for name in names if name not in _NOT_ON_PYPI)
     return tuple(dict.fromkeys(canonicalize_name(_DISTRIBUTIONS.get(name, name)) for name in kept))
 
 
-#: More distributions that many programs need, whose module has their name.
+#: Common distributions whose module has the distribution's name.
 _SAME_NAME = {
     "accelerate", "albumentations", "bitsandbytes", "boto3", "celery", "dask", "datasets", "deepspeed", "diffusers",
     "django", "evaluate", "fastapi", "flask", "gradio", "gunicorn", "keras", "lightgbm", "lightning", "loguru",
@@ -163,7 +163,7 @@ def is_known(module: str) -> bool:
 
 
 def unnamed(modules: tuple[str, ...], named: Iterable[str], written: str) -> tuple[str, ...]:
-    """Return the distributions of undeclared modules, without the usual dependencies of others.
+    """Return the distributions of undeclared modules, without those that usually come as dependencies.
 
     Args:
         named: declared distributions.
@@ -195,13 +195,13 @@ def _stem(distribution: str) -> str:
 
 
 def _third_party(tree: Tree, texts: Iterable[str]) -> tuple[str, ...]:
-    # Every directory and module of the repository may be importable from some folder.
+    # Any directory or module of the repository may be importable from some folder.
     own = {path.rsplit("/", 1)[-1].split(".")[0] for path in tree.files if path.endswith(_MODULES)}
     own |= {path.rsplit("/", 1)[-1] for path in tree.dirs}
     found: dict[str, None] = {}
     for dotted in (dotted for text in texts for dotted in _imported(text)):
         name = dotted.split(".")[0]
-        # torch contains the wrapper, but not tensorboard.
+        # torch contains this wrapper, but not tensorboard itself.
         if dotted.startswith("torch.utils.tensorboard"):
             found.setdefault("tensorboard")
         if name not in own and name not in sys.stdlib_module_names and not name.startswith("_"):

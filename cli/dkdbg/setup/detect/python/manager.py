@@ -23,7 +23,7 @@ _LOCKS: dict[str, PackageManager] = {
     "Pipfile.lock": "pipenv",
     "pixi.lock": "pixi",
 }
-#: The most general first.
+#: Names of requirements files, the most general first.
 _MAIN_REQUIREMENTS = (
     "requirements.txt", "base.txt", "main.txt", "prod.txt", "common.txt", "default.txt", "requirement.txt",
 )  # fmt: skip
@@ -32,7 +32,7 @@ _README_REQUIREMENTS = re.compile(r"pip3? install[^\n]*?(?:-r|--requirement)[\s=
 _README_CONDA = re.compile(
     r"(?:conda|mamba|micromamba) (?:env )?(?:create|update)[^\n]*?(?:-f|--file)[\s=]+([\w./-]+\.ya?ml)"
 )
-#: A plain name, without a part, a platform or a version.
+#: A conda environment's plain name, without a component, a platform or a version.
 _PLAIN_CONDA = re.compile(r"(?:^|/)(?:conda[-_]?)?(?:env|environment)\.ya?ml$|(?:^|/)conda\.ya?ml$")
 _INSTALLS_PROJECT = re.compile(
     r"pip3? install\s[^\n]*(?:-e |--editable |[\s'\"]\.(?:\s|$|\[))|setup\.py (?:install|develop)|uv sync"
@@ -49,7 +49,7 @@ _BUILD_INSTALLS = re.compile(r"\b(?:pip3?|uv pip|conda|mamba|poetry|uv) (?:insta
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The manager, its files in order, and their content."""
+    """A package manager, its files in order, and their content."""
 
     manager: PackageManager
     files: tuple[str, ...]
@@ -74,9 +74,9 @@ def choose_manager(
         home: directory of the project to check first: the service's context, or the root.
         entry: file of the program, whose folders may contain its requirements.
         build: (path, context, RUN lines) of the Dockerfile in use, None if missing.
-        dockerfiles: the same for every Dockerfile.
+        dockerfiles: the same triple for every Dockerfile.
         readme: text of the root's README.
-        told: package manager of the README's install lines, for lack of a file.
+        told: package manager of the README's install lines, used if there are no dependency files.
     """
     for directory in dict.fromkeys((home, ".")):
         found = _in_directory(tree, files, directory, readme)
@@ -142,7 +142,7 @@ def _conda_named_in(files: Sequence[DependencyFile], readme: str, project: Choic
 
 
 def _with_member(choice: Choice, files: Sequence[DependencyFile], entry: str | None) -> Choice:
-    """Add the workspace member of the program if the root's own project has no dependencies."""
+    """Add the workspace member that contains the program if the root's project has no dependencies."""
     if any(file.wanted for file in choice.read if file.kind != "lock"):
         return choice
     for directory in _folders_of(entry):

@@ -87,7 +87,7 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
     }
     backend = table(document.get("build-system")).get("build-backend")
     tables = [name for name in ("poetry", "uv", "pixi", "hatch", "flit", "rye") if tool.get(name)]
-    # pdm-backend alone only builds; users of pdm have scripts, sources or groups in its table.
+    # A table with only pdm-backend's keys is for the build; users of pdm also have scripts, sources or groups there.
     if set(table(tool.get("pdm"))) - {"build", "version", "distribution"}:
         tables.append("pdm")
     if project:
@@ -120,7 +120,7 @@ def read_pixi(tree: Tree, path: str) -> DependencyFile:
     document = read_toml(tree, path)
     wanted, python = _pixi_items(document, path)
     about = table(document.get("workspace")) or table(document.get("project"))
-    # pixi installs nothing on a machine without that driver.
+    # pixi installs nothing on a machine without the CUDA driver.
     needs = [NEEDS_CUDA] if table(document.get("system-requirements")).get("cuda") else []
     return DependencyFile(
         path=path, kind="pixi", wanted=tuple(wanted), python=tuple((spec, "dependencies.python") for spec in python),

@@ -27,15 +27,15 @@ class SourceFact:
     """Facts of one Python file.
 
     Attributes:
-        has_guard: it has an `if __name__ == "__main__"`.
+        has_guard: the file has an `if __name__ == "__main__"`.
         runs: its top level does more than define things, so that running it has an effect.
         required: required option strings and positionals.
-        parses_args: it reads a command line.
-        trains: it contains calls of a training loop.
-        listens: port of a server that it starts itself, 0 if unknown; None without such a call.
-        on_loopback: whether that server accepts connections from its own machine alone.
-        framework_words: imports at any level, top names only.
-        error: `LINE: why` if it cannot be parsed, else empty.
+        parses_args: the file parses a command line.
+        trains: the file has calls of a training loop.
+        listens: port of a server that the file starts, 0 if unknown; None if it starts no server.
+        on_loopback: whether that server only accepts connections from its own machine.
+        framework_words: top names of imports at any level.
+        error: `LINE: why` if the file cannot be parsed, else empty.
     """
 
     has_guard: bool = False
@@ -115,7 +115,7 @@ def _port(node: ast.Call) -> int | None:
 
 
 def _is_on_loopback(node: ast.Call) -> bool:
-    """Return whether a call that serves names a loopback address, or none where that is the default."""
+    """Return whether a call that serves listens on loopback: by its address, or by default."""
     named = next((word.value for word in node.keywords if word.arg in {"host", "server_name"}), None)
     if named is None and node.args and isinstance(node.args[0], ast.Constant):  # `app.run("0.0.0.0")`
         named = node.args[0]
@@ -138,7 +138,7 @@ def _acts(node: ast.stmt) -> bool:
         return True
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         called = node.value.func
-        # Modules, too, set up logging, paths or warnings.
+        # Such calls do not make a program: modules set up logging, paths or warnings, too.
         dotted = ast.unparse(called)
         return not re.match(
             r"(?:logging|warnings|sys\.path|os\.environ|logger|load_dotenv|torch\.(?:set|backends)|\w+\.register)",

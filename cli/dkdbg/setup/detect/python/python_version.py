@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from dkdbg.setup.detect.python.requirements import DependencyFile
 
-#: Default without evidence: it has wheels of everything current, and of much that is old.
+#: Default without evidence: most current and many old packages have wheels for it.
 DEFAULT = 11
 #: Minor numbers in the order of trial if the default does not fit.
 _ORDER = (11, 10, 12, 9, 8, 13, 7, 6, 14, 5)
@@ -31,13 +31,13 @@ _CI = re.compile(r"python[-_]version[\"']?\s*:\s*(\[[^\]]*\]|[^\n#]*)", re.IGNOR
 
 #: Maximum statements of a file to read.
 _MAX_SPECS = 100
-#: Maximum patch number, above that of any minor release below.
+#: Assumed maximum patch number, above every released one.
 _MAX_PATCH = 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """A place that states a Python minor number; documents may state several."""
+    """A Python minor number and the place that states it; documents may state several."""
 
     minor: int
     source: str
@@ -53,11 +53,11 @@ def read_python(
     documents: Iterable[tuple[str, str]],
     torch: str | None = None,
 ) -> tuple[PythonFact, tuple[Rival, ...]]:
-    """Return the Python minor version with its source, and other versions with theirs.
+    """Return the Python minor version with its source, and rival versions with their sources.
 
     Args:
         images: (path, minor version) of the relevant Dockerfiles, the best first.
-        pins: (path, text) of `.python-version` and `.tool-versions`; `setup/detect/repo.py` gathers all of these.
+        pins: (path, text) of `.python-version` and `.tool-versions`.
         files: installed dependency files, and those of the root.
         workflows: (path, text) of CI definitions.
         documents: (path, text) of the README and similar.
@@ -74,7 +74,7 @@ def read_python(
     for each in (*stated, *(Statement(minor=number, source=requires or BY_WHEELS) for number in free)):
         found.setdefault(each.minor, each)
     best, *others = found.values()
-    # A matrix of CI works with each of its versions; documents that disagree do not.
+    # The repository works with every version in a CI matrix, but not with every version that its documents state.
     in_doubt = best.in_prose
     return PythonFact(version=f"3.{best.minor}", source=best.source), tuple(
         Rival(
@@ -117,7 +117,7 @@ def _statements(
 
 
 def _in_workflows(workflows: Iterable[tuple[str, str]]) -> Iterable[Statement]:
-    """Yield the versions in CI: those of a matrix, the nearest to the default first, then single ones by frequency."""
+    """Yield the versions in CI: a matrix's first, nearest to the default first, then others by frequency."""
     single: list[Statement] = []
     matrix: list[Statement] = []
     for path, text in workflows:

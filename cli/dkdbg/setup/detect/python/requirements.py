@@ -43,11 +43,11 @@ class Wanted:
     Attributes:
         name: canonical distribution name.
         spec: version specifiers, such as `>=2.0,<3`, empty when unpinned.
-        url: text after `@`, or a whole VCS line; None without.
-        extras: its own extras, as in `ray[default]`.
+        url: text after `@`, or a whole VCS line; None without either.
+        extras: extras of the distribution, as in `ray[default]`.
         marker: environment marker, empty without.
         source: file (and line).
-        extra: its extra or group, None for the base.
+        extra: the project's extra or group that contains it; None if always installed.
     """
 
     name: str
@@ -197,7 +197,7 @@ def installs_itself(tree: Tree, files: Iterable[str]) -> bool:
 
 
 def local_packages(tree: Tree, files: Iterable[str]) -> tuple[str, ...]:
-    """Return the folders below the root from which `files` install packages, relative to it; without the root itself."""
+    """Return the folders from which `files` install packages, relative to the root; without the root itself."""
     found: dict[str, None] = {}
     for name in files:
         for kinds, pattern in _LOCAL_PACKAGES:

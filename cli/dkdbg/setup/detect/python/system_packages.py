@@ -54,7 +54,7 @@ _RUN = {
     "cairosvg": ("libcairo2",),
     "wand": ("libmagickwand-6.q16-6",),
 }
-#: Library of the loader's messages, without its version -> Debian package (names of bookworm).
+#: Shared library, as the loader names it but without version -> Debian package (names of bookworm).
 _LIBRARIES = {
     "libGL.so": "libgl1", "libEGL.so": "libegl1", "libgthread-2.0.so": "libglib2.0-0", "libglib-2.0.so": "libglib2.0-0",
     "libSM.so": "libsm6", "libXext.so": "libxext6", "libXrender.so": "libxrender1", "libX11.so": "libx11-6", "libICE.so": "libice6",
