@@ -108,7 +108,7 @@ def test_attach_waits_until_the_task_runs_and_an_editor_gets_in_with_the_token_o
         ({"job": "pai://host/job"}, "pai://host/job names no job of OpenPAI", "pai://HOST/USER/JOB"),
         ({"job": "pai://host/me/a b"}, "names no target", "pai://HOST/USER/JOB"),
         ({}, "the job mnist of me has no task with a port called debug", "dkdbg init --pai job.yaml"),
-        ({"answer": (200, b"<html>", "")}, "cannot be understood: it is not a job", "is that host an OpenPAI portal?"),
+        ({"answer": (200, b"<html>", "")}, "about the job: it is not a job", "is that host an OpenPAI portal?"),
         ({"answer": (200, b'{"taskRoles": {"a": {"taskStatuses": [{"taskIndex": 0, "taskState": "RUNNING", "containerIp": "x"}]}}}', "")},
          "the address of a task is not an address", "is that host an OpenPAI portal?"),
         ({"answer": (302, b"", "http://127.0.0.1:1/")}, "redirects elsewhere", "name the host that it redirects to"),

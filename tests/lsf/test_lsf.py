@@ -109,7 +109,7 @@ def test_what_hinders_has_its_cause(site):
         job: "hosta refuses ssh",
         f"{job}/hostc": "hostc is not a node of job",
         "4711": "LSF has no job 4711",
-        "x": "'x' is no job",
+        "x": "'x' is not a job",
     }
     for name, cause in cases.items():
         done = dkdbg(site, "run", "--on", f"lsf:///{name}", "--", "hostname")

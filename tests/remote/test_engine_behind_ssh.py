@@ -256,7 +256,7 @@ def test_what_hinders_ssh_and_what_hinders_docker_there_are_told_apart(laptop, t
         done = dkdbg(project, "up", env={"DOCKER_HOST": host})
         assert done.returncode == EXIT_ENGINE, host
         said[host.partition("//")[2].partition(":")[0]] = done.stderr
-    assert "does not accept what ssh offers" in said["nobody-known@box"]
+    assert "accepts none of the keys that ssh offers" in said["nobody-known@box"]
     assert "nothing listens for ssh" in said["box"]
     assert "there is no host nowhere.invalid" in said["nowhere.invalid"]
     assert "no Docker engine answers there" in said["other@box"]  # not in the group docker

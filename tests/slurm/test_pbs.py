@@ -17,7 +17,7 @@ def test_what_hinders_has_its_cause(laptop, tmp_path):
     cases = {
         held: f"job {held} has no nodes yet: it is queued",
         "4711": "PBS has no job 4711",
-        "x": "'x' is no job",
+        "x": "'x' is not a job",
     }
     for job, cause in cases.items():
         done = dkdbg(tmp_path, "run", "--on", f"pbs://login/{job}", "--", "hostname")

@@ -214,7 +214,7 @@ def test_a_job_without_nodes_to_enter_is_named_with_its_cause(laptop, tmp_path):
         strangers: "is not yours (me) but other's",
         f"{mine}/node-22": "node-22 is not a node of job",
         f"{mine}_9": "Slurm has no job",
-        "x": "'x' is no job",
+        "x": "'x' is not a job",
         f"{mine}/-oProxyCommand=x": "names no target",
     }
     for rest, cause in cases.items():

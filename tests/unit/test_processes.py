@@ -29,11 +29,11 @@ def chosen(root, documented, *, gpu="none", needs_gpu=False, gpus=0, cores=2):
     ("machine", "count", "said"),
     [
         ({"gpu": "nvidia", "gpus": 4}, "4", "as documented"),
-        ({"gpu": "nvidia", "gpus": 2}, "2", "has 4, and here is 2 GPUs"),
+        ({"gpu": "nvidia", "gpus": 2}, "2", "has 4, and this machine has 2 GPUs"),
         ({"gpu": "amd", "gpus": 8}, "4", "as documented"),
         ({"cores": 16}, "4", "as documented"),
-        ({"cores": 2}, "2", "has 4, and here is no GPU and 2 cores"),
-        ({"cores": 16, "needs_gpu": True}, "1", "has 4, and here is no GPU)"),
+        ({"cores": 2}, "2", "has 4, and this machine has no GPU and 2 cores"),
+        ({"cores": 16, "needs_gpu": True}, "1", "has 4, and this machine has no GPU)"),
     ],
 )
 def test_as_many_processes_as_documented_start_where_possible(tmp_path, machine, count, said):

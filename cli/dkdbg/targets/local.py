@@ -54,7 +54,7 @@ class LocalTarget(Target):
     def workspace(self) -> Workspace:
         """Return the folder of the address."""
         if self.address.rest.startswith("/"):
-            return Workspace(local=".", remote=self.address.rest, why="the target says so")
+            return Workspace(local=".", remote=self.address.rest, why="the target names it")
         raise DkdbgError(
             f"{self.address} names no folder of this machine",
             hint="local:/folder",
@@ -68,7 +68,7 @@ class LocalTarget(Target):
         text = os.environ.get(ENV_PORT) or str(DEFAULT_PORT)
         if re.fullmatch("[0-9]{1,5}", text) is None or int(text) > 65535:
             raise DkdbgError(
-                f"{ENV_PORT} is {text[:40]!r}, which is no port",
+                f"{ENV_PORT} is {text[:40]!r}, which is not a port",
                 hint=f"unset {ENV_PORT}, or set it to a number up to 65535",
                 exit_code=EXIT_USAGE,
             )
@@ -98,7 +98,7 @@ class LocalTarget(Target):
 def _records() -> list[tuple[SeenRecord, bool]]:
     """Return the session records of this machine, and whether their agents run, oldest first.
 
-    They are in the runtime folders that our agents may use (`agent/state/runtime_dir.py`).
+    The records are in the runtime folders that agents may use (`agent/state/runtime_dir.py`).
     """
     found: list[tuple[SeenRecord, bool]] = []
     for written in records.list_records():

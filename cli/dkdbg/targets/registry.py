@@ -31,7 +31,7 @@ class Entry:
         scheme: scheme of the kind's addresses.
         form: how addresses are typed, for usage texts and hints.
         module: module with the Kind, as `KIND`.
-        around: SCHEME+OTHER:// is this kind around a target of another kind.
+        around: whether addresses SCHEME+OTHER:// exist: a target of this kind, reached through one of another kind.
         system, submitter: name of a batch system and of its program that submits scripts; empty for other kinds. The
             login node of an address may be empty then: SCHEME:///JOB.
     """
@@ -75,7 +75,7 @@ HOME = "compose"
 
 
 def forms() -> str:
-    """Return how a target can be typed."""
+    """Return the forms of an address, for messages."""
     shown = [entry.form for entry in ENTRIES]
     return f"{', '.join(shown[:-1])} or {shown[-1]}"
 
@@ -106,8 +106,8 @@ def target_of(name: str, root: Path) -> Target:
     """Return the target that a user names by its address, or by the name of a service, a container or a session.
 
     A name is looked up in dkdbg.toml's [targets], then among the services of this repository's compose project, the
-    containers, the sessions of this machine, and the sessions that remote agents report. An unknown name is taken for
-    a service that does not run yet.
+    containers, the sessions of this machine, and the sessions that remote agents report. An unknown name means a
+    service that does not run yet.
 
     Args:
         root: the repository's root, resolved.

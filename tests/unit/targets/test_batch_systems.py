@@ -194,13 +194,13 @@ def test_where_its_programs_are_not_there_is_said(entry, system):
         ("slurm", "srun: error: Unable to create step for job 7: Requested node configuration is not available\n", "n1 is not a node of job 7"),
         ("slurm", "srun: error: Unable to create step for job 7: Access/permission denied\n", "job 7 is not yours"),
         ("slurm", "sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid partition name specified\n", "there is no such partition"),
-        ("slurm", "sbatch: error: Memory specification can not be satisfied\nsbatch: error: Batch job submission failed: Requested node configuration is not available\n", "no node of this partition can ever give"),
+        ("slurm", "sbatch: error: Memory specification can not be satisfied\nsbatch: error: Batch job submission failed: Requested node configuration is not available\n", "no node of this partition can ever satisfy"),
         ("slurm", "sbatch: error: Invalid --time specification\n", "sbatch does not accept this: Invalid --time specification"),
         ("slurm", "sbatch: unrecognized option '--nope'\nTry \"sbatch --help\" for more information\n", "sbatch does not accept this: unrecognized option '--nope'"),
         ("slurm", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", "Slurm's controller does not answer"),
         ("slurm", "sh: 1: squeue: not found\n", "there are no commands of Slurm there"),
         ("slurm", "Access denied by pam_slurm_adopt: you have no active jobs on this node\nConnection closed by 172.21.0.3 port 22\n", "n1 only lets in users who have a job on it"),
-        ("pbs", "qsub: node(s) specification error\n", "qsub does not take these nodes"),  # OpenPBS 23.06
+        ("pbs", "qsub: node(s) specification error\n", "qsub rejects these nodes"),  # OpenPBS 23.06
         ("pbs", "Invalid time limit specified (x)\n", "qsub does not accept this: Invalid time limit specified (x)"),
         ("pbs", "Unknown option: d\nUsage:\n    qsub [-a start_time]\n", "qsub does not accept this: Unknown option: d"),
         ("pbs", "sh: 1: qstat: not found\n", "there are no commands of PBS there"),

@@ -97,7 +97,7 @@ def test_the_index_of_a_newer_pip_is_not_why_a_build_has_failed():
     ("words", "said", "cause"),
     [
         ("-- nowhere.invalid", "ssh: Could not resolve hostname nowhere.invalid: Name or service not known", "there is no host nowhere.invalid"),
-        ("-l nobodyhere -- box", "nobodyhere@172.17.0.3: Permission denied (publickey).", "ssh://nobodyhere@box: nobodyhere@172.17.0.3 does not accept"),
+        ("-l nobodyhere -- box", "nobodyhere@172.17.0.3: Permission denied (publickey).", "ssh://nobodyhere@box: nobodyhere@172.17.0.3 accepts none"),
         ("-p 2 -- box", "ssh: connect to host 172.17.0.3 port 2: Connection refused", "ssh://box:2: nothing listens for ssh at 172.17.0.3, port 2"),
         ("-- box", "@@@@@\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key verification failed.", "ssh://box: the host key of box has changed"),
         ("-- box", "bash: line 1: docker: command not found", "docker cannot be run on box"),
@@ -126,7 +126,8 @@ def test_a_port_that_is_taken_is_named_by_what_moves_it(text):
 
     assert hint("web-debug").endswith("such as DKDBG_APP_PORT_8000=18001")
     assert (
-        hint("db") == "db of your compose file publishes port 18000: stop what has it, or publish another one"
+        hint("db")
+        == "db of your compose file publishes port 18000: stop that program, or publish another one"
     )
     assert hint("web-debug", port="5678") == explain(1, text).hint
 

@@ -85,7 +85,7 @@ def test_only_what_debugging_needs_differs_in_the_pods():
         *before["volumes"], {"name": "dkdbg-agent", "configMap": {"name": "bert-dkdbg-agent"}}
     ]  # fmt: skip
     assert spec == {key: value for key, value in before.items() if key not in {"containers", "volumes"}}
-    decision = ("no limit for livenessProbe and startupProbe", "a program that is stopped answers none")
+    decision = ("no limit for livenessProbe and startupProbe", "a stopped program answers no probe")
     assert decision in made.decisions
     assert "it has the same volume as the original, and may write to it: ckpt" in made.notes
     assert "each pod takes 4 nvidia.com/gpu of its own, beside the original's" in made.notes

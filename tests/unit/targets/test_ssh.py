@@ -94,9 +94,9 @@ def test_words_of_ssh_that_go_on_for_ever_are_looked_at_for_moments():
         ("Received disconnect from 10.0.0.1 port 22:2: Too many authentication failures", "ssh has offered too many keys"),
         ("Bad owner or permissions on /home/me/.ssh/config", "ssh does not read /home/me/.ssh/config"),
         ("/home/me/.ssh/config: line 3: Bad configuration option: foo", "ssh's configuration is wrong: /home/me/.ssh/config: line 3"),
-        ("you@node1: Permission denied (publickey,password).", "you@node1 does not accept what ssh offers (it takes: publickey,password)"),
+        ("you@node1: Permission denied (publickey,password).", "you@node1 accepts none of the keys that ssh offers (methods: publickey,password)"),
         ("hello {0} {way}\x1b[2J", "cannot be reached: hello {0} {way}\\x1b[2J"),
-        ("", "cannot be reached: ssh said nothing"),
+        ("", "cannot be reached: no output"),
     ],
 )  # fmt: skip
 def test_what_ssh_says_is_explained_and_fit_for_a_terminal(said, problem):

@@ -23,12 +23,12 @@ def test_the_hint_of_a_target_that_refuses_the_connection_is_shown(tmp_path, mon
     node = target_of("ssh://node1", tmp_path)
 
     def refuse(**_):
-        raise DkdbgError("node1 does not accept what ssh offers", hint="ssh-add -l shows your keys")
+        raise DkdbgError("node1 accepts none of the keys that ssh offers", hint="ssh-add -l shows your keys")
 
     monkeypatch.setattr(node, "_look_again", refuse)
     reporter = attach._Reporter(as_json=False)
     attach._welcome(reporter, tmp_path, None, [Upstream(node, "node1")], 5677, entered=[("a", "b")])
     reporter.end()
     shown = capsys.readouterr().out
-    assert "node1: waiting: node1 does not accept what ssh offers\n" in shown
+    assert "node1: waiting: node1 accepts none of the keys that ssh offers\n" in shown
     assert "hint: ssh-add -l shows your keys\n" in shown

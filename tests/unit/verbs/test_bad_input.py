@@ -229,4 +229,4 @@ def test_where_no_commands_of_slurm_are_nothing_is_waited_for(tmp_path):
 @pytest.mark.parametrize("port", ["abc", "99999", "²", "9" * 5000])
 def test_a_port_of_this_machine_that_is_none_is_named(tmp_path, port):
     ran = run_dkdbg(tmp_path, "run", "--on", "local:", "--", "true", env={"DKDBG_PORT": port})
-    refused(ran, EXIT_USAGE, "DKDBG_PORT is", "which is no port", "unset DKDBG_PORT")
+    refused(ran, EXIT_USAGE, "DKDBG_PORT is", "which is not a port", "unset DKDBG_PORT")

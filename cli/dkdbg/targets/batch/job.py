@@ -1,4 +1,4 @@
-"""Addresses of batch jobs, `slurm://LOGIN/JOB[/NODE][:SESSION]`, the protocol of a batch system, and scripts of jobs. Pure."""
+"""Addresses of batch jobs (`slurm://LOGIN/JOB[/NODE][:SESSION]`), a batch system's interface, job scripts. No I/O."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 #: Valid node names: nothing that ssh, srun or a shell would interpret.
 _NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
-#: Name of a folder with a job script: `job-`, or `held-` for a job held for commands, and 8 hex digits.
+#: Name of a folder with a job script: `job-`, or `held-` for a job that only waits for commands, then 8 hex digits.
 _TAG = re.compile(r"\b(job|held)-[0-9a-f]{8}\b")
-#: Their place on the login node: below the home, which the nodes of a cluster share.
+#: Parent of these folders on the login node: below the user's home, which the nodes of a cluster share.
 _BASE = '"${XDG_CACHE_HOME:-$HOME/.cache}/dkdbg"'
 #: Script that creates a folder which only its user can enter, and removes folders of unknown jobs after an hour.
 _PREPARE = """\
@@ -42,12 +42,12 @@ class JobAddress:
     """A parsed address of a batch system.
 
     Attributes:
-        login: the way to the host that has the system's commands; None: this machine has them.
-        job: its number; empty for a new job.
+        login: address of the host with the system's commands; None if this machine has them.
+        job: the job's number; empty for a new job.
         node: one of the job's nodes; empty for the first.
-        session: name of a session there; empty for the newest.
-        nodes: the job's nodes when `node` was chosen among them by us; empty if the user names it. A job that is
-            requeued gets others, and its ranks are on them in the same order.
+        session: name of a session on the node; empty for the newest.
+        nodes: the job's nodes if dkdbg chose `node`; empty if the user named it. A requeued job gets other nodes, with
+            its ranks in the same order.
     """
 
     login: SshHosts | None
@@ -63,11 +63,11 @@ class JobAddress:
 
 
 def is_node(name: str) -> bool:
-    """Return whether a node may have this name."""
+    """Return whether this is a valid name of a node."""
     return _NODE.fullmatch(name) is not None
 
 
-#: Beginning of the problem in each table.
+#: Beginning of the message about missing programs in each system's table.
 NO_COMMANDS = "there are no commands of"
 
 
@@ -85,7 +85,7 @@ class BatchSystem(Protocol):
         path: script that puts its programs on PATH; see `on_path`.
         job_form: pattern of valid job numbers.
         known: error messages of its programs: pattern of a line, problem and hint. {0} stands for the pattern's first
-            group, {job} and {node} for those of the request. The first match counts.
+            group, {job} and {node} for the request's job and node. The first match counts.
     """
 
     name: str
@@ -109,7 +109,7 @@ class BatchSystem(Protocol):
         return ()
 
     def explain(self, stderr: str, *, job: str, node: str) -> DkdbgError | None:
-        """Return the error that an error message of its programs means, with the line that matched; None if unknown."""
+        """Return the DkdbgError for an error message of its programs, with the matching line; None if unknown."""
         if (found := first((Known(*each) for each in self.known), stderr)) is None:
             return None
         (_, problem, hint, _), match = found
@@ -123,10 +123,10 @@ class BatchSystem(Protocol):
         """Return the command, for the login node, that submits the script. Raises DkdbgError: its options cannot be used."""
 
     def submitted(self, stdout: str) -> str:
-        """Return the number of the new job from the answer; empty if it has none."""
+        """Return the new job's number from the output of `submit`; empty without one."""
 
     def jobs(self) -> str:
-        """Return the script that lists this user's waiting and running jobs, a line each: number, text with the tag."""
+        """Return the script that lists this user's waiting and running jobs, one a line: number, text with the tag."""
 
     def cancel(self, job: str) -> tuple[str, ...]:
         """Return the command that cancels a job."""
@@ -138,7 +138,7 @@ def on_path(program: str) -> str:
 
 
 def absolute(path: str) -> str:
-    """Return a path that can be used there; empty for others, such as `$HOME/code`."""
+    """Return an absolute, printable path unchanged; empty for other texts, such as `$HOME/code`."""
     return path if path.startswith("/") and path.isprintable() else ""
 
 
@@ -155,7 +155,7 @@ def job_address(address: Address, job_form: re.Pattern[str], *, new: bool = Fals
     """Parse an address.
 
     Args:
-        new: it names no job, only a system to submit one to.
+        new: the address has no job, only the system to submit one to.
 
     Raises:
         DkdbgError: the address is invalid.
@@ -168,10 +168,10 @@ def job_address(address: Address, job_form: re.Pattern[str], *, new: bool = Fals
     if new and not more:
         return JobAddress(login=login, job="", node="", session="")
     wrong = (
-        (not job_form.fullmatch(job) and f"{job!r} is no job")
+        (not job_form.fullmatch(job) and f"{job!r} is not a job")
         or (len(more) > 2 and "it has too many parts")
-        or (node and not is_node(node) and f"{node!r} is no node")
-        or (colon and not _SESSION.fullmatch(session) and f"{session!r} is no session")
+        or (node and not is_node(node) and f"{node!r} is not a node")
+        or (colon and not _SESSION.fullmatch(session) and f"{session!r} is not a session")
     )
     if wrong:
         raise DkdbgError(f"{address}: {wrong}", hint=form, exit_code=EXIT_USAGE)
@@ -185,7 +185,7 @@ def choose_node(job: Job, address: JobAddress, shown: str) -> str:
         shown: the address, for messages.
 
     Raises:
-        DkdbgError: the job has no nodes now, or not this one.
+        DkdbgError: the job has no nodes now, or none of this name.
     """
     if job.phase == "waiting":
         why = f" ({job.reason})" if job.reason else ""
@@ -231,7 +231,7 @@ def after(job: Job, address: str) -> str:
 
 
 def in_words(names: Sequence[str]) -> str:
-    """Return the first names, and the number of further ones."""
+    """Return the first names as text, with the number of the others."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if names[4:] else "")
 
 
@@ -262,7 +262,7 @@ def preparing(tag: str, mark: str, jobs: str) -> str:
 
 
 def prepared(mark: str, tag: str, stdout: str) -> str:
-    """Return the folder from the answer to `preparing`; empty without one, or if no script can hold its path."""
+    """Return the folder from the output of `preparing`; empty without one, or if a script cannot contain its path."""
     path = stdout.rpartition(f"\n{mark} ")[2].partition("\n")[0] if f"\n{mark} " in stdout else ""
     fits = path.startswith("/") and path.endswith(f"/{tag}") and shlex.quote(path) == path
     return path if fits else ""

@@ -74,10 +74,10 @@ class Node:
 
 
 class JobLine:
-    """One node of a job, shared by any number of targets on it; thread-safe. `enter` and `leave` count them.
+    """One node of a job, shared by any number of targets; thread-safe. `enter` and `leave` count the targets.
 
     Args:
-        address: names the node, or none for the job's first.
+        address: address of the node, or of the job for its first node.
         shown: the address, for messages.
 
     Attributes:
@@ -169,7 +169,7 @@ class JobLine:
         return "" if self._relay is None else self._relay.why
 
     def lead(self, key: str, port: int) -> int:
-        """Return the local port that leads to `port` of the node's loopback, always the same one for a `key`."""
+        """Return the local port that forwards to `port` on the node's loopback, always the same for a `key`."""
         with self._lock:
             if self._relay is None:
                 self._relay = Relay(self._relayed)
@@ -229,7 +229,7 @@ class JobLine:
             return known
         lines = [line for text in errors if (line := last_line(text))]
         return DkdbgError(
-            f"no command can be run on {name}, a node of job {job.id}: {'; '.join(lines) or 'nothing is said'}",
+            f"no command can be run on {name}, a node of job {job.id}: {'; '.join(lines) or 'no output'}",
             hint=f"try on {self._address.name}: ssh {name} true",
         )
 
@@ -276,7 +276,7 @@ class JobNode(Reach):
         Processes started by ssh survive it. A step kills all its processes at its end, so the keeper gets a step of
         its own.
 
-        That step is held by its own srun on the login node, which is not our child: it survives a cut.
+        The step ends with its srun on the login node. This srun is not our child, so it survives a lost connection.
         """
         if self.way == "ssh":
             return self.wrap(relay)

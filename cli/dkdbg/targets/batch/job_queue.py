@@ -1,4 +1,4 @@
-"""Submit jobs to a batch system from its login node: never the same job twice, and never one that is lost track of."""
+"""Submit jobs to a batch system from its login node; never submit a job twice, nor lose track of one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Timeouts for an answer of the batch system, and to send the agent there.
 _ANSWER_TIMEOUT_S, _SEND_TIMEOUT_S = 60.0, 120.0
-#: sbatch may exit with 255 too, as ssh does when its connection is lost; only then this line follows it.
+#: Line printed after sbatch has exited. Both sbatch and a lost ssh connection may give exit code 255.
 _ENDED = "dkdbg-submit-ended"
 #: Lines of a job's output to show.
 _SHOWN_LINES = 8
@@ -73,7 +73,7 @@ class JobQueue:
         return self._hand_over(login, text, tag, folder, words[0])
 
     def held(self) -> str:
-        """Return a held job, recognized by the folder of its script."""
+        """Return the number of a job that waits for commands, by its script's folder; empty without one."""
         return next((job for tag, job in self._tags(asks=True).items() if tag.startswith("held-")), "")
 
     def look(self, job: str) -> Job:
@@ -82,7 +82,7 @@ class JobQueue:
         return self._system.read(job, done.code, done.stdout, done.stderr)
 
     def output_tail(self, job: Job) -> str:
-        """Return the end of its output file, as the login node sees it."""
+        """Return the end of the job's output file, as the login node sees it."""
         if not job.output:
             return ""
         with contextlib.suppress(DkdbgError):
@@ -148,7 +148,7 @@ class JobQueue:
             last = last_line(done.stderr) or "its path holds odd characters"
             raise DkdbgError(
                 f"cannot make a folder for the job's script on {login.label}: {last}",
-                hint="XDG_CACHE_HOME there can name another folder that the nodes see too",
+                hint="set XDG_CACHE_HOME there to another folder that the nodes share",
             )
         return folder
 
@@ -162,7 +162,7 @@ class JobQueue:
         finally:
             process.end(running)
         if running.returncode or b"filled" not in out:
-            last = last_line(stderr.decode("utf-8", "replace")) or "it says nothing"
+            last = last_line(stderr.decode("utf-8", "replace")) or "no output"
             raise DkdbgError(
                 f"the job's script cannot be written on {login.label}: {last}",
                 hint="is your home there full? df -h ~; quota",
@@ -178,7 +178,7 @@ class JobQueue:
         return (3, 10)
 
     def _hand_over(self, login: Reach, text: str, tag: str, folder: str, submitter: str) -> str:
-        """Submit once: without an answer, the system's list shows whether the job exists; it may also appear later."""
+        """Submit once. Without an answer, look for the job in the system's list, where it may also appear later."""
         missing = ""
         try:
             done = self._login.read(login.wrap(("sh", "-c", text)), limit=_ANSWER_TIMEOUT_S)

@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 
 #: Timeout for an answer of an agent.
 _AGENT_TIMEOUT_S = 30.0
-#: Nodes to query at the same time: each one takes a command on the login node, and sshd accepts ten on a connection.
+#: Nodes to query at the same time: a query is a command on the login node, and sshd accepts ten per connection.
 _MAX_PARALLEL = 6
 #: PBS copies the file when the job ends.
-_NO_FILE = "dkdbg: {} is not there yet: the job has printed nothing, or its system brings the file at its end"
+_NO_FILE = (
+    "dkdbg: {} does not exist yet: the job has printed nothing, or its system copies the file at its end"
+)
 
 
 class JobTarget(Target):
@@ -72,7 +74,7 @@ class JobTarget(Target):
         return self._line.found().reach.wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """Return the agent of a session there, or one of our own, which stays there until `close`."""
+        """Return the agent of a session on the node, or an agent that we send there until `close`."""
         node = self._line.found()
         if node.agents:
             return ("sh", node.agents[0])
@@ -90,7 +92,7 @@ class JobTarget(Target):
         return Workspace(local=".", remote=job.folder, why=f"job {job.id} runs there")
 
     def endpoint(self) -> Endpoint:
-        """Return the session's endpoint, or the newest one's, by a relay: its connections outlive ssh and srun."""
+        """Return the endpoint of the named or the newest session, by a relay: its connections outlive ssh and srun."""
         if self._line.why:  # the relay reconnects on its own
             return Endpoint(address=None, why=f"{self.label}: {self._line.why}")
         if why := self._known():
@@ -109,7 +111,7 @@ class JobTarget(Target):
         return Endpoint(address=(LOOPBACK, port), why="its session does not answer")
 
     def sessions(self) -> list[SeenSession]:
-        """Return the sessions on the node, or on all nodes if the address names none; send no agent for that.
+        """Return the sessions on the node, or on all nodes if the address names none, without sending an agent.
 
         Raises:
             DkdbgError: no node answers.

@@ -50,7 +50,7 @@ _KNOWN = (
         "lsid there says the same; ask the administrator, or try again",
     ),
     (r"(?:bjobs|bsub|bkill): (?:command )?not found", f"{NO_COMMANDS} LSF there", "name the login node: lsf://LOGIN/JOB"),
-    (r"Permission denied|Host key verification failed", "{node} refuses ssh from there", "LSF has no other way into a running job, as blaunch works in the job alone: ask for ssh to the hosts of your jobs"),
+    (r"Permission denied|Host key verification failed", "{node} refuses ssh from there", "LSF has no other way into a running job, because blaunch works only inside the job: ask for ssh to the hosts of your jobs"),
 )  # fmt: skip
 
 

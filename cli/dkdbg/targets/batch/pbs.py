@@ -42,8 +42,8 @@ _JOBS = (
 _KNOWN = (
     (
         r"node\(s\) specification error",
-        "qsub does not take these nodes: OpenPBS knows no :gpus= there",
-        "as OpenPBS spells it: -l select=1:ncpus=2:ngpus=1:host=node4; Torque: -l nodes=node4:ppn=2:gpus=1",
+        "qsub rejects these nodes: OpenPBS does not support :gpus=",
+        "OpenPBS: -l select=1:ncpus=2:ngpus=1:host=node4; Torque: -l nodes=node4:ppn=2:gpus=1",
     ),
     (r"Unknown Job I[dD] (\S+)", "PBS has no job {job}: it ended some time ago, or never existed", "qstat -u $USER there shows your jobs"),
     (
@@ -57,7 +57,7 @@ _KNOWN = (
 
 
 class Pbs(BatchSystem):
-    """PBS's commands; see `targets/batch/job.py`. No step: PBS starts nothing in a running job, its sites allow ssh."""
+    """PBS's commands; see `targets/batch/job.py`. No step: a command in a running job is started by ssh."""
 
     name, scheme, template, path = "PBS", "pbs", "templates/jobs/pbs.sh.j2", _PATH
     known = _KNOWN
@@ -111,14 +111,14 @@ class Pbs(BatchSystem):
         return SLURM.explain(stderr, job=job, node=node) if found is None and "sbatch" in stderr else found
 
     def submit(self, script: Script) -> tuple[str, ...]:
-        """Submit with qsub. Its list omits scripts, so the job's name is the script's tag, within 15 characters.
+        """Submit with qsub. qstat does not list scripts, so the job's name is the script's tag, within 15 characters.
 
         Raises:
             DkdbgError: the options name the job: without its tag a later submission would remove its script.
         """
         if any(each.startswith("-N") for each in script.options):
             raise DkdbgError(
-                "qsub's -N cannot be used: dkdbg recognizes its jobs of PBS by a name that it gives them",
+                "qsub's -N cannot be used: dkdbg recognizes its PBS jobs by the name that it gives them",
                 hint="leave out -N",
                 exit_code=EXIT_USAGE,
             )

@@ -67,7 +67,7 @@ _KNOWN = (
     ),
     (
         r"Memory specification can not be satisfied|Requested node configuration is not available|More processors requested|Node count specification invalid",
-        "no node of this partition can ever give what is asked for",
+        "no node of this partition can ever satisfy the request",
         "sinfo -N -l there shows what they have",
     ),
     (r"(Invalid --\S+ specification.*|unrecognized option '.*'|invalid option.*|Invalid numeric value .*)", "sbatch does not accept this: {0}", "sbatch --help there shows its options"),
@@ -104,7 +104,7 @@ class Slurm(BatchSystem):
         rows = [line for line in stdout.splitlines() if line.count("|") >= 6]
         if code:
             raise self.explain(stderr, job=job, node="") or DkdbgError(
-                f"Slurm reports nothing about job {job}: {last_line(stderr) or 'it said nothing'}",
+                f"Slurm reports nothing about job {job}: {last_line(stderr) or 'no output'}",
                 hint=f"try there: squeue --jobs={job}",
             )
         if not rows:

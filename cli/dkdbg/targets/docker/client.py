@@ -1,7 +1,7 @@
 """Create a client of the Docker SDK for the engine that the `docker` command uses.
 
 `docker.from_env()` before 7.2 ignores contexts. 7.2 silently uses another engine if the named context does not exist,
-or if there is no config.json beside the contexts. So the command itself is asked for its engine.
+or if there is no config.json beside the contexts. So dkdbg asks the command which engine it uses.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Endpoint:
 
     @property
     def has_own_networks(self) -> bool:
-        """Return whether it is rootless or in a user's virtual machine, so that its networks are not this machine's."""
+        """Return whether the engine's networks are not this machine's: it is rootless, or in a user's own VM."""
         try:
             return self.is_local and Path(self.host.removeprefix("unix://")).stat().st_uid != 0
         except OSError:
@@ -49,7 +49,7 @@ class Endpoint:
 
     @property
     def is_ssh(self) -> bool:
-        """Return whether the docker command reaches it through ssh."""
+        """Return whether the docker command reaches the engine through ssh."""
         return self.host.startswith("ssh://")
 
 

@@ -55,7 +55,7 @@ class ComposeService:
         return self._start("up", "--no-build", "--detach", self.service)
 
     def up_needs(self, needs: Iterable[str]) -> tuple[str, ...]:
-        """Start services that this one depends on: a container with an earlier configuration is kept as it is."""
+        """Start services that this one depends on; keep containers with an earlier configuration."""
         return self._start("up", "--no-recreate", "--detach", *needs)
 
     def once(
@@ -79,7 +79,7 @@ class ComposeService:
             variables: additional variables of the container.
             name: name of the container.
             stays: keep the container, because Podman forgets the exit code of one that it removes.
-            detached: return once it is started, and leave the services that it depends on as they are.
+            detached: return once the command is started, and leave the services that this one depends on as they are.
         """
         kept = ("--name", name, *(() if stays else ("--rm",)))
         ports = ("--service-ports",) if all_ports else ("--publish", publish) if publish else ()
@@ -200,6 +200,6 @@ def runs_nothing(model: Mapping[str, Any], service: str) -> bool:
 
 
 def callers(model: Mapping[str, Any], service: str) -> tuple[str, ...]:
-    """Return the services that compose starts `service` for."""
+    """Return the services that depend on `service`."""
     found = model.get("services", {})
     return tuple(sorted(name for name, body in found.items() if service in (body.get("depends_on") or {})))

@@ -88,7 +88,7 @@ def prepare(
             image.build(lambda: podman_engine.build(model, service.name, root, env=env, report=report))
         else:
             image.build(lambda: compose_cli.build(target, root, env=env, report=report))
-    if not runs:  # the files of another image would take the running container away
+    if not runs:  # copying another image's files removes the running container
         image.copy_files(str(model.get("name", "")), report)
     if copies is None:
         make_mount_points(model, service)
@@ -130,7 +130,7 @@ def prepare(
 
 
 def _needs_are_ready(model: Mapping[str, Any], service: str, root: Path) -> bool:
-    """Return whether the services that another one depends on run already."""
+    """Return whether the services that `service` depends on are ready."""
     needed = set(started(model, service)) - {service}
     return bool(needed) and needed <= {
         each.service for each in containers.of_project(root) if each.ready and not each.one_off

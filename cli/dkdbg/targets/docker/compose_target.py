@@ -60,7 +60,7 @@ class ComposeTarget(ContainerTarget):
         return choose(self._project, self.address.rest or only_debug_service(self._project))
 
     def others(self) -> Sequence[str]:
-        """Return what starts the debug service."""
+        """Return advice on how to start the debug service."""
         return (hints.SERVICE_UP(),)
 
     def absent(self) -> DkdbgError:
@@ -164,7 +164,7 @@ class ComposeTarget(ContainerTarget):
 
 
 def _filling(root: Path, report: Callable[[str], None]) -> Callable[[Reach, Filled], None]:
-    """Return what copies a local folder to a volume of the engine; it raises DkdbgError for a file that it cannot copy."""
+    """Return a function that copies a local folder to a volume; it raises DkdbgError for a file that it cannot copy."""
 
     def fill(reach: Reach, folder: Filled) -> None:
         from dkdbg.sync.beneath import local_root

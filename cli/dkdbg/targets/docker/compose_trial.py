@@ -1,4 +1,4 @@
-"""Run the debug service's own program once more, in a container beside all that runs, and remove what that has created."""
+"""Run the debug service's own program once more, in an additional container, and remove all that the run creates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dkdbg.core.target_values import AtEnd, Once, Prepared
     from dkdbg.targets.docker.remote_up import RemoteCopies
 
-#: Lines of the container's output to read, and seconds between two looks at its health.
+#: Lines of the container's output to read, and seconds between two checks of its health.
 _LINES, _PAUSE_S = 200, 0.2
 #: A container's id.
 _ID = re.compile("[0-9a-f]{64}")
@@ -44,7 +44,7 @@ def start(
     at_end: AtEnd,
     copies: RemoteCopies | None = None,
 ) -> Trial:
-    """Start it; see `Target.trial`.
+    """Start the run; see `Target.trial`.
 
     Args:
         copies: for an engine of another machine.
@@ -77,14 +77,14 @@ def start(
     at_end(lambda: remove_dead_links(root, wanted.service))
     at_end(remove_volumes)
     prepared = prepare(root, wanted, report=report, detached=True, copies=copies)
-    # `prepare` creates that volume; what else has appeared during a build is the user's.
+    # `prepare` creates the volume `dkdbg-image`; what else has appeared during its build is the user's.
     before, volumes = containers.of_project(root), _volumes(model)
     known = {each.service for each in before if not each.one_off}
     ran = {each.service for each in before if each.running and not each.one_off}
     made: list[tuple[set[str], set[str], set[str]]] = []
 
     def created() -> tuple[set[str], set[str], set[str]]:
-        """Return the new containers, those that ran no more before, and the new volumes, all of them of this start."""
+        """Return what this run has started: new containers, containers that had stopped before, and new volumes."""
         now = [each for each in containers.of_project(root) if each.service in needed and not each.one_off]
         new = {each.id for each in now if each.service not in known}
         woken = {each.id for each in now if each.service in known - ran and each.running}
@@ -129,10 +129,10 @@ def _without_ids(report: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def _await(start: process.Result, needs: Mapping[str, Mapping[str, Any]], root: Path) -> None:
-    """Wait until services are as `depends_on` asks; `compose run` would replace those that have changed.
+    """Wait until services are as `depends_on` asks; `compose run` would recreate changed ones.
 
     Raises:
-        DkdbgError: the start of required ones has failed, or one cannot be as asked any more.
+        DkdbgError: a required service has failed to start, or can no longer become as asked.
     """
     if all(need.get("required", True) for need in needs.values()):
         check(start)
@@ -147,7 +147,7 @@ def _await(start: process.Result, needs: Mapping[str, Mapping[str, Any]], root: 
 
 
 def _is_met(condition: str, name: str, state: Mapping[str, Any]) -> bool:
-    """Return whether a service's container is as `depends_on` asks. Raises DkdbgError: it will not be."""
+    """Return whether a service's container is as `depends_on` asks. Raises DkdbgError: it cannot become so any more."""
     runs, code = state["Running"], state["ExitCode"]
     health = (state.get("Health") or {}).get("Status", "without a healthcheck")
     if condition == "service_completed_successfully":

@@ -1,4 +1,4 @@
-"""Start a debug service: choose its GPU and port, check who can reach it, and verify what it was granted."""
+"""Start a debug service: choose its GPU and port, check who can reach it, and verify that it got the GPU."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _before_start(
 
 
 def make_mount_points(model: Mapping[str, object], service: DebugService) -> None:
-    """Make the folders of the checkout where the image's own are mounted: the engine would make them as root's."""
+    """Create the mount points of the image's folders in the checkout: the engine would create them as root."""
     mounts = as_list(as_dict(as_dict(model.get("services")).get(service.name)).get("volumes"))
     binds = [
         (str(each["source"]), str(each["target"]))
@@ -223,7 +223,7 @@ def ended() -> DkdbgError:
 def has_failed(found: Container) -> bool:
     """Return whether the program has failed since compose saw it healthy; compose does not check it again.
 
-    The agent keeps such a program's end for a while, for an editor that still connects.
+    The agent of a failed program stays for a while, for an editor that still connects.
     """
     if not found.running:
         return found.code != 0

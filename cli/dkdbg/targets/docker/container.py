@@ -30,7 +30,7 @@ SERVICE, PROJECT_DIR, ONE_OFF = (
 )  # fmt: skip
 #: Label of compose: the project's name.
 PROJECT_NAME = "com.docker.compose.project"
-#: Programs that restart unhealthy containers, the label by which they know these, and its values. The engine does not.
+#: Programs that restart unhealthy containers, the label that selects these, and its values. The engine restarts none.
 _RESTARTING = (
     ("autoheal", "autoheal", frozenset({"true"})),
     ("deunhealth", "deunhealth.restart.on.unhealthy", frozenset({"true"})),
@@ -222,7 +222,7 @@ def choose(containers: Iterable[Container], service: str) -> Container | None:
     have ended, or were made by `docker compose run`, the newest.
 
     Args:
-        containers: those of one project.
+        containers: the containers of one project.
     """
     fitting = [each for each in containers if _rank(service, each) is not None]
     fitting.sort(key=lambda each: each.name)
@@ -240,7 +240,7 @@ def only_debug_service(containers: Iterable[Container]) -> str:
     """Return the name of the only running debug service.
 
     Args:
-        containers: those of one project.
+        containers: the containers of one project.
 
     Raises:
         DkdbgError: none runs, or several do.
@@ -262,7 +262,7 @@ def not_running(containers: Iterable[Container], service: str) -> DkdbgError:
     """Return the error for a missing container of a service, which lists the running ones.
 
     Args:
-        containers: those of one project.
+        containers: the containers of one project.
     """
     names = ", ".join(sorted({each.service for each in containers if each.running and each.service}))
     return DkdbgError(

@@ -175,7 +175,7 @@ class ContainerTarget(Target):
         return running_at(ContainerReach(name=found.id, label=self.label))
 
     def others(self) -> Sequence[str]:
-        """Return advice for a container that is missing or stopped, and may still come."""
+        """Return advice for a missing or stopped container, which may still start."""
         return ()
 
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
@@ -246,7 +246,7 @@ SHOWN = 3
 
 
 def advice(container: Container, found: Sequence[PythonThere]) -> list[str]:
-    """Return lines for a user: the processes that run there, and what to type."""
+    """Return lines that tell the user which processes run there and what to type."""
     name = container.name
     if not found:
         return [

@@ -59,7 +59,7 @@ def of_project(root: Path) -> tuple[Container, ...]:
 
 
 def project_folder(root: Path) -> str:
-    """Return compose's folder of the project in `root`, without symlinks: that of the first file in COMPOSE_FILE."""
+    """Return compose's folder of the project in `root`, without symlinks: the folder of COMPOSE_FILE's first file."""
     files = dotenv.read(root, "COMPOSE_FILE")
     if not files:
         return os.path.realpath(root)

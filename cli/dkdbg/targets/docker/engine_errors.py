@@ -137,7 +137,7 @@ _KNOWN = (
           "create it (often from a .env.example beside it)", EXIT_ERROR),
     Known(r"rootfs at \"/opt/dkdbg[^\n]*read-only file system|exec: \"/sbin/docker-init\"",
           "the service mounts a folder read-only over the place of dkdbg's own mount (/opt/dkdbg) or of docker's (/sbin/docker-init)",
-          "in your compose file mount the folders in it that the program needs: /opt/conda:/opt/conda:ro in place of /opt:/opt:ro", EXIT_CONFLICT),
+          "in your compose file mount only those of its folders that the program needs: /opt/conda:/opt/conda:ro in place of /opt:/opt:ro", EXIT_CONFLICT),
     Known(r"container rootfs is marked read-only",
           "the service's file system is read-only, so compose cannot put the token of the debug port into it",
           "read_only: false for the debug service in an override file, or DKDBG_TOKEN= for a start without a token", EXIT_CONFLICT),
@@ -211,7 +211,7 @@ def check(result: Result) -> Result:
 
 
 def with_port(error: DkdbgError, model: Mapping[str, Any], service: str) -> DkdbgError:
-    """Return the error with a hint how to change the port that is in use, unless it is the debug port.
+    """Return the error with a hint on changing the port that is in use, unless it is the debug port.
 
     Args:
         error: an error from `explain`.
@@ -230,7 +230,7 @@ def with_port(error: DkdbgError, model: Mapping[str, Any], service: str) -> Dkdb
                 error.message,
                 hint=f"for port {each.get('target')} of the program, write a free one into .env, such as {variable}"
                 if name == service
-                else f"{name} of your compose file publishes port {taken}: stop what has it, or publish another one",
+                else f"{name} of your compose file publishes port {taken}: stop that program, or publish another one",
                 exit_code=error.exit_code,
             )
     return error

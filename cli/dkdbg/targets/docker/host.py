@@ -27,7 +27,7 @@ class HostFacts:
 
     Attributes:
         version: version of the engine, such as `26.1.5`.
-        gpu: how a container gets a GPU there.
+        gpu: how a container gets a GPU.
         gpu_source: where that was detected.
         is_podman: whether it is Podman, behind its Docker API.
         has_selinux: whether SELinux separates its containers from the machine's files.
@@ -45,7 +45,7 @@ class HostFacts:
 
     @property
     def called(self) -> str:
-        """Return its name and version, for messages."""
+        """Return the engine's name and version, for messages."""
         return f"Podman {self.version}" if self.is_podman else f"engine {self.version}"
 
 
@@ -96,7 +96,7 @@ def gpu_of(info: dict[str, Any], *, is_local: bool) -> tuple[GpuKind, str]:
 
     Args:
         info: from `engine_info`.
-        is_local: whether it runs on this machine.
+        is_local: whether the engine runs on this machine.
     """
     return choose_gpu(
         info, has_kfd=has_kfd(is_local=is_local), cdi_vendors=cdi_vendors(info, is_local=is_local)
@@ -149,7 +149,7 @@ def cdi_vendors(info: dict[str, object], *, is_local: bool) -> frozenset[str]:
     }
     for folder in folders if is_local and isinstance(folders, list) else ():
         for spec in Path(str(folder)).glob("*.*"):
-            with contextlib.suppress(OSError):  # another user's
+            with contextlib.suppress(OSError):  # another user's file
                 text = spec.read_text("utf-8", errors="replace") if spec.is_file() else ""
                 found.update(kind for kind in ("nvidia.com/gpu", "amd.com/gpu") if kind in text)
     return frozenset(found)
@@ -161,7 +161,7 @@ ENV_PROCESSES = "DKDBG_PROCESSES"
 def choose_processes(
     root: Path, service: DebugService, gpu: GpuKind, host: HostFacts, *, report: Callable[[str], None]
 ) -> dict[str, str]:
-    """Return the variable for compose's files; empty if the user sets the number, or it is undocumented.
+    """Return the variable with the number of processes; empty if the user sets it, or the repository documents none.
 
     Each rank gets its own GPU (NCCL rejects two on one). Without GPUs each gets a core, if the program runs on a CPU.
     """
@@ -177,7 +177,7 @@ def choose_processes(
     why = (
         "as documented"
         if count == service.processes
-        else f"the documentation has {service.processes}, and here is {of_what}"
+        else f"the documentation has {service.processes}, and this machine has {of_what}"
     )
     report(f"{count} process{'es' * (count != 1)} ({why}); {ENV_PROCESSES} sets the number")
     return {ENV_PROCESSES: str(count)}

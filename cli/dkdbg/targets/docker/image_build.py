@@ -1,4 +1,4 @@
-"""Decide whether to build a service's image, and remove replaced images and volumes with a former image's folders.
+"""Decide whether to build a service's image, and remove replaced images, and volumes with folders of a former image.
 
 `.dkdbg/up.sh` does the same where dkdbg is not installed, and both share one record of the last build.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: The volume that templates/image_files.sh creates in a project, for the files that only the image has.
 IMAGE_VOLUME = "dkdbg-image"
-#: Name of a volume without a given name, and of that one.
+#: Name of an unnamed volume, and of a project's `dkdbg-image`.
 _OURS = re.compile(rf"[0-9a-f]{{64}}|.+_{IMAGE_VOLUME}")
 
 
@@ -73,7 +73,7 @@ class ImageBuild:
             process.run(("docker", "image", "prune", "--force", *words), cwd=self._root)
 
     def remove_stale(self) -> None:
-        """Remove the container of a former image with the volumes that show its folders, which compose would keep."""
+        """Remove a former image's container together with the volumes of its folders, which compose would keep."""
         found = containers.inspected_service(self._target, self._root) if self._service.masks else None
         if found is not None and self._id_of(found["Config"]["Image"]) != found["Image"]:
             remove_with_volumes(self._root, self._target, self._service.masks)
@@ -101,7 +101,7 @@ class ImageBuild:
         """Copy the files that only the image has below the mount to the volume `dkdbg-image`, once for each image.
 
         Args:
-            project: compose's name of it.
+            project: compose's name of the project.
         """
         service = self._service
         if service.image_files:

@@ -50,7 +50,7 @@ def unlabelled(model: Mapping[str, Any], service: str) -> dict[str, Any]:
 
 
 def builds(model: Mapping[str, Any], service: str, host: str) -> list[tuple[str, ...]]:
-    """Return the command lines that build the images of a service and of those started with it, under compose's names.
+    """Return the command lines that build, under compose's names, the images of a service and of those it starts.
 
     BuildKit runs in its own image, which Podman would have to pull; the older builder does not support secrets.
 

@@ -31,7 +31,7 @@ def build(
     env: dict[str, str],
     report: Callable[[str], None],
 ) -> None:
-    """Build the images of a service and of those started with it with `podman build`.
+    """Build the images of a service and of the services started with it, using `podman build`.
 
     Raises:
         DkdbgError: a build failed.

@@ -11,7 +11,7 @@ from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Maximum number of starts that lose a race for their port; after that the cause is another one.
+#: Maximum number of starts that find their port in use; a race does not explain more.
 _MAX_STARTS = 5
 
 
@@ -19,10 +19,10 @@ def on_free_port(preferred: int, *, ours: int | None, start: Callable[[int], Non
     """Call `start` with the first free port, and with the next one if another program took it meanwhile.
 
     Returns:
-        The port with which `start` came through.
+        The port with which `start` succeeded.
 
     Raises:
-        DkdbgError: what `start` raises for another reason; no port is free.
+        DkdbgError: `start` failed for another reason, or no port is free.
     """
     for _ in range(_MAX_STARTS):
         port = free_port(preferred, ours=ours)
@@ -36,7 +36,7 @@ def on_free_port(preferred: int, *, ours: int | None, start: Callable[[int], Non
             return port
     raise DkdbgError(
         f"the engine found each port up to {preferred - 1} taken, although no program listened there before the start",
-        hint="does the service run more than once (scale, replicas)? Each of its containers wants the same port",
+        hint="does the service run more than once (scale, replicas)? Each of its containers needs the same port",
         exit_code=EXIT_CONFLICT,
     )
 
@@ -45,7 +45,7 @@ def free_port(preferred: int, *, ours: int | None, tries: int = 50) -> int:
     """Return the first port from `preferred` on that can be bound on 127.0.0.1; our own service's port counts as free.
 
     Raises:
-        DkdbgError: none of `tries` ports is free.
+        DkdbgError: no free port among `tries` ports.
     """
     for port in range(preferred, min(preferred + tries, 65536)):
         if port == ours or is_free(port):
@@ -58,7 +58,7 @@ def free_port(preferred: int, *, ours: int | None, tries: int = 50) -> int:
 
 
 def unused_port() -> int:
-    """Return a port of 127.0.0.1 that the kernel has just chosen, which two callers at once do not share."""
+    """Return a port of 127.0.0.1 chosen by the kernel: two simultaneous callers get different ones."""
     with socket.create_server((LOOPBACK, 0)) as probe:
         port: int = probe.getsockname()[1]
         return port

@@ -66,16 +66,16 @@ def remote_project(
         model: the project as `docker compose config --format json` merges it.
         root: the repository's root here, absolute and resolved.
         owner: user, machine and folder of the start, for the label FROM.
-        run: name of one run, which gets volumes of its own, one for the agent too: compose starts its container at
-            once, so that nothing can be copied into it. The caller makes and removes them.
+        run: name of one run, which gets its own volumes, including one for the agent: compose starts the container at
+            once, before anything can be copied into it. The caller creates and removes the volumes.
 
     Raises:
-        DkdbgError: the project has no such service, or something else of this machine is mounted, which that engine
+        DkdbgError: the project has no such service, or mounts something else of this machine, which the remote engine
             would replace with an empty folder.
     """
     made = copy.deepcopy(dict(model))
     services = made.get("services", {})
-    if service not in services:  # compose says so only of a project of this machine
+    if service not in services:  # compose reports it only for local files
         raise DkdbgError(
             f"the project has no service {printable(service)}; the debug files may be older than dkdbg.toml or your compose file",
             hint="dkdbg init rewrites them",
@@ -95,7 +95,7 @@ def remote_project(
             elif name == service and (mount.get("target") == AGENT_FOLDER or source == here / ".dkdbg"):
                 continue  # the copy of the workspace contains an agent that is not run
             elif source != here and here not in source.parents:
-                # An absolute path of that machine; if it is missing, fail instead of creating a folder.
+                # An absolute path of the engine's machine; if it is missing, fail instead of creating a folder.
                 bind = {**(mount.get("bind") or {}), "create_host_path": False}
                 kept.append({**mount, "bind": bind})
             elif name == service and any(

@@ -113,7 +113,7 @@ def check_engine() -> HostFacts:
 
 
 def owner(root: Path) -> str:
-    """Return user, machine and folder of a start: compose knows projects only by name, and an engine has many users."""
+    """Return user, machine and folder of a start: compose knows only a project's name, and users share an engine."""
     return f"{getpass.getuser()}@{socket.gethostname()}:{root}"
 
 
@@ -121,7 +121,7 @@ def check_ours(project: str, root: Path) -> None:
     """Raise DkdbgError if the engine has a compose project of this name that was started elsewhere.
 
     Raises:
-        DkdbgError: there is one; or no docker command, no engine, no permission.
+        DkdbgError: there is such a project; or no docker command, no engine, no permission.
     """
     other = containers.other_origin(project, root, label=FROM, ours=owner(root))
     if other is not None:
@@ -141,7 +141,10 @@ def volumes_left(target: ComposeService, root: Path) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _open(found: dict[str, object], root: Path) -> Iterator[Reach]:
-    """Yield a running container with the service's volumes: the service's, or a temporary one; copy the agent first."""
+    """Yield a running container with the service's volumes: the service's own, or a temporary one.
+
+    A stopped service's container gets the agent first.
+    """
     id_, state = str(found["Id"]), found["State"]
     if isinstance(state, dict) and state.get("Running"):
         yield ContainerReach(name=id_, label="the running service")
@@ -198,7 +201,7 @@ class RemoteCopies:
         fill: copies a local folder into a given container. Raises DkdbgError.
 
     Attributes:
-        volumes: names of the volumes, once they may exist.
+        volumes: names of the volumes; empty before any may exist.
     """
 
     def __init__(self, root: Path, service: DebugService, fill: Callable[[Reach, Filled], None]) -> None:
@@ -217,7 +220,7 @@ class RemoteCopies:
             model: the project as `docker compose config --format json` merges it; the service's image exists.
 
         Raises:
-            DkdbgError: something of this machine that cannot be copied is mounted; the engine fails.
+            DkdbgError: the service mounts something of this machine that cannot be copied, or the engine fails.
         """
         service = self._service
         remote = remote_project(

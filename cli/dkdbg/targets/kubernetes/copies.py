@@ -69,7 +69,7 @@ def plan(
         DkdbgError: the object does not exist, or a copy already does, or its program is unknown.
     """
     original = kubectl.owner(query)
-    words, said_by = list(command), "as you said"
+    words, said_by = list(command), "as you typed it"
     python: tuple[int, ...] = (3, 11)
     found = _asked(query, reach_of)
     if found is not None:
@@ -87,7 +87,7 @@ def plan(
 
 
 def check_free(query: PodQuery, *, replace: bool) -> None:
-    """Raise DkdbgError if there is a copy, or, with `replace`, an object of its name that is not a copy."""
+    """Raise DkdbgError if a copy exists; with `replace`, only if an object of the copy's name is not a copy."""
     found = _existing(query)
     if found is not None and not replace:
         raise DkdbgError(
@@ -114,7 +114,7 @@ def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
     try:
         documents = overlays.render(folder, shown)
     except DkdbgError:
-        overlays.agent_of(folder, hint=written)  # kustomize's message for a lacking file is worse
+        overlays.agent_of(folder, hint=written)  # kustomize's message for a missing file is worse
         raise
     for document in documents:
         about = object_of(document.get("metadata"))
@@ -139,10 +139,10 @@ def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
 
 
 def make(query: PodQuery, copy: PodCopy, agent: bytes) -> None:
-    """Create the copy in the cluster. Raises DkdbgError: the cluster refuses it; nothing is left of it then."""
+    """Create the copy in the cluster. Raises DkdbgError: the cluster refuses; nothing is left behind."""
     answer = ""
     try:
-        with signals.delayed():  # a half-created copy would not be known here
+        with signals.delayed():  # dkdbg would not know of a half-created copy
             answer = _create(query, copy.document)
             made = object_of(decode(answer))
             about = object_of(made.get("metadata"))
@@ -252,7 +252,7 @@ def _look(
 
 
 def _takes_away(query: PodQuery) -> str:
-    return f"dkdbg down k8s://{query.namespace}/{query.label} takes the copy away"
+    return f"dkdbg down k8s://{query.namespace}/{query.label} removes the copy"
 
 
 def _labels(query: PodQuery) -> dict[str, str]:

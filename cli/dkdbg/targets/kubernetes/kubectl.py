@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.kubernetes.pod import Pod
     from dkdbg.targets.kubernetes.pod_address import PodQuery
 
-#: Timeouts for a cluster's answer, kubectl's own and ours; maximum bytes of an answer.
+#: Timeouts for an answer, kubectl's own and ours; maximum bytes of an answer.
 _ANSWER_TIMEOUT_S, _HARD_TIMEOUT_S = 20, 30.0
 #: Timeout for a change, which kubectl may wait for.
 _CHANGE_TIMEOUT_S = 120.0
@@ -40,7 +40,7 @@ def program() -> str:
 
 
 def pods(query: PodQuery) -> list[Pod]:
-    """Return the pods that a query selects; those of the debug copy for an object that has one.
+    """Return the pods that a query selects: for an object with a debug copy, the copy's pods.
 
     Raises:
         DkdbgError: kubectl is not installed, the cluster does not answer or refuses, or there is no such pod.
@@ -69,7 +69,7 @@ def owner(query: PodQuery, name: str = "", kind: str = "") -> dict[str, Any]:
     """Return the object that owns the pods, as the API shows it.
 
     Args:
-        name, kind: those of another object.
+        name, kind: another object's name and kind.
 
     Raises:
         DkdbgError: as `pods`; or there is no such object.

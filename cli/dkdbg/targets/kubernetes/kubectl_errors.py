@@ -12,7 +12,7 @@ from dkdbg.printable import printable
 
 #: Maximum characters of kubectl's message to show.
 _MAX_SHOWN_CHARS = 400
-#: Last line of kubectl about a command that has exited; the cause stands before it.
+#: kubectl's last line after a nonzero exit code; the cause is on an earlier line.
 _ENDED = re.compile(r"^command terminated with exit code \d+$")
 _FORBIDDEN = (
     r"is forbidden: User \"[^\n]*?\" cannot (?P<verb>\w+) resource \"(?P<what>[\w.]+)(?:/(?P<sub>\w+))?\""
@@ -35,7 +35,7 @@ _KNOWN = (  # `{ns}` stands for the namespace
           "the cluster does not know you any more: the login has expired",
           "log in again, as with oc login; kubectl auth whoami shows the current user"),
     Known(r"getting credentials: exec",
-          "the program that logs you in, named in the kubeconfig, does not run",
+          "the login program that the kubeconfig names does not run",
           "kubectl get pods --namespace={ns} must work first"),
     Known(r"(?:connection to the server \S+ was refused|Unable to connect to the server|no such host|i/o timeout|TLS handshake timeout)",
           "the cluster does not answer",
@@ -65,15 +65,15 @@ _KNOWN = (  # `{ns}` stands for the namespace
           "kubectl get pods --namespace={ns} lists the running ones", EXIT_ERROR),
     Known(r"exec: \"sh\": (?:executable file not found|stat |no such file)",
           "the container has no sh",
-          "dkdbg needs sh and Python 3.8 or newer there: take an image that has them (not distroless)", 127),
+          "dkdbg needs sh and Python 3.8 or newer there: use an image with both (not distroless)", 127),
 )  # fmt: skip
 
 
 def explain(stderr: str, namespace: str) -> DkdbgError | None:
-    """Return the error that a message of kubectl means: the cause in our terms, then its line; None for unknown messages.
+    """Return the error for a message of kubectl: the cause in our terms, then kubectl's line; None if unknown.
 
     Args:
-        stderr: its standard error. A command in a pod may have written some of it.
+        stderr: kubectl's standard error, partly written by the command in the pod.
         namespace: the namespace of the request.
     """
     if (refused := denied(stderr, namespace)) is not None:
@@ -120,7 +120,7 @@ def not_built(shown: str, text: str, *, is_file: bool) -> DkdbgError:
 def unexplained(code: int, stderr: str, namespace: str) -> DkdbgError:
     """Return the error for an unknown message."""
     return DkdbgError(
-        f"kubectl failed with exit code {code}: {printable(last_line(stderr))[:_MAX_SHOWN_CHARS] or 'it said nothing'}",
+        f"kubectl failed with exit code {code}: {printable(last_line(stderr))[:_MAX_SHOWN_CHARS] or 'no output'}",
         hint=f"kubectl get pods --namespace={namespace} must work first",
         exit_code=EXIT_ENGINE,
     )

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 #: Names of the file that kustomize reads in a folder.
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-#: Keys are in lower case here: Go reads them in any.
+#: Keys are in lower case here: kustomize ignores case.
 #: Keys that rename objects, and the references to them.
 _RENAMES = ("nameprefix", "namesuffix", "configmapgenerator", "secretgenerator")
-#: Keys of files and folders to build, and of files, which an entry has below one of `_PATHS`.
+#: Keys of files and folders to build, and of other files; an entry may hold its path below one of `_PATHS`.
 _BUILT = ("resources", "bases", "components")
 _FILES = (
     "configmapgenerator", "secretgenerator", "patches", "patchesstrategicmerge", "patchesjson6902", "replacements", "crds",
@@ -30,7 +30,7 @@ _PLAIN = (
 #: Paths to build that kustomize may take for a URL or a git repository, even if a file has that name:
 #: `alice@host:org/repo`, but not `a@v1.yaml`: a repository has a path behind its host.
 _REMOTE = re.compile(r"[:?]|@.*/|//|_git/|^github\.com/", re.IGNORECASE | re.DOTALL)
-#: Other files: kustomize clones no repository for them.
+#: A remote path among other files, for which kustomize clones no repository.
 _URL = re.compile(r"\s*https?:", re.IGNORECASE)
 
 
@@ -73,7 +73,7 @@ def _texts(value: object, *, inline: bool = False) -> Iterator[str]:
     """Return the paths in the value of a key.
 
     Args:
-        inline: texts of several lines, and JSON objects, are not paths.
+        inline: skip texts of several lines, and JSON objects, which are contents instead of paths.
     """
     if isinstance(value, list):
         for each in value:

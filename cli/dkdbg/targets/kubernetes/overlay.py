@@ -1,7 +1,7 @@
 """Render a kustomize overlay that contains only the debug copy of an object from its manifest. No I/O.
 
-It builds on the manifest's kustomize folder, so that it follows changes there. If kustomize has to rename what the
-object refers to (`namePrefix`, generators), or if there is no such folder, the overlay contains the rendered object:
+The overlay builds on the manifest's kustomize folder, so that it follows changes there. If kustomize has to rename what
+the object refers to (`namePrefix`, generators), or if there is no such folder, the overlay contains the rendered object:
 once an overlay deletes an object, kustomize no longer renames the references to it.
 """
 
@@ -27,8 +27,8 @@ KUSTOMIZATION, OBJECT, PATCH = "kustomization.yaml", "workload.json", "patch.jso
 _KUSTOMIZE = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
 #: Name of the ConfigMap of AGENT_FOLDER, which each overlay renames.
 _AGENT = "dkdbg-agent"
-#: `test` compares texts with Go's escapes, `<` as \\u003c. kustomize escapes YAML so, but not a file that begins with
-#: `[`.
+#: `test` compares texts with Go's escapes, `<` as \\u003c. kustomize does so with YAML, but not with a file that begins
+#: with `[`.
 _AS_YAML = "# RFC 6902\n"
 _BREAKS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029", 0xFEFF: "\\ufeff"}
 #: Keys to compare in the manifest before changing it: another program needs another overlay.
@@ -40,8 +40,9 @@ class Overlay:
     """The overlay of one object.
 
     Attributes:
-        kind, name: the object's, as an address names it.
-        base: the folder that it builds on, relative to the repository's root; empty to contain the object itself.
+        kind, name: kind and name of the object, as in an address.
+        base: the folder that the overlay builds on, relative to the repository's root; empty to contain the object
+            itself.
         source: where the object was found, for messages.
         rendered: the object, as kustomize renders it.
     """
@@ -55,11 +56,11 @@ class Overlay:
 
     @property
     def folder(self) -> str:
-        """Return its folder in the repository."""
+        """Return the overlay's folder in the repository."""
         return f"{FOLDER}/{self.kind}-{self.name}"
 
     def files(self) -> dict[str, str]:
-        """Return its files by their paths in the repository, and those of the agent except the single file."""
+        """Return the overlay's and AGENT_FOLDER's files by their paths in the repository, without the single file."""
         base = posixpath.relpath(self.base, self.folder) if self.base else OBJECT
         found = {
             f"{AGENT_FOLDER}/{KUSTOMIZATION}": _KUSTOMIZE + _yaml(
@@ -128,7 +129,7 @@ class Overlay:
     def _heading(self) -> str:
         return (
             f"# {self.kind}/{self.name} of {self.source} under the dkdbg agent. Made by: dkdbg init --k8s\n"
-            f"#   kubectl apply --server-side -k {self.folder}   (a ConfigMap of 1 MB has no room for what a plain apply notes)\n"
+            f"#   kubectl apply --server-side -k {self.folder}   (a plain apply adds an annotation too large for a ConfigMap of 1 MB)\n"
             f"#   kubectl delete -k {self.folder}\n"
         )
 

@@ -49,7 +49,7 @@ def render(folder: Path, shown: str, *, is_file: bool = False) -> list[dict[str,
         is_file: `shown` is a file, the only one in a temporary folder.
 
     Raises:
-        DkdbgError: kubectl is not installed, or kustomize cannot build the folder, or may fetch or run something.
+        DkdbgError: kubectl is not installed, or kustomize cannot build the folder, or would fetch or run something.
     """
     _check(folder, shown)
     done = process.read(
@@ -104,12 +104,12 @@ def _existing(path: Path) -> Path | None:
     try:
         found = Path(os.path.normpath(path)).resolve()  # kustomize removes `..` before it follows links
         return found if found.exists() else None
-    except (OSError, RuntimeError, ValueError):  # its name is too long, a link leads to itself, a NUL
+    except (OSError, RuntimeError, ValueError):  # too long a name, a link to itself, or a NUL
         return None
 
 
 def _read(path: Path, most: int) -> bytes:
-    """Return a kustomization. Raises BadPod: it has more bytes than `most` or is not clear; OSError, ValueError."""
+    """Return a kustomization. Raises BadPod: it has more than `most` bytes or is ambiguous; OSError, ValueError."""
     with path.open("rb") as file:
         raw = file.read(most + 1)
     if len(raw) > most:

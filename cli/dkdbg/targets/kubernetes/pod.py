@@ -27,7 +27,7 @@ _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 #: Labels with a pod's index in a Job, and in a PyTorchJob. The first is an annotation before Kubernetes 1.28.
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _REPLICA, _ROLE = "training.kubeflow.org/replica-index", "training.kubeflow.org/replica-type"
-#: Maximum characters of a cluster's message to show, and of pods to name.
+#: Maximum characters of a cluster's message to show; maximum number of pods to name.
 _MAX_SHOWN_CHARS, _MAX_NAMED_PODS = 300, 8
 
 
@@ -45,7 +45,7 @@ class PodReach(Reach):
 
     Attributes:
         program: `kubectl`, or `oc`.
-        label: its name in messages.
+        label: name of the container in messages.
     """
 
     program: str
@@ -99,9 +99,10 @@ class Pod:
         workdirs: working directory of each container, if the pod sets it.
         trouble: by container, why no command can run in it now; absent if one can.
         running: containers that run now, including those of a pod that is being deleted.
-        job: name of the Job that made it; empty for none.
-        ends: end of its active deadline, in epoch seconds; None without one.
-        probes: by container, its name and the seconds without an answer after which the kubelet restarts it.
+        job: name of the Job that created the pod; empty without one.
+        ends: end of the pod's active deadline, in epoch seconds; None without one.
+        probes: by container, pairs of a probe's name and the seconds without an answer until the kubelet restarts the
+            container.
     """
 
     name: str
@@ -125,11 +126,11 @@ class Pod:
         about, spec, status = (object_of(pod.get(key)) for key in ("metadata", "spec", "status"))
         name = _text(about.get("name"))
         if not is_pod_name(name):
-            raise BadPod(f"a pod that is called {name[:60]!a}")
+            raise BadPod(f"a pod with the name {name[:60]!a}")
         containers = objects_of(spec.get("containers"))
         names = tuple(_text(each.get("name")) for each in containers)
         if not names or not all(map(is_name, names)):
-            raise BadPod("a pod with containers that no pod can have")
+            raise BadPod("a pod with invalid containers")
         labels, annotations = object_of(about.get("labels")), object_of(about.get("annotations"))
         role = _text(labels.get(_ROLE)).lower()
         rank = _text(labels.get(_REPLICA) if role else labels.get(_INDEX, annotations.get(_INDEX)))
@@ -182,7 +183,7 @@ def active_deadline(spec: dict[str, Any], status: dict[str, Any]) -> float | Non
 
 
 def _probes(container: dict[str, Any]) -> tuple[tuple[str, float], ...]:
-    """Return the probes after which the kubelet restarts a container. A socket is answered by the kernel, held or not."""
+    """Return the probes by which the kubelet restarts a held container: not tcpSocket, which the kernel answers."""
     found = []
     for name in ("livenessProbe", "startupProbe"):
         probe = object_of(container.get(name))
@@ -299,7 +300,7 @@ def _pending(status: dict[str, Any]) -> str:
 
 
 def _reason(value: dict[str, Any], *, reason: bool = True) -> str:
-    """Return the nonempty ones of `: reason: message`, safe to print to a terminal."""
+    """Return `: reason: message` without empty parts, safe to print to a terminal."""
     words = [_text(value.get(key)) for key in (("reason", "message") if reason else ("message",))]
     return "".join(f": {printable(each)[:_MAX_SHOWN_CHARS]}" for each in words if each and each != "Evicted")
 

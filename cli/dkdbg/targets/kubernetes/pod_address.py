@@ -40,12 +40,12 @@ _LABEL = re.compile(rf"({_SUBDOMAIN.pattern}/)?{_WORD}==?({_WORD})?")
 
 
 def is_name(text: str) -> bool:
-    """Return whether a namespace or a container may have this name."""
+    """Return whether this is a valid name of a namespace or a container."""
     return _NAME.fullmatch(text) is not None
 
 
 def is_pod_name(text: str) -> bool:
-    """Return whether a pod or a job may have this name."""
+    """Return whether this is a valid name of a pod or a job."""
     return len(text) < 254 and _SUBDOMAIN.fullmatch(text) is not None
 
 
@@ -62,8 +62,8 @@ class PodQuery:
         kind: `pod`, or the kind of the object that owns it; empty for a selector.
         name: name of the pod or its owner; empty for a selector.
         rank: rank of the pod in its owner; None for any.
-        selector: labels, as for `kubectl --selector`; empty for a pod's name, and for a Deployment, which itself has a
-            selector.
+        selector: labels, as for `kubectl --selector`; empty for a pod's name, and for a Deployment, whose object has
+            its own selector.
         container: empty for the pod's default.
     """
 
@@ -107,7 +107,9 @@ def query_of(address: Address) -> PodQuery:
     if not is_name(namespace):
         raise _no(address, f"{namespace} is not a valid namespace")
     if kind and not is_pod_name(name):
-        raise _no(address, f"{name or 'nothing'} is not the name of a {kind}" if name else "it names no pod")
+        raise _no(
+            address, f"{name or 'nothing'} is not the name of a {kind}" if name else "the pod is missing"
+        )
     if selector and not is_labels(selector):
         raise _no(address, f"{selector} are not labels")
     if len(rest) > 1 or not all(map(is_name, rest)):

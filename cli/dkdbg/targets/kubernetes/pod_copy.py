@@ -1,8 +1,8 @@
 """Copy a Deployment, StatefulSet, Job, CronJob or PyTorchJob for debugging: the same pods, with the agent. No I/O.
 
 The copy differs from the original only as debugging requires; each difference is a decision with its reason. The
-original is never changed. The copy has its own name and labels, so that no Service, controller, autoscaler or budget
-that selects pods of the original selects those of the copy. Image, user, capabilities, volumes, resources and replicas
+original is never changed. The copy has its own name and labels, so that Services, controllers, autoscalers and budgets
+of the original do not select the copy's pods. Image, user, capabilities, volumes, resources and replicas
 stay.
 """
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 #: Folder and name of the single file in the copy's containers.
 AGENT_FOLDER, AGENT_FILE = "/opt/dkdbg", "agent.pyz"
 _VOLUME = "dkdbg-agent"
-#: Failures of a probe before the kubelet acts: a stopped program answers none.
+#: Failures of a probe before the kubelet acts: a stopped program answers no probe.
 _NEVER = 1_000_000
-_NO_DEADLINE = ("no activeDeadlineSeconds", "who looks at a stopped program needs time")
+_NO_DEADLINE = ("no activeDeadlineSeconds", "debugging takes time")
 #: Maximum characters of a command line to show.
 _MAX_SHOWN_CHARS = 200
 #: Labels that admit a pod to a queue: without them it never starts.
@@ -61,7 +61,7 @@ class PodCopy:
         document: the object; it mounts the ConfigMap `agent_map`, which contains the single file.
         before: the part of the original that is copied, for a comparison.
         decisions: pairs of a difference and its reason.
-        notes: what a user should know beforehand.
+        notes: notes to show before the copy is created.
     """
 
     original: str
@@ -123,12 +123,12 @@ def copy_of(
     if kind == CRONJOB:
         spec = made["spec"] = object_of(object_of(spec.get("jobTemplate")).get("spec"))
         made["apiVersion"] = "batch/v1"
-        decisions.append(("one Job, now", f"{original} starts one whenever its time has come"))
+        decisions.append(("one Job, now", f"{original} starts one at each scheduled time"))
     kind = kind_of_copy(kind)
     decisions += _controller(kind, spec, labels)
     notes: list[str] = []
     if kind == STATEFULSET:
-        spec["podManagementPolicy"] = "Parallel"  # a pod that waits for an editor may not be ready
+        spec["podManagementPolicy"] = "Parallel"  # a waiting pod is not ready, and would delay the next ones
         notes += _own_volumes(spec)
     for role, template in templates(kind, made).items():
         found = _Template(template, role=role, labels=labels, name=original)
@@ -188,11 +188,11 @@ def _own_volumes(spec: dict[str, Any]) -> list[str]:
     service = spec.get("serviceName")
     return [
         *(
-            f"its volume {each} is empty, and goes with its pods; the original has a claim for each pod"
+            f"its volume {each} is empty, and is deleted with its pods; the original has a claim for each pod"
             for each in claims
         ),
         *(
-            [f"the Service {service} selects the pods of the original: those of the copy have no names"]
+            [f"the Service {service} selects the pods of the original: pods of the copy have no DNS names"]
             if service
             else []
         ),
@@ -235,13 +235,13 @@ class _Template:
         why = command_from if command else f"command of its container {chosen['name']}"
         if not command and not chosen.get("command"):
             raise DkdbgError(
-                f"{self._name} leaves its program to its image, and no running pod says what that is",
+                f"{self._name} leaves its program to its image, and no running pod shows it",
                 hint="name it: --command 'python train.py'",
                 exit_code=EXIT_USAGE,
             )
         chosen["command"] = ["sh", f"{AGENT_FOLDER}/{AGENT_FILE}", "launch"]
         flags = ["--host", LOOPBACK, "--port", "0", "--wait", str(wait), "--name", self._name]
-        # Kubernetes replaces $(NAME) in the object's own words, and $$ by $.
+        # Kubernetes expands $(NAME) in a command, and turns $$ into $.
         literal = [each.replace("$", "$$") for each in command]
         chosen["args"] = [*flags, "--", *(literal or words)]
         if environment:
@@ -262,9 +262,7 @@ class _Template:
         ]
         widened = self._widen_probes()
         if widened:
-            decisions.append(
-                (f"no limit for {' and '.join(widened)}", "a program that is stopped answers none")
-            )
+            decisions.append((f"no limit for {' and '.join(widened)}", "a stopped program answers no probe"))
         if self._was_limited:
             decisions.append(_NO_DEADLINE)
         if self._free_host_ports():

@@ -42,19 +42,19 @@ SCHEME = "k8s"
 #: Timeout for an answer from a pod, and maximum bytes of it.
 _ANSWER_TIMEOUT_S = 20.0
 _MAX_ANSWER = 8 << 20
-#: Seconds that no user holds a program for.
+#: Seconds for which no user holds a program; a probe that allows more is no deadline.
 _LONG_S = 86400.0
 #: Maximum number of pods to query at the same time.
 _MAX_PARALLEL = 8
-#: Command line that `dkdbg run` starts, joined with spaces (`PodReach.wrap`, `Brought.argv`): the agent, or a relay
-#: that leads to it, after a check whether its file still exists after a cut (`relay/remote_program.py`).
+#: Command line that `dkdbg run` starts, joined with spaces (`PodReach.wrap`, `Brought.argv`): the agent or a relay to
+#: it, possibly after a check that its file still exists (`relay/remote_program.py`).
 _LOCAL_RUN = re.compile(
     r'\S* exec -it? --namespace=(\S+) --container=(\S+) (\S+) -- sh -c exec "\$0" "\$@" '
     r"(?:sh -c .* )?env DKDBG_RUN=[0-9a-f]+ sh \S+\.pyz (?:launch|relay) "
 )
 #: Maximum characters of kubectl's standard error to read.
 _MAX_STDERR_CHARS = 4000
-#: Characters of an object's name with which the name of its copy begins (`targets/kubernetes/workload.py`).
+#: Number of an object's first characters with which its copy's name begins (`targets/kubernetes/workload.py`).
 _BEGINNING = 30
 
 
@@ -88,7 +88,7 @@ class PodTarget(Target):
         return self._query.label
 
     def find(self) -> Reach:
-        """Find the pod that runs now. A later one of its name replaces it, because kubectl addresses pods by name."""
+        """Find the pod that runs now; the reach also leads to a later pod of that name."""
         found = self._look()
         if found.container in found.pod.trouble:
             raise self._not_ready(found)
@@ -126,7 +126,7 @@ class PodTarget(Target):
         return Workspace(local=".", remote=folder, why=why)
 
     def endpoint(self) -> Endpoint:
-        """Return the endpoint of the pod's newest session, by a relay: its connections outlive those of kubectl."""
+        """Return the endpoint of the pod's newest session, by a relay, whose connections outlive kubectl's."""
         with self._lock:
             if why := self._endpoint.why:  # the relay reconnects on its own
                 return Endpoint(address=None, why=f"{self.label}: {why}")
@@ -192,7 +192,7 @@ class PodTarget(Target):
         return self._look().reach.logs(follow=follow, lines=lines)
 
     def again(self, *, silent: bool, limit: float) -> PodReach:  # noqa: ARG002 - kubectl has its own limits
-        """Return the pod found before, or another one that runs now if that one does not answer.
+        """Return the pod found before, or, if it does not answer, another one that runs now.
 
         Raises:
             GoneError: it was deleted, and no other pod matches the address.
@@ -212,7 +212,7 @@ class PodTarget(Target):
             pod: the name of the pod found before.
 
         Raises:
-            GoneError: no pod matches, and that one was deleted.
+            GoneError: no pod matches, and the former pod was deleted.
         """
         try:
             yield
@@ -319,7 +319,7 @@ class PodTarget(Target):
         return self._last
 
     def _look_again(self) -> _Found:
-        """Find the pod again for a running session, which a pod that is being deleted still has time to finish.
+        """Find the pod again for a running session, even if it is being deleted: the session may still finish.
 
         Raises:
             DkdbgError: its container does not run.
@@ -382,7 +382,7 @@ KIND = Kind(target=lambda address, _root: PodTarget(address), sessions=_sessions
 def _pods_of_local_runs() -> list[str]:
     """Return the pods in which this user runs a command from this machine, as `NAMESPACE/POD/CONTAINER`.
 
-    By the command lines of the user's local kubectl; exclude those of another kubeconfig.
+    They are in the command lines of the user's local kubectl processes with our kubeconfig.
     """
     found = (_LOCAL_RUN.match(line) for line in _command_lines())
     return sorted({f"{each[1]}/{each[3]}/{each[2]}" for each in found if each})
@@ -425,7 +425,7 @@ class PodChanges(Changes):
 
     def _open(self) -> tuple[Iterator[object], Callable[[], None]]:
         query = self._query
-        which: tuple[str, ...] = ()  # the pods of a copy lack the original's labels, but begin with its name
+        which: tuple[str, ...] = ()  # a copy's pods have its name as a prefix, and other labels
         if query.kind not in OWNERS:
             by_name = f"--field-selector=metadata.name={query.name}"
             which = (f"--selector={query.selector}" if query.selector else by_name,)

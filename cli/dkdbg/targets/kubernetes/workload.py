@@ -51,7 +51,7 @@ def copy_name(name: str) -> str:
 
 
 def copy_label(kind: str, name: str) -> str:
-    """Return the value of COPY_OF, distinct for long names that begin alike."""
+    """Return the value of COPY_OF, unique even for long names with the same beginning."""
     value = f"{kind}.{name}"
     return value if len(value) <= 63 else f"{value[:56]}{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
@@ -60,17 +60,17 @@ def selector_of(document: object) -> str:
     """Return the labels by which a Deployment or a StatefulSet selects its pods, as for `kubectl --selector`.
 
     Raises:
-        BadPod: it has no valid ones.
+        BadPod: it has no valid labels.
     """
     selector = object_of(object_of(object_of(document).get("spec")).get("selector"))
     parts = [f"{key}={value}" for key, value in object_of(selector.get("matchLabels")).items()]
     if not all(map(is_labels, parts)):
-        raise BadPod("an object with labels that none can have")
+        raise BadPod("an object with invalid labels")
     for each in objects_of(selector.get("matchExpressions")):
         key, operator, values = each.get("key"), each.get("operator"), each.get("values") or []
         words = f"{key}" + "".join(f",{value}" for value in values)
         if not re.fullmatch(r"[-A-Za-z0-9_./,]+", words):
-            raise BadPod("an object with labels that none can have")
+            raise BadPod("an object with invalid labels")
         joined = ",".join(values)
         parts += {
             "In": [f"{key} in ({joined})"], "NotIn": [f"{key} notin ({joined})"], "Exists": [f"{key}"], "DoesNotExist": [f"!{key}"],
@@ -81,7 +81,7 @@ def selector_of(document: object) -> str:
 
 
 def templates(kind: str, document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the pod templates by role; a PyTorchJob has several, other objects one without a name.
+    """Return the pod templates by role; objects other than a PyTorchJob have one, under an empty role.
 
     Raises:
         BadPod: it has no templates with containers.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PORT, DEPLOYMENT = "debug", "debug"
 #: Beginning of our command, to find it again.
 MARK = "# dkdbg"
-#: Lines of the manual recipe's downloads.
+#: Commands of the manual recipe that download paipdb.
 _MANUAL_STEPS = re.compile(r"/pai_data/debug\b|^apt-get install (-\S+ )*wget$|/paipdb\.py\b")
 #: Maximum characters of a job: the server limits its requests, and no real job is larger.
 _MAX_CHARS = 1 << 20
@@ -113,7 +113,7 @@ def _load(text: str) -> dict[str, Any]:
         )  # fmt: skip
     if value.get("protocolVersion") not in (2, "2"):
         raise BadJob(
-            f"its protocolVersion is {value.get('protocolVersion')}, and this is about version 2",
+            f"its protocolVersion is {value.get('protocolVersion')}, and dkdbg supports version 2",
             "export the job again from the portal of OpenPAI 0.13 or later",
         )
     return value
@@ -169,7 +169,7 @@ class _Edit:
         if PORT in (wanted.get("ports") or {}):
             self.decisions.append((f"{role} has the port {PORT}", "it already asks for one"))
             return
-        self.decisions.append((f"{role} asks for one port more, {PORT}", "the platform chooses its number"))
+        self.decisions.append((f"{role} asks for another port, {PORT}", "the platform chooses its number"))
         ports = _value(resources, "ports")
         if ports is None:
             self._add(resources, "ports", {PORT: 1})

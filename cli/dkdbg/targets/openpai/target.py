@@ -1,6 +1,6 @@
 """Target for tasks of an OpenPAI job; it supports only attaching. For the server's answers see microsoft/pai, src/rest-server.
 
-pai://HOST[:PORT]/USER/JOB             all tasks of a job that have asked for a port for debugging
+pai://HOST[:PORT]/USER/JOB             all tasks of a job that have a debug port
 pai://HOST[:PORT]/USER/JOB/ROLE/INDEX  one of them
 """
 
@@ -90,7 +90,7 @@ class PaiTarget(Target):
             )
         if greeting == _OF_DEBUGPY:
             return Endpoint(address=None, why=f"a debugpy without dkdbg listens at {at}")
-        why = f"nothing waits for an editor at {at} yet; the job's log says when"
+        why = f"nothing waits for an editor at {at} yet; see the job's log"
         return Endpoint(address=None if greeting is None else (task.ip, task.port), why=why)
 
     def sessions(self) -> list[SeenSession]:
@@ -122,7 +122,7 @@ class PaiTarget(Target):
                 while more := answer.read1(1 << 16):
                     body += more
                     if len(body) > _MAX_ANSWER or time.monotonic() > end:
-                        raise _unreachable(where, "its answer does not end", plain=plain)
+                        raise _unreachable(where, "its answer is incomplete", plain=plain)
         except (OSError, http.client.HTTPException, ssl.CertificateError, ValueError) as error:
             why = (
                 getattr(error, "verify_message", "")
@@ -138,7 +138,7 @@ class PaiTarget(Target):
 
     def _bad(self, error: BadAnswer) -> DkdbgError:
         return DkdbgError(
-            f"what {self.address.parts[0]} says of the job cannot be understood: {error}",
+            f"invalid answer of {self.address.parts[0]} about the job: {error}",
             hint="is that host an OpenPAI portal? A browser shows it at /rest-server/api/v2/info",
         )
 
@@ -241,8 +241,8 @@ def _seen(task: Task, address: str) -> SeenSession:
         record = _record(task)
     except BadRecord as error:
         return unreadable(target=target, address=address, id=task.label, name=task.label, why=str(error))
-    if record is None:  # a pdb that has its only client already
-        return seen(state="attached", name="pdb, by nc", detail="somebody is there")
+    if record is None:  # pdb accepts one client, and has it already
+        return seen(state="attached", name="pdb, by nc", detail="in use")
     return of_record(record, live=True, target=target, address=address, endpoint=at)
 
 
@@ -264,7 +264,7 @@ class PaiQuery:
 
     Attributes:
         host, port: the platform's web server; port 0 is the protocol's default.
-        role, index: those of a task; None for all tasks.
+        role, index: one task's; None for all tasks.
     """
 
     host: str
@@ -436,5 +436,5 @@ def _unreachable(host: str, why: str, *, plain: bool) -> DkdbgError:
     """Return the error for a server that does not answer at all."""
     hint = f"is the name right, and are you in its network? It was asked by {'HTTP' if plain else 'HTTPS'}"
     if not plain:
-        hint += f"; if the portal has only HTTP: {PLAIN}=1, and then anybody on the way can read your token"
+        hint += f"; if the portal has only HTTP: {PLAIN}=1, but then anyone on the network path can read your token"
     return DkdbgError(f"OpenPAI at {host} cannot be reached: {printable(why[:200])}", hint=hint)

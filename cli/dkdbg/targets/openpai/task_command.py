@@ -71,12 +71,12 @@ class Script:
 
     @property
     def starts_many(self) -> bool:
-        """Return whether it starts several Python processes: too many for pdb on one port."""
+        """Return whether the command starts several Python processes: too many for pdb on one port."""
         return self.python in _LAUNCHERS or (self.is_module and bool(_LAUNCHER_MODULES.fullmatch(self.path)))
 
     @property
     def name(self) -> str:
-        """Return its name, for messages."""
+        """Return the program's name, for messages."""
         if self.python in _LAUNCHERS:
             return f"{self.python} {self.path}".strip()
         return f"python -m {self.path}" if self.is_module else self.path
@@ -116,7 +116,7 @@ def command(
         package: result of `delivery.single_file.build_pdb`, compressed with gzip, in base64; unused with `agent`.
         agent: path of the whole agent, `agent.pyz`, in the container; empty if unknown.
         script: the script that waits for a debugger; None if the commands run paipdb themselves, or the program calls
-            it.
+            paipdb.
         dap: wait for an editor, instead of pdb.
         secret: name of the job's secret that contains the token; empty without one.
     """

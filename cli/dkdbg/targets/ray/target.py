@@ -1,4 +1,4 @@
-"""Target for a Ray cluster: its waiting workers, behind one proxy that runs where the cluster is reachable.
+"""Target for a Ray cluster: its waiting workers, behind one proxy on a machine that can reach the cluster.
 
 The proxy (`agent/ray`) runs at another target, of any kind, and reaches the workers of all nodes from there: their
 ports are random, and on the nodes' own addresses. So one relay to that target leads to all of them.
@@ -138,7 +138,7 @@ class RayTarget(Target):
             self._inner.close()
 
     def _there(self) -> tuple[Reach, tuple[str, ...]]:
-        """Return the reach of the agent that queries the cluster, and its command line."""
+        """Return where the agent that queries the cluster runs, and its command line."""
         reach = self._inner.find()
         if self._inner.address.scheme == LOCAL and (agent := self._inner.agent()):
             return reach, agent
@@ -216,7 +216,7 @@ class Cluster:
 
     Attributes:
         inner: the target from which it is reached.
-        dashboard: HOST:PORT as seen from there; PORT alone for the cluster that the target is a node of.
+        dashboard: HOST:PORT as seen from `inner`; PORT alone if `inner` is a node of the cluster.
     """
 
     inner: Address
@@ -281,9 +281,9 @@ _HINTS = {
     "not-ray": "another program has this port: the dashboard says its own in the output of ray start --head (8265 by default)",
     "old": "dkdbg sees the workers of Ray 2.9 and newer; until then: RAY_DEBUG=legacy and ray debug",
     "no-state": "the head needs Ray's dashboard: pip install 'ray[default]' there, and ray start --head --include-dashboard=true",
-    "token": "set RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH to its file, or have it in ~/.ray/auth_token, here or there",
+    "token": "set RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH to its file, or put it into ~/.ray/auth_token, here or there",
     "wrong-token": "the cluster has another token: see RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH and ~/.ray/auth_token, here and there",
-    "foreign": "the token goes to your own dashboard or root's alone: log in there as the user of the cluster, or name its head: "
+    "foreign": "the token is sent only to a dashboard that you or root runs: log in there as the user of the cluster, or name its head: "
     "ray://HEAD:8265",
 }
 
@@ -344,5 +344,5 @@ def sessions_of(found: dict[str, Any], *, address: str) -> list[SeenSession]:
 
 
 def session_name(dashboard: str) -> str:
-    """Return the name of the attach proxy's session on its machine."""
+    """Return the name of the proxy's session on its machine."""
     return f"ray {dashboard}"

@@ -1,4 +1,4 @@
-"""Keep key and self-signed certificate of `dkdbg attach --listen`: a job's DKDBG_CONNECT outlives a restart."""
+"""Store the key and certificate of `dkdbg attach --listen`, so that DKDBG_CONNECT stays valid after a restart."""
 
 from __future__ import annotations
 
@@ -34,14 +34,12 @@ class Certificate:
 
 
 def load(file: Path) -> Certificate:
-    """Return the certificate of a file, which is created if it is missing.
+    """Return the certificate in a file; create a missing file.
 
     Raises:
         DkdbgError: the file cannot be read or created, other users can read it, or its contents are invalid.
     """
-    hint = (
-        f"rm {shlex.quote(str(file))}, and dkdbg makes one; jobs then need the DKDBG_CONNECT that is printed"
-    )
+    hint = f"rm {shlex.quote(str(file))}, and dkdbg creates a new one; jobs then need the newly printed DKDBG_CONNECT"
     known = read_private(file, "key", hint)
     text = known or _made()
     if not known:

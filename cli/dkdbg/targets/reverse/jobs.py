@@ -1,7 +1,7 @@
-"""Accept jobs that can only connect outward: they connect over TLS, prove the token, and carry their own relays.
+"""Accept jobs that can only connect out: they connect over TLS, prove that they know the token, and carry a relay.
 
-Any host on an open network can find the port. A connection that has not proven the token gets a TLS handshake and a
-random number, and nothing else. At most MAX_PENDING connections are pending at a time, each for a few seconds; a new
+Any host on an open network can find the port. Without proof of the token a connection gets only a TLS handshake and a
+random number. At most MAX_PENDING connections are pending at a time, each for a few seconds; a new
 one replaces the least important one.
 """
 
@@ -152,7 +152,7 @@ class JobListener:
                 return
             count, self._refused, self._reported = self._refused, 0, now
         more = f", and {count - 1} more" if count > 1 else ""
-        self._log(f"a call from {address} was refused: {printable(why)}{more}")
+        self._log(f"a connection from {address} was refused: {printable(why)}{more}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +160,7 @@ class About:
     """A job's description.
 
     Attributes:
-        id, name: those of its session; the name as an address may contain it. port: its agent's port at the job.
+        id, name: id and name of its session; the name is valid in an address. port: port of its agent.
         key: a random number of the session: another job with the same id cannot take over its connection. Empty from
             an older agent.
         answers: verbs of the agent that can be queried through its relay; empty from an older agent.
@@ -193,20 +193,20 @@ class ConnectedJob:
 
     @property
     def why(self) -> str:
-        """Return why it is not connected; empty while it is."""
+        """Return why the job is not connected; empty while it is connected."""
         return self._relay.why
 
     @property
     def away(self) -> float:
-        """Return the seconds since it was connected; 0 while it is."""
+        """Return the seconds since the job was last connected; 0 while it is connected."""
         return time.monotonic() - self._left if self._relay.why else 0.0
 
     def ask(self, words: Sequence[str]) -> Answer:
-        """Query its agent; the first word is one of `about.answers`."""
+        """Query the job's agent; the first word is one of `about.answers`."""
         return self._relay.ask(json.dumps(words).encode())
 
     def offer(self, line: SecureChannel) -> bool:
-        """Continue over this connection instead of the previous one; return whether it is needed."""
+        """Replace the job's connection by this one; return False if the job is not needed any more."""
         with self._changed:
             if self.is_closed:
                 return False
@@ -257,11 +257,11 @@ class _Line:
         self._thread.start()
 
     def files(self) -> tuple[int, int, int]:
-        """Return its descriptors; see Transport."""
+        """Return the connection's descriptors; see Transport."""
         return self._inner.fileno(), self._inner.fileno(), self._errors
 
     def close(self) -> None:
-        """Close it; see Transport."""
+        """Close the connection; see Transport."""
         self._inner.close()
         self._thread.join()
         for each in (self._errors, self._nothing):

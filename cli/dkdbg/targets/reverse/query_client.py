@@ -1,7 +1,7 @@
 """Query a job over the Unix socket of the `dkdbg attach --listen` that the job is connected to.
 
-As a program, `query_client.py SOCKET JOB SESSION WORD...`, it prints the agent's output and errors, and exits with its
-exit code, so that verbs query such a job by a command line like any other. For a fast start it imports nothing from
+As a program, `query_client.py SOCKET JOB SESSION WORD...` prints the agent's output and errors, and exits with its exit
+code: so verbs query such a job by a command line, as everywhere. For a fast start this module imports nothing from
 dkdbg or site-packages.
 
 In both directions the first line is JSON: `{"job": name, "session": id, "words": [...]}`, or `{}` for the list of
@@ -26,7 +26,7 @@ OUT, ERR, EXIT, REFUSED = b"o", b"e", b"x", b"r"
 HEAD = struct.Struct(">cI")
 #: Maximum bytes of a frame, and of a question.
 LARGEST, LONGEST = 1 << 16, 1 << 20
-#: Timeout for one step of the other end, which is on this machine.
+#: Timeout for one read or write; the other end is on this machine.
 _TIMEOUT_S = 60.0
 #: Exit code of an unanswered question.
 _FAILED = 1
@@ -63,7 +63,7 @@ def _read(sock: socket.socket, size: int) -> bytes:
     while len(data) < size:
         more = sock.recv(size - len(data))
         if not more:
-            raise ConnectionError(0, "it has ended")
+            raise ConnectionError(0, "the connection was closed")
         data += more
     return data
 
@@ -80,7 +80,7 @@ def _is_ours(sock: socket.socket) -> bool:
 def main(words: Sequence[str]) -> int:
     """Ask, print the answer, and return its exit code."""
     path, job, session = words[:3]
-    why = "it says no end"
+    why = "the exit code is missing"
     try:
         for kind, data in ask(path, {"job": job, "session": session, "words": list(words[3:])}, timeout=None):
             if kind == EXIT:
@@ -93,7 +93,7 @@ def main(words: Sequence[str]) -> int:
                 stream.write(data)
                 stream.flush()
     except OSError as error:
-        why = f"the dkdbg attach that {job} has called does not answer: {error.strerror or error}"
+        why = f"the dkdbg attach that {job} is connected to does not answer: {error.strerror or error}"
     sys.stderr.write(f"dkdbg: {why}\n")
     return _FAILED
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from dkdbg.targets.reverse.jobs import ConnectedJob
 
 
-#: Placeholder for the agent's command line: only its questions are answered, and nothing else runs there.
+#: Placeholder for the agent's command line: the agent answers questions, but no other command runs there.
 _AGENT = "agent"
-#: Target of such a session, for messages.
-_TARGET = "job that has called"
+#: Name of such a target, for messages.
+_TARGET = "job that connects out"
 #: Timeout for an answer to `ps`; maximum number of jobs to query at a time.
 _ANSWER_TIMEOUT_S, _MAX_PARALLEL = 20.0, 32
 #: Seconds without a connection until a job counts as gone: its keeper gives up then too (`agent/relay/keeper.py`).
@@ -39,8 +39,8 @@ class _Job:
 
     Attributes:
         socket_path: path of that process's socket. editor: the port that editors attach to.
-        name, id: those of the job's session. answers: verbs that its agent answers.
-        why: why it is not connected; empty while it is. away: seconds since it was.
+        name, id: name and id of the job's session. answers: verbs that its agent answers.
+        why: why the job is not connected; empty while it is. away: seconds since it was last connected.
     """
 
     socket_path: str
@@ -53,7 +53,7 @@ class _Job:
 
     @property
     def address(self) -> str:
-        """Return its address, as any verb accepts it."""
+        """Return the job's address, as any verb accepts it."""
         return str(Address(scheme=CALL, rest=self.name))
 
 
@@ -176,7 +176,7 @@ def _found(address: Address) -> _Job:
 
 
 def _seen(job: _Job) -> SeenSession:
-    """Query its agent for its session. Never raises: the session exists whatever the answer."""
+    """Query a job's agent for its session. Never raises: without an answer the session is shown too."""
     lost = SeenSession(
         target=_TARGET, address=job.address, id=job.id, name=job.name, state="lost", detail=job.why
     )

@@ -34,7 +34,7 @@ _CHUNK = 900
 
 @dataclass(frozen=True, kw_only=True)
 class SshHosts:
-    """The way to a host.
+    """Hops to a host, and a folder there.
 
     Attributes:
         hops: `[USER@]HOST[:PORT]` each, starting from here; the last one is the target.
@@ -79,9 +79,9 @@ class SshReach(Reach):
     """Reach of a host behind ssh.
 
     Attributes:
-        hosts: the way there.
+        hosts: the hops there.
         options: options of ssh, for the connection to use.
-        label: its name in messages.
+        label: name of the host in messages.
     """
 
     hosts: SshHosts
@@ -106,7 +106,7 @@ PLAIN_SESSION = ("-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none")
 
 
 def enter(folder: str) -> str:
-    """Return the beginning of a script for `sh` that continues in `folder`, or not at all."""
+    """Return the beginning of a script for `sh`: it enters `folder`, or exits with 1."""
     return f"cd {quoted(folder)} || exit 1; " if folder else ""
 
 

@@ -1,7 +1,8 @@
 """Share one OpenSSH connection among all commands: a control master process, and its socket in a private folder.
 
-The user's own control master is used where `ssh -O check` finds one, so that a second factor is needed only once. Ours
-is shared by all dkdbg processes of a user; it exits some seconds after its last command, and at `close`.
+The user's own control master is used where `ssh -O check` finds one, so that a second factor is needed only once.
+Otherwise all dkdbg processes of a user share their own, which exits some seconds after its last command, and at
+`close`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _PERSIST_S = 15
 CONNECT_LIMIT, _CONTROL_TIMEOUT_S = 30.0, 5.0
 #: Seconds between two polls of a starting process.
 _POLL_S = 0.02
-#: Seconds after which to tell the user that connecting takes long, and that another process connects.
+#: Seconds until the user gets a message that connecting takes long, or that another process is connecting.
 _REPORT_AFTER_S, _REPORT_LOCK_AFTER_S = 20.0, 1.0
 #: Maximum bytes of ssh's output to read.
 _MAX_OUTPUT_BYTES = 1 << 16
@@ -59,7 +60,7 @@ class SharedConnection:
         self._closed = False
 
     def reach(self, *, asks: bool = True, limit: float = CONNECT_LIMIT) -> SshReach:
-        """Connect if necessary, and return the host by this connection.
+        """Connect if necessary, and return a reach over this connection.
 
         Args:
             asks: ssh may ask for a password or a host key if there is a terminal; otherwise it fails.
@@ -86,17 +87,17 @@ class SharedConnection:
             self._options = None
 
     def is_there(self) -> bool:
-        """Return whether its process runs; the state of the network is unknown."""
+        """Return whether the control master runs; the network may be down."""
         options = self._options
         return options is not None and self._is_running(options)
 
     def close(self) -> None:
         """Stop our own connection after its last command, including those of other processes, and remove the folder."""
-        self._closed = True  # before the lock is taken: a `reach` that is connecting holds it, and now ends
+        self._closed = True  # before taking the lock: a connecting `reach` holds it, and now ends
         with self._lock:
             if self._options:
                 self._control("stop", self._options)
-            # Not while another dkdbg process creates its socket in it.
+            # Keep the folder while another dkdbg process creates its socket in it.
             if self._folder and (held := _lock(self._folder)) is not None:
                 with contextlib.suppress(OSError):
                     Path(self._folder).rmdir()
@@ -212,12 +213,12 @@ def _locked_folder(name: str, is_over: Callable[[], bool], *, tells: bool) -> tu
     """Return the folder for a host's socket, and a descriptor that locks it against other dkdbg processes until closed.
 
     Args:
-        name: the host's.
-        is_over: tells whether to wait no longer for a process that is connecting.
-        tells: tell the user about such a process.
+        name: name of the host.
+        is_over: returns whether to stop waiting for a process that is connecting.
+        tells: report such a process to the user.
 
     Raises:
-        DkdbgError: there is no usable folder, or the lock is held for longer.
+        DkdbgError: there is no usable folder, or the lock was not released until `is_over`.
     """
     report_at = time.monotonic() + _REPORT_LOCK_AFTER_S if tells else math.inf
     while (held := _lock(folder := _private_folder(name))) is None:
@@ -253,7 +254,7 @@ def _read(stderr: BinaryIO, start: int) -> str:
 
 
 def _end(pid: int, *, whole_session: bool) -> None:
-    """Stop ssh. The ssh that it has started for a hop does not notice this while it connects."""
+    """Stop ssh; with `whole_session` also its ssh for a hop, which would not notice while connecting."""
     with contextlib.suppress(OSError):
         if whole_session:
             os.killpg(pid, signal.SIGKILL)
@@ -279,7 +280,7 @@ def _private_folder(name: str) -> str:
         else:
             found = runtime_dir.private_folder(f"dkdbg-ssh-{os.getuid()}")
         folder = Path(found, hashlib.sha256(name.encode()).hexdigest()[:12])
-        # Another dkdbg may just have removed the folder above; then this one is not locked.
+        # Another dkdbg may just have removed the folder above; then the caller cannot lock this one, and tries again.
         with contextlib.suppress(FileNotFoundError):
             folder.mkdir(mode=0o700, exist_ok=True)
     except (OSError, runtime_dir.RuntimeDirError) as error:

@@ -24,7 +24,7 @@ _KNOWN = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
         "the host key of {who} has changed: the machine was reinstalled, or somebody is in between",
-        "ask the administrator; if the new key is right, take the old one out of your known_hosts, then connect once with ssh",
+        "ask the administrator; if the new key is right, remove the old one from known_hosts, then connect once with ssh",
     ),
     (
         r"No (\S+) host key is known for (\S+)",
@@ -34,7 +34,7 @@ _KNOWN = (
     (r"Host key verification failed", "you have not accepted the host key of {who} yet", "connect once in a terminal and compare it: {ssh}"),
     (
         r"(\S+): Permission denied \(([^)]*)\)",
-        "{0} does not accept what ssh offers (it takes: {1})",
+        "{0} accepts none of the keys that ssh offers (methods: {1})",
         "your public key (~/.ssh/*.pub here) has to be in ~/.ssh/authorized_keys there{keys}; ssh-add -l shows your keys; try: {ssh}",
     ),
     (
@@ -45,12 +45,12 @@ _KNOWN = (
     (
         r"Could not resolve hostname (\S+): (.*)",
         "there is no host {0}: {1}",
-        "is the name right? if it is an alias, is it in ~/.ssh/config? ssh -G {0} shows what ssh makes of it",
+        "is the name right? if it is an alias, is it in ~/.ssh/config? ssh -G {0} shows how ssh reads it",
     ),
     (
         r"open failed: administratively prohibited",
         "{hop} does not let ssh go through it (AllowTcpForwarding in its sshd_config)",
-        "ask whoever runs {hop}; if programs may run on it: ssh://{hop}",
+        "ask the administrator of {hop}; if programs may run on it: ssh://{hop}",
     ),
     (
         r"open failed: connect failed: (?:Name or service not known|Temporary failure in name resolution)",
@@ -79,7 +79,7 @@ def explain(hosts: SshHosts, stderr: str) -> DkdbgError:
     """Return the error for a message of ssh.
 
     Args:
-        stderr: its standard error; the remote side may have written parts of it.
+        stderr: ssh's standard error, partly written by the remote side.
     """
     stderr = shortened(stderr)
     way, target = hosts.name, hosts.hops[-1]
@@ -90,10 +90,10 @@ def explain(hosts: SshHosts, stderr: str) -> DkdbgError:
         "ssh": "ssh " + " ".join(each for each in hosts.destination() if each != "--"),
     }  # fmt: skip
     if (found := first((Known(*each) for each in _KNOWN), stderr)) is None:
-        last = last_line(stderr) or "ssh said nothing"
+        last = last_line(stderr) or "no output"
         return DkdbgError(f"ssh://{way} cannot be reached: {last}", hint=f"try: {more['ssh']}")
     (_, problem, hint, _), match = found
     groups = [printable((each or "").strip()) for each in match.groups() or (match[0],)]
-    # The remote side may have written them, and users type what a hint suggests.
+    # The remote side may have written the groups, and users type what a hint suggests.
     typed = map(shlex.quote, groups)
     return DkdbgError(f"ssh://{way}: {problem.format(*groups, **more)}", hint=hint.format(*typed, **more))

@@ -22,7 +22,7 @@ _MAX_ANSWER_BYTES = 1 << 22
 
 
 class Login:
-    """Shared access to that host; thread-safe. `enter` and `close` count its users."""
+    """Shared access to the host of a batch system's commands; thread-safe. `enter` and `close` count its users."""
 
     def __init__(self, hosts: SshHosts | None) -> None:
         self._hosts = hosts
@@ -48,7 +48,7 @@ class Login:
         return self._connection.reach(asks=asks, limit=limit)
 
     def read(self, argv: Sequence[str], *, limit: float) -> process.Result:
-        """Run a local command line that leads there, and return its result.
+        """Run a local command line of the host's `Reach`, and return its result.
 
         Raises:
             DkdbgError: ssh has lost the connection, or the command does not exit within `limit` seconds.
@@ -59,7 +59,7 @@ class Login:
         return done
 
     def is_there(self) -> bool:
-        """Return whether the connection exists, as known to this machine."""
+        """Return whether the connection exists, as far as this machine knows."""
         return self._connection is None or self._connection.is_there()
 
     def drop(self) -> None:

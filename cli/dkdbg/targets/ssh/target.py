@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SCHEME = "ssh"
 #: Folder below the user's home there for repositories whose target names no folder.
 OURS = "dkdbg"
-#: Timeouts for an answer of a shell there, and of an agent; maximum bytes of the shell's.
+#: Timeouts for the answers of a shell there and of an agent; maximum bytes of the shell's answer.
 _SHELL_TIMEOUT_S, _AGENT_TIMEOUT_S = 30.0, 30.0
 _MAX_ANSWER_BYTES = 1 << 20
 #: Query for any login shell: a mark, because other output may precede it, then user, host, folder, and our agents.
@@ -84,10 +84,10 @@ class SshTarget(Target):
         """Return the folder of the address, or one below the user's home."""
         home, _, below = self._hosts.folder.partition("/")
         if self._hosts.folder and home != "~":
-            return Workspace(local=".", remote=self._hosts.folder, why="the target says so")
+            return Workspace(local=".", remote=self._hosts.folder, why="the target names it")
         with self._lock:
             _, _, found, *_ = self._look(self._connection.reach(), at="")
-        why = "the target says so" if home else "dkdbg run --sync has it there"
+        why = "the target names it" if home else "dkdbg run --sync has it there"
         return Workspace(
             local=".", remote=f"{found}/{below if home else f'{OURS}/{name}'}".rstrip("/"), why=why
         )
@@ -117,7 +117,7 @@ class SshTarget(Target):
         return self._found().wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """Return the agent of a session there, or one of our own, which stays there until `close`."""
+        """Return the agent of a session there, or an agent that we send there until `close`."""
         with self._lock:
             self._found()
             if self._agents:
@@ -130,15 +130,15 @@ class SshTarget(Target):
         """Return the folder of the address."""
         if not self._hosts.folder:
             raise DkdbgError(
-                f"{self.address} names no folder, and nothing says where the code lies there",
+                f"{self.address} names no folder, and where the code is there is unknown",
                 hint=f"{self.address}/home/me/code, or --to /home/me/code",
                 exit_code=EXIT_USAGE,
             )
         self._found()
-        return Workspace(local=".", remote=self._folder, why="the target says so")
+        return Workspace(local=".", remote=self._folder, why="the target names it")
 
     def endpoint(self) -> Endpoint:
-        """Return the endpoint of the newest session there, through a relay: its connections outlive those of ssh."""
+        """Return the endpoint of the newest session there, through a relay, whose connections outlive ssh's."""
         with self._lock:
             if why := self._endpoint.why:  # the relay reconnects on its own
                 return Endpoint(address=None, why=f"{self.label}: {why}")
@@ -150,7 +150,7 @@ class SshTarget(Target):
             return self._endpoint.of(found, why_none=f"no session runs on {self.label}", run=self.run)
 
     def sessions(self) -> list[SeenSession]:
-        """Return the sessions that the agents there report; send no agent for that."""
+        """Return the sessions that the agents there report, without sending an agent."""
         self.find()
         where = f"{SCHEME} {self.label}"
         return sessions.of_records(self._records(), target=where, address=str(self.address), label=self.label)
@@ -166,7 +166,7 @@ class SshTarget(Target):
         return self._connection.reach(asks=False, limit=limit)
 
     def close(self) -> None:
-        """Close the relay, the connection after its last command, and release the agent; without waiting for a look."""
+        """Close the relay, the connection after its last command, and release the agent; do not wait for a query."""
         self._endpoint.close()
         brought, self._brought = self._brought, None
         if brought is not None:
@@ -208,7 +208,7 @@ class SshTarget(Target):
         """Return user, host, folder, and the paths of agents that were sent.
 
         Args:
-            at: the folder, empty for the user's home; None for that of the address.
+            at: the folder, empty for the user's home; None for the folder of the address.
         """
         at = self._hosts.folder if at is None else at
         mark = f"dkdbg-{secrets.token_hex(8)}"
