@@ -80,7 +80,7 @@ def test_a_pod_that_lies_about_its_working_folder_gets_nothing(root, cluster, tm
     cluster.put(Pod("train-0", {"main": ("cat", str(tmp_path / "said"))}))
     for said in ("train\n", "--help\n", "/srv\n/etc\n", "/srv" + ESCAPES, "", "/\n", "//\n", "x" * 100_000):
         (tmp_path / "said").write_text(said)
-        with pytest.raises(DkdbgError, match="nothing says where the code lies in the pod") as caught:
+        with pytest.raises(DkdbgError, match="the location of the code is unknown in the pod") as caught:
             registry.target_of("k8s://ml/train-0", root).workspace()
         assert names_no_terminal(caught.value.message), said[:20]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Schemes of the two forms without `://`.
 LOCAL, ENDPOINT = "local", "endpoint"
-#: Scheme of jobs that have called `dkdbg attach --listen`.
+#: Scheme of jobs that have connected to `dkdbg attach --listen`.
 CALL = "call"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 #: Characters that end a word of a command line or a line of output.

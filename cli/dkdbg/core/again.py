@@ -3,8 +3,8 @@
 This is the fallback where dkdbg cannot attach to a running Python. The new container gets what `docker inspect` shows
 of the original: image, user, folder, network, ports, devices and limits; its mounts by `--volumes-from`. A pipe passes
 the environment from one docker command to the next: a value may be a secret, and must not show in a command line or
-process list. A name without a value, which an image may have, is left out: it would take its value from the user's
-shell.
+process list. A variable without a value, which an image may have, is left out: docker would take its value from the
+user's shell.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _SWITCHES = (
 
 
 def again(inspected: Mapping[str, Any], words: Sequence[str], *, image: str) -> str:
-    """Return the line; empty if it contains characters that cannot be shown.
+    """Return the shell line; empty if it contains characters that cannot be shown.
 
     The original container is stopped once the new one exists, and kept.
 
     Args:
         inspected: output of `docker container inspect` for the original.
-        words: command line of the Python there, used if the container's own command only keeps it open.
+        words: command line of the container's Python, used if the container's own command only idles.
         image: name or id of the original's image.
     """
     name = str(inspected["Name"]).lstrip("/")
@@ -70,7 +70,7 @@ def again(inspected: Mapping[str, Any], words: Sequence[str], *, image: str) -> 
 def of_several_lines(inspected: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the variables that the new container lacks: an env file cannot hold values of several lines.
 
-    If the line took them from the environment of the user, an image could ask for a secret by its name.
+    The shell line does not take them from the user's environment, where an image could name a secret.
     """
     entries = (str(each).partition("=") for each in inspected["Config"].get("Env") or ())
     return tuple(name for name, _, value in entries if "\n" in value and re.fullmatch(r"\w+", name, re.ASCII))
@@ -127,7 +127,7 @@ def _connections(inspected: Mapping[str, Any], new: str) -> Iterator[tuple[str, 
 
 
 def _aliases(inspected: Mapping[str, Any], network: str) -> list[str]:
-    """Return the aliases of a container in a network, without its id, which the new container does not have."""
+    """Return the aliases of a container in a network, without the alias that is its id."""
     found = (inspected["NetworkSettings"].get("Networks") or {}).get(network) or {}
     return [
         str(each) for each in found.get("Aliases") or () if not str(inspected["Id"]).startswith(str(each))

@@ -1,4 +1,4 @@
-"""Find the agent at a target: the path to which `dkdbg run` brings it, and the one that the target's processes run."""
+"""Find the agent at a target: a file that `dkdbg run` has sent, or the file that a process there runs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dkdbg.agent.relay import wire
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Path of an agent that `dkdbg run` brought.
+#: Path of an agent that `dkdbg run` sent.
 _BROUGHT = re.compile(r"/.*/agent-[0-9a-f]{32}\.pyz")
 #: Path of an agent that `init` mounted or `dkdbg run` brought (agent/state/kept.py).
 _AGENT = re.compile(r"/[^\s\x00-\x1f\x7f]*/agent(-[0-9a-f]{32})?\.pyz")
-#: Needs `sh` and `tr` alone. Prints only words of command lines that may be an agent's file: others may hold secrets.
+#: Needs only `sh` and `tr`. Prints only words of command lines that may be an agent's file: other words may be secrets.
 _FIND = r"""
 for each in /proc/[0-9]*; do tr '\0' '\n' <"$each/cmdline" | while read -r word; do
   case $word in
@@ -24,9 +24,9 @@ for each in /proc/[0-9]*; do tr '\0' '\n' <"$each/cmdline" | while read -r word;
 done; done 2>/dev/null
 echo looked
 """
-#: Prints the agents that `dkdbg run` brought to a machine with other users; the paths are run later. In /tmp any of them may have
-#: made the folder first, or put a link to it in its place: accept what `open_runtime_dir` leaves behind. One `ls` reads type, mode
-#: and owner at once; two checks would see two folders where the first is exchanged between them.
+#: Prints the agents that `dkdbg run` sent to a machine with other users; the paths are run later. In /tmp another user
+#: may have created the folder first, or put a link in its place: accept only a folder as `open_runtime_dir` creates it.
+#: One `ls` reads type, mode and owner at once: between two commands the folder could be exchanged.
 LISTING = r"""
 dir=${DKDBG_RUNTIME_DIR:-/tmp/dkdbg-$(id -u)}
 set -- $(LC_ALL=C ls -ldn -- "$dir" 2>/dev/null) # mode, links, uid
@@ -38,14 +38,14 @@ exit 0
 
 
 def is_brought(path: str) -> bool:
-    """Return whether `dkdbg run` brings an agent to such a path."""
+    """Return whether `dkdbg run` sends an agent to such a path."""
     return _BROUGHT.fullmatch(path) is not None
 
 
 def relay_words(agent: Sequence[str], word: str, *more: str) -> tuple[str, ...]:
     """Return the remote command line that runs the remote end of a relay, or reports that the agent's file is gone.
 
-    A keeper holds that file as long as it lives (`agent/state/kept.py`): without the file there is no keeper.
+    A keeper holds this file as long as it lives (`agent/state/kept.py`): without the file there is no keeper.
 
     Args:
         agent: remote command line of the agent; its last word is the agent's file.
@@ -75,5 +75,5 @@ def has_looked(stdout: str) -> bool:
 
 
 def is_agent(path: str) -> bool:
-    """Return whether an agent may run from such a path, brought or mounted."""
+    """Return whether an agent may run from such a path, sent or mounted."""
     return _AGENT.fullmatch(path) is not None

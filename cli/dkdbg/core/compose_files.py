@@ -1,4 +1,4 @@
-"""Names of compose files, and the ones that plain `docker compose` merges."""
+"""Names of compose files, and the choice of files that plain `docker compose` merges."""
 
 from __future__ import annotations
 

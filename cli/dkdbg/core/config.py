@@ -26,18 +26,18 @@ FILE_NAME = "dkdbg.toml"
 BOM = "\ufeff"
 #: Keys that flags of `init` set; `init` writes them into dkdbg.toml.
 ANSWERS = ("service", "dockerfile", "command", "python", "gpu", "wait")
-#: Maximum characters of a dkdbg.toml: tomlkit takes seconds for more, and a clone may bring a file of any size.
+#: Maximum characters of a dkdbg.toml: tomlkit takes seconds for more, and a clone's file may have any size.
 MAX_CHARS = 100_000
 #: Name of a Debian package: no shell expands it, and apt-get does not read it as an option.
 DEBIAN_PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 #: Name of a target: no shell expands it, and no program reads it as an option.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
-#: Home folders themselves, without the folders in them; macOS ignores case.
+#: A home folder itself, but no folder in it; macOS ignores case.
 _HOME = re.compile(r"/?(~|root|var/root|(home|Users)(/[^/]+)?|)", re.IGNORECASE)
-#: Folders on a user's PATH, and Library in a home of macOS, which starts programs from there.
+#: Folders on a user's PATH, and Library in a home on macOS, from which macOS starts programs.
 _RUN = re.compile(r"(.*/)?s?bin|(~|Users/[^/]+)/Library(/.*)?", re.IGNORECASE)
-#: Schemes whose targets send the user's token to the server of the address, and the name of that server's system.
+#: Scheme whose targets send the user's token to the server in the address -> name of the server's system.
 _TOKENS = {"pai": "OpenPAI", "ray": "Ray"}
 
 
@@ -46,7 +46,7 @@ class SyncConfig:
     """Limits on the local files that sync copies.
 
     Attributes:
-        ignore: patterns as in .gitignore, applied last; `!` brings back.
+        ignore: patterns as in .gitignore, applied last; `!` brings files back.
         max_size: maximum size of a file in bytes; larger files stay out.
     """
 
@@ -63,7 +63,7 @@ class Config:
         service: compose service to debug, NAME or FILE:NAME; None for the detected one.
         dockerfile: the user's Dockerfile to build, relative to the root; None for the detected one.
         python: Python minor version of a Dockerfile that `init` writes, such as `3.11`; None for the detected one.
-        apt: Debian packages that such a Dockerfile installs beside those found.
+        apt: further Debian packages that such a Dockerfile installs.
         gpu: `required`, `optional` or `none`; None for the detected need.
         port: port of the listener on 127.0.0.1 and in the container.
         wait: seconds that the program waits for an editor before it goes on or exits; 0 does not wait; None
@@ -71,7 +71,7 @@ class Config:
         reload: restart the program when a source file changes, and keep the container when it ends.
         restart: action of F5 when sources changed after the program's start: `auto` restarts it when the run is
             younger than an hour, `ask` only reports it, `never` keeps editors from restarting it at all.
-        ranks: ranks to debug, as agent/inprocess/ranks.py reads them; the others run free.
+        ranks: ranks to debug, in the syntax of agent/inprocess/ranks.py; the others run free.
         continues: effect of Continue and Pause in one rank on the others of its job, `all` or `one`; the key
             `continue`.
         beats: patterns, with commas, of threads that run on while a debugger holds the others; see
@@ -239,7 +239,7 @@ def _ranks_problem(value: object) -> str | None:
 def with_values(text: str, **values: str | int | list[str] | None) -> str:
     """Return `text` with the given keys of [debug] set and every other byte unchanged; None leaves a key alone.
 
-    A list that only grows keeps its comments.
+    A list to which items are only added keeps its comments.
     """
     import tomlkit  # noqa: PLC0415 - as above
 
@@ -282,9 +282,9 @@ def configured_address(
 ) -> Address:
     """Return the address that a name in dkdbg.toml stands for: `[targets.cluster] uri = "ssh://login,node1/~/code"`.
 
-    A clone may bring any dkdbg.toml. An address of any kind carries no options and no command. An address from this
-    file must also name no folder of this machine, no remote home folder, where a shell would read files of a
-    stranger, and no server that receives a token of the user. The inner target of an address such as `ray+ssh://...`
+    A clone's dkdbg.toml is untrusted. No address carries options or commands. An address from this file must also not
+    name a folder of this machine, a remote home folder, where a shell would read a stranger's files, or a server that
+    receives the user's token. The inner target of an address such as `ray+ssh://...`
     follows the same rules.
 
     Args:
@@ -292,7 +292,7 @@ def configured_address(
         inner: returns the address inside another one (`ssh://x` of `ray+ssh://x`) or None; raises DkdbgError.
 
     Raises:
-        DkdbgError: the text is not an address, or only a user may type it.
+        DkdbgError: the text is not an address, or is one that only a user may type.
     """
     where = f"{FILE_NAME}: uri of [targets.{name}]"
     layer: Address | None

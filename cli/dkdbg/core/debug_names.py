@@ -6,19 +6,20 @@ import re
 
 #: Compose's profile of the debug service, and of the service that "Reopen in Container" opens.
 PROFILE, DEVCONTAINER_PROFILE = "debug", "devcontainer"
-#: Valid in compose, not an option of a command line, and safe without quotes in shell scripts and YAML.
+#: Service names that are valid in compose, not a command-line option, and safe without quotes in shell scripts and
+#: YAML.
 _NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,200}")
 
 
 def is_name(text: str) -> bool:
-    """Return whether a service may have this name."""
+    """Return whether this is a valid name of a service."""
     return _NAME.fullmatch(text) is not None
 
 
 def names(service: str) -> tuple[str, ...]:
     """Return the names for the debug service of `service` in order of preference.
 
-    A later one applies if a user's service has the earlier.
+    A later name applies if a service of the user's has the earlier names.
     """
     return (
         f"{service}-debug",

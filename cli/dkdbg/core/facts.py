@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 Gpu = Literal["required", "optional", "none"]
 GPU_NEEDS: tuple[Gpu, ...] = ("required", "optional", "none")
-#: `docker`: the image alone installs things; `setuptools`: setup.py or a pyproject without another manager's table.
+#: `docker`: only the image installs packages; `setuptools`: setup.py or a pyproject without another manager's table.
 PackageManager = Literal[
     "pip", "uv", "poetry", "conda", "setuptools", "pdm", "pipenv", "pixi", "docker", "none"
 ]
@@ -26,13 +26,12 @@ BY_WHEELS = "nothing declares it; the wheels it needs exist for it"
 
 @dataclass(frozen=True, kw_only=True)
 class Rival:
-    """Another value that a fact could have.
+    """An alternative value of a fact.
 
     Attributes:
         topic: the flag of `init` that sets it: `service`, `python`, `gpu` or `dockerfile`.
-        value: as that flag takes it.
-        source: its evidence.
-        is_close: whether its evidence is about as good as that of the fact.
+        value: the value in that flag's syntax.
+        source: evidence for the value. is_close: whether this evidence is about as good as the fact's.
     """
 
     topic: str
@@ -74,16 +73,16 @@ class EntryPoint:
             lives only in an image.
         launcher: a name of `launchers.registry`: `python`, `torchrun`, `uvicorn`, `console-script`, `notebook`, ...
         cwd: directory to start it in, relative to the repository root, `.` for the root itself.
-        home: directory that its module is imported from, likewise; `cwd` for a script.
+        home: directory that its module is imported from, relative to the root; `cwd` for a script.
         needs_args: whether it stops with a usage message when started with this command.
-        source: description of where it was found.
-        line: its line in that file, 0 if unknown.
+        source: where the command was found, as text.
+        line: its line in the source, 0 if unknown.
         error: `LINE: reason` if its file does not parse, else empty.
-        points: its score by setup/detect/launch/entrypoint.py; similar candidates are few points apart.
-        trains: whether it is a training run, which ends, whatever ports are published beside it.
+        points: its score from setup/detect/launch/entrypoint.py; equally likely candidates are few points apart.
+        trains: whether it is a training run, which ends even if ports are published for it.
         listens: port on which its own code serves, 0 if unknown; None if it serves nothing.
         on_loopback: whether its own code serves on the loopback address alone.
-        shows_windows: whether it exits at once without a screen.
+        shows_windows: whether it opens windows, and so exits without a display.
         assigned: environment assignments that its source has before the command.
     """
 
@@ -116,23 +115,22 @@ class DockerfileFact:
 
     Attributes:
         path: relative to the repository root.
-        context: folder that it is built in, relative to the root.
+        context: build context, relative to the root.
         base: image of the last stage's FROM (ARG defaults substituted), after following local stage names.
         workdir: last WORKDIR of the final stage, absolute, `/` when none.
         user: last USER of the final stage, None for root.
         copies: (local, remote) pairs of COPY/ADD lines of the final stage that bring sources from the build
             context: local relative to `context`, remote absolute.
-        code: the `copies` that bring Python sources of the repository, local relative to the root, a pattern (`*.py`)
-            as its files.
+        code: the `copies` of Python sources, local relative to the root; a pattern (`*.py`) is replaced by its files.
         entrypoint: ENTRYPOINT of the final stage as argv (shell form: `("/bin/sh", "-c", text)`), or None.
-        cmd: CMD likewise.
+        cmd: CMD of the final stage as argv, or None.
         has_shell: whether its base image may have a /bin/sh.
         python: Python minor version evident from base image or ENV/ARG, or None.
         venvs: absolute paths of virtual environments that the build makes below `workdir` or a copied root.
         exposed: ports of EXPOSE.
         env: ENV and ARG values of the final stage, which the container's shell would expand.
         inputs: the part of its context that the image is built from, see setup/detect/docker/dockerfile.py; None for
-            "any of it".
+            all.
     """
 
     path: str
@@ -163,44 +161,45 @@ class ServiceFact:
             the file is missing.
         context: build context relative to the repository root, None without a build section.
         image: `image:` as written, None when absent.
-        release: image in a registry that runs a release of this repository; `dockerfile` and `context` are then those
-            of the local sources. None if the service itself defines its build.
+        release: image in a registry that runs a release of this repository; `dockerfile` and `context` then build the
+            local sources. None if the service itself defines its build.
         profiles: as written.
         command: `command:` as argv, None when absent.
         entrypoint: `entrypoint:` as argv, None when absent.
         working_dir: as written, None when absent.
         user: as written, None when absent.
-        command_from_env, entrypoint_from_env: (index of a word, that word as written) of the words that take a value
-            from a .env file, which may be a secret.
+        command_from_env, entrypoint_from_env: (index of a word, the word as written) of each word with a value from a
+            .env file, which may be a secret.
         binds: (local relative to the repository root, remote absolute) of bind mounts of directories inside
             the repository.
         ports: container ports it publishes.
-        gpu: whether it asks for a GPU in any of compose's ways.
+        gpu: whether it requests a GPU in one of compose's ways.
         depends_on: names of the services that it requires, by `depends_on` or another key.
-        optional: the services of `depends_on` that it starts without if they are missing (`required: false`).
+        optional: the services in `depends_on` that may be missing (`required: false`).
         parts: (section, name, definition as JSON) of the top-level entries of its file that it uses and the compose
             file in the root lacks: networks, volumes, configs, secrets. As written, paths relative to the root.
         layers: the files that define it together, in compose's order, if there are several; `file` is the first.
-        retags: those of them with compose's tags !reset or !override.
-        without: files in other folders that add to it as well, which a service that extends `layers` does not get.
-        mounted: the `binds` that it gets, if there are such files; else None.
+        retags: the files in `layers` with compose's tags !reset or !override.
+        without: files in other folders that also define it; a service that extends `layers` does not get their
+            settings.
+        mounted: the `binds` without those from files in `without`; None if there are no such files.
         refers: the keys of its section that name other services, all of which are in `depends_on`.
         host_network: `network_mode: host`.
         fixes_user: it drops CAP_SETUID, without which root cannot become another user.
-        joins_network: it has no network of its own but another container's, and the engine rejects `ports` there.
+        joins_network: it uses another container's network, and the engine rejects its `ports`.
         env_files: files that it reads its environment from, relative to the root, if a required one is missing; else
             empty.
-        needs: variables without a value for which compose rejects its file.
+        needs: variables without a value, because of which compose rejects its file.
         needs_files: (file, an example of it or None) relative to the root: missing environment files that services of
             its file read; compose rejects that file without them, unless it only extends from it.
         pythonpath: PYTHONPATH of its environment; None if unset.
         variables: names in its environment, including those without a value.
         networks: names of its networks, as written; empty for the project's default one.
-        called: other names by which its neighbours may reach it: `container_name`, `hostname`.
-        says: the keys of its section, including those of the services it extends.
+        called: other names by which other services may reach it: `container_name`, `hostname`.
+        says: the keys of its section and of the services that it extends.
         is_python: whether its image evidently runs a Python program of this repository or of its own.
-        is_bare: whether it is a dev container's, into whose container `postCreateCommand` installs the packages that
-            its image lacks.
+        is_bare: whether its image lacks packages, which a dev container's `postCreateCommand` installs into its
+            container.
     """
 
     name: str
@@ -246,7 +245,7 @@ class ServiceFact:
         return wanted in {self.name, f"{self.file}:{self.name}"}
 
     def flag_value(self, names: list[str]) -> str:
-        """Return its value of `--service`: NAME, or FILE:NAME if several of all `names` are this one."""
+        """Return the value of `--service` for it: NAME, or FILE:NAME if `names` has its name several times."""
         return self.name if names.count(self.name) == 1 else f"{self.file}:{self.name}"
 
 
@@ -307,7 +306,7 @@ class Project:
 
     Attributes:
         folder: relative to the repository root.
-        program: its best program, relative to the repository root.
+        program: file of its best program, relative to the repository root.
     """
 
     folder: str
@@ -326,10 +325,10 @@ class RepoFacts:
         requirements: distribution names that the repository needs when no dependency file says so (README
             install line, imports), lower case, as far as they can be known.
         declared: requirements in the dependency files, as pip writes them (`torch>=2.1`), without the optional groups.
-        undeclared: packages that the sources import, and that no dependency file names or is sure to bring: numpy,
+        undeclared: packages that the sources import, and that no dependency file names or certainly installs: numpy,
             which torch has not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
-        unnamed: distributions that the program imports and no dependency file names, without those that usually come
-            with others; empty if a lock names everything.
+        unnamed: distributions that the program imports and no dependency file names, except usual dependencies of
+            others; empty if a lock names everything.
         included: files of the repository that pip reads through `-r` or `-c` lines of `dependency_files`.
         installs_itself: whether a requirements file installs the repository (`-e .`, `.`).
         local_packages: folders below the root from which `dependency_files` install further packages: members of a
@@ -341,10 +340,10 @@ class RepoFacts:
         compose_files: compose files in the root that plain `docker compose` would read or a user would name with -f,
             relative, in compose's order of preference; files in subfolders follow.
         compose_env: names in COMPOSE_FILE of the root's `.env`, joined by `:`; None if unset.
-        compose_separator: separator of the names there.
+        compose_separator: separator of the names in the original COMPOSE_FILE.
         compose_read: the compose files that plain `docker compose` reads in the root, including the files that they
             include.
-        compose_names: the services of those files.
+        compose_names: the services in `compose_read`.
         service: the service to debug, None without a fitting one.
         mappings: (local relative to the root, remote absolute) as the existing image or service has them.
         ports: container ports of the program itself.
@@ -352,25 +351,25 @@ class RepoFacts:
         devcontainers: paths of existing devcontainer.json files.
         apt: Debian packages that wheels of this repository need at run time.
         build_apt: Debian packages needed to build its dependencies (compilers, git).
-        harmless_scripts: names of shell scripts here that use nothing which needs another user's rights.
+        harmless_scripts: names of shell scripts that need no other user's rights.
         notebooks: number of notebooks.
         dockerfile: the Dockerfile that the program is built with outside compose, None without a fitting one.
-        asked_dockerfile: whether the user has named it.
+        asked_dockerfile: whether the user has named `dockerfile`.
         extras: names of the optional dependency groups of the project (`[project.optional-dependencies]`, setup.py).
         torch_index: wheel index that torch is taken from, such as `https://download.pytorch.org/whl/cu124`, None
             for the default index.
         below: path of `root` below the root of its git repository, `a/b`; empty if it is that root.
-        projects: the projects of a repository that has several and is not one itself.
+        projects: the projects in a repository that has several, and is not a project itself.
         docker_run: the `docker run` line by which users start the image manually; None without such a line.
-        installed: (path of a Dockerfile, how it installs the repository: setup/detect/docker/installed.py) of the
-            Dockerfiles that do.
+        installed: (path, how it installs the repository: setup/detect/docker/installed.py) of Dockerfiles that install
+            it.
         source_root: folder that the repository's packages are imported from, None without packages.
-        compiled: whether they have compiled parts.
+        compiled: whether the repository's packages have compiled parts.
         missing: script that the command names and the repository lacks, relative to the root; else empty.
         dockerignores: (path, whether a build leaves out Python's compiled files) of .dockerignore files, including
             those for one Dockerfile alone.
         terminal: why the program needs a terminal; empty if it does not.
-        rivals: other values of `service`, `python`, `gpu` and `dockerfile`, the best of each first.
+        rivals: alternatives to `service`, `python`, `gpu` and `dockerfile`, the best of each first.
         problems: files that could not be read or understood, one text each.
     """
 
@@ -425,7 +424,7 @@ class RepoFacts:
 
     @property
     def strictest(self) -> ServiceFact | None:
-        """The service whose file's variables compose requires: the one to debug, else any that plain compose reads."""
+        """The service whose file's variables compose requires: the chosen one, else any that plain compose reads."""
         return self.service or next((each for each in self.services if each.file in self.compose_read), None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-#: Usability of a job's nodes: not yet, now, no more, or not at this moment (suspended).
+#: Usability of a job's nodes for commands: not yet, now, no more, or not while it is suspended.
 Phase = Literal["waiting", "running", "ended", "held"]
 
 
@@ -22,8 +22,8 @@ class Job:
         folder: remote path of the folder that its script runs in; may be empty.
         tasks: number of tasks that it starts, 0 if unknown.
         output: remote file that receives its output; may be empty.
-        left_s: seconds until the system ends it, when it was asked; None if unknown or unlimited.
-        succeeded: whether an ended job succeeded, as far as its system reports it; None until that is recorded.
+        left_s: seconds until the system ends it, counted from the query; None if unknown or unlimited.
+        succeeded: whether an ended job succeeded; None if its system does not report this, or not yet.
     """
 
     id: str
@@ -62,12 +62,12 @@ class Queue(Protocol):
     """A batch system, with the operations that `dkdbg submit` needs."""
 
     def connect(self) -> None:
-        """Connect to the system, with ssh's prompts. Raises DkdbgError: that failed."""
+        """Connect to the system, with ssh's prompts. Raises DkdbgError: connecting failed."""
 
     def submit(self, wanted: Submission) -> str:
         """Submit one job and return its number; after `connect` or `held`, because it shows no prompts.
 
-        A failure leaves no job, or its error reports that one was left.
+        After a failure there is no job, or the error says that there may be one.
 
         Raises:
             DkdbgError: the job is refused, or it is unknown whether it exists.
@@ -91,7 +91,7 @@ class Queue(Protocol):
         """Return the end of the job's output; empty if it is unavailable."""
 
     def cancel(self, job: str) -> None:
-        """Cancel the job. Raises DkdbgError: it is refused."""
+        """Cancel the job. Raises DkdbgError: the system refuses."""
 
     def address(self, job: str) -> str:
         """Return the address of the job, as any verb accepts it."""

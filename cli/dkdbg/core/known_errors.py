@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: Maximum characters of a quoted line.
 _MAX_LINE_CHARS = 400
-#: Maximum lines to search, and characters of a line, by its two ends.
+#: Maximum lines to search; maximum characters of a line, of which both ends are searched.
 _MAX_LINES, _MAX_SEARCHED_CHARS = 1000, 1000
 
 
@@ -38,7 +38,7 @@ def bounded(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a text, long lines without their middle: some patterns take quadratic time in a line."""
+    """Return a text with long lines cut in the middle: some patterns take quadratic time for a line."""
     half = _MAX_SEARCHED_CHARS // 2
     return "\n".join(
         each if len(each) <= _MAX_SEARCHED_CHARS else f"{each[:half]}...{each[-half:]}"
@@ -47,12 +47,12 @@ def shortened(text: str) -> str:
 
 
 def line_at(output: str, position: int) -> str:
-    """Return the line around a match, fit for a message."""
+    """Return the line that contains a match, shortened and printable."""
     start = output.rfind("\n", 0, position) + 1
     return printable(output[start:].partition("\n")[0].strip())[:_MAX_LINE_CHARS]
 
 
 def last_line(output: str) -> str:
-    """Return the end of the last line that is not blank, fit for a message; empty if all are."""
+    """Return the last line that is not blank, shortened and printable; empty without one."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return printable(lines[-1])[-_MAX_LINE_CHARS:] if lines else ""

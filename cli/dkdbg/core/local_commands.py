@@ -1,4 +1,4 @@
-"""This machine as a target where a process runs: a plain process under the agent."""
+"""The reach of this machine: commands run here."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ class Local(Reach):
     label: str = "local"
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:  # noqa: ARG002 - it runs in this terminal
-        """Return `argv` itself: it runs here."""
+        """Return `argv` unchanged."""
         return tuple(argv)

@@ -1,4 +1,4 @@
-"""Read and write DKDBG_MAPPINGS, the location of the code: `init` plans it, and a container or a pod carries it."""
+"""Read and write DKDBG_MAPPINGS, the location of the code: `init` plans the value, containers and pods carry it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def workspace_of(text: str) -> Workspace | None:
         text: its value, which the author of the image or the pod may have written.
 
     Raises:
-        DkdbgError: it names several folders, or one that leads out of the repository.
+        DkdbgError: it names several folders, or a folder outside the repository.
     """
     found = pairs_of(text)
     if not found:
@@ -54,7 +54,7 @@ def described(found: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
 
 
 def folder_name(root: Path) -> str:
-    """Return the name of the folder for a repository's code if a target names none: two local clones get two folders."""
+    """Return the name of the remote folder for a repository if a target names none, distinct for each local clone."""
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:6]
     return f"{re.sub('[^A-Za-z0-9._-]+', '_', root.name) or 'code'}-{digest}"
 
@@ -64,13 +64,13 @@ class NoFolderError(DkdbgError):
 
 
 def unknown(where: str) -> NoFolderError:
-    """Return the error for a target that does not say where its code lies.
+    """Return the error for a target whose code's location is unknown.
 
     Args:
         where: the target, and the missing information.
     """
     return NoFolderError(
-        f"nothing says where the code lies in {where}",
+        f"the location of the code is unknown in {where}",
         hint="name the folder: dkdbg sync TARGET --to /path/in/the/container",
         exit_code=EXIT_USAGE,
     )

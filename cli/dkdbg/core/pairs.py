@@ -33,10 +33,10 @@ def pairs_of(text: str) -> list[tuple[str, str]]:
 
 
 def pairs_of_record(answer: object) -> tuple[tuple[str, str], ...]:
-    """Return the same from an agent's record; skip entries that are invalid or lead out of the repository.
+    """Return the pairs in an agent's record; skip entries that are invalid or lead out of the repository.
 
     Args:
-        answer: the list in its record.
+        answer: the list in the record.
     """
     found = []
     for local, remote in _entries(answer)[:_MAX_ENTRIES]:
@@ -47,7 +47,7 @@ def pairs_of_record(answer: object) -> tuple[tuple[str, str], ...]:
 
 
 def _entries(entries: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - JSON
-    """Return (local, remote) of entries that begin at the repository's root, local without that root."""
+    """Return (local, remote) of entries below the repository's root, local relative to it."""
     found = []
     for entry in entries if isinstance(entries, list) else ():
         local, remote = (

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.facts import EntryPoint, RepoFacts, ServiceFact
 
-#: Source of a debug service's GPU; the service extends `dkdbg-gpu-KIND` of its compose file.
+#: How a debug service gets a GPU; the service extends `dkdbg-gpu-KIND` of its compose file.
 GpuKind = Literal["none", "nvidia", "cdi", "amd"]
 GPU_KINDS: tuple[GpuKind, ...] = ("none", "nvidia", "cdi", "amd")
 #: Source of the token that the debug port requires, for the launch entry: none, the editor's environment, or a prompt
@@ -24,9 +24,9 @@ FROM_NOWHERE: TokenKind = "none"
 FROM_ENVIRONMENT: TokenKind = "env"
 FROM_PERSON: TokenKind = "prompt"
 TOKEN_KINDS = (FROM_NOWHERE, FROM_ENVIRONMENT, FROM_PERSON)
-#: Contents of git: the agent, or its digest.
+#: Contents of git: either the agent, or its digest.
 CHECKED_IN, FETCHED = AGENTS = ("checked-in", "fetched")
-#: The agent in the container of a debug service.
+#: Path of the agent in a debug service's container.
 AGENT_FILE = "/opt/dkdbg/agent.pyz"
 
 
@@ -43,9 +43,9 @@ class Option:
     """A possible value of a choice.
 
     Attributes:
-        value: as its flag takes it.
+        value: the value in its flag's syntax.
         source: its evidence.
-        program: the way to start a command's program; None if unknown.
+        program: the entry point behind a value of `command`; None if unknown.
     """
 
     value: str
@@ -55,11 +55,11 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A decision and its rivals.
+    """A decision and its alternatives.
 
     Attributes:
         topic: the flag of `init` and the key of dkdbg.toml that sets it, such as `command`.
-        options: the chosen value, then its rivals, the best first.
+        options: the chosen value, then the alternatives, the best first.
         close: number of options, the chosen one included, that are about as likely; below 2 nothing is asked.
     """
 
@@ -119,27 +119,27 @@ class ServicePlan:
 
     Attributes:
         name: the compose service that runs under debugpy.
-        extends: the user's service that it extends; None for a service of its own.
+        extends: the user's service that it extends; None if it extends none.
         compose_file: file that dkdbg writes it into, relative to the root; without a YAML suffix, because linters
             reject the tags `!override` and `!reset`.
         included_by: compose file that dkdbg writes to include `compose_file`, relative to the root.
-        merge: how plain `docker compose` gets to read that file.
+        merge: what makes plain `docker compose` read that file.
         includes: compose files to include for the service's dependencies.
         dependencies: services of the user that it depends on and that `compose_file` extends, because compose does not
             read their file.
         profiled: services of the user that get dkdbg's profiles too; see setup/plan/other_file.py.
-        parts: entries that it needs at the top level of `compose_file`; see ServiceFact.parts.
-        resets: keys of the extended service that name services which cannot exist there.
-        entrypoint: words of the image's or the user's own entrypoint, which the agent runs unchanged.
+        parts: top-level entries that `compose_file` needs for it; see ServiceFact.parts.
+        resets: keys of the extended service to reset, because they name services that cannot exist in the project.
+        entrypoint: words of the entrypoint of the image or the user's service, which the agent runs unchanged.
         agent_python: interpreter that runs the agent in an image without a shell; empty where the agent finds one by sh.
-        command: words that follow them; `inherits_command` if the extended service has them already.
+        command: words after `entrypoint`; `inherits_command` if the extended service has them already.
         pythonpath: PYTHONPATH that makes Python import the mounted sources instead of an installed copy; empty for
             none.
-        shm, ipc: values that users give to `docker run`; None if they give none.
+        shm, ipc: values that users give to `docker run`; None without one.
         env, env_files: as users give them to `docker run`; see DockerRun.
         from_entry: whether the command was found in documents or sources, not given by a user, an image or a service.
         from_env: (index in `argv`, the word as written for compose) of each word with a value from a .env file: compose
-            expands it, so that no file of dkdbg holds the value.
+            expands the word, so that no file of dkdbg contains the value.
         working_dir: in the container; None leaves the image's own.
         mounts: (local, remote) bind mounts that dkdbg adds; local relative to the root.
         masks: remote paths that must keep the image's content although a mount covers their parent.
@@ -151,20 +151,20 @@ class ServicePlan:
         ranks: ranks that are debugged by default; see config.py.
         continues: default effect of continuing one rank on the others; see config.py.
         beats: patterns of threads that run on while the others are held; see config.py.
-        as_owner: whether it becomes the owner of the workspace; otherwise it runs as the user of its image or service.
-        home_of: the user that plain compose runs it as; empty in an image that init writes.
-        image_files: folder of the image that a mount of dkdbg hides, and whose files that only the image has are shown
-            again; empty for none.
+        as_owner: whether the program becomes the owner of the workspace; otherwise it runs as its image's or service's
+            user.
+        home_of: the user that plain compose runs the program as; empty for an image from dkdbg's Dockerfile.
+        image_files: folder of the image that a mount of dkdbg hides; links show its files that only the image has.
+            Empty for none.
         gpu: whether GPU variants are written.
-        processes: number of processes that a launcher starts as the repository documents it, 0 if unknown. A start
+        processes: documented number of processes that the launcher starts, 0 if unknown. A start
             uses as many as the machine allows: a committed file cannot know the machine.
         needs_gpu: whether the program stops without a GPU.
-        terminal: whether it gets a terminal, because the program asks for one.
+        terminal: whether it gets a terminal, because the program needs one.
         host_network: the service shares the host's network, so nothing is published.
         inputs: files that the image is built from, relative to the root; a folder, with a slash at its end, stands for
-            its files that name dependencies. A start builds nothing while they stay the same. None: it always builds.
-        no_bytecode: whether its Pythons write no `__pycache__`, which would change the image built from the
-            repository.
+            its files that name dependencies. A start builds only if they have changed; with None, always.
+        no_bytecode: whether its Pythons write no `__pycache__`, which would cause a new build of the image.
     """
 
     name: str
@@ -213,7 +213,7 @@ class ServicePlan:
 
     @property
     def agent(self) -> tuple[str, str]:
-        """Command line of the agent there, without a verb."""
+        """Command line of the agent in the container, without a verb."""
         return self.agent_python or "sh", AGENT_FILE
 
     @property
@@ -224,7 +224,7 @@ class ServicePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class DebugService:
-    """The part of a plan that starting and stopping need, with the attributes of ServicePlan.
+    """The part of a plan that is needed to start and stop the service; for the attributes see ServicePlan.
 
     `init` stores it in the manifest.
     """
@@ -244,7 +244,7 @@ class DebugService:
 
     @property
     def image_volumes(self) -> tuple[str, ...]:
-        """Mount points of the volumes in it that hold only the image's own files."""
+        """Mount points of the service's volumes that contain only files of the image."""
         return (*self.masks, *([settings.IMAGE_FILES] if self.image_files else []))
 
 
@@ -256,12 +256,12 @@ class ProjectPlan:
         compose_file_value: value of COMPOSE_FILE that the root's `.env` must carry; None if not needed.
         devcontainer: path of the devcontainer.json that dkdbg writes.
         python: minor version that the debug service runs, which the agent's debugpy has to fit.
-        compose_chain: compose files in order, relative to the root, that make up the project.
+        compose_chain: the project's compose files in merge order, relative to the root.
         workspace: folder that "Reopen in Container" opens, container side.
         remote_user: user of the dev container.
         token: source from which the launch entry takes the token.
-        notes: remarks for the user that change nothing, such as a guess.
-        choices: decisions that have rivals, in the order in which they are asked.
+        notes: remarks for the user, such as about a guess.
+        choices: decisions that have alternatives, in the order in which they are asked.
     """
 
     facts: RepoFacts
@@ -282,7 +282,7 @@ class ProjectPlan:
 
     @property
     def debug_service(self) -> DebugService:
-        """The part of the plan that starting and stopping need."""
+        """The part of the plan that is needed to start and stop the service."""
         service = self.service
         return DebugService(
             name=service.name, compose_file=service.compose_file, port=service.port, gpu=service.gpu,
@@ -292,7 +292,7 @@ class ProjectPlan:
         )  # fmt: skip
 
     def describe(self, columns: int | None = None) -> str:
-        """Return the plan as text, one line a decision with its reason, notes last.
+        """Return the plan as text: one line per decision, with its reason; notes last.
 
         Args:
             columns: width of the terminal, to wrap lines below their reasons; None wraps no line.
@@ -314,11 +314,11 @@ class ProjectPlan:
 def mount_points(
     masks: Iterable[str], mounts: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[str, PurePosixPath]]:
-    """Yield where the engine needs a folder for each mask that lies in a mount: the mounted folder, and the path in it.
+    """Yield the mount points that the engine needs for masks below a mount: the mounted folder, and the path in it.
 
     Args:
         masks: folders of the image, as in ServicePlan.
-        mounts: folders of this machine, and their places in the container; the innermost one counts.
+        mounts: folders of this machine with their paths in the container; the innermost mount counts.
     """
     sources = {remote: local for local, remote in mounts}
     for mask in map(PurePosixPath, masks):

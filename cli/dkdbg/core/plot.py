@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dkdbg.errors import DkdbgError
 
-#: Elements of a picture's side, bars of a histogram, and pixels between and around pictures.
+#: Maximum elements along a picture's side; bars of a histogram; pixels between and around pictures.
 _SIDE, _BARS, _GAP = 96, 64, 8
 #: Pixels of a picture's side: small tensors are enlarged.
 _PIXELS = 192
@@ -40,12 +40,12 @@ class Shown:
 
 
 def expression(of: str) -> str:
-    """Return the expression that makes the program return the picture of the expression `of`."""
+    """Return the expression for the program to evaluate, whose value describes a picture of the expression `of`."""
     return f"__import__('_dkdbg.arrays.array_views').arrays.array_views.plotted(({of}\n))"
 
 
 def read(value: str, label: str) -> Shown:
-    """Parse the program's answer.
+    """Parse the program's description of a tensor.
 
     Args:
         value: repr of the answer, a string. label: its source, for messages.
@@ -70,7 +70,7 @@ def read(value: str, label: str) -> Shown:
 
 
 def png(shown: list[Shown]) -> bytes:
-    """Return the PNG (ISO/IEC 15948): one row a tensor, its picture at the left, its histogram at the right."""
+    """Return the PNG (ISO/IEC 15948): one row per tensor, its picture on the left, its histogram on the right."""
     width = 2 * _PIXELS + 3 * _GAP
     height = len(shown) * (_PIXELS + _GAP) + _GAP
     canvas = [bytearray(bytes(_BACK) * width) for _ in range(height)]

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 #: Maximum bytes of an answer.
 MOST = 1 << 18
-#: Needs `sh`, `readlink` and `tr` alone. Prints one line a process, with tabs between: pid, parent's pid, user unless
-#: it is the shell's own, program (for another user's process, its first word), words of the command line.
+#: Needs only `sh`, `readlink` and `tr`. Prints one line per process, separated by tabs: PID, parent's PID, user (empty
+#: for the shell's own), program (for another user's process, its first word), words of the command line.
 _FIND = r"""
 status() { parent=0 user=0; while read -r name real effective rest; do case $name in
   PPid:) parent=$real ;; Uid:) user=$effective ;; Gid:) user=$user:$effective ;; esac; done <"$1/status"; }
@@ -38,7 +38,7 @@ class PythonThere:
     """One Python process in a container.
 
     Attributes:
-        pid: in the container's PID namespace. parent: its parent's, in the same way.
+        pid: PID in the container's PID namespace. parent: the parent's PID there.
         user: `uid:gid` of its owner; empty if that is the user who listed the processes.
         program: path of the interpreter there.
         words: its command line.
@@ -58,7 +58,7 @@ class PythonThere:
 
     @property
     def is_adapter(self) -> bool:
-        """Return whether it is debugpy's adapter: then a plain debugpy listens."""
+        """Return whether it is debugpy's adapter, the process of a plain debugpy that listens."""
         return any("debugpy/adapter" in word for word in self.words[:4])
 
     @property
@@ -78,7 +78,7 @@ def finding_words() -> tuple[str, ...]:
 
 
 def pythons_in(stdout: str) -> tuple[PythonThere, ...]:
-    """Return the Pythons in the output of `finding_words`, the oldest first; it is untrusted: show it, never run it."""
+    """Return the Pythons in the output of `finding_words`, the oldest first. The output is untrusted: never run it."""
     found = []
     for line in stdout.splitlines()[:1000]:
         pid, _, rest = line.partition("\t")
@@ -115,5 +115,5 @@ def programs_of(found: Sequence[PythonThere]) -> list[tuple[PythonThere, ...]]:
 
 
 def is_debugpy(found: Sequence[PythonThere]) -> bool:
-    """Return whether a plain debugpy runs among them."""
+    """Return whether one of the Pythons runs a plain debugpy."""
     return any(each.is_adapter or each.listens for each in found)

@@ -19,12 +19,12 @@ _STATES = frozenset({"value", "error", "running", "no answer", "not attached", "
 _TENSOR_TEXTS = ("text", "shape", "dtype", "digest")
 
 Row = dict[str, Any]
-#: Hint for an agent and a dkdbg that do not understand each other.
+#: Hint for an agent and a dkdbg of incompatible versions.
 _OTHER_VERSION = "start it again under this dkdbg; a debug service: dkdbg init, dkdbg down, then dkdbg up"
 
 
 def rank_set(text: str) -> RankSet:
-    """Return the set of ranks that the value of --ranks names. Raises DkdbgError: it names none."""
+    """Return the set of ranks in a value of --ranks. Raises DkdbgError: the value is invalid."""
     try:
         return ranks.parse(text)
     except ranks.RankSetError as error:
@@ -55,7 +55,7 @@ def rows_of(stdout: str, label: str) -> list[Row]:
         return [_row(each) for each in found[:ROWS]]
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise DkdbgError(
-            f"{label}: its agent's answer cannot be understood",
+            f"{label}: unexpected answer of its agent",
             hint=_OTHER_VERSION,
         ) from error
 

@@ -19,14 +19,14 @@ _OTHERS = ("starting", "exited")
 #: Maximum characters of a name and of a line of text, and maximum number of processes.
 _NAME, _LINE, _PROCESSES = 200, 1000, 4096
 _MAX_PID = 1 << 31
-#: Maximum names of a job.
+#: Maximum names of a session's job.
 _JOBS = 10
 #: Maximum sessions of one agent.
 _SESSIONS = 100
 
 
 class BadRecord(ValueError):  # noqa: N818 - a value that is not a record
-    """The input is not a record; the message says briefly what is wrong."""
+    """The input is not a record; the message is a short reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +43,16 @@ class SeenRecord:
 
     Attributes:
         id, name: identify the session. pid: the agent's, where it runs. started: epoch seconds.
-        state: one of contract.State. live: whether its agent runs, by the agent's own list; None if the list does not
-            say.
+        state: one of contract.State. live: whether its agent runs, according to the agent that listed it; None if not
+            reported.
         host, port: address of its listener; empty and 0 if unknown.
         adapter_up: whether an attach works now.
         client: whether an editor is attached.
         processes: None if hidden from clients that do not show the token.
         jobs: names of the batch job that it reports to be in; empty if it reports none.
         run: mark of the `dkdbg run` that has started it; empty for none.
-        mappings: folders of this repository, relative to its root, and their remote paths; a symlink by both of its
-            names.
+        mappings: folders of this repository, relative to its root, and their remote paths; a folder behind a symlink
+            has both paths.
         deadlines: time limits that go on while its program is held.
     """
 
@@ -84,7 +84,7 @@ class SeenRecord:
         return LOOPBACK if self.host in {"", "0.0.0.0", "::"} else self.host, self.port  # noqa: S104
 
     def is_of(self, run: str) -> bool:
-        """Return whether this run has started it; True for an empty one."""
+        """Return whether the `dkdbg run` with this mark has started the session; True for an empty mark."""
         return run in {"", self.run}
 
     @property
@@ -122,7 +122,7 @@ def parse(value: object) -> SeenRecord:
 
 
 def parse_all(text: bytes | str) -> list[SeenRecord | str]:
-    """Return the records that an agent lists, at most 100, or the reason why one cannot be read.
+    """Return the records that an agent lists, at most 100, or instead of a record the reason why it cannot be read.
 
     Raises:
         BadRecord: it is not JSON.
@@ -147,7 +147,7 @@ def _text(value: dict[str, Any], key: str, most: int, default: str | None = None
 def _number(value: dict[str, Any], key: str, most: int) -> int:
     found = value.get(key, 0)
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= most:
-        raise BadRecord(f"its {key} is no number from 0 to {most}")
+        raise BadRecord(f"its {key} is not a number from 0 to {most}")
     return found
 
 
@@ -186,5 +186,5 @@ def _processes(value: dict[str, Any]) -> tuple[SeenProcess, ...] | None:
 
 def _process(value: object) -> SeenProcess:
     if not isinstance(value, dict):
-        raise BadRecord("one of its processes is not one")
+        raise BadRecord("one of its processes is invalid")
     return SeenProcess(pid=_number(value, "pid", _MAX_PID), name=_text(value, "name", _NAME, ""))

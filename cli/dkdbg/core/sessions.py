@@ -29,14 +29,15 @@ class SeenSession:
     Attributes:
         target: its target, for display: `local`, or `container NAME`.
         address: address of its target, as any verb accepts it.
-        id, name: from the record; from the label if there is no record to read.
-        state: the record's; `lost` when its agent vanished without a message, `exited` for a container that has ended,
+        id, name: from the record; from the target's label if there is no readable record.
+        state: the record's state; `lost` if its agent vanished without a message, `exited` for a container that has
+            ended,
             `unreadable` for invalid data or a failed query; `detail` then gives the reason.
         endpoint: `host:port` to attach to from here; empty without one.
         started: epoch seconds, None when unknown.
         client: whether an editor is attached.
         processes: descriptions of the Python processes, such as `rank 3`.
-        manual_command: the command to type, and its purpose, if no editor can reach the session; programs find it in
+        manual_command: the command for users to type, and its purpose, if no editor can reach the session; also in
             `detail`.
         deadlines: time limits that go on while its program is held.
     """
@@ -101,11 +102,11 @@ def of_records(
     id: str = "",  # noqa: A002 - as in the class
     endpoint: Callable[[SeenRecord], str | None] = lambda _: "",
 ) -> list[SeenSession]:
-    """Build the sessions of an agent's records, or of the reasons why one is unreadable.
+    """Build the sessions of an agent's records, and of the reasons that stand for unreadable records.
 
     Args:
-        label, id: name and id of an unreadable one, by default the same.
-        endpoint: see `of_record`; by default no endpoint leads to them.
+        label, id: name and id of an unreadable session; without an id the label is used.
+        endpoint: returns a record's endpoint; see `of_record`. By default they have no endpoint.
     """
     return [
         unreadable(target=target, address=address, id=id or label, name=label, why=record)
@@ -145,8 +146,8 @@ def choose(
 
     Args:
         seen: sessions of one target, or all.
-        target: as the user named the target; with several sessions it may be the name or id of one.
-        others: sessions to list if `seen` has none to attach to.
+        target: the target as the user named it; may be the name or id of one of several sessions.
+        others: sessions to list in the error if none in `seen` can be attached to.
         naming: returns the user's command line with a given target in it.
         begin: hint if nothing runs; by default how to start the debug service.
 
@@ -155,7 +156,7 @@ def choose(
     """
     live = [each for each in seen if not each.is_ended and each.state != UNREADABLE]
     found = [each for each in live if target in {each.name, each.id}] or live
-    # A worker of Ray has no agent to ask; its driver has.
+    # Ray's workers, which have no start time, have no agent to query; their driver has one.
     found = [each for each in found if each.started is not None] or found
     if len(found) == 1:
         return found[0]
@@ -184,14 +185,15 @@ def _called(session: SeenSession, others: Sequence[SeenSession]) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return an age as `12 s`, `3 min`, `5 h` or `2 d`."""
+    """Format an age as `12 s`, `3 min`, `5 h` or `2 d`."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
     return f"{max(0, int(seconds))} s"
 
 
-#: Headings of `rows`, the columns that users copy from, and the colours of the states.
+#: Headings of `rows`, the columns that are never shortened, because users copy from them, and the colours of the
+#: states.
 HEADER = ("TARGET", "SESSION", "STATE", "ATTACH TO", "AGE", "ENDS IN", "EDITOR", "PROCESSES")
 WHOLE = ("SESSION", "STATE", "ATTACH TO", "AGE", "ENDS IN", "EDITOR")
 STYLES = {
@@ -203,7 +205,7 @@ STYLES = {
 
 
 def rows(sessions: Sequence[SeenSession], now: float) -> list[tuple[str, ...]]:
-    """Return one table row a session, for display; the names are untrusted."""
+    """Return a table row for each session; names are untrusted."""
     found: list[tuple[str, ...]] = []
     for each in sessions:
         processes = ", ".join(each.processes[:4]) + (

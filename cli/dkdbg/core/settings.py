@@ -1,4 +1,4 @@
-"""The table of settings: those of the agent, and those that only the host reads."""
+"""The table of settings: the agent's, and those that only the host reads."""
 
 from __future__ import annotations
 

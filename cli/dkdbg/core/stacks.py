@@ -27,8 +27,8 @@ class Frame:
     """One frame.
 
     Attributes:
-        path: source file, where it runs. line: from 1 on; 0 if unknown.
-        function: its name.
+        path: source file on the target. line: from 1 on; 0 if unknown.
+        function: name of the function.
         own: whether it is the program's own code, not an installed package.
     """
 
@@ -45,7 +45,7 @@ class Thread:
     Attributes:
         name: as Python knows it; may be empty.
         main: whether it is the process's main thread.
-        frames: the innermost first. more: number of frames left out in their middle.
+        frames: innermost first. more: number of frames omitted in the middle.
     """
 
     name: str
@@ -90,14 +90,14 @@ class Process:
 
     Attributes:
         name: description, such as `rank 3 (train.py)`.
-        rank: global; None without a rank, or with one inherited from its parent. world_size: number of ranks; 0 if
+        rank: global rank; None without a rank, or if it is inherited from the parent. world_size: number of ranks; 0 if
             unknown.
         state: the kernel's letter, such as `S`; empty if unknown.
         threads: the main one first; None if the process did not answer, and `why` describes what is visible.
-        note: obstacle to a closer look. stopped: where a debugger holds it; empty if no debugger does.
+        note: why more is not visible. stopped: where a debugger holds the process; empty if none does.
         by: the tool that inspected it, if not the process itself.
-        collectives: by process group, as far as torch has recorded them; None if that is unknown. Agents up to 0.1
-            answered the same for both.
+        collectives: by process group, as far as torch has recorded them; None if unknown. Agents up to 0.1 do not
+            distinguish none from unknown.
     """
 
     pid: int
@@ -155,7 +155,7 @@ def parse(text: str, *, target: str, address: str) -> list[Session]:
 def _processes(session: dict[str, Any]) -> tuple[Process, ...]:
     found = tuple(_process(each) for each in _listed(session, "processes", _PROCESSES))
     ranks = {each.pid: each.rank for each in found}
-    # A child inherits the variables of its rank.
+    # A child process inherits the environment variables of its parent's rank.
     return tuple(
         each
         if each.rank is None or ranks.get(each.ppid) != each.rank

@@ -1,4 +1,4 @@
-"""The base class of all targets: the operations that each offers to the verbs. No I/O.
+"""The base class of all targets: the operations that they offer to the verbs. No I/O.
 
 `targets/registry.py` lists the kinds.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Capability(Enum):
-    """A property of some targets; a verb tests only `Capability.LOGS in target.capabilities`.
+    """A property of some targets, which verbs test by `Capability.LOGS in target.capabilities`.
 
     The value completes "... does not support".
     """
@@ -50,18 +50,18 @@ class Capability(Enum):
     CONTAINER = "containers"
     #: A shared machine behind a connection that may be cut; a program started there survives the cut.
     REMOTE = "connections that may be cut"
-    #: Its address may name no folder for the code. Then one is created there.
+    #: If its address names no folder for the code, a folder is created.
     NEEDS_WORKDIR = "making a working directory"
     #: Its programs have workers that the cluster starts elsewhere.
     CLUSTER = "workers on other nodes"
-    #: A batch job: the target is this user's for a limited time.
+    #: A batch job, which belongs to this user for a limited time.
     TIME_LIMITED = "time limits"
     #: An editor can attach to it, but no command can run there.
     ATTACH_ONLY = "attaching only"
 
 
 class Reach(ABC):
-    """One container or node that `Target.find` has found. It stays the same one, even after it is gone.
+    """One container or node that `Target.find` has found. It is never replaced, even after the container is gone.
 
     Attributes:
         label: for display, such as `compose://app (shop-app-1)`.
@@ -71,7 +71,7 @@ class Reach(ABC):
 
     @abstractmethod
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """Return the local command line that runs `argv` there, in the target's own folder and environment.
+        """Return the local command line that runs `argv` at the target, in the target's own folder and environment.
 
         Standard input, output and error are passed through byte for byte. The exit code is that of `argv`, and 126 or
         127 if `argv` cannot be executed or is missing.
@@ -90,15 +90,15 @@ class Reach(ABC):
         return None
 
     def starting(self, relay: Sequence[str]) -> Sequence[str]:
-        """Return the local command line for the first `agent relay WORD`, whose keeper outlives the connection.
+        """Return the local command line that starts `agent relay WORD` with a keeper, which outlives the connection.
 
         Args:
-            relay: that command line, word by word; see `agent/relay/stdio.py` for words that can be added.
+            relay: words of `agent relay WORD`; see `agent/relay/stdio.py` for words that can be added.
         """
         return self.wrap(relay)
 
 
-#: The reason for waiting while the session of one `dkdbg run` is not there.
+#: Reason for waiting while the session of a certain `dkdbg run` does not exist.
 RUN_ABSENT = "the program is being started, or has ended"
 
 
@@ -108,7 +108,7 @@ class Endpoint:
 
     Attributes:
         address: host and port; None if unavailable now.
-        why: text that names what dkdbg waits for while nothing answers there.
+        why: what dkdbg waits for while nothing answers, as text.
         hint: what to type or change; may be empty.
     """
 
@@ -139,7 +139,7 @@ class Workspace:
 
 
 class Changes(ABC):
-    """A source of news about targets. Targets with equal sources (`==`, `hash`) share one."""
+    """A source of events about targets. Targets with equal sources (`==`, `hash`) share a source."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -148,7 +148,7 @@ class Changes(ABC):
 
     @abstractmethod
     def _open(self) -> tuple[Iterable[object], Callable[[], None]]:
-        """Return the events, each of which may be a change, and a function that ends them from any thread.
+        """Return the events, and a function that ends their iteration from any thread; any event may mean a change.
 
         Raises:
             DkdbgError: listening is impossible; reading the events may raise it too.
@@ -169,7 +169,7 @@ class Changes(ABC):
             changed()  # changes until now
             for _ in events:
                 changed()
-        except (OSError, ValueError) as error:  # raised where `close` has closed their source
+        except (OSError, ValueError) as error:  # also raised after `close`
             if not self._is_closed:
                 raise DkdbgError(f"{self} cannot be read: {error}") from error
         finally:
@@ -186,15 +186,15 @@ class Changes(ABC):
 class Target(ABC):
     """A target named by an address; what runs there may be replaced at any time, or not exist yet.
 
-    Construction does no I/O. Only `endpoint` is called from several threads. Without an override, a method that needs
-    a capability raises DkdbgError, or returns the answer that is right without it.
+    Construction does no I/O. Only `endpoint` is called from several threads. By default, a method that needs a
+    capability raises DkdbgError, or returns the right answer for a target without the capability.
 
     Attributes:
         address: as typed.
-        pause: seconds between two looks for a missing endpoint while `changes` report nothing.
+        pause: seconds between two polls for a missing endpoint while `changes` report nothing.
         capabilities: see `Capability`.
-        is_meant: whether its address means the program that runs now; otherwise it may mean the next one.
-        run: mark of the only run to whose session `endpoint` leads; empty for the newest session.
+        is_meant: whether its address means only the program that runs now, not a later one.
+        run: mark of the `dkdbg run` to whose session `endpoint` leads; empty for the newest session.
     """
 
     pause: float = 3.0
@@ -215,7 +215,7 @@ class Target(ABC):
         """Return the agent's current endpoint. Never raises."""
 
     def changes(self) -> Changes | None:
-        """Return the source of news about `endpoint`; None if it has to be polled."""
+        """Return the source of events about `endpoint`; None if it has to be polled."""
         return None
 
     def close(self) -> None:  # noqa: B027 - most open nothing
@@ -227,12 +227,12 @@ class Target(ABC):
         """Find the container or node that the address names now; `wrap` and `agent` refer to it from then on.
 
         Raises:
-            DkdbgError: nothing was found, or nothing in which a command can run.
+            DkdbgError: nothing was found, or no command can run in it.
         """
         raise self.refusal()
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """Like `Reach.wrap`, in the result of the last `find`, which runs first if needed.
+        """Call `Reach.wrap` of the last `find`'s result; call `find` first if needed.
 
         Raises:
             DkdbgError: as `find`.
@@ -240,7 +240,7 @@ class Target(ABC):
         raise self.refusal()
 
     def agent(self) -> tuple[str, ...] | None:
-        """Return the command line that runs the agent there, without its verb; None if it has to be brought first.
+        """Return the remote command line of the agent, without its verb; None if the agent has to be sent first.
 
         Raises:
             DkdbgError: as `find`.
@@ -248,7 +248,7 @@ class Target(ABC):
         raise self.refusal()
 
     def running_agent(self) -> tuple[str, ...]:
-        """Return the result of `agent`. Raises DkdbgError: as `agent`; or no agent runs there."""
+        """Return the result of `agent`. Raises DkdbgError: as `agent`; or there is no agent."""
         found = self.agent()
         if found is None:
             raise DkdbgError(
@@ -281,12 +281,12 @@ class Target(ABC):
         return LOOPBACK, port or (0 if Capability.REMOTE in self.capabilities else DEFAULT_PORT)
 
     def each(self) -> Sequence[Target]:
-        """Return the targets that it stands for now, such as one for each rank of a job, and close it if they replace it.
+        """Return the targets that it stands for now, such as one per rank of a job; close itself if others replace it.
 
         A target that cannot be queried returns itself: its endpoint reports the reason.
 
         Raises:
-            DkdbgError: it can never be queried in this way.
+            DkdbgError: no later query can succeed either.
         """
         return [self]
 
@@ -297,14 +297,14 @@ class Target(ABC):
     def deadlines(self) -> Sequence[Deadline]:
         """Return the time limits there that go on while a program is held, as far as its agent does not see them.
 
-        Known after a look at the target, such as `endpoint` or `sessions`. Never raises.
+        They are known only after a query of the target, such as `endpoint` or `sessions`. Never raises.
         """
         return ()
 
     def recreation(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-        """Return the shell line that recreates it under the agent, and the variables that the new one lacks.
+        """Return the shell line that recreates the container under the agent, and the variables that the new one lacks.
 
-        The line is empty if it cannot be recreated.
+        The line is empty if the container cannot be recreated.
 
         Args:
             words: command line of the selected Python.
@@ -326,7 +326,7 @@ class Target(ABC):
         """Start the debug service and return when an attach will work.
 
         Args:
-            report: takes one line of progress.
+            report: prints one line of progress.
             moved: called before the start with the actual port, if it is not `wanted.port`.
 
         Raises:
@@ -335,14 +335,14 @@ class Target(ABC):
         raise self._unsupported(Capability.START)
 
     def replaced(self) -> Sequence[str]:
-        """Return the single files, paths there, that are mounted and whose source has been replaced by another file.
+        """Return the remote paths of mounted single files whose source has been replaced by another file.
 
-        An editor that saves by a rename, and git, replace the mounted file.
+        Git, and editors that save by renaming, replace such a file; the mount keeps the old one.
         """
         return ()
 
     def start_again(self) -> None:
-        """Restart the debug service there with all mounts renewed. Raises DkdbgError: it cannot be started."""
+        """Restart the debug service with all mounts renewed. Raises DkdbgError: it cannot be started."""
         raise self._unsupported(Capability.START)
 
     def down(self, service: DebugService, *, everything: bool) -> str:
@@ -359,7 +359,7 @@ class Target(ABC):
         """Prepare a run of another command.
 
         Args:
-            report: takes one line of progress.
+            report: prints one line of progress.
 
         Raises:
             DkdbgError: it cannot be prepared, with cause and next step.
@@ -370,10 +370,10 @@ class Target(ABC):
         """Start the program of the debug service once more, beside all that runs, for a proof.
 
         Args:
-            report: takes one line of progress.
-            at_end: takes functions to call at the end, the last one first: they remove all that the start creates,
-                except the image, or raise DkdbgError. It gets each before that is created: a signal may end the
-                start anywhere.
+            report: prints one line of progress.
+            at_end: registers functions to call at the end, the last one first: they remove all that the start creates,
+                except the image, or raise DkdbgError. Each is registered before its object is created: a signal may end
+                the start anywhere.
 
         Raises:
             DkdbgError: it cannot be started, with cause and next step.
@@ -407,7 +407,7 @@ class Target(ABC):
         """Start the planned copy and return the addresses to attach to, once an attach will work.
 
         Args:
-            report: takes one line of progress.
+            report: prints one line of progress.
             limit: timeout in seconds.
 
         Raises:
@@ -444,7 +444,7 @@ class Target(ABC):
         raise self._unsupported(Capability.LIST_PROCESSES)
 
     def within(self, user: str) -> Reach:
-        """Return the target as one of its users sees it: `uid:gid`, empty for the usual one.
+        """Return a reach that runs commands as another user, `uid:gid`; empty for the usual user.
 
         Raises:
             DkdbgError: it is missing or not running.
@@ -452,7 +452,7 @@ class Target(ABC):
         raise self._unsupported(Capability.LIST_PROCESSES)
 
     def code_at(self, folder: str) -> tuple[str, str] | None:
-        """Return the local location of a folder of the target, as the folders here and there; None if unknown.
+        """Return the (local, remote) pair of folders that contains a folder of the target; None if unknown.
 
         Raises:
             DkdbgError: it is missing or not running.
@@ -462,14 +462,14 @@ class Target(ABC):
     # -- REMOTE ------------------------------------------------------------------------------------------------------
 
     def lost(self) -> str:
-        """Return why a cut connection ended a command there; empty if the command ended normally, or may have."""
+        """Return why the connection to a command was cut; empty if the command ended, or may have ended, normally."""
         return ""
 
     def again(self, *, silent: bool, limit: float) -> Reach:
         """Find the same host again after its connection was cut; from any thread, without asking for a password.
 
         Args:
-            silent: whether the connection went silent: a shared one is then replaced too.
+            silent: whether the connection went silent: a shared connection is then replaced, too.
             limit: timeout in seconds.
 
         Raises:
@@ -491,7 +491,7 @@ class Target(ABC):
             folder: absolute path.
 
         Raises:
-            DkdbgError: no address can name it.
+            DkdbgError: no address can name the folder.
         """
         raise self._unsupported(Capability.NEEDS_WORKDIR)
 
@@ -504,7 +504,7 @@ class Target(ABC):
         return self.workspace()
 
     def with_workdir(self, name: str) -> Target:
-        """Return the same target in the folder of its address, or else in one of dkdbg's, which is created if needed.
+        """Return the same target in the folder of its address, or else in dkdbg's own; create a missing folder.
 
         Args:
             name: name of dkdbg's folder: ASCII letters, digits, `.`, `_` and `-`.
@@ -528,7 +528,7 @@ class Target(ABC):
             workers: shell patterns of the workers to debug, separated by commas; None for all.
 
         Raises:
-            DkdbgError: `workers` is given, and its programs have none.
+            DkdbgError: `workers` is given, but programs there have no workers.
         """
         if workers is None:
             return ()
@@ -544,7 +544,7 @@ class Target(ABC):
         """Return a remote command line that exits with 0 once the target's time is over; empty without a time limit.
 
         Raises:
-            DkdbgError: the limit is unknown now.
+            DkdbgError: the time limit is unknown now.
         """
         return ()
 
@@ -553,8 +553,8 @@ class Target(ABC):
 
 
 def see_ended(address: str, _ran: bool) -> str:
-    """Return the hint for targets on which no command can run."""
-    return f"dkdbg ps --all {address} shows those that have ended"
+    """Return the hint for a target without a running session."""
+    return f"dkdbg ps --all {address} shows ended sessions"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -564,17 +564,17 @@ class Kind:
     Attributes:
         target: returns the target at an address of this kind, relative to the repository's root, resolved; no I/O.
             Raises DkdbgError for an address that is invalid for this kind.
-        named: returns the target that a name without a scheme means now; None if it means no target.
+        named: returns the target that a name without a scheme means now; None if it means none.
         sessions: returns all sessions of this kind that are visible from this machine, for `dkdbg ps`, including those
             that have ended; each carries the address of its target. Raises DkdbgError when they cannot be listed.
         queue: returns the queue for jobs at an address of this kind that names no job; None for a kind without jobs.
             Raises DkdbgError for an invalid address.
-        inner: returns the address of the target through which one of this kind is reached; None for a kind that is
+        inner: returns the address of the target through which a target of this kind is reached; None for a kind that is
             reached directly. Raises DkdbgError for an invalid address.
-        around: returns the target at an address of this kind, in place of `target`, around the inner targets that its
-            second argument makes, and that it closes.
-        begin: returns the hint for an address without a running session; its second argument tells whether one has run
-            there.
+        around: used in place of `target` for a kind that is reached through others: its second argument creates these
+            inner targets, which the returned target closes.
+        begin: returns the hint for an address without a running session; its second argument is whether a session has
+            run there before.
     """
 
     target: Callable[[Address, Path], Target]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.plan import DebugService
 
-    #: Takes a function to call at the end.
+    #: Registers a function to call at the end.
     AtEnd = Callable[[Callable[[], None]], object]
 
 
@@ -19,9 +19,9 @@ class Start:
     """Parameters for starting a debug service.
 
     Attributes:
-        service: as `init` planned it.
+        service: the debug service as `init` planned it.
         token: returns the token of its debug port, empty for none; called once the target is known to exist.
-        port: on this machine, if it is free there.
+        port: local port to use if it is free.
         wait: seconds until an attach must work.
     """
 
@@ -36,13 +36,13 @@ class Started:
     """A debug service that an editor can attach to.
 
     Attributes:
-        port: on 127.0.0.1 of this machine; None for an engine on another machine, which `dkdbg attach` reaches.
+        port: port on 127.0.0.1 of this machine; None for an engine on another machine, which `dkdbg attach` reaches.
         gpu: how it got a GPU.
         token: whether its port requires one.
         name: name of the container, pod or job; None if unknown.
         engine: address of an engine on another machine; empty for a local one.
         ports: published ports of the program: (port inside, `host:port` here).
-        idle: whether no program runs in it.
+        idle: whether it runs no program.
     """
 
     port: int | None
@@ -60,7 +60,7 @@ class Once:
 
     Attributes:
         command: word by word; empty for the service's own.
-        port: on this machine, if it is free there.
+        port: local port to use if it is free.
         wait: seconds that the command waits for an editor before its first line.
         ranks: ranks to debug; empty for the service's own setting.
         tty: whether the local standard input and output are a terminal.
@@ -85,12 +85,12 @@ class Prepared:
         port: its debug port on 127.0.0.1; 0 where the engine is on another machine.
         tell: passes a signal on to the command; returns False if it has not begun.
         cleaning: the local command line that removes leftovers after its end.
-        is_met: whether F5 attaches to it there, instead of to the program that F5 would start.
+        is_met: whether F5 attaches to this run, on its port, instead of to the program that F5 would start.
         name: name of its container.
         program: words of the program under the agent.
         gpu: how it gets a GPU, and why.
         stdin_text: the standard input of `argv` and of `needs`; empty for ours.
-        needs: the local command line that starts the services it depends on; empty if they run.
+        needs: the local command line that starts the services that the run depends on; empty if they run.
     """
 
     argv: tuple[str, ...]
@@ -112,14 +112,14 @@ class Trial:
 
     Attributes:
         address: address of its target, as any verb accepts it.
-        port: its debug port on 127.0.0.1; 0 where only the target's endpoint leads there.
+        port: its debug port on 127.0.0.1; 0 if only the target's endpoint leads to it.
         program: words of the program under the agent.
         gpu: how it gets a GPU, and why.
         ready: waits at most so many seconds until an attach works; returns False if the program ends first.
         session: returns the id of its session once it is ready; empty if there is only one.
         ended: returns its exit code; None while it runs.
-        probe: runs a shell script in the same image, without the program, and returns its output; empty outside of
-            containers, where other users may own what it would run.
+        probe: runs a shell script in the same image, without the program, and returns its output; empty outside
+            containers, where other users may own the programs that the script would run.
         output: returns the end of what the program and the agent have printed.
     """
 
@@ -136,13 +136,13 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class CopyPlan:
-    """Plan of a debug copy of something that runs.
+    """Plan of a debug copy of a workload.
 
     Attributes:
         original, name: names of the original and the copy, for display.
         before, after: the original and the copy, as documents.
         decisions: (what, why) of each difference.
-        notes: remarks that the user should read before.
+        notes: remarks for the user to read before the copy starts.
     """
 
     original: str

@@ -142,7 +142,7 @@ def test_the_code_lies_at_the_one_planned_mapping_else_in_the_workdir_and_never_
     found = workspace_of(with_code(mappings=[pair("${workspaceFolder}/src", "/app/src")]))
     assert (found.local, found.remote) == ("src", "/app/src")
     assert workspace_of(with_code(workdir="/srv/code")).remote == "/srv/code"
-    with pytest.raises(DkdbgError, match="nothing says where the code lies"):
+    with pytest.raises(DkdbgError, match="the location of the code is unknown"):
         workspace_of(with_code())
     several = [pair("${workspaceFolder}/a", "/app/a"), pair("${workspaceFolder}/b", "/app/b")]
     with pytest.raises(DkdbgError, match="a at /app/a, b at /app/b"):

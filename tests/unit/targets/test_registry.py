@@ -64,7 +64,7 @@ def test_an_address_that_no_place_serves_yet_says_so_and_what_there_is(text, tmp
         ("ssh://node1", hints.RUN_THERE(target="ssh://node1")),
         ("ray://head:8265", hints.RAY_WAITS(target="ray://head:8265")),
         ("local:", "dkdbg run -- python train.py starts one"),
-        ("call://job", "dkdbg ps --all call://job shows those that have ended"),
+        ("call://job", "dkdbg ps --all call://job shows ended sessions"),
     ],
 )
 def test_each_kind_has_a_hint_where_nothing_runs(address, hint):
