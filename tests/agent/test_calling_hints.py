@@ -119,7 +119,7 @@ def test_a_short_or_open_token_makes_way_for_one_that_is_made(root, monkeypatch)
         monkeypatch.setenv("DKDBG_TOKEN", token)
         said = in_shell(root, waits).stderr
         assert f"the token (DKDBG_TOKEN) {what}, " in said
-        assert "unset DKDBG_TOKEN, and dkdbg makes one; " in said
+        assert "unset DKDBG_TOKEN, and dkdbg creates one; " in said
     monkeypatch.delenv("DKDBG_TOKEN")
     token_of(root).write_text("abc\n")
     for mode, what in ((0o644, "other users can read your token"), (0o600, "has 3 characters")):
@@ -129,7 +129,7 @@ def test_a_short_or_open_token_makes_way_for_one_that_is_made(root, monkeypatch)
         assert f"rm '{token_of(root)}', " in said
     token_of(root).unlink()
     with typed(root, f"{waits} --port {free_port()}", root / "log") as attach:
-        attach.wait("made a token: ", "made a key and its certificate: ", "#sha256:")
+        attach.wait("created a token: ", "created a key and its certificate: ", "#sha256:")
 
 
 def test_a_token_that_could_be_guessed_makes_way_for_a_random_one(root):

@@ -169,7 +169,7 @@ def test_a_tensor_is_drawn_and_no_file_is_overwritten(stopped, tmp_path):
     # One of 4 by 8 elements is none, on one of two ranks.
     assert _pixels((tmp_path / names[0]).read_bytes()) == (408, 408, 192 * 192 // 32)
     again = _dkdbg(running, "--ranks", "0", "eval", "--plot", "--out", "x.png", "x", cwd=tmp_path)
-    assert (again.returncode, "is there already" in again.stderr) == (1, True)
+    assert (again.returncode, "exists already" in again.stderr) == (1, True)
     none = _dkdbg(running, "eval", "--plot", "rank", cwd=tmp_path)
     assert "it is not a tensor or array" in none.stderr
     assert "eval rank" in none.stderr

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 #: Name of the displayed launch entry.
 NAME = "dkdbg: attach and stay"
-#: Maximum seconds for printing the last lines.
+#: Maximum seconds to print the last lines at the end.
 GOODBYE = 1.5
 
 
@@ -105,11 +105,13 @@ def attach(
     Args:
         names: addresses or names of targets; empty for the debug service of this repository.
         port: on 127.0.0.1; the next free one if it is taken.
-        ports: first port of one per process, for every client; None: only for clients without child sessions.
+        ports: first of the ports per process, which exist for every client; None: only for clients without child
+            sessions.
         as_json: print events as JSON objects, one a line.
-        listen: host, empty for all addresses, and port on which to accept jobs that can only connect out.
-        ranks: ranks to debug; None for those in dkdbg.toml, or else those that the targets were started with.
-        pids: running Pythons there to attach to; empty for the only program of a container without an agent.
+        listen: host (empty for all addresses) and port on which to accept jobs that can only connect out.
+        ranks: ranks to debug; None for the ranks in dkdbg.toml, or else the ranks that the targets were started with.
+        pids: PIDs of running Pythons at the target to attach to; empty for the only program of a container without an
+            agent.
         is_over: polled; ends the proxy once it returns True.
 
     Raises:
@@ -159,7 +161,7 @@ def attach(
                     opened.callback(inside.close)
                     found.extend(inside.mappings)
         except BaseException:
-            proxy.close()  # this also closes the targets and the connections to them
+            proxy.close()  # also closes the targets and their connections
             raise
         return _stay(proxy, reporter, look, begin)
 
@@ -171,11 +173,11 @@ def _stay(
     begin: Callable[[], None],
 ) -> int:
     """Accept editors until Ctrl-C, or until `is_over` returns True; return the exit code."""
-    handle(interrupt_once)  # until the process ends: a late second signal changes no exit code
+    handle(interrupt_once)  # never undone: a second signal must not change the exit code
     try:
         proxy.start()
         begin()
-        while not is_over():  # a signal may reach another thread, but Python handles it in this one
+        while not is_over():  # Python handles signals in this thread
             time.sleep(SIGNAL_INTERVAL)
     except KeyboardInterrupt:
         pass
@@ -261,7 +263,7 @@ def _plan(root: Path, *, needed: bool) -> ProjectPlan | None:
 def _token(reporter: _Reporter) -> str:
     """Return the token of this environment, or else this user's.
 
-    Only the ports per process need it: an editor sends its own.
+    Only the ports per process need this token: an editor sends its own.
 
     Raises:
         DkdbgError: the file that the environment names cannot be read.
@@ -272,7 +274,7 @@ def _token(reporter: _Reporter) -> str:
         raise DkdbgError(str(error), exit_code=EXIT_USAGE) from error
     try:
         token = token or token_file.read(os.environ) or ""
-    except DkdbgError as error:  # not every user needs it
+    except DkdbgError as error:  # not every user needs a token
         reporter.line(f"{error.message}; going on without a token")
         return ""
     if 0 < len(token) < proof.MIN_TOKEN_CHARACTERS:
@@ -301,7 +303,7 @@ def _welcome(
     *,
     entered: Sequence[tuple[str, str]],
 ) -> set[tuple[str, str]]:
-    """Report where to attach, the launch entry and the targets to wait for; return the mappings of the entry."""
+    """Report where to attach, the launch entry, and the targets that are awaited; return the entry's mappings."""
     entry = entry_for(plan, port)
     reporter.event(
         "listening",
@@ -343,9 +345,9 @@ def _said_by_sessions(upstreams: Sequence[Upstream]) -> set[tuple[str, str]]:
 
 
 def _code_of(root: Path, target: Target, seen: Seen, *, guess: bool) -> Sequence[tuple[str, str]]:
-    """Return the location of the code on a remote target, from its session, or else by `guess` as it would be copied.
+    """Return the mappings of a remote target, from its session, or else with `guess` from where a copy would be put.
 
-    Without `guess` a session that is slow to answer adds no folder that it does not use.
+    Without `guess`, no folder is added for a session that is slow to answer.
     """
     if Capability.REMOTE not in target.capabilities:
         return ()
@@ -375,7 +377,7 @@ def entry_for(
 
     Args:
         plan: None if the repository has none.
-        found: mappings, if they are known better than from the plan.
+        found: mappings to use instead of the plan's; empty if unknown.
     """
     if plan is None:
         connect = {"host": LOOPBACK, "port": port}

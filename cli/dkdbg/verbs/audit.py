@@ -35,7 +35,7 @@ def add_options(parser: Parser) -> None:
 def call(options: argparse.Namespace, root: Path) -> int:
     """Print the findings in the files of a repository; return 1 if there are any.
 
-    Paths are relative to the folder of -C; a folder outside of the repository is audited as one of its own.
+    Paths are relative to the folder of -C; a folder outside the repository is audited as a separate repository.
 
     Raises:
         DkdbgError: a path does not exist, or is a file outside of the repository.
@@ -46,7 +46,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
     try:
         found, notes = _all(root, options)
     except Exception as error:
-        if options.format == "sarif":  # an upload refuses an empty file, and hides the reason
+        if options.format == "sarif":  # uploads reject an empty file without the reason
             console.emit(sarif.report((), version=__version__, notes=(), failed=str(error)))
         raise
     if options.format == "sarif":
@@ -81,12 +81,12 @@ def _all(root: Path, options: argparse.Namespace) -> tuple[list[Finding], list[s
 
 
 def _shown(typed: str, path: str) -> str:
-    """Return the path of a finding in a folder outside of the repository as seen from where the folder was typed."""
+    """Return the path of a finding in a folder outside the repository, beginning with the folder as typed."""
     return path if not typed else typed if path == "." else f"{typed.rstrip('/')}/{path}"
 
 
 def _roots(root: Path, here: Path, paths: list[str]) -> dict[Path, tuple[str, list[str]]]:
-    """Return each folder to audit, with its path as typed (empty for the repository) and the paths asked for below it."""
+    """Return each folder to audit, with its path as typed (empty for the repository) and the requested paths in it."""
     found: dict[Path, tuple[str, list[str]]] = {}
     for text in paths:
         path = Path(here, text)
@@ -116,7 +116,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _audited(root: Path) -> tuple[list[Finding], list[str]]:
-    """Return the findings below a folder, and the unreadable files; in a git repository only of files that git knows."""
+    """Return the findings below a folder, and unreadable files; a git repository's files are those that git lists."""
     from pathlib import PurePosixPath
 
     from dkdbg.audit.audit import agents_of, audit
@@ -134,9 +134,9 @@ def _audited(root: Path) -> tuple[list[Finding], list[str]]:
     paths = None if listed is None else [*filter(None, dict.fromkeys(listed.split("\0")))]
     tree = Tree(root, listed=paths)
     for folder in (root / path for path in paths or () if not tree.has(path)):
-        if os.path.lexists(folder / ".git") and not folder.is_symlink():  # a submodule, or an untracked one
+        if os.path.lexists(folder / ".git") and not folder.is_symlink():  # a submodule, or untracked
             again = printable(f"dkdbg -C {shlex.quote(str(folder))} audit")
-            tree.omitted[printable(folder.relative_to(root))] = f"a repository of its own, not read: {again}"
+            tree.omitted[printable(folder.relative_to(root))] = f"a separate repository, not read: {again}"
     if listed is None and any(os.path.lexists(each / ".git") for each in (root, *root.parents)):
         tree.omitted["."] = (
             "git lists no files, so those that it ignores are read too; if another user owns the folder: "

@@ -11,7 +11,7 @@ from dkdbg.verbs.parser import Parser, nearest
 if TYPE_CHECKING:
     import argparse
 
-#: Purpose of each verb, by group; the module of that name in this folder has its `add_options` and `call`.
+#: Purpose of each verb, by group; the verb's module in this folder has `add_options` and `call`.
 GROUPS = {
     "start here": {
         "demo": "show the whole path on an example, in a temporary copy",
@@ -66,7 +66,7 @@ class Overview(Parser):
 
 
 class Verbs(dict[str, Parser]):
-    """The parsers of the verbs by name; the first access to one loads its module."""
+    """The parsers of the verbs by name; the first access to a parser loads the verb's module."""
 
     def __getitem__(self, name: str) -> Parser:
         """Return the parser of a verb with its options."""
@@ -116,7 +116,7 @@ def parser() -> Parser:
 
 
 def _verb_at(words: list[str]) -> int:
-    """Return the index of the first word that is no option of the whole command line, nor the value of one."""
+    """Return the index of the verb: the first word that is neither a global option nor its value."""
     at = 0
     while words[at : at + 1] and words[at].startswith("-"):
         at += 2 if words[at] in {"-C", "--context"} else 1

@@ -43,7 +43,7 @@ def answer(parser: argparse.ArgumentParser) -> None:
 
 
 def _typed(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield the parser of the typed verb; each access loads a module."""
+    """Yield only the typed verb's parser, because each access loads a module."""
     words = os.environ.get("COMP_LINE", "").split()
     for action in parser._actions:  # noqa: SLF001
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
@@ -54,6 +54,6 @@ def _targets(parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """Return the target names in dkdbg.toml, and the beginnings of addresses."""
     try:
         names = [*registry.names(Path(parsed_args.directory).resolve())]
-    except (DkdbgError, OSError):  # the verb will report it
+    except (DkdbgError, OSError):  # the verb will report the error
         names = []
     return [*names, *(f"{each.scheme}://" for each in registry.ENTRIES if "://" in each.form)]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Target = ComposeRun | LocalRun
 
-#: Mark of the breakpoint line in both training functions of the example, of which one runs.
+#: Comment that marks the breakpoint line in both training functions of the example; one of them runs.
 MARK = "# breakpoint"
 
 
@@ -138,7 +138,7 @@ def _debug(target: Target, script: Path, port: int, report: _Report, *, show: bo
 
 
 def _stop_once(target: Target, script: Path, port: int, *, show: bool) -> str:
-    """Attach, stop in the training loop, show the stack, and return the value of `rate`. The program runs on."""
+    """Attach, stop in the training loop, show the stack, let the program run on, and return the value of `rate`."""
     lines = [number for number, line in enumerate(script.read_text("utf-8").splitlines(), 1) if MARK in line]
     # A plain process inherits our environment, including the token that its port then requires.
     token = {tokens.PROPERTY: tokens.read(os.environ)} if target.name == demo_targets.LOCAL else {}
@@ -193,7 +193,7 @@ def with_example(folder: Path) -> None:
 
 
 def choose(folder: Path, plan: ProjectPlan, wanted: str) -> tuple[Target, str]:
-    """Return the target, and a remark on why it is not a container; empty if it is one.
+    """Return the target, and a remark on why it is not a container; empty for a container.
 
     Raises:
         DkdbgError: a container was requested and no engine answers.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def add_options(parser: Parser) -> None:
     """Add the arguments of `dkdbg doctor`."""
     parser.add_argument(
-        "target", nargs="?", metavar="TARGET", help="check the other side instead of this machine"
+        "target", nargs="?", metavar="TARGET", help="check the target instead of this machine"
     )
     parser.add_argument("--all", action="store_true", help="include notes, which explain surprises")
     parser.add_argument(
@@ -85,7 +85,7 @@ def _print(found: Sequence[tuple[str, Finding]], *, notes: bool) -> None:
 
 
 def _findings(root: Path, name: str | None) -> Iterator[tuple[str, Finding]]:
-    """Return the findings with the label of the target that each belongs to, empty for this machine."""
+    """Yield each finding with its target's label, empty for this machine."""
     from dkdbg.doctor.check import Finding, examine
     from dkdbg.doctor.situation import Situation
     from dkdbg.doctor.table import CHECKS
@@ -136,7 +136,7 @@ def _here(root: Path) -> Situation:
 
 
 def _there(target: Target) -> Machine:
-    """Return the other side of a target. Raises DkdbgError: it cannot be reached, or no command runs there."""
+    """Return the machine or container of a target. Raises DkdbgError: it cannot be reached, or runs no commands."""
     from dkdbg.doctor import probe
 
     reach = target.find()

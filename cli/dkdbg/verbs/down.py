@@ -30,7 +30,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
     """Stop and remove the debug service, the whole project or a copy; return the exit code.
 
     Raises:
-        DkdbgError: it cannot be stopped, with cause and next step.
+        DkdbgError: stopping failed; with cause and next step.
     """
     if options.target:
         from dkdbg.verbs.parts import debug_copy

@@ -63,7 +63,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
         with contextlib.closing(agent), contextlib.closing(Relay(agent.command)) as relay:
             for local, there in sorted(
                 options.ports, key=lambda each: each[0] is None
-            ):  # named ports first, so that no other takes them
+            ):  # named local ports first, before a free port is chosen that equals one
                 chosen = _listen(relay, local, there)
                 text = f"127.0.0.1:{chosen} is port {there} of {target.label}"
                 _say(as_json, "port", text, local=chosen, remote=there)
@@ -83,7 +83,7 @@ class _Agent:
     def command(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
         """Return the relay's command line. Raises DkdbgError."""
         reach = self._target.again(silent=silent, limit=limit)
-        if self._brought is None or silent:  # the stream that holds the file there was cut too
+        if self._brought is None or silent:  # the connection that keeps the file there was cut, too
             self.close()
             self._brought = bring(reach)
         return reach.wrap((*self._brought.argv, "relay", word))
@@ -107,11 +107,11 @@ def _listen(relay: Relay, local: int | None, there: int) -> int:
 
 
 def _watch(relay: Relay, as_json: bool, is_over: Callable[[], bool]) -> None:
-    """Report each cut and each reconnection, until Ctrl-C or the end of the time."""
+    """Report each cut and each reconnection, until Ctrl-C or the time limit of --for."""
     why = relay.why
     reported: tuple[str, int] | None = (why, 0) if why else None
     while not is_over():
-        # A cut that is over before a poll shows in the number: programs wait for the connection after it.
+        # A cut between two polls shows in the number of connections: programs wait for the new one.
         now = (why, 0 if why else relay.connections)
         if now != reported:
             text = "connected" if not why else f"not connected: {why}"

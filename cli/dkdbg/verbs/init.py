@@ -164,7 +164,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
 
 def _init(root: Path, options: argparse.Namespace) -> int:
-    """Plan, show and write; return the exit code.
+    """Plan, show and write the files; return the exit code.
 
     Raises:
         DkdbgError: not a repository, unreadable files, a folder that cannot be written.
@@ -173,7 +173,7 @@ def _init(root: Path, options: argparse.Namespace) -> int:
     asked = {key: getattr(options, key) for key in configuration.ANSWERS}
     asks = not (options.yes or options.diff or options.check or options.json) and console.interactive()
     plan, config = make_plan(root, **asked)
-    # A repository that is set up keeps its choices: the next version asks nothing again.
+    # A repository that is set up keeps its choices: a later `init` does not ask again.
     if asks and not manifest.load(root).files:
         folder = "" if config.command else _choose_project(plan)
         if folder:
@@ -189,7 +189,7 @@ def _init(root: Path, options: argparse.Namespace) -> int:
 
 
 def _with_former(root: Path, plan: ProjectPlan) -> ProjectPlan:
-    """Return the plan with a note on the service whose place it takes."""
+    """Return the plan with a note on the former debug service that it replaces."""
     former = manifest.debug_service(root)
     service = debug_names.service_of(former.name) if former else ""
     if former is None or not service or former.name == plan.service.name:
@@ -212,7 +212,7 @@ def _undo(root: Path, *, force: bool, as_json: bool) -> int:
     if service:
         try:
             image_build.remove_dead_links(root, service)
-        except DkdbgError:  # without an engine nothing needs them
+        except DkdbgError:  # no engine, so no containers
             image_build.remove_links(root, service)
     if as_json:
         lists = {
@@ -237,9 +237,9 @@ def _undo(root: Path, *, force: bool, as_json: bool) -> int:
 def _lines_to_remove_containers(root: Path) -> list[str]:
     """Return commands that remove the debug service's containers; empty if no engine reports any.
 
-    No verb finds them after an undo.
+    After an undo no verb finds these containers.
     """
-    with suppress(DkdbgError):  # an undo needs neither
+    with suppress(DkdbgError):  # an undo needs neither a manifest nor an engine
         service = manifest.debug_service(root)
         return image_build.lines_to_remove(root, service) if service else []
     return []
@@ -330,7 +330,7 @@ def _as_json(
 
 
 def _init_ranks(root: Path, options: argparse.Namespace) -> int:
-    """Plan the entries, their compound and the task that opens their ports, show and write them; return the exit code.
+    """Plan, show and write the ranks' entries, compound and task; return the exit code.
 
     Raises:
         DkdbgError: the repository is not set up, or a file cannot be read or written.
@@ -377,7 +377,7 @@ def _with_answers(root: Path, plan: ProjectPlan, config: Config, asked: Asked) -
 
 
 def _choose_project(plan: ProjectPlan) -> str:
-    """Return the folder of the project to set up, where a repository has several; empty for this one."""
+    """Ask which project of a repository with several to set up; return its folder, empty for the repository itself."""
     facts, best = plan.facts, plan.facts.entrypoint
     if best is None or not plan.service.from_entry or not facts.projects:
         return ""

@@ -30,7 +30,7 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Print the output of the program there; if no stream is a terminal, exec the command that prints it.
+    """Print the target's program output; if no stream is a terminal, exec the command that prints it.
 
     Raises:
         DkdbgError: nothing has run there, or its output is not kept.

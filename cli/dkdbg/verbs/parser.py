@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         return [*named, *others]
 
     def format_help(self) -> str:
-        """Return the usual help, with the forms of a TARGET; only this text loads the targets."""
+        """Return the usual help, with the forms of a TARGET; only this help loads the kinds of targets."""
         if self.epilog is None and any(action.metavar == "TARGET" for action in self._actions):
             from dkdbg.targets import registry
 
@@ -79,6 +79,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """Return the closest other word; empty if none is similar."""
     from difflib import get_close_matches
 
-    word = word.partition("=")[0]  # as it was refused, it is no suggestion
+    word = word.partition("=")[0]  # the refused option itself is no suggestion
     found = get_close_matches(word, [each for each in known if each != word], n=1, cutoff=0.6)
     return found[0] if found else ""

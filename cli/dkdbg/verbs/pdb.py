@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from dkdbg.verbs.parser import Parser
 
 
-#: Advice for a debug service of `init`, and for a program that the user started; elsewhere the command that starts the
-#: program needs the variable.
+#: How to start without the wait: a debug service of `init`, and a program that the user starts.
 _STARTS_AT_ONCE = "DKDBG_WAIT=0 dkdbg up, or dkdbg run without --wait"
 
 
@@ -39,7 +38,7 @@ def add_options(parser: Parser) -> None:
 def call(options: argparse.Namespace, root: Path) -> int:
     """Attach pdb to a session's process at its next line, until `q` detaches it; return the exit code.
 
-    The process is that of rank 0 by default, or else the program's first Python process.
+    By default this is the process of rank 0, or else the program's first Python process.
 
     Raises:
         DkdbgError: no session fits, or several do, or its program waits for an editor.
@@ -63,7 +62,7 @@ def _session(root: Path, name: str | None) -> SeenSession:
     target = registry.target_of(name, root)
     try:
         seen = target.sessions()
-    except DkdbgError:  # no target has this name: list those that run
+    except DkdbgError:  # no target has this name: list the running sessions
         others = [each for each in registry.sessions()[0] if not each.is_ended]
         if not others:
             raise

@@ -29,7 +29,7 @@ def add_options(parser: Parser) -> None:
         "targets",
         nargs="*",
         metavar="TARGET",
-        help="only these; hosts behind ssh are asked only when named",
+        help="only these; hosts behind ssh are queried only when named",
     )
     parser.add_argument("--all", action="store_true", help="include ended sessions")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
@@ -52,7 +52,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
     if not options.targets:
         try:
             names = registry.names(root)
-        except DkdbgError as error:  # the sessions are shown all the same
+        except DkdbgError as error:  # show the sessions nevertheless
             console.warn(f"dkdbg: {error.message}")
     shown = [each for each in seen if options.all or not each.is_ended]
     if options.json:
@@ -87,7 +87,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
             console.say(f"{printable(each.name)}: {line}")
     if names:
         listed = ", ".join(f"{name} ({uri})" for name, uri in names.items())
-        console.say(f"targets in dkdbg.toml, asked only when named: {listed}")
+        console.say(f"targets in dkdbg.toml, queried only when named: {listed}")
     return code
 
 

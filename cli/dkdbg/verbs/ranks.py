@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dkdbg.core.sessions import SeenSession
     from dkdbg.verbs.parser import Parser
 
-#: Seconds in addition to the answers' timeout: for an ssh connection, and a start of Python on a busy machine.
+#: Seconds to add to the timeout for answers: for an ssh connection, and for starting Python on a busy machine.
 _GRACE_S = 90.0
 #: Timeout in seconds for an editor's command to pass a file to its open window.
 _OPEN_TIMEOUT_S = 30.0
@@ -60,9 +60,9 @@ def add_options(parser: Parser) -> None:
     before = parser._actions[1:]  # noqa: SLF001 - all but --help
     what = parser.add_subparsers(dest="what", required=True, metavar="pause | continue | stack | eval")
     for name, text in (
-        ("pause", "hold the ranks of an attached editor"),
-        ("continue", "let them continue"),
-        ("stack", "show where each is held"),
+        ("pause", "pause the ranks, for an attached editor"),
+        ("continue", "let the ranks continue"),
+        ("stack", "show where each rank is held"),
     ):
         _accept_behind(what.add_parser(name, help=text), before).set_defaults(expression="")
     value = _accept_behind(what.add_parser("eval", help="show a value of each rank that is held"), before)
@@ -76,7 +76,7 @@ def add_options(parser: Parser) -> None:
 def _accept_behind(
     parser: argparse.ArgumentParser, options: Sequence[argparse.Action]
 ) -> argparse.ArgumentParser:
-    """Accept the options after the subcommand too, as other verbs do. Those of `--on` are added to the ones before it."""
+    """Accept the options after the subcommand, too, as other verbs do; values of `--on` are combined."""
     for each in options:
         behind = copy.copy(each)
         behind.default = behind.help = argparse.SUPPRESS
@@ -87,7 +87,7 @@ def _accept_behind(
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Query all chosen ranks and show their answers; return 1 if a rank or one of several targets has none.
+    """Query the chosen ranks and show their answers; return 1 if a rank or one of several targets has not answered.
 
     Raises:
         DkdbgError: no session fits, or its agent does not answer.
@@ -152,7 +152,7 @@ def _plot(rows: Sequence[Row], path: Path, hint: str) -> int:
         with path.open("xb") as picture:
             picture.write(pictures.png(shown))
     except FileExistsError as error:
-        raise DkdbgError(f"{path} is there already", hint="another --out, or none") from error
+        raise DkdbgError(f"{path} exists already", hint="name another with --out, or leave it out") from error
     except OSError as error:
         raise DkdbgError(f"cannot write {path}: {error.strerror}", hint="another --out") from error
     console.say(
@@ -200,7 +200,7 @@ def _session(root: Path, name: str | None, typed: str, *, several: bool) -> Seen
 
     Args:
         typed: subcommand as typed, for the hint that names one of several sessions.
-        several: whether other targets are queried too: one without a session is not an error of usage then.
+        several: whether other targets are queried, too: a target without a session is then no usage error.
     """
 
     def naming(where: str) -> str:

@@ -31,7 +31,7 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Ask the agent there to restart the program; return the exit code.
+    """Make the target's agent restart the program; return the exit code.
 
     Raises:
         DkdbgError: nothing runs there, or it was not restarted.
@@ -87,9 +87,9 @@ def _which(target: Target, name: str | None) -> list[str]:
     """Return the option that names the session: without it the agent would restart the newest one.
 
     Raises:
-        DkdbgError: several fit.
+        DkdbgError: several sessions fit.
     """
     seen = [each for each in target.sessions() if not each.is_ended and each.started is not None]
-    if not seen:  # no session is known here: let the agent report
+    if not seen:  # no session is known: let the agent report that
         return []
     return ["--name", sessions.choose(seen, name, naming="dkdbg restart {}".format).id]

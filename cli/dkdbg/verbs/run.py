@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from dkdbg.delivery.bring import Brought
     from dkdbg.verbs.parser import Parser
 
-#: Exit codes of a command that SIGTERM and SIGKILL ended.
+#: Exit codes of a command that was ended by SIGTERM or SIGKILL.
 _ENDED = {143, 137}
 #: Folder in which the agent writes profiles, relative to its working directory.
 FOLDER = "dkdbg-profiles"
-#: Local variables with further settings of a tool, which are passed on to the target.
+#: Local environment variables with further settings of a profiler, which are passed on to the target.
 _MORE = {
     "--nsys": ("options", settings.ENV_NSYS_OPTIONS),
     "--py-spy": ("options", settings.ENV_PY_SPY_OPTIONS),
     "--torch-profile": ("steps", settings.ENV_TORCH_PROFILE_STEPS),
 }
-#: Timeout in seconds and maximum bytes for the name of a folder.
+#: Timeout in seconds to query a folder's name, and maximum bytes of the answer.
 _FOLDER_TIMEOUT_S, _MAX_FOLDER_BYTES = 30.0, 1 << 14
 
 
@@ -138,20 +138,20 @@ def run(
 ) -> int:
     """Start `command` under the agent and return its own exit code; Ctrl-C goes to the command.
 
-    With `reload`, Ctrl-C restarts it, and pressing it twice quits.
+    With `reload`, Ctrl-C restarts the command, and pressing it twice quits.
 
     Args:
         root: the repository's root, resolved.
         name: address or name of the target; None for the debug service of this repository, or for this machine without
             one.
         command: word by word, never through a shell.
-        port: port that the agent listens on there; None for 5678, or for a free one if others may use that
-            or, on this machine, do.
+        port: port that the agent listens on at the target; None for 5678, or for a free port if other users may use
+            5678, or on this machine if it is taken.
         wait: seconds that the command waits for an editor before its first line.
         python: the interpreter that runs the agent there; None to look for one.
         sync: copy the files of `root` there first, and each save while the command runs.
         reload: `sync`, and restart the command when a source file has changed there.
-        ranks: ranks to debug, the others run free; None for those in dkdbg.toml.
+        ranks: ranks to debug, the others run free; None for the ranks in dkdbg.toml.
         workers: workers of a cluster to debug, as shell patterns separated by commas; None for all.
         attach: local port that forwards an editor to the command, as `dkdbg attach` does.
         profiling: workers to profile, and their profilers; None for none.
@@ -217,14 +217,14 @@ def _check(command: Sequence[str], workers: str | None) -> None:
 
 
 def _told(target: Target, more: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of the `env` command that sets variables for the agent there."""
+    """Return the `env` command line that sets variables for the remote agent."""
     is_container = Capability.CONTAINER in target.capabilities
     own = (*_variables(), *([f"{ENV_OWN_CONTAINER}=1"] if is_container else []), *more)
     return ("env", *own) if own else ()
 
 
 def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
-    """Return the target in the folder of its address, or else in the one there that is `root`, or else in dkdbg's."""
+    """Return the target in the folder of its address, or else in the folder that shares `root`, or else in dkdbg's."""
     if not target.names_workdir:
         from dkdbg.sync import shared
 
@@ -234,7 +234,7 @@ def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
 
 
 def _lead_editors(opened: contextlib.ExitStack, target: Target, port: int, run: str) -> None:
-    """Forward editors to the session of this run; a cluster's own endpoint shows only new workers, whatever its run."""
+    """Forward editors to the session of this run, or, for a cluster, to its workers from now on."""
     from dkdbg.verbs.parts.attach_proxy import open_proxy  # loads most of dkdbg
 
     targets = target.each() if Capability.CLUSTER in target.capabilities else [target]
@@ -269,7 +269,7 @@ def _launch_words(
     )
     if watched is None:
         return ("launch", *words, *flags, "--", *command)
-    # Without a terminal, Ctrl-C arrives as a signal; --interactive is for a user who types here.
+    # --interactive is for a user who types here; without a terminal, Ctrl-C arrives as a signal.
     typed = ("--interactive",) if sys.stdin.isatty() else ()
     return ("supervise", *words, "--reload", watched, *typed, *flags, "--", *command)
 
@@ -292,7 +292,7 @@ def _attached(target: Target, reach: Reach, brought: Brought, argv: Sequence[str
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Handle Ctrl-C in this process again after the program's end, until opened resources are closed."""
+    """After the program's end, handle Ctrl-C in this process again until opened resources are closed."""
     signals.handle(signals.interrupt_once)
     try:
         yield
@@ -322,7 +322,7 @@ def _asked_profiling(
         nsys, py_spy, torch: patterns and ranks for each tool, None for none.
 
     Raises:
-        DkdbgError: there is nothing to fetch.
+        DkdbgError: `pull` is set, but no profiles are requested.
     """
     words: list[str] = []
     for flag, (names, ranks) in (("--nsys", nsys), ("--py-spy", py_spy), ("--torch-profile", torch)):
@@ -342,7 +342,7 @@ def _asked_profiling(
 
 
 def _variables() -> tuple[str, ...]:
-    """Return local variables, as `NAME=VALUE`, that choose workers too, for the agent there."""
+    """Return the local variables that choose workers, as `NAME=VALUE`, for the remote agent."""
     value = os.environ.get(settings.ENV_NEMO_RL_NSYS)
     return (f"{settings.ENV_NEMO_RL_NSYS}={value}",) if value else ()
 
@@ -354,7 +354,7 @@ def _fetch(root: Path, name: str, target: Target, reach: Reach, python: str | No
         name: as typed. code: exit code of the program, which takes precedence.
 
     Raises:
-        DkdbgError: the profiles cannot be read or written, with the reason; after a failed program that is only a
+        DkdbgError: the profiles cannot be read or written, with the reason; after a failed program this is only a
             warning.
     """
     try:

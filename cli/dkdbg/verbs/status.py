@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def status(root: Path) -> int:
-    """Print the report and return the exit code. Inspect nothing, to be as fast as `dkdbg ps`.
+    """Print the report and return the exit code. To be as fast as `dkdbg ps`, do not inspect the repository.
 
     Raises:
         DkdbgError: a file that `init` wrote cannot be read.
@@ -65,7 +65,7 @@ def _of_service(root: Path) -> int:
         return 0
     seen = _seen()
     _running(seen)
-    # The debug service has the same name in all repositories without a service of their own.
+    # In all repositories without their own compose service the debug service has the same name.
     ours = _ours(root, service) if any(each.name == service.name for each in seen) else []
     for number, line in enumerate(_next(service, ours)):
         _say("next" if number == 0 else "", line)

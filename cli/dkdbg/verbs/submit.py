@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from dkdbg.core.jobs import Job, Queue
     from dkdbg.verbs.parser import Parser
 
-#: Seconds between two queries of the batch system, at first and later: all users of a cluster share it.
+#: Seconds between two queries of the batch system, at first and later; all users of a cluster share that system.
 _FIRST_POLL_S, _LATER_POLL_S = 1.0, 10.0
-#: Maximum queries for a job's outcome, which its system records a moment after the end.
+#: Maximum queries for an ended job's outcome, which its system records a moment later.
 _MAX_OUTCOME_QUERIES = 20
 #: Number of queries after which the interval grows.
 _QUERIES_AT_FIRST = 30
@@ -38,7 +38,7 @@ def add_options(parser: Parser) -> None:
     """Add the arguments of `dkdbg submit`."""
     parser.usage = "dkdbg submit [--on TARGET] [options] [options of the batch system] -- CMD"
     parser.shows_batch_systems = True
-    parser.allow_abbrev = False  # --no... may be the batch system's
+    parser.allow_abbrev = False  # an abbreviation such as --no may be an option of the batch system
     parser.add_argument(
         "--on", metavar="TARGET", help="SCHEME://LOGIN of a batch system; `dkdbg help submit` lists them"
     )
@@ -85,7 +85,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
             return _hold(root, queue, options, say)
         wanted = _submission(options, command, wait=options.wait, name=program_name(command))
         job = ""
-        queue.connect()  # Ctrl-C ends a prompt, and the wait for another dkdbg's
+        queue.connect()  # Ctrl-C ends a prompt, and the wait for another dkdbg's prompt
         try:
             with signals.delayed():  # a half-submitted job could not be cancelled
                 job = queue.submit(wanted)
@@ -181,10 +181,10 @@ def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
 
 
 def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
-    """Return once all ranks are up, or no more of them have come for a while.
+    """Return once all ranks are up, or no further rank has come up for _STRAGGLER_TIMEOUT_S.
 
     Raises:
-        DkdbgError: the job has ended before.
+        DkdbgError: the job has ended before its ranks were up.
     """
     last, since = -1, time.monotonic()
     with contextlib.closing(registry.target_of(queue.address(job), root)) as target:
@@ -211,12 +211,12 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
 
 
 def _noted(queue: Queue, job: Job) -> Job:
-    """Return an ended job as its system describes it once its outcome is recorded."""
+    """Return an ended job with its outcome, once its system has recorded it."""
     for _ in range(_MAX_OUTCOME_QUERIES):
         if job.succeeded is not None:
             break
         time.sleep(_FIRST_POLL_S)
-        with contextlib.suppress(DkdbgError):  # then the last known state is reported
+        with contextlib.suppress(DkdbgError):  # keep the last known state
             job = queue.look(job.id)
     return job
 
@@ -261,8 +261,8 @@ def _submission(options: argparse.Namespace, command: Sequence[str], *, wait: in
 
 
 def _hold(root: Path, queue: Queue, options: argparse.Namespace, say: _Said) -> int:
-    """Run a shell or a command on the first node of an allocation; use an allocation again that is already held."""
-    signals.handle(signals.interrupt_once)  # a closed terminal too: held nodes cost until their time limit
+    """Run a shell or a command on the first node of an allocation; reuse one that is already held."""
+    signals.handle(signals.interrupt_once)  # also if the terminal closes: held nodes are charged
     job = queue.held()
     taken, code = bool(job), EXIT_INTERRUPTED
     if taken:
@@ -298,7 +298,7 @@ def _hold(root: Path, queue: Queue, options: argparse.Namespace, say: _Said) -> 
 
 
 def _in_there(root: Path, address: str, command: Sequence[str], wait: int) -> int:
-    """Run a command under the agent, or else a login shell in this terminal."""
+    """Run a command under the agent, or without a command a login shell in this terminal."""
     if command:
         from dkdbg.verbs.run import run
 

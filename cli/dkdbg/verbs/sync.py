@@ -72,7 +72,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
 
 def _folder(options: argparse.Namespace, root: Path) -> str:
-    """Return the folder that -C and --to together name, relative to `root`: not the repository around it."""
+    """Return the folder to sync, relative to `root`: with -C and --to only that folder, not its repository."""
     named = options.to is not None and options.directory != "."
     return Path(options.directory).resolve().relative_to(root).as_posix() if named else "."
 
@@ -87,13 +87,13 @@ def sync(
     Args:
         name: an address, or the name of a service, a container or a session; None for the debug service of this repository.
         to: remote folder; None for the one that `init` planned, or WORKDIR.
-        folder: folder of `root`, relative to it, whose files go to `to`.
+        folder: folder relative to `root` whose files go to `to`.
         once: end when both sides are equal.
-        verify: change nothing, compare both sides byte for byte instead.
-        pull: change nothing there, copy these folders back instead, below `into`.
+        verify: compare both sides byte for byte, and change nothing.
+        pull: copy these remote folders back, below `into`, and change nothing there.
         python: interpreter on the target; None to find one.
         limit: maximum bytes to copy back; None for 10 GB.
-        compares: if both sides are one folder, such as a mount, compare all of it and send nothing.
+        compares: whether to compare both sides if they are one folder, such as a mount; nothing is sent then.
 
     Raises:
         DkdbgError: the target cannot be reached, has no Python, or its files cannot be written, with the reason.
@@ -124,7 +124,7 @@ def sync(
         from dkdbg.sync.rules.rules import ConfiguredRules
         from dkdbg.sync.session import Session
 
-        gc.freeze()  # many small tuples follow, and no cycles: a search for some takes as long as listing the files
+        gc.freeze()  # many small tuples without cycles follow: collecting would take as long as listing the files
         gc.set_threshold(50_000, 20, 100)
         roots = Roots(
             local=local,
@@ -161,7 +161,7 @@ def sync(
 
 
 def _follow(session: Session, reporter: Reporter, *, once: bool) -> int:
-    """Keep both sides equal until Ctrl-C, or make them so with `once`; return the exit code."""
+    """Keep both sides equal until Ctrl-C, or with `once` make them equal; return the exit code."""
     signals.handle(signal.default_int_handler, [signal.SIGTERM])
     try:
         if once:
@@ -175,10 +175,10 @@ def _follow(session: Session, reporter: Reporter, *, once: bool) -> int:
 
 
 def _workspace(root: Path, target: Target, reach: Reach, python: str | None, *, writes: bool) -> Workspace:
-    """Return the folder that the target names, or else the one there that is `root`, if its address names none.
+    """Return the folder that the target names; if its address names none, first try the folder that shares `root`.
 
     Args:
-        writes: reject a job's home.
+        writes: whether sync will write, so that a job's home is rejected.
     """
     from dkdbg.sync import shared
 
@@ -205,7 +205,7 @@ def explain(root: Path, path: str) -> int:
     """Print whether `path`, relative to `root` or absolute, is synced, and which rule decides it; return the exit code.
 
     Raises:
-        DkdbgError: it is not below `root`.
+        DkdbgError: `path` is not below `root`.
     """
     from dkdbg.sync.rules.rules import ConfiguredRules
     from dkdbg.sync.tree.scan import Scanner

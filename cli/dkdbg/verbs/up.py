@@ -88,7 +88,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
     """Start the debug service, or a copy of TARGET, and wait until an attach will work; return the exit code.
 
     Raises:
-        DkdbgError: not initialised, or it could not be started, with cause and next step.
+        DkdbgError: the repository is not set up, or the start failed; with cause and next step.
     """
     if options.target:
         if options.limit is not None:

@@ -1,4 +1,4 @@
-"""Parsers of option values; each raises ArgumentTypeError for text that it cannot read."""
+"""Parsers of option values; each raises ArgumentTypeError for invalid text."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def duration(text: str) -> float:
 
 
 def has_passed(limit: float | None) -> Callable[[], bool]:
-    """Return a function that tells whether so many seconds have passed since now; None never pass.
+    """Return a function that returns whether so many seconds have passed since now; None never pass.
 
-    The clock is the wall's, which goes on while a laptop sleeps.
+    It uses wall-clock time, which goes on while a laptop sleeps.
     """
     end = math.inf if limit is None else time.time() + limit
     return lambda: time.time() >= end
@@ -90,7 +90,7 @@ def listened(text: str) -> tuple[str, int]:
 
 
 def size(text: str) -> int:
-    """Return the bytes of `20GB` and the like."""
+    """Return the bytes of a size such as `20GB`."""
     from dkdbg.core import config
 
     found = config.size(text)

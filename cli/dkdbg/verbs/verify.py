@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: Seconds that the program waits for the headless client.
 _WAIT_S = 600
-#: Settings of the run: it waits, servers too; it ends with the program, and a crash ends it.
+#: Settings of the run: servers wait, too, and the run ends with the program, also after a crash.
 _SETTINGS = {"DKDBG_WAIT": str(_WAIT_S), "DKDBG_RELOAD": "0", "DKDBG_ON_CRASH": ""}
 
 
@@ -47,7 +47,7 @@ def add_options(parser: Parser) -> None:
     )
     parser.add_argument("--sync", action="store_true", help="with --on: copy your files there first")
     parser.add_argument(
-        "--fix", action="store_true", help="mend what can be mended: shows each change and asks first"
+        "--fix", action="store_true", help="repair what can be repaired; shows each change and asks first"
     )
     parser.add_argument("--yes", action="store_true", help="with --fix: do not ask")
     parser.add_argument(
@@ -75,7 +75,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
             hint=f"dkdbg verify --on local: -- {shlex.join(options.command or ['CMD'])}",
             exit_code=EXIT_USAGE,
         )
-    signals.handle(signals.interrupt_once)  # until the process ends: it still has to remove the run
+    signals.handle(signals.interrupt_once)  # stays until the process ends, which still has to remove the run
     as_json = options.json
     check_root(root, "verify")
     with StartReport() as shown:

@@ -92,7 +92,7 @@ def _look(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: S
     page_file = None if options.html is None else root / options.html
     shown = [json_output.job(each, partial=bool(missing)) for each in jobs]
     if page_file is not None:
-        from dkdbg.hang import page  # 40 ms, which other outputs save
+        from dkdbg.hang import page  # 40 ms, needed only here
 
         page.write(page_file, page.page(shown, asked=asked, again=options.watch))
     if options.json:
@@ -128,7 +128,7 @@ def _ranks(written: str) -> RankSet:
 
 
 def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str, str]]:
-    """Return the targets to query, each once, with their sessions; and by name why a target is not queried."""
+    """Return the targets to query with their sessions, and by name why other targets are not queried."""
     if not targets:
         seen, silent = registry.sessions(installed=True)
         return _of_sessions(root, seen, silent, is_set_up=_is_set_up(root))
@@ -146,7 +146,7 @@ def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str,
 
 
 def _of_target(target: Target, missing: dict[str, str]) -> list[Wanted]:
-    """Return the target to query if it has sessions that can be read; note the others in `missing`.
+    """Return the target to query if it has readable sessions; record unreadable ones in `missing`.
 
     Raises:
         DkdbgError: it does not answer, or no session is running there.
@@ -163,12 +163,12 @@ def _of_target(target: Target, missing: dict[str, str]) -> list[Wanted]:
             f"no session is running on {target.label}",
             hint=registry.how_to_begin(str(target.address), seen),
         )
-    return [_query(target, live)] if live else []  # one that cannot be read would time out once more
+    return [_query(target, live)] if live else []  # an unreadable session would time out again
 
 
 def _is_set_up(root: Path) -> bool:
-    """Return whether this repository has a debug service, of which an engine that fails to answer may run one."""
-    with contextlib.suppress(DkdbgError):  # a damaged file is no reason to show nothing
+    """Return whether this repository has a debug service, which may run on an engine that does not answer."""
+    with contextlib.suppress(DkdbgError):  # a damaged file must not prevent other output
         return manifest.debug_service(root, changed=True) is not None
     return True
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from dkdbg.proof.line_answer import LineAnswer
     from dkdbg.verbs.parser import Parser
 
-#: Lines of a program's output to read, maximum bytes of them, and the timeout in seconds.
+#: Lines of a program's output to read; their maximum bytes; timeout in seconds.
 _LINES, _MAX_OUTPUT_BYTES, _TIMEOUT_S = 60, 1 << 20, 60.0
-#: Maximum remote paths to ask a target about, one round trip each; a repository may bring any number of launch entries.
+#: Maximum remote paths to ask a target about, one round trip each; a repository may have any number of launch entries.
 _MAX_PATHS = 8
 
 
@@ -90,7 +90,7 @@ def _parsed(root: Path, where: str) -> tuple[Path, int]:
     for path in (Path(name).absolute(), root / name):
         if path.is_file():
             return Path(os.path.normpath(path)), line
-    if Path(name).is_absolute():  # a file that only the target has
+    if Path(name).is_absolute():  # the file may exist only on the target
         return Path(os.path.normpath(name)), line
     raise DkdbgError(
         f"there is no file {name} in {root}", hint="dkdbg why PATH/FILE.py:LINE", exit_code=EXIT_USAGE
@@ -104,7 +104,7 @@ def _session(root: Path, on: str | None, opened: contextlib.ExitStack) -> tuple[
     """Return the target, which `opened` closes, and its session.
 
     Raises:
-        BrokenError: nothing runs there, or without dkdbg.
+        BrokenError: nothing runs there, or it runs without dkdbg.
         DkdbgError: the target is unknown, or has several sessions.
     """
     target = registry.target_of(on, root) if on is not None else _home(root)
@@ -133,7 +133,7 @@ def _session(root: Path, on: str | None, opened: contextlib.ExitStack) -> tuple[
 
 
 def _home(root: Path) -> Target | None:
-    """Return the target of this repository's debug service; None where `init` has not written one."""
+    """Return the target of this repository's debug service; None if `init` has not written one."""
     with contextlib.suppress(DkdbgError):
         check_root(root, "why")
         return registry.home(root, debug_service(root).name)
@@ -144,7 +144,7 @@ def _not_running(error: DkdbgError) -> Finding:
     says, remedy = error.message.splitlines()[0], error.hint or hints.SERVICE_UP()
     if error.exit_code == EXIT_ENGINE:
         return Finding(link="engine", cause="engine-absent", says=says, remedy=remedy)
-    if "; there are: " in says:  # the project is up without it
+    if "; there are: " in says:  # other services of the project run
         return Finding(
             link="start",
             cause="profile-inactive",
@@ -180,7 +180,7 @@ def _without_agent(root: Path, target: Target) -> Finding:
 
 
 def _no_session(target: Target) -> Finding:
-    """Return the finding for a running container whose agent has no session: it cannot start, or is starting."""
+    """Return the finding for a running container whose agent has no session: its program starts, or cannot start."""
     output = _output(target)
     found = program_end.of_agent(output)
     return found or Finding(
@@ -222,7 +222,7 @@ def _causes(
     *,
     is_home: bool,
 ) -> list[Finding]:
-    """Return the causes, and add what holds to `facts`."""
+    """Return the causes, and append the observed facts to `facts`."""
     path, line = place
     lines = sources.look(str(path)).get("lines")
     if isinstance(lines, int) and line > lines:
@@ -252,7 +252,7 @@ def _causes(
 def _looked(
     root: Path, target: Target, seen: SeenSession, place: tuple[Path, int], *, is_home: bool
 ) -> tuple[Entry, LineAnswer]:
-    """Return the mapping that an editor uses there, and the target's answer about the path that it gives the file.
+    """Return the mapping that an editor uses for a file, and the target's answer about the mapped path.
 
     The first mapping that leads to a file wins, else the first one that maps the path.
 
@@ -289,7 +289,7 @@ def _looked(
 
 
 def _possible(root: Path, target: Target, answer: LineAnswer) -> Iterator[Entry]:
-    """Return the mappings that an editor may use for this target: its session's, those of launch.json, the address's."""
+    """Yield the mappings that an editor may use for this target: from its session, launch.json and its address."""
     for session in answer.sessions[:1]:
         yield Entry(port=None, mappings=absolute(root, session.mappings), source="the mapping of the session")
     yield from of_launch(root)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def token_of(reporter: Reporting) -> str:
-    """Return this user's token; make one if it is missing.
+    """Return this user's token; create a missing one.
 
     Raises:
         DkdbgError: the token cannot be read or made, or could be guessed.
@@ -35,13 +35,13 @@ def token_of(reporter: Reporting) -> str:
     token = token_file.read(os.environ)
     if token is None:
         token = token_file.make(os.environ)
-        reporter.line(f"made a token: {token_file.path(os.environ)}")
+        reporter.line(f"created a token: {token_file.path(os.environ)}")
     if len(token) < proof.MIN_TOKEN_CHARACTERS:
         what = f"has {len(token)} characters" if token else "is empty"
-        where, remove = settings.ENV_TOKEN, f"unset {settings.ENV_TOKEN}, and dkdbg makes one"
+        where, remove = settings.ENV_TOKEN, f"unset {settings.ENV_TOKEN}, and dkdbg creates one"
         if settings.ENV_TOKEN not in os.environ:
             where = str(token_file.path(os.environ))
-            remove = f"rm {shlex.quote(where)}, and dkdbg makes one"
+            remove = f"rm {shlex.quote(where)}, and dkdbg creates one"
         raise DkdbgError(
             f"the token ({where}) {what}, and anyone who reaches this port could try to guess it",
             hint=f"{remove}; or take {proof.MIN_TOKEN_CHARACTERS} random characters or more",
@@ -51,18 +51,18 @@ def token_of(reporter: Reporting) -> str:
 
 
 def _certificate(reporter: Reporting) -> certificate.Certificate:
-    """Return this user's certificate; make one if it is missing. Raises DkdbgError."""
+    """Return this user's certificate; create a missing one. Raises DkdbgError."""
     file = token_file.path(os.environ).with_name("listen.pem")
     found = certificate.load(file)
     if found.is_new:
-        reporter.line(f"made a key and its certificate: {file}")
+        reporter.line(f"created a key and its certificate: {file}")
     return found
 
 
 def wait_for_jobs(
     proxy: AttachProxy, reporter: Reporting, listen: tuple[str, int], token: str, opened: contextlib.ExitStack
 ) -> None:
-    """Accept calls until `opened` is closed; each job becomes a target of the proxy.
+    """Accept connecting jobs until `opened` is closed; each job becomes a target of the proxy.
 
     Raises:
         DkdbgError: the certificate cannot be read or made, or the address cannot be listened on.
@@ -74,7 +74,7 @@ def wait_for_jobs(
     def arrived(job: ConnectedJob) -> None:
         with lock:
             name, number = job.about.name, 1
-            while name in known and not known[name][0].job.why:  # another job has the name
+            while name in known and not known[name][0].job.why:  # another connected job has this name
                 number += 1
                 name = f"{job.about.name}-{number}"
             former = None

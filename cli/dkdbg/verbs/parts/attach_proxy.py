@@ -1,4 +1,4 @@
-"""Attach proxy of some targets: `attach` keeps it open, `run --attach` runs it beside a program."""
+"""Attach proxy of some targets: `dkdbg attach` keeps it open, `dkdbg run --attach` opens it beside a program."""
 
 from __future__ import annotations
 
@@ -46,11 +46,12 @@ class AttachProxy:
 
     Args:
         port: if taken, the next free one is used.
-        base: first port of one per process, for every client; None: only for clients without child sessions.
-        ranks: default ranks for editors that choose none; empty for those that the targets were started with.
+        base: first of the ports per process, which exist for every client; None: only for clients without child
+            sessions.
+        ranks: default ranks for editors that choose none; empty for the ranks that the targets were started with.
         continues: default effect of continuing one rank on the others, `all` or `one`.
-        token: proven for the list of processes, where an agent requires it.
-        proves: use the token for editors that show none; every client of the port can attach then.
+        token: token to prove to agents that require one for the list of processes.
+        proves: whether to use the token for editors that show none, so that every client of the port can attach.
 
     Raises:
         DkdbgError: a target is named twice, or no port is free.
@@ -141,7 +142,7 @@ def listen(
                 LOOPBACK, chosen, serve=serve, ready=lambda: True, status=status, allow=peers.AllowList(), log=report.line,
                 admit=wires.owner_refusal, outsiders=containers.COME_FROM_HERE, greeting=debugpy_version(),
             )  # fmt: skip
-        except OSError:  # another process was faster
+        except OSError:  # another process has taken the port
             continue
         if chosen != port:
             report.event("port", f"port {port} is taken; using {chosen}", port=chosen)
@@ -170,7 +171,7 @@ def open_proxy(opened: contextlib.ExitStack, targets: Sequence[Target], port: in
 
 
 class _Quiet:
-    """Discards reports: the terminal is the program's, and the editor gets its messages anyway."""
+    """Discards reports: the terminal belongs to the program, and the editor gets its own messages."""
 
     def note(self, note: Note) -> None:
         """Do nothing."""
@@ -186,8 +187,8 @@ class PlainProxy:
     """Counterpart of `AttachProxy` for one debugpy without an agent.
 
     Args:
-        target: its address, for messages.
-        anchor: a connection that keeps its port open.
+        target: address of debugpy, for messages.
+        anchor: a connection that keeps debugpy's port open.
         port: if taken, the next free one is used.
 
     Raises:
@@ -221,7 +222,7 @@ def plain_proxy(targets: Sequence[Target], report: Reporting, *, port: int) -> P
     """Return the proxy of a plain debugpy, if the only target is one; otherwise None.
 
     Raises:
-        DkdbgError: it is one of several targets, or no port is free.
+        DkdbgError: a plain debugpy is one of several targets, or no port is free.
     """
     for target in targets:
         if target.address.scheme != "endpoint" or (endpoint := target.endpoint().address) is None:

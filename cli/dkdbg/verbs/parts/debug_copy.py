@@ -48,7 +48,7 @@ def up(root: Path, options: argparse.Namespace) -> int:
             if not console.ask(f"Start {plan.name}?"):
                 console.say("nothing was started")
                 return EXIT_ERROR
-        handle(interrupt_once)  # until the process ends: it may have to remove the copy
+        handle(interrupt_once)  # stays until the process ends, which may have to remove the copy
         if attach is not None:
             return _attached(root, target, attach, options.wait_timeout)
         ready = target.make_copy(report=console.say, limit=options.wait_timeout)
@@ -88,7 +88,7 @@ def _folder(root: Path, overlay: str) -> Path:
     if not found.is_dir():
         raise DkdbgError(
             f"there is no folder {overlay}",
-            hint="dkdbg init --k8s writes one, and says its name",
+            hint="dkdbg init --k8s writes one, and prints its name",
             exit_code=EXIT_USAGE,
         )
     return found

@@ -44,7 +44,7 @@ def local(folder: Path, plan: ProjectPlan) -> LocalRun:
 
 
 def _for_this_machine(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Replace `python` by this interpreter: it may be missing outside an image that provides it."""
+    """Replace `python` by this interpreter: outside an image there may be no `python`."""
     return (sys.executable, *command[1:]) if command[:1] in {("python",), ("python3",)} else command
 
 
@@ -120,7 +120,7 @@ class LocalRun:
         return self._wait(runtime)
 
     def restart(self) -> int:
-        """Stop it and start it again."""
+        """Stop the process and start it again."""
         self.stop()
         return self.start()
 

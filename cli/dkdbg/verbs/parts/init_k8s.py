@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 #: Seconds that the program waits for an editor.
 WAIT = 600
-#: Names to prefer among the folders that build a manifest: users debug in these.
+#: Folder names to prefer among several that build a manifest: users debug in these environments.
 _PREFERRED = ("dev", "development", "local", "debug", "sandbox", "staging", "test")
 _SHOWN = 12
 
@@ -67,7 +67,7 @@ def init_k8s(root: Path, options: argparse.Namespace) -> int:
     def copied(environment: dict[str, str]) -> PodCopy:
         try:
             return copy_of(
-                kind, rendered, container=container, command=words, command_from="as you said", wait=WAIT,
+                kind, rendered, container=container, command=words, command_from="as you typed it", wait=WAIT,
                 environment=environment,
             )  # fmt: skip
         except BadPod as error:
@@ -103,7 +103,7 @@ def init_k8s(root: Path, options: argparse.Namespace) -> int:
         (f"{kind}/{name}", f"in {chosen.file}" + (f", as {base} builds it" if base else "")),
         *copy.decisions,
         (f"the code is at {remote}", why),
-        (f"the namespace {space}", "as you said" if namespace else "the manifest's, or else kubectl's"),
+        (f"the namespace {space}", "as you typed it" if namespace else "the manifest's, or else kubectl's"),
         _following(overlay, base),
     ]
     heading = "\n".join(
@@ -128,7 +128,7 @@ def _renames(found: Manifests, base: str) -> bool:
 
 
 def _holds_overlays(base: str) -> bool:
-    """Return whether the overlays lie below a folder: kustomize builds no folder from one below it."""
+    """Return whether the overlays are below a folder: kustomize refuses to build on a parent folder."""
     return base == "." or PurePosixPath(overlay_of.FOLDER).is_relative_to(base)
 
 
@@ -138,7 +138,7 @@ def _following(overlay: overlay_of.Overlay, base: str) -> tuple[str, str]:
             f"it builds on {base}",
             "what you change there is in it too, except a new program, which kustomize then refuses",
         )
-    again = "dkdbg init --k8s again after a change there; --check says whether there was one"
+    again = "dkdbg init --k8s again after a change there; --check tells whether there was one"
     if base:
         return (f"the object as {base} builds it now", f"names are made there; {again}")
     return (f"the object as {overlay.source} has it now", f"no kustomization.yaml builds it; {again}")
@@ -237,7 +237,7 @@ def _rendered(root: Path, chosen: ManifestWorkload, base: str) -> dict[str, Any]
         documents = overlays.render_file(read(root, PurePosixPath(chosen.file)) or b"", chosen.file)
     fitting = [each for each in documents if each.get("kind") == TITLE[chosen.kind]]
     same = [each for each in fitting if object_of(each.get("metadata")).get("name") == chosen.name]
-    if not same:  # with a prefix or a suffix
+    if not same:  # kustomize adds a prefix or a suffix
         same = [each for each in fitting if chosen.name in str(object_of(each.get("metadata")).get("name"))]
     if len(same) != 1:
         raise DkdbgError(
@@ -252,13 +252,13 @@ def _rendered(root: Path, chosen: ManifestWorkload, base: str) -> dict[str, Any]
 def _code(
     rendered: dict[str, Any], kind: str, container: str, folder: str | None, dockerfiles: Sequence[Any]
 ) -> tuple[str, str]:
-    """Return the folder of the code in the container, and the source of that information."""
+    """Return the code's folder in the container, and where that was found."""
     if folder is not None:
         if not folder.startswith("/"):
             raise DkdbgError(
                 f"{folder} is not an absolute path", hint="--to /workspace", exit_code=EXIT_USAGE
             )
-        return folder, "as you said"
+        return folder, "as you typed it"
     try:
         for template in templates(kind, rendered).values():
             for each in objects_of(object_of(template["spec"]).get("containers")):

@@ -64,10 +64,10 @@ def init_pai(root: Path, options: argparse.Namespace) -> int:
     decisions = [
         _what_waits(chosen, script),
         *edited.decisions,
-        (f"the agent lies at {agent}", "as you said") if agent
+        (f"the agent lies at {agent}", "as you typed it") if agent
         else ("the deployment carries what pdb needs", "no download, nothing in the image; Python 3.8 or newer"),
         (f"the token is the secret {SECRET}", "the job has it") if secret
-        else ("the token is made by each task", f"its log has it; whoever reads that can use it. Or a secret {SECRET}"),
+        else ("the token is made by each task", f"its log has it, for all who can read the log. Or a secret {SECRET}"),
     ]  # fmt: skip
     notes = []
     if script is None and found is not None:
@@ -86,12 +86,12 @@ def init_pai(root: Path, options: argparse.Namespace) -> int:
         )
     if dap and not agent:
         notes.append(
-            f"an editor needs the whole agent: {_AGENT} has to be in the job's code (git, storage or image), or say --agent PATH"
+            f"an editor needs the whole agent: {_AGENT} has to be in the job's code (git, storage or image), or pass --agent PATH"
         )
     heading = "\n".join([f"{what}  ({why})" for what, why in decisions] + [f"note: {each}" for each in notes])
     wanted = FileWanted(content=edited.text.encode(), reason=f"the deployment {DEPLOYMENT}", owned=False)
     files: dict[str, FileWanted | None] = {str(path): wanted}
-    if dap and not agent and not (root / _AGENT).is_file():  # otherwise `dkdbg init` has written it
+    if dap and not agent and not (root / _AGENT).is_file():  # `dkdbg init` writes the same file
         content = single_file.build(sys.version_info[:2])
         files[_AGENT] = FileWanted(content=content, reason="the agent and its debugpy, for the job's code")
     then = "when it runs: dkdbg ps pai://HOST/USER/JOB, then nc ADDRESS PORT"
@@ -119,7 +119,7 @@ def _named(root: Path, name: str) -> PurePosixPath:
 
 
 def _only(root: Path) -> PurePosixPath:
-    """Return the only job protocol in the root or in a folder of it."""
+    """Return the only job protocol in the root or in one of its folders."""
     found = []
     for pattern in ("*.yaml", "*.yml", "*/*.yaml", "*/*.yml"):
         for each in sorted(root.glob(pattern)):
@@ -162,7 +162,7 @@ def _role(job: PaiJob, name: str, path: PurePosixPath) -> Role:
 
 
 def _script(role: Role, command: str | None) -> Script | None:
-    """Return the script that waits; None if the commands run paipdb already, or run no script that dkdbg recognizes."""
+    """Return the script to wait in; None if the commands run paipdb already, or no script that dkdbg recognizes."""
     if task_command.runs_ours(role.commands):
         return None
     found = task_command.scripts_of(role.commands)
@@ -187,7 +187,7 @@ def _what_waits(role: Role, script: Script | None) -> tuple[str, str]:
         runs_paipdb = task_command.runs_ours(role.commands)
         return (
             f"{role.name} is debugged",
-            "its commands run paipdb" if runs_paipdb else "where its commands or code say so",
+            "its commands run paipdb" if runs_paipdb else "where its commands or code call it",
         )
     return (
         f"{script.name} of {role.name} waits for a debugger, {task_command.WAIT} s",

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def init_target(root: Path, options: argparse.Namespace) -> int:
     """Plan the entry and the task, show and write them; return the exit code.
 
-    The target is queried for the location of the code. Without --port the entry keeps its port, or gets the next that
-    no entry uses.
+    The target is queried for the location of the code. Without --port the entry keeps its port, or gets the next port
+    that no entry uses.
 
     Raises:
         DkdbgError: the target cannot be reached, the program is unknown, or a file cannot be written.

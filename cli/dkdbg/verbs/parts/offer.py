@@ -40,7 +40,7 @@ def offer(
     if not options.json:
         _show(heading, todo, kept, diff=options.diff)
     if not todo and not (options.check or options.diff):
-        changes.apply(root, (), changes.Journal(root=root))  # removes what a killed process left
+        changes.apply(root, (), changes.Journal(root=root))  # removes files that a killed process left
     if options.check or options.diff or not todo or (options.json and not options.yes):
         if options.json:
             console.emit(as_json(todo, kept, False))
@@ -84,7 +84,7 @@ def next_steps(name: str, more: str = "") -> None:
 def changes_json(
     todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...], *, written: bool
 ) -> dict[str, object]:
-    """Return the JSON output about the files."""
+    """Return the JSON output about changed and kept files."""
     return {
         "changes": [
             {"path": str(change.path), "change": _verb(change), "reason": change.reason} for change in todo

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from dkdbg.core.target_values import AtEnd
     from dkdbg.proof.proving import Subject
 
-#: Seconds that the program waits for the client; seconds to end, and between two looks.
+#: Seconds that the program waits for the client; seconds for the run to end; seconds between two polls.
 _WAIT_S, _END_TIMEOUT_S, _PAUSE_S = 600, 20.0, 0.3
-#: Maximum bytes of output to read, and timeout of a look for interpreters in seconds.
+#: Maximum bytes of output to read; timeout in seconds of a search for interpreters.
 _MAX_OUTPUT_BYTES, _TIMEOUT_S = 1 << 20, 60.0
 #: States of our session before this machine attaches; bytes of the run's last output.
 _OURS, _SHOWN_BYTES = ("waiting", "running"), 20_000
@@ -49,12 +49,12 @@ def subject(root: Path, name: str, command: Sequence[str], *, sync: bool, timeou
     Args:
         root: the repository's root, resolved.
         name: address or name of the target.
-        command: words of the program; empty for the one in dkdbg.toml or of the plan.
-        sync: copy the files there first.
+        command: words of the program; empty for the program in dkdbg.toml or in the plan.
+        sync: copy the local files to the target first.
         timeout: seconds for the start, and for the first stop.
 
     Raises:
-        DkdbgError: the target cannot be reached, its folder is unknown, or so is the program.
+        DkdbgError: the target cannot be reached, or its folder or the program is unknown.
     """
     argv = tuple(command) or tuple(command_of(root, None))
     with contextlib.closing(registry.target_of(name, root)) as target:
@@ -151,7 +151,7 @@ def _start(
 
     def probe(script: str) -> str:
         with contextlib.suppress(DkdbgError), contextlib.closing(registry.target_of(name, root)) as target:
-            if Capability.CONTAINER in target.capabilities:  # elsewhere they may be another user's
+            if Capability.CONTAINER in target.capabilities:  # elsewhere, interpreters may be another user's
                 return process.read(
                     target.wrap(["sh", "-c", script]), most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S
                 ).stdout
@@ -164,7 +164,7 @@ def _start(
 
 
 def _sessions(root: Path, name: str) -> list[SeenSession]:
-    """Return the sessions there. Raises DkdbgError: they cannot be read."""
+    """Return the target's sessions. Raises DkdbgError: they cannot be read."""
     with contextlib.closing(registry.target_of(name, root)) as target:
         try:
             return target.sessions()

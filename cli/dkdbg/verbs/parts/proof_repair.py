@@ -1,4 +1,4 @@
-"""Facts of the repository for remedies, and the repairs of `dkdbg verify --fix`: each is shown before it is done."""
+"""Facts of the repository that remedies name, and the repairs of `dkdbg verify --fix`, each shown before it is done."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     from dkdbg.proof.finding import Finding
 
-#: Encodings that pip knows by a byte order mark (`auto_decode`), and in which ASCII has other bytes.
+#: Byte order marks by which pip recognizes encodings (`auto_decode`) that are not supersets of ASCII.
 _ENCODINGS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _REQUIREMENTS = re.compile(r"(?:-r|--requirement)[ =]?([\w./-]+\.(?:txt|in))")
 
 
 def around(root: Path, command: str) -> Around:
-    """Return the facts that name remedies."""
+    """Return the facts of the repository that remedies name."""
     tree = Tree(root)
     own = {path.rsplit("/", 1)[-1].removesuffix(".py") for path in tree.files if path.endswith(".py")}
     own |= {path.rsplit("/", 1)[-1] for path in tree.dirs}
@@ -49,7 +49,7 @@ def around(root: Path, command: str) -> Around:
 
 
 def mend(root: Path, finding: Finding, *, yes: bool, as_json: bool, report: Callable[[str], None]) -> str:
-    """Mend a finding where that is safe, after showing the change; return what was done, empty for nothing.
+    """Repair a finding if that is safe, after showing the change; return what was done, empty for nothing.
 
     Args:
         yes: do not ask.
@@ -109,7 +109,7 @@ def _install(root: Path, package: str, *, yes: bool, as_json: bool) -> str:
 
 
 def _noted(root: Path, apt: Sequence[str]) -> dict[str, FileWanted]:
-    """Return the debug service's compose file as it is, with these packages in the manifest's note on it."""
+    """Return the unchanged compose file of the debug service, with these packages in its note in the manifest."""
     return {
         str(path): FileWanted(
             content=present,
@@ -123,7 +123,7 @@ def _noted(root: Path, apt: Sequence[str]) -> dict[str, FileWanted]:
 
 
 def _written(root: Path, todo: tuple[changes.Change, ...], name: str, *, yes: bool, as_json: bool) -> bool:
-    """Show changes, and write them if the user agrees; tell whether they are written."""
+    """Show changes, and write them if the user agrees; return whether they are written."""
     if not as_json:
         console.diff(changes.diff(todo))
     if not _agreed(f"Write {name}?", yes=yes):
@@ -156,7 +156,7 @@ def _file(root: Path, tree: Tree) -> str:
 
 
 def _line(file: str, distribution: str) -> str:
-    """Return the line for a distribution in such a file."""
+    """Return the line that requires a distribution in this kind of file."""
     if file.endswith(".toml"):
         return f'"{distribution}" (in dependencies)'
     if file.endswith((".yml", ".yaml")):

@@ -1,4 +1,4 @@
-"""Choices about ranks and threads of the verbs that start or attach: `--ranks SET`, and the keys of dkdbg.toml."""
+"""Options about ranks and threads for the verbs that start or attach: `--ranks SET`, and keys of dkdbg.toml."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ranks_of(root: Path, typed: str | None) -> str:
         root: the repository's root. typed: the option's value, None without it.
 
     Raises:
-        DkdbgError: it is not a set of ranks, or dkdbg.toml is invalid.
+        DkdbgError: `typed` is not a set of ranks, or dkdbg.toml is invalid.
     """
     if typed is None:
         chosen = registry.configuration(root).ranks

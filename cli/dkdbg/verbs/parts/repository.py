@@ -87,7 +87,7 @@ def make_plan(root: Path, **asked: str | int | tuple[str, ...] | None) -> tuple[
         python=config.python,
         gpu=config.gpu,
     )
-    for name in facts.compose_files:  # a plan that misses the user's services would be wrong
+    for name in facts.compose_files:  # a plan without the user's services would be wrong
         if not os.access(root / name, os.R_OK):
             raise DkdbgError(
                 f"cannot read {name}: Permission denied",
@@ -97,7 +97,7 @@ def make_plan(root: Path, **asked: str | int | tuple[str, ...] | None) -> tuple[
 
 
 def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWanted | None]:
-    """Return the wanted files; the launch entry keeps the local port that an earlier `up` had to choose."""
+    """Return the wanted files; the launch entry keeps the local port that an earlier `up` has chosen."""
     from dkdbg.setup.render.project import wanted_files
 
     wanted = wanted_files(root, plan, config, local_port=saved_port(root, plan.service.port))
@@ -111,11 +111,11 @@ def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWa
 
 
 def debug_service(root: Path, *, starts: bool = False) -> DebugService:
-    """Return the debug service as `init` wrote it, or else as it would be written now, which takes an inspection.
+    """Return the debug service as `init` wrote it, or else as it would be written now, after inspecting the repository.
 
     Args:
         root: the repository's root, resolved.
-        starts: whether the caller starts it: an agent that git does not have is written first.
+        starts: whether the caller starts the service: then an agent that is not in git is written first.
 
     Raises:
         DkdbgError: as `make_plan` and `fetched_agent.fill`; or `init` has not written the debug service and the agent.

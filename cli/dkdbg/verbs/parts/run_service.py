@@ -26,13 +26,13 @@ def run_in_service(
 ) -> int:
     """Run `command` with the image, mounts and environment of the debug service; return its exit code.
 
-    Change no file, and leave a running debug service alone. Pass a signal to end on to the command.
+    Change no file, and leave a running debug service alone. Pass on a terminating signal to the command.
 
     Args:
         root: the repository's root, resolved.
         service: as `init` wrote it.
         command: word by word, as `program` reads it.
-        port: local port; None for that of the launch entry.
+        port: local port; None for the launch entry's port.
         wait: seconds that the command waits for an editor before its first line.
         ranks: ranks to debug; empty for the service's own setting.
 

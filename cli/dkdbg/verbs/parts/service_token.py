@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def choose_token(service: DebugService, *, report: Callable[[str], None]) -> str:
-    """Return the token that the service requires, and make one if it is missing; empty for none.
+    """Return the token that the service requires, and create a missing one; empty if it requires none.
 
     Raises:
         DkdbgError: the token's file cannot be used.
@@ -35,7 +35,7 @@ def choose_token(service: DebugService, *, report: Callable[[str], None]) -> str
     token, file = token_file.read(os.environ), token_file.path(os.environ)
     if token is None:
         token = token_file.make(os.environ)
-        report(f"made a token for your debug ports: {file}")
+        report(f"created a token for your debug ports: {file}")
         if service.token == FROM_PERSON:
             report(hints.TOKEN_SHOW(file=shlex.quote(str(file))))
     elif not token:

@@ -1,4 +1,4 @@
-"""Query several targets: those that cannot be queried are named, and the others are shown."""
+"""Query several targets; name the targets that cannot be queried beside the others' answers."""
 
 from __future__ import annotations
 

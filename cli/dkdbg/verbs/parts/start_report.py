@@ -1,4 +1,4 @@
-"""Print the progress of a start: each line in a pipe; in a terminal a bar for the builds, and all other lines."""
+"""Print the progress of a start: in a pipe each line, in a terminal a bar for builds and all other lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StartReport:
-    """Receives each line; as a context, it shows the withheld output of a failed build at its end."""
+    """Receives each line of progress; on leaving its context, shows the withheld output of a failed build."""
 
     def __init__(self) -> None:
         self._status = console.Status()
