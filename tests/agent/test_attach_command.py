@@ -159,7 +159,7 @@ HERE = {
     "shorter.py": (SCRIPT.replace("n = 0\n", "", 1), " (1 line fewer here)"),
     "only_here.py": (SCRIPT, None),
 }
-DIFFER = "the file here and the one at job differ{}: the breakpoint may stand in other code. Run `"
+DIFFER = "the file here and the one at job differ{}: the breakpoint may be in different code. Run `"
 
 
 def test_a_breakpoint_in_a_file_that_differs_at_the_target_says_so_and_what_it_says_mends_it(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.dap.messages import Message
 
-#: Smaller numbers in `subProcessId` are pids that a user wrote into a launch entry.
+#: First number for a process; smaller values of `subProcessId` are PIDs that a user wrote into a launch entry.
 FIRST_NUMBER = 1 << 24
 _RANK = re.compile(r"rank [0-9]+( \(local [0-9]+\))?")
 
@@ -25,8 +25,8 @@ class Announcement:
     """A process as a target's agent announces it.
 
     Attributes:
-        pid: at the target. name: as an editor may show it.
-        editor: the agent's number of the editor's root session; None if not given.
+        pid: PID at the target. name: name, safe to show in an editor.
+        editor: number that the agent gives to the editor's root session; None if not given.
         observes: the editor observes another editor's session.
     """
 
@@ -41,10 +41,10 @@ class Process:
     """One process that an agent has announced to one editor.
 
     Attributes:
-        number: the editor's id of it: pids of two containers may be the same.
-        upstream: name of the target. pid: at the target.
-        name: prefixed by the target if there are several.
-        shown: further arguments of the attach to it, which the editor does not know.
+        number: id of the process for the editor; PIDs of two containers may be equal.
+        upstream: name of the target. pid: PID at the target.
+        name: its name, with the target's if there are several targets.
+        shown: attach arguments that the proxy adds to the editor's.
         told: see `Sources`.
     """
 
@@ -73,7 +73,7 @@ class ToUpstream:
 
 @dataclass(frozen=True)
 class Dial:
-    """Keep a connection to this upstream from now on: open it once the upstream is ready, and after each loss."""
+    """Keep a connection to this upstream from now on: open it once the upstream is ready, and again after each loss."""
 
     upstream: str
 
@@ -83,7 +83,8 @@ class HangUp:
     """Close the connection to this upstream.
 
     Attributes:
-        then: nothing (`stop`), connect again as soon as possible (`redial`), or to the next agent there (`replaced`).
+        then: do nothing (`stop`), connect again as soon as possible (`redial`), or connect to the next agent there
+            (`replaced`).
     """
 
     upstream: str
@@ -95,7 +96,7 @@ class Branch:
     """Turn this connection into a child session: attach to the process, then pass messages.
 
     Attributes:
-        initialize, attach: the editor's requests, for the upstream; the first was answered already.
+        initialize, attach: the editor's requests, for the upstream; `initialize` was answered already.
     """
 
     process: Process
@@ -105,10 +106,10 @@ class Branch:
 
 @dataclass(frozen=True)
 class Offer:
-    """Give this process a port of its own.
+    """Give this process its own port.
 
     Attributes:
-        say: print the port, because the editor opens no child sessions.
+        say: whether to print the port, because the editor opens no child sessions.
     """
 
     process: Process
@@ -157,11 +158,11 @@ def send(upstream: str, bodies: list[bytes]) -> list[Action]:
 
 
 def named(upstream: str, name: str, upstreams: Collection[str]) -> str:
-    """Return the name of a process where there are several targets: `rank 3 (local 1) on gpu01`, `gpu01: torchrun`.
+    """Return the name of a process if there are several targets: `rank 3 (local 1) on gpu01`, `gpu01: torchrun`.
 
     Args:
-        upstreams: names of all targets. For a session on a batch job's node (`train.py on gpu01`) the node is enough,
-            unless another session is on the same node.
+        upstreams: names of all targets. For a session on a batch job's node (`train.py on gpu01`) only the node is
+            added, unless another session is on the same node.
     """
     if not _RANK.fullmatch(name):
         return f"{upstream}: {name}"
@@ -180,13 +181,13 @@ class ProcessRegistry:
 
     Args:
         upstreams: names of the targets.
-        port: returns the proxy's own port, which is known late.
+        port: returns the proxy's own port, which is not known at first.
 
     Attributes:
-        ranks: default ranks for editors that choose none; empty for those that the targets were started with.
+        ranks: default ranks for editors that choose none; empty for the ranks that the targets were started with.
         continues: default effect of continuing one rank on the others.
-        token: proven for editors that show no token; empty for none.
-        offers_all: each process gets its own port, even if the editor opens child sessions.
+        token: token to prove for editors that show none; empty without one.
+        offers_all: whether each process gets its own port, even if the editor opens child sessions.
     """
 
     def __init__(self, upstreams: tuple[str, ...], port: Callable[[], int]) -> None:
@@ -211,7 +212,7 @@ class ProcessRegistry:
         return process
 
     def find(self, number: int) -> Process | None:
-        """Return the process announced by this number; a pid means a process of the only target."""
+        """Return the process with this number, or, with a single target, with this PID."""
         found = self._processes.get(number)
         if found is None and number < FIRST_NUMBER and len(self.upstreams) == 1:
             return Process(number=number, upstream=self.upstreams[0], pid=number, name=f"process {number}")

@@ -1,6 +1,6 @@
 """Proxy of a child session: filters the target's messages, and reports its end even if the container is killed.
 
-Compares the files in which the editor sets breakpoints with those at the target, by digests from its agent.
+The proxy compares the files in which the editor sets breakpoints with the target's, by digests from the agent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Seconds that an editor has to close its connection after its process has ended.
 CLOSE_TIMEOUT_S = 2.0
-#: Seconds until an agent must answer `initialize`: it waits for its adapter for 30.
+#: Seconds until an agent must answer `initialize`: it waits up to 30 s for its adapter.
 HANDSHAKE_TIMEOUT_S = 40.0
 
 _LOST = "connection to the process lost: its container or machine may have stopped or restarted, or its debugger was killed"
@@ -49,7 +49,7 @@ class ChildProxy:
         target: where the process runs.
 
     Attributes:
-        begun: the process existed, and the editor was asked for its breakpoints.
+        begun: whether the process existed, and the editor was asked for its breakpoints.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class ChildProxy:
             and as_dict(message.get("body")).get(messages.SOURCE) is True
         ):
             self._sources.is_answered = True
-        if not self._handshake.is_over:  # nothing passes before the handshake is over
+        if not self._handshake.is_over:  # no message passes before the handshake is over
             self._send(self._handshake.take(message) or [])
             if self._handshake.is_over:
                 self._handshake_over.set()
@@ -150,7 +150,7 @@ class ChildProxy:
             self._to_client(shown, message)
 
     def _tell(self, text: str, again: Asked | None) -> None:
-        """Report that a file differs; query a just saved one again later."""
+        """Report that a file differs; query a file that was just saved again later."""
         if text:
             body = messages.say(text, "important")
             self._to_client(body, frames.decode(body))
@@ -189,7 +189,7 @@ class ChildProxy:
         sockets.shut(self._upstream)
 
     def _say_ended(self) -> None:
-        if not self._lock.acquire(timeout=CLOSE_TIMEOUT_S):  # disconnect an editor that does not read
+        if not self._lock.acquire(timeout=CLOSE_TIMEOUT_S):  # the editor does not read: disconnect it
             sockets.shut(self._client)
             return
         try:
@@ -212,8 +212,8 @@ class Asked:
     """An open query to the agent.
 
     Attributes:
-        request: sequence number of the editor's setBreakpoints; None if that was answered already.
-        path, there: the file's path here and at the target. mapping: its folder here and at the target.
+        request: sequence number of the editor's setBreakpoints request; None if it was answered already.
+        path, there: the file's path here and at the target. mapping: local and remote folder of its mapping.
         line: line of its first breakpoint.
     """
 
@@ -229,12 +229,12 @@ class Sources:
 
     Args:
         mappings: `pathMappings` of the attach; only files below one of their local roots are compared.
-        target, label: where the process runs, and its name for people.
+        target, label: where the process runs, and the target's name for users.
         told: differences already reported to this editor, by any of its sessions.
         number: returns the next sequence number of the proxy.
 
     Attributes:
-        is_answered: the agent answers queries; older ones do not.
+        is_answered: whether the agent answers queries; older agents do not.
     """
 
     def __init__(
@@ -261,7 +261,7 @@ class Sources:
             return []
         try:
             request = frames.decode(body)
-        except frames.FrameError:  # the agent refuses it
+        except frames.FrameError:  # the agent rejects the request
             return []
         arguments = as_dict(request.get("arguments"))
         path, wanted = as_dict(arguments.get("source")).get("path"), arguments.get("breakpoints")
@@ -288,7 +288,7 @@ class Sources:
         """Handle an answer of the agent; None for any other message.
 
         Returns:
-            A line for the editor's console, empty for none, and the query to repeat after SYNC_TIMEOUT_S.
+            A line for the editor's console, empty for none, and the query to repeat after SYNC_TIMEOUT_S, if any.
         """
         number = message.get("request_seq")
         asked = self._asked.pop(number, None) if isinstance(number, int) else None
@@ -325,7 +325,7 @@ class Sources:
             if more
             else ""
         )
-        text = f"the file here and the one at {self._label} differ{count}: the breakpoint may stand in other code"
+        text = f"the file here and the one at {self._label} differ{count}: the breakpoint may be in different code"
         if Capability.ATTACH_ONLY in self._target.capabilities:
             return text
         local, remote = asked.mapping

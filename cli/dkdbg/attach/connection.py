@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
 ATTACH_TIMEOUT_S = 60.0
-#: Seconds that an editor has to close after the last message.
+#: Seconds that an editor has to close its connection after the last message.
 CLOSE_TIMEOUT_S = 1.0
 MAX_BODY_BYTES = 16 << 20
 
@@ -30,8 +30,8 @@ class Connection(Editor):
     """One client's connection until its end.
 
     Args:
-        client: its socket. parser: has the data after the first request.
-        slot: the port of a single process; None on the shared port.
+        client: the client's socket. parser: has the data after the first request.
+        slot: slot of the port of a single process; None on the shared port.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Connection(Editor):
         self.act(lambda: self.router.branch(process.number))
 
     def _pass_on(self, branch: Branch) -> None:
-        """Connect the client to the process; if that has ended, answer as debugpy does."""
+        """Connect the client to the process; if the process has ended, answer as debugpy does."""
         self._branch = None
         seen = self.board.upstreams[branch.process.upstream].last
         try:
@@ -147,7 +147,7 @@ class Slot:
     """One port and its current process.
 
     Args:
-        is_known: tells whether the target still has a process.
+        is_known: returns whether the target still has a process.
         refusal: returns why the targets announce no processes, in one line; empty while they do or may.
 
     Attributes:
@@ -179,7 +179,7 @@ class Slot:
                 self._process = None
 
     def wait(self) -> Process | None:
-        """Wait a moment for the process; None if it does not come."""
+        """Wait a moment for the process and return it; None if it has not come."""
         with self._changed:
             if self._process is not None and not self._is_known(self._process):
                 self._process = None

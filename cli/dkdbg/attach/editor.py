@@ -1,6 +1,6 @@
 """A router with its links to the targets: base of an editor's connection and of the headless editor.
 
-A link is an editor's root connection to one agent; it is opened again after each loss, as long as it is needed.
+A link is an editor's root connection to one agent; it is reopened after each loss, as long as it is needed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TURN_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 1.5
 #: A root session has little traffic, but a line of a program's output may be long.
 MAX_BODY_BYTES = 8 << 20
-#: Seconds until the next attempt after a connection that ended at once, times the number of such; maximum of that.
+#: Seconds until the next attempt, for each connection in a row that ended at once; maximum of the sum.
 RETRY_PAUSE_S, MAX_RETRY_PAUSE_S = 1.0, 5.0
 
 
@@ -39,7 +39,7 @@ class Editor:
     """Carries out the actions of its router.
 
     Args:
-        address: the client's. pinned: the client came by the port of a single process.
+        address: the client's address. pinned: whether the client uses the port of a single process.
     """
 
     def __init__(self, board: Switchboard, address: str, *, pinned: bool = False) -> None:
@@ -123,7 +123,7 @@ class Editor:
     # -- events of the links ------------------------------------------------------------------------------------
 
     def may_dial(self, upstream: str) -> bool:
-        """Tell whether every earlier editor has attached there, or had the time to."""
+        """Return whether every earlier editor has attached there, or had enough time to attach."""
         with self.board.lock:
             here = self.board.editors
             before = here[: here.index(self)] if self in here else []
@@ -143,7 +143,7 @@ class Editor:
         self.wait_for_room()
 
     def wait_for_room(self) -> None:
-        """Wait until the client has read most messages: throttles a target that floods it."""
+        """Wait until the client has read most messages, to throttle a target that floods it."""
 
     def absent(self, upstream: str, why: str) -> None:
         """Handle an unavailable upstream."""
@@ -156,7 +156,7 @@ class Editor:
 
 
 class Link:
-    """Runs on its own thread from `start` to `hang_up`."""
+    """An editor's root connection to one upstream, on its own thread from `start` to `hang_up`."""
 
     def __init__(self, upstream: Upstream, editor: Editor) -> None:
         self._upstream = upstream
@@ -204,7 +204,7 @@ class Link:
                 began = time.monotonic()
                 self._serve(seen)
                 failures = failures + 1 if time.monotonic() - began < RETRY_PAUSE_S else 0
-                if failures > 3:  # retry soon for an agent that was killed, but not forever
+                if failures > 3:  # a few quick retries suffice for an agent that was killed
                     self._ended.wait(min(MAX_RETRY_PAUSE_S, RETRY_PAUSE_S * (failures - 3)))
             self._upstream.changed.wait(upstreams.INTERVAL_S)
 

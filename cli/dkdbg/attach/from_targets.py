@@ -1,4 +1,4 @@
-"""Messages that a target may send to an editor: the editor acts for its user here, and targets are untrusted. No I/O.
+"""Messages that a target may send to an editor: editors act for the user here, and targets are untrusted. No I/O.
 
 The Debug Adapter Protocol lets a target act on this machine: `runInTerminal` runs a command, `startDebugging` starts any
 configuration (`request: launch`, `python`, `preLaunchTask`), VS Code replaces `${command:...}` in the configuration of a
@@ -29,7 +29,7 @@ _CATEGORIES = frozenset(("console", "important", "stdout", "stderr"))
 _MAX_NAME, _MAX_LINE = 80, 400
 #: Fields of a source that an editor needs to show it.
 _SOURCE = ("name", "path", "sourceReference", "presentationHint", "origin")
-#: Paths outside this machine: URIs (a drive letter is a single letter), and UNC paths of Windows.
+#: Paths outside this machine: URIs, whose scheme is longer than a drive letter, and UNC paths of Windows.
 _ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|[\\/][\\/]")
 
 
@@ -48,7 +48,7 @@ def child(arguments: Message, *, called: str, number: int, connect: Message) -> 
     """Return the attach configuration of a process's session.
 
     Args:
-        arguments: arguments of the editor's own attach. called: see `name`. number: the editor's id of the process.
+        arguments: arguments of the editor's own attach. called: see `name`. number: id of the process for the editor.
         connect: address of the attach proxy.
     """
     own = {key: value for key, value in arguments.items() if key not in messages.NOT_INHERITED}
@@ -100,7 +100,7 @@ def _response(message: Message) -> Message | None:
     text = message.get("message")
     passed: Message = {**head, "success": False, "message": text if isinstance(text, str) else ""}
     error = as_dict(as_dict(message.get("body")).get("error"))
-    if error:  # not its `url`
+    if error:  # without its `url`
         variables = as_dict(error.get("variables"))
         passed["body"] = {
             "error": {
@@ -117,7 +117,7 @@ def _event(message: Message) -> Message | None:
     called, content = message.get("event"), as_dict(message.get("body"))
     if not isinstance(called, str) or called not in _EVENTS:
         return None
-    if called == "terminated":  # not its `restart`
+    if called == "terminated":  # without its `restart`
         content = {}
     if called == "process":
         content = {**content, "isLocalProcess": False}

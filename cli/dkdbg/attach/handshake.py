@@ -31,13 +31,13 @@ class Handshake:
     """Sends one `initialize` and one `attach`, without the token.
 
     Args:
-        initialize, attach: these requests; the token, if any, is in the arguments of the attach.
+        initialize, attach: the two requests; the token, if any, is in the arguments of the attach.
         number: returns the sequence number of a request of the proxy.
         must_prove: do not attach to an agent that does not prove the token.
 
     Attributes:
-        is_over: the attach was sent, or will not be.
-        refusal: why it will not be, in one line.
+        is_over: whether the attach was sent, or will never be.
+        refusal: why the attach is not sent, in one line.
     """
 
     def __init__(

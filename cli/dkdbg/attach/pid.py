@@ -1,4 +1,4 @@
-"""Attach to running Python processes: bring an agent to their target, which joins them and leaves with `dkdbg attach`."""
+"""Attach to running Python processes: send an agent to their target, which joins them and exits with `dkdbg attach`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: Seconds for the agent to report on all processes, and to exit.
 _JOIN_TIMEOUT_S, _EXIT_TIMEOUT_S = 120.0, 10.0
 _TIMEOUT_S = 0.5
-#: Maximum bytes of one of its lines, and maximum number of unread lines.
+#: Maximum bytes of a line of the agent, and maximum number of unread lines.
 _MAX_LINE_BYTES, _MAX_UNREAD_LINES = 1 << 14, 100
 #: Dynamic ports (RFC 6335), to try if the default port is taken.
 _FREE = range(49152, 65536)
@@ -45,7 +45,7 @@ def enter(target: Target, pids: Sequence[int], root: Path, report: Callable[[str
         target: as the user named it.
         pids: processes to attach to; if empty, print for each running program how to attach to it.
         root: local root of the repository.
-        report: takes a line for the user.
+        report: prints a line for the user.
 
     Raises:
         DkdbgError: a PID is not a Python process there, or no process could be joined.
@@ -107,7 +107,7 @@ def _words_of(reach: Reach, pid: int) -> Sequence[str]:
 
 
 def _in_its_place(target: Target, words: Sequence[str]) -> str:
-    """Return the line that recreates the target under the agent; empty if that is unknown."""
+    """Return the hint with the command that recreates the target under the agent; empty if it cannot be recreated."""
     try:
         line, variables = target.recreation(words)
     except DkdbgError:
@@ -165,7 +165,7 @@ def _in(target: Target, reach: Reach, pids: Sequence[int], report: Callable[[str
                 agent.end()
                 if again == 2 or not port or _TAKEN not in error.message:
                     raise
-                port = secrets.choice(_FREE)  # others may guess it: the agent checks each connecting user
+                port = secrets.choice(_FREE)  # others may find it: the agent checks each user
             except BaseException:
                 agent.end()
                 raise
@@ -181,7 +181,7 @@ def _in(target: Target, reach: Reach, pids: Sequence[int], report: Callable[[str
 class Entered:
     """The agent at a target, which joins running Python processes and leaves them running.
 
-    It prints one JSON object a line, and exits when its standard input is closed.
+    The agent prints one JSON object per line, and exits when its standard input is closed.
 
     Attributes:
         folder: working directory of the processes; empty if unknown.
@@ -246,7 +246,7 @@ class Entered:
     def keep(self, target: Target) -> None:
         """Make the target's endpoint lead to this agent's session until it ends, whatever else starts there."""
         self._kept, target.run = target, self._brought.run
-        if not self._readers[0].is_alive():  # it has ended meanwhile
+        if not self._readers[0].is_alive():  # the agent has ended meanwhile
             target.run = ""
 
     def close(self) -> None:
@@ -279,7 +279,7 @@ class Entered:
         self._put(None)
 
     def _put(self, line: bytes | None) -> None:
-        """Queue a line for `wait`; drop lines that come after it, so that the agent is never blocked."""
+        """Queue a line for `wait`; drop lines after `wait` has returned, so that the agent never blocks."""
         while not self._is_over:
             with contextlib.suppress(queue.Full):
                 self._lines.put(line, timeout=_TIMEOUT_S)
@@ -293,12 +293,12 @@ class Entered:
 
     def _stderr_tail(self) -> str:
         lines = [each for each in self._stderr.decode("utf-8", "replace").splitlines() if each.strip()]
-        last = lines[-1].removeprefix("dkdbg: ") if lines else "its agent has ended and said nothing"
+        last = lines[-1].removeprefix("dkdbg: ") if lines else "its agent has ended without a message"
         return "".join(each if is_text(each) else "?" for each in last)[:400]
 
 
 def _parsed(line: bytes) -> tuple[str, int, str]:
-    """Return kind, PID and text of an agent's line. It is untrusted: a container may have forged it, so only print it."""
+    """Return kind, PID and text of an agent's line, which a container may forge: only print it."""
     try:
         answer = json.loads(line)
         word, pid, text = str(answer["word"]), int(answer["pid"]), str(answer["text"])[:400]

@@ -1,9 +1,10 @@
 """Proxy for a plain debugpy without an agent: passes editors on, and keeps its port alive when they leave.
 
 debugpy's accepting thread dies, and its port with it, if a connection ends before its greeting, or if the oldest
-connection ends during the greeting of a new one (#974, #1308): the list of sockets is sent to the oldest. So the anchor,
-an unused connection, stays open all the time, and no other connection ends before its greeting. Measured with debugpy
-1.8.22: without an anchor the port died after 4 to 12 editors that attached and left at once, with one after none of 600.
+connection ends during the greeting of a new one (#974, #1308): the list of sockets is sent to the oldest. So the
+anchor, an unused connection, stays open all the time, and no other connection ends before its greeting. With debugpy
+1.8.22 and no anchor, the port died after 4 to 12 editors that attached and left at once; with an anchor it survived
+600.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 
 #: Seconds until debugpy starts its greeting; an agent waits for the client.
 GREETING_TIMEOUT_S = 1.0
-#: Seconds for all of its greeting, and for its goodbye.
+#: Timeout in seconds for debugpy's whole greeting, and for its last messages.
 SETTLE_TIMEOUT_S = 20.0
 CLOSE_TIMEOUT_S = 5.0
 _GREETINGS = 2
 _BEGINNING = b"Content-Length:"
-#: Marks a greeting by an agent, which comes later (`agent/dap/messages.py`).
+#: Marks a greeting by an agent instead of debugpy (`agent/dap/messages.py`).
 _OURS = b'"seq":0,'
 _CHUNK = 1 << 16
 
@@ -76,7 +77,7 @@ def greeted(endpoint: tuple[str, int], *, limit: float = GREETING_TIMEOUT_S) -> 
 
 
 def is_greeting(data: bytes) -> bool:
-    """Tell whether a plain debugpy's greeting is complete: ending a connection before kills its port."""
+    """Return whether a plain debugpy's greeting is complete: closing a connection earlier kills its port."""
     return data.count(b'"telemetry"') >= _GREETINGS and _OURS not in data
 
 
@@ -97,7 +98,7 @@ class PlainPort:
 
     Args:
         endpoint: debugpy's address.
-        anchor: see the module.
+        anchor: see the module's docstring.
         report: takes a line for the user; thread-safe.
     """
 
@@ -106,7 +107,7 @@ class PlainPort:
         self._anchor: Greeted | None = anchor
         self._report = report
         self._connecting = threading.Lock()
-        #: Guards the values; not held while debugpy is waited for.
+        #: Guards the attributes; never held while waiting for debugpy.
         self._lock = threading.Lock()
         self._served = 0
 
@@ -149,7 +150,7 @@ class PlainPort:
 
     def _connected(self) -> Greeted:
         with self._connecting:
-            if self._anchor is None:  # another program may listen there now
+            if self._anchor is None:  # another program may have the port now
                 self._anchor = greeted(self._endpoint, limit=SETTLE_TIMEOUT_S)
             found = greeted(self._endpoint, limit=SETTLE_TIMEOUT_S) if self._anchor is not None else None
             if found is None:
@@ -159,7 +160,7 @@ class PlainPort:
         return found
 
     def close(self) -> None:
-        """Close the anchor: its program has ended, or no editor will attach any more."""
+        """Close the anchor, because the program has ended or no editor will attach any more."""
         with self._lock:
             anchor, self._anchor = self._anchor, None
         if anchor is not None:
@@ -167,7 +168,7 @@ class PlainPort:
 
 
 def _pass(client: socket.socket, first: bytes, parser: frames.FrameParser, upstream: Greeted) -> bool:
-    """Pass everything on; tell whether debugpy has ended the session, and not the editor."""
+    """Pass everything on; return whether debugpy, not the editor, has ended the session."""
     client.settimeout(None)
     client.sendall(upstream.received)
     back = threading.Thread(target=_pump, args=(upstream.sock, client), name="dkdbg plain", daemon=True)
@@ -189,7 +190,7 @@ def _pass(client: socket.socket, first: bytes, parser: frames.FrameParser, upstr
 
 
 def _pump(upstream: socket.socket, client: socket.socket) -> None:
-    """Pass debugpy's data to the editor; if that has left, keep reading the last answers."""
+    """Pass debugpy's data to the editor; after the editor has left, keep reading the last answers."""
     gone = False
     with contextlib.suppress(OSError):
         while data := upstream.recv(_CHUNK):

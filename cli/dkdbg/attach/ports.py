@@ -1,7 +1,8 @@
 """One port per process, for clients that open no child sessions: rank r is on the base port + r.
 
 While a client is on one of these ports, a headless editor keeps a root session with each target, so that processes
-join. A process that a client waits for stops before its first line until the breakpoints are set. Others run at once.
+join. A process that a client waits for stops before its first line until the breakpoints are set. Other processes run
+at once.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from dkdbg.attach.switchboard import Switchboard
 
 DEFAULT_BASE = 6000
-#: Offset from the base of the ports for processes that are not ranks.
+#: Offset, from the base port, of the ports for processes that are not ranks.
 AFTER_RANKS = 100
 #: Rank ports that are open before any process is known, so that a client can connect early.
 FIRST_RANKS = 8
@@ -75,7 +76,7 @@ class Ports:
             each.stop()
 
     def offer(self, process: Process) -> str:
-        """Put a process on its port and return a line that names it; empty if it gets none."""
+        """Put a process on its port and return a line that names the port; empty if it gets none."""
         slot = self._slot_of(process.name)
         if slot is None:
             return ""
@@ -112,7 +113,7 @@ class Ports:
         return next((port for port in others if port not in self._taken), None)
 
     def _open(self, key: str, port: int | None) -> Slot | None:
-        """Listen for a process; on the next port of other processes if this one is taken."""
+        """Listen for a process; if the port is taken, on the next port for other processes."""
         while port is not None and port < 65536:
             self._taken.add(port)
             slot = Slot(key, port, is_known=self._is_known, refusal=self._refusal)
@@ -171,7 +172,7 @@ class Ports:
         headless.leave()
 
     def _headless_over(self) -> None:
-        """Replace the headless editor, whose session an upstream has ended, while there are clients."""
+        """If there are clients, replace the headless editor whose session an upstream has ended."""
         with self._lock:
             if self._clients and not self._stopped.is_set():
                 self._renew_headless()
@@ -195,7 +196,7 @@ class Ports:
 
 
 def debugpy_version() -> str:
-    """Return debugpy's version on this machine, for the greeting; a target may have another one.
+    """Return debugpy's version on this machine, for the greeting; a target may have another version.
 
     Empty if its metadata are missing: then there is no greeting.
     """
@@ -209,12 +210,12 @@ class HeadlessEditor(Editor):
     """An editor without a socket, which attaches to every target and opens no child session.
 
     Args:
-        offer: takes an announced process, and tells whether a client waits for it. Other processes are resumed: they would
-            wait at their start for DKDBG_JOIN_DEADLINE seconds.
+        offer: called with an announced process; returns whether a client waits for it. Other processes are resumed:
+            they would otherwise wait at their start for DKDBG_JOIN_DEADLINE seconds.
         over: called when an upstream has ended its session.
 
     Attributes:
-        is_over: its session has ended.
+        is_over: whether its session has ended.
         refusal: why the targets announce no processes to it, in one line; empty while they do or may.
     """
 

@@ -1,10 +1,10 @@
 """Rank barrier for a job whose ranks have several agents: collects the agents' reports and decides for all. No I/O.
 
-Each agent withholds the stops of its ranks (dkdbg.agent.proxy.broker.rank_barrier) and reports each change. The
-decision for the agents with ranks of one job is made here, as a single agent makes it for itself.
+Each agent withholds the stops of its ranks (dkdbg.agent.proxy.broker.rank_barrier) and reports each change. For the
+agents with ranks of one job the decision is made here, as a single agent makes it for its own ranks.
 
-Delays between the agents are harmless: no rank can pass the next collective alone, so that when all are stopped, all
-are stopped in the same iteration. Passing only ensures progress.
+Delays between the agents are harmless: no rank can pass the next collective alone, so once all ranks are stopped, they
+are in the same iteration. Letting stops through only ensures progress.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 INTERVAL_S = 0.05
 #: Seconds from an agent's answer to the attach to its first report; agents of older versions send none.
 FIRST_REPORT_TIMEOUT_S = 15.0
-#: Maximum counted ranks of one agent.
+#: Maximum number of ranks that one agent may report.
 MAX_RANKS = 1 << 20
 
 
@@ -37,7 +37,8 @@ class Report:
     Attributes:
         number: number of the change. unarmed, armed, held: number of ranks without breakpoints, with breakpoints, and
             stopped.
-        over: it has reported its stops. share: its ranks' share of their job. missing: names of the missing ranks.
+        over: whether it has reported its stops. share: its ranks' share of their job. missing: names of the missing
+            ranks.
     """
 
     number: int = 0
@@ -50,7 +51,7 @@ class Report:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether it withholds stops."""
+        """Return whether the agent withholds stops."""
         return bool(self.unarmed or self.armed)
 
 
@@ -58,10 +59,10 @@ class JobBarrier:
     """Barrier over the agents behind one editor.
 
     Args:
-        clock: seconds, monotonic.
+        clock: returns monotonic seconds.
 
     Attributes:
-        coming: agents that exist, or were not searched yet, and are not attached.
+        coming: agents that are not attached, but exist, or were not looked for yet.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -80,7 +81,7 @@ class JobBarrier:
         return any(told.is_closed for told in self._told.values())
 
     def expect(self, upstream: str) -> None:
-        """Expect reports of an agent, which starts to attach to its ranks."""
+        """Expect reports of an agent to which the editor is attaching."""
         self.forget(upstream)
         self._asked[upstream] = self._clock()
         self._silent[upstream] = float("inf")
@@ -125,7 +126,7 @@ class JobBarrier:
         first = sorted(found)[: rank_timeouts.MAX_NAMED]
         more = f" and {len(found) - len(first)} more" if len(found) > len(first) else ""
         return (
-            f"the ranks of each of {', '.join(first)}{more} stop and go on without those of the others: "
+            f"the ranks of each of {', '.join(first)}{more} stop and continue without the others' ranks: "
             "nothing says how many ranks their job has (torchrun does)"
         )
 

@@ -1,7 +1,7 @@
 """One editor's connection to the attach proxy, as a state machine: takes messages, returns actions. No I/O.
 
-The editor's root session is answered here and outlives every container. Behind it, root sessions with each agent start
-and end (upstream_session.py). The connection of a child session becomes a `Branch` at its attach.
+The editor's root session is answered here and outlives every container. Behind this session, root sessions with each
+agent start and end (upstream_session.py). The connection of a child session becomes a `Branch` at its attach.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
         "new", "initialized", "arriving", "configuring", "live", "ended", "expecting", "branched", "closed"
     ]
 
-#: Seconds for available upstreams to accept an attach: their longest wait for a leaving editor.
+#: Seconds for available upstreams to accept an attach: an upstream waits so long for a leaving editor.
 ARRIVAL_TIMEOUT_S = 25.0
 #: Maximum remembered processes of one target; a run may start a worker for every epoch.
 MAX_PROCESSES = 4096
-#: Sent on every mouse move or key press: refused silently.
+#: Requests that editors send on every mouse move or key press: refused without a message.
 _QUIET = frozenset((
     "evaluate", "completions", "setExpression", "setVariable", "gotoTargets", "stepInTargets", "exceptionInfo",
 ))  # fmt: skip
@@ -69,12 +69,12 @@ class Router:
     """State machine of one editor's connection. Never raises.
 
     Args:
-        address: the editor's, for the terminal.
-        pinned: the editor came by the port of a single process; see `branch`.
-        clock: seconds, monotonic.
+        address: the editor's address, for the terminal.
+        pinned: whether the editor uses the port of a single process; see `branch`.
+        clock: returns monotonic seconds.
 
     Attributes:
-        sessions: by the target's name; empty before the attach.
+        sessions: root sessions by the target's name; empty before the attach.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class Router:
         return [Dial(upstream)]
 
     def _proving(self, arguments: Message) -> Message:
-        """Add the token to the arguments of an attach to a target; it is proven, not sent, and unknown to the editor."""
+        """Add the token, which the editor does not know, to the arguments of an attach; it is proven, not sent."""
         return {tokens.PROPERTY: self._registry.token, **arguments} if self._registry.token else arguments
 
     def _to_roots(self, arguments: Message) -> Message:
@@ -223,7 +223,7 @@ class Router:
         ]
 
     def release(self, process: Process) -> list[Action]:
-        """Resume an announced process that waits for a session, as none will be opened."""
+        """Resume an announced process that waits for a session, because no session will be opened."""
         session = self.sessions.get(process.upstream)
         return send(process.upstream, session.release(process.pid)) if session is not None else []
 
@@ -248,7 +248,7 @@ class Router:
 
     def _disconnect(self, message: Message) -> list[Action]:
         terminate = as_dict(message.get("arguments")).get("terminateDebuggee") is True
-        # The targets first: the next editor may come as soon as this one has its answer.
+        # Leave the targets first: once this editor has its answer, the next one may attach.
         actions = [*self._leave(terminate=terminate), ToClient(messages.answer(message))]
         if self.phase in {"arriving", "configuring", "live"}:
             actions.append(Note("left", f"the editor at {self.address or 'here'} has left"))
@@ -262,7 +262,7 @@ class Router:
         """Handle a new connection to an upstream.
 
         Args:
-            must_prove: it belongs to another user of this machine.
+            must_prove: whether the port belongs to another user of this machine.
             deadlines: time limits of the target, for its agent.
         """
         session = self.sessions.get(upstream)
@@ -398,7 +398,7 @@ class Router:
         return [say(text, category)] if self.phase in {"configuring", "live", "expecting"} else []
 
     def is_settled(self, upstream: str) -> bool:
-        """Tell whether this editor is done with attaching to the upstream."""
+        """Return whether this editor has finished attaching to the upstream, or will not attach."""
         session = self.sessions.get(upstream)
         return session is None or session.phase in {"attached", "left"} or self.phase in {"ended", "closed"}
 
@@ -435,7 +435,7 @@ class Router:
 
 
 def _root_answer(request: Message) -> bytes:
-    """Return the response of a root session, which has no process behind it, to a request that concerns processes."""
+    """Return a root session's response to a request that concerns processes: it has no process."""
     command = str(request.get("command"))
     if command in _QUIET:
         return messages.refuse(

@@ -21,7 +21,7 @@ class Attached(Protocol):
 
     Attributes:
         router: its state machine.
-        is_attached: it has, or is about to have, a root session.
+        is_attached: whether it has, or is about to have, a root session.
     """
 
     router: Router
@@ -41,7 +41,7 @@ class Switchboard:
         upstreams: the targets, by unique names.
         port: the host's port.
         report: takes events; called from any thread.
-        token: the headless editor proves it to the targets.
+        token: token that the headless editor proves to the targets.
 
     Attributes:
         offer: gives a process its own port and returns a line about it; empty for none.

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from dkdbg.core.record import SeenRecord
     from dkdbg.core.target import Changes, Target
 
-#: Seconds between two looks at an endpoint that is not ready.
+#: Seconds between two polls of an endpoint that is not ready.
 INTERVAL_S = 0.1
-#: Maximum timeout of an answer, in seconds: after each timeout the next look waits twice as long. Two ssh hops to a
+#: Maximum timeout of an answer, in seconds: after each timeout the next poll waits twice as long. Two ssh hops to a
 #: busy machine can take this long.
 MAX_ANSWER_TIMEOUT_S = 16.0
 #: Seconds until an ended event stream, such as that of a stopped engine, is opened again.
@@ -37,12 +37,12 @@ RETRY_PAUSE_S = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """One look at a target.
+    """Result of one poll of a target.
 
     Attributes:
-        endpoint: host and port; None if it has none.
+        endpoint: host and port; None without an endpoint.
         agent: id of the agent that answered, new after each restart; empty if an attach would not work now.
-        why: why it is not ready, as text; empty when ready.
+        why: why the target is not ready, as text; empty if it is.
         hint: what to type or change; may be empty.
         record: the agent's record; None without an answer.
     """
@@ -59,7 +59,7 @@ class Upstream:
 
     Args:
         name: display name, unique among the targets of one port.
-        token: proven for the list of processes, where the agent requires it.
+        token: token to prove for the list of processes, if the agent requires one.
     """
 
     def __init__(self, target: Target, name: str, token: str = "") -> None:
@@ -69,7 +69,7 @@ class Upstream:
         self._token = token
         self._refused_by = ""
         self._plain = ""
-        #: The peer at a given port was identified: `plain_proxy` does that before.
+        #: The peer at a given port is identified: `plain_proxy` has done that before.
         self._is_heard = True
         self._held: plain_debugpy.Greeted | None = None
         self._limit = ANSWER_TIMEOUT_S
@@ -82,22 +82,22 @@ class Upstream:
 
     @property
     def last(self) -> Seen | None:
-        """Result of the last look."""
+        """Result of the last poll."""
         return self._seen
 
     def close(self) -> None:
-        """Disconnect from a plain debugpy like an editor, so that its port stays; without waiting for a look."""
+        """Disconnect from a plain debugpy like an editor, so that its port stays; do not wait for a running poll."""
         held, self._held = self._held, None
         if held is not None:
             plain_debugpy.leave(held)
 
     def poke(self) -> None:
-        """Make the next look search again."""
+        """Make the next poll search the endpoint again."""
         self._stale = True
         self.changed.set()
 
     def look(self) -> Seen:
-        """Search the target if necessary, and query its agent. Never raises."""
+        """Find the target's endpoint if necessary, and query its agent. Never raises."""
         with self._lock:
             now = time.monotonic()
             if self._seen is not None and now - self._looked < INTERVAL_S / 2 and not self._stale:
@@ -142,8 +142,8 @@ class Upstream:
         """Check a newly opened port for a plain debugpy, as an HTTP request would kill its port.
 
         Raises:
-            PlainDebugpyError: it is one. The connection stays open: closing it while its program starts would make
-                the program unreachable for debuggers.
+            PlainDebugpyError: it is a plain debugpy. The connection stays open: closing it while the program starts
+                would make the program unreachable for debuggers.
         """
         if self.target.address.scheme != "endpoint" or self._is_heard:
             return
@@ -167,7 +167,7 @@ class Upstream:
     def _whole(self, record: SeenRecord, endpoint: tuple[str, int]) -> SeenRecord:
         """Return the record with the processes, if the token grants them.
 
-        A wrong token is sent only once to each agent, so that it does not count as guessing.
+        A wrong token is tried only once per agent, so that it does not count as guessing.
         """
         if record.processes is not None or not self._token or record.agent == self._refused_by:
             return record
@@ -192,17 +192,18 @@ def status_of(
 ) -> SeenRecord | None:
     """Return the record of an agent's session, None if no agent answers.
 
-    A port proxy for a container that does not listen yet accepts connections and closes them: no answer.
+    A port proxy in front of a container that does not listen yet accepts and closes connections: that counts as no
+    answer.
 
     Args:
-        token: proven to the agent, so that it lists its processes; empty for none.
+        token: token to prove, so that the agent lists its processes; empty for none.
         limit: seconds for the whole query.
 
     Raises:
         BadRecord: the answer is malformed.
     """
     with contextlib.closing(http.client.HTTPConnection(*endpoint)) as connection:
-        connection.auto_open = 0  # the proof and the timeout are for this connection
+        connection.auto_open = 0  # proof and timeout are valid only for this connection
         try:
             connection.sock = _DeadlineSocket.connect_to(endpoint, limit)
             exchange = _challenged(connection) if token and wires.is_ours(connection.sock) else None
@@ -239,7 +240,7 @@ def _challenged(connection: http.client.HTTPConnection) -> proof.Exchange | None
     """Request an agent's nonce; None if it has none.
 
     Raises:
-        OSError, HTTPException: as any request; also if the agent has closed the connection.
+        OSError, HTTPException: as any request; also if the agent closes the connection.
     """
     mine = proof.nonce()
     connection.request("GET", "/status", headers={proof.HTTP_NONCE: mine})
@@ -276,7 +277,7 @@ class ChangeWatch:
     """A thread for each event stream of the targets.
 
     Args:
-        report: takes one line if a stream fails; not repeated until it changes.
+        report: prints one line if a stream fails; the same line is not repeated.
     """
 
     def __init__(self, upstreams: Sequence[Upstream], report: Callable[[str], None]) -> None:
@@ -315,5 +316,5 @@ class ChangeWatch:
                 if error.message != reported:
                     reported = error.message
                     self._report(reported)
-            changed()  # changes since its end were not reported
+            changed()  # for changes since the stream ended
             self._stopped.wait(RETRY_PAUSE_S)

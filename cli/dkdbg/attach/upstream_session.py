@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.attach.actions import Process
 
-    #: `down`: waiting for a connection. `attaching`: until the upstream accepts breakpoints. `ready`: it waits for
-    #: configurationDone. `attached`: the attach was answered. `left`: the session has ended for good.
+    #: `down`: waiting for a connection. `attaching`: until the upstream accepts breakpoints. `ready`: the upstream
+    #: waits for configurationDone. `attached`: the attach was answered. `left`: the session has ended for good.
     Phase = Literal["down", "attaching", "ready", "attached", "left"]
 
 #: Sequence numbers of the first requests of each connection.
 _INITIALIZE, _ATTACH = 1, 2
-#: No kernel has a pid as large as this (Linux: 2**22).
+#: Bound above any kernel's PIDs (Linux: 2**22).
 MAX_PID = 1 << 31
 
 
@@ -34,8 +34,9 @@ class Heard:
     """Meaning of a message of the upstream.
 
     Attributes:
-        kind: `reply`: send `body` back; `ready` and `attached`: see Phase; `refused`: by either side, `text` is the
-            reason; `child`: a new process; `output`: `message` is the event; `ended`: the program has ended, and the
+        kind: `reply`: send `body` back; `ready` and `attached`: see Phase; `refused`: either side refuses, `text` is
+            the reason; `child`: a new process; `output`: `message` is the event; `ended`: the program has ended, and
+            the
             upstream will close; `closed`: the upstream has ended the session; `barrier`, `group`: report on its ranks
             in `message`.
     """
@@ -56,8 +57,8 @@ class UpstreamSession:
         initialize, arguments: arguments of the editor's `initialize` and `attach`.
 
     Attributes:
-        why: why the upstream is unavailable; empty before the first look.
-        processes: announced since the last `opened`.
+        why: why the upstream is unavailable; empty before the first poll.
+        processes: processes announced since the last `opened`.
     """
 
     def __init__(self, initialize: Message, arguments: Message) -> None:
@@ -73,7 +74,7 @@ class UpstreamSession:
     def opened(
         self, *, must_prove: bool = False, deadlines: Sequence[Deadline] = ()
     ) -> tuple[list[bytes], str]:
-        """Return the first messages for a new connection, or why none are sent, in one line.
+        """Return the first messages for a new connection, or else the reason for sending nothing, in one line.
 
         Args:
             must_prove: see Handshake.
@@ -92,7 +93,7 @@ class UpstreamSession:
         return bodies, self._handshake.refusal
 
     def configure(self) -> list[bytes]:
-        """Complete the configuration: breakpoints are set in each process."""
+        """Complete the configuration; breakpoints are set later, in each process."""
         return [self._request("configurationDone", {})]
 
     def leave(self, *, terminate: bool) -> list[bytes]:

@@ -1,7 +1,7 @@
 """Sockets of the attach proxy: sends in order without blocking the state machine, and finds the owner of the other end.
 
-All users of a machine share loopback. Where the system does not tell (macOS does only for the user's own processes),
-all are accepted, and `dkdbg attach` warns.
+All users of a machine share loopback. If the system does not report a connection's owner (macOS does so only for the
+user's own processes), every user is accepted, and `dkdbg attach` warns.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Outbox:
         self._queue.put((b"", 0, True))
 
     def hand_over(self) -> None:
-        """Send the queued messages, then stop: another writer takes the socket over."""
+        """Send the queued messages, then stop, because another writer takes over the socket."""
         self._queue.put(None)
         self._thread.join()
 
@@ -81,7 +81,7 @@ class Outbox:
 def connect(endpoint: tuple[str, int]) -> tuple[socket.socket, bool]:
     """Return a connection, and whether its owner is trusted (`owners.is_ours`).
 
-    Detects within two minutes that the other machine is gone.
+    On the connection, a lost machine is detected within two minutes.
 
     Raises:
         OSError: nothing listens there.
@@ -100,18 +100,18 @@ def owner_refusal(client: socket.socket) -> str:
     """Return why the client of an accepted connection is refused, in one line; empty if it is trusted.
 
     Raises:
-        OSError: it is closed already.
+        OSError: the connection is already closed.
     """
     if not local_users.reports_owners():
         return ""
     owner = local_users.other_end(client)
-    if owner is None or not owner[1]:  # closed already, so that the reported user is wrong
+    if owner is None or not owner[1]:  # already closed: the reported user is wrong
         return "cannot tell which user is at the other end"
     return "" if owner[0] in own_users(os.environ) else f"it is a process of {_named(owner[0])}"
 
 
 def is_ours(server: socket.socket) -> bool:
-    """Tell whether the server of a connection is this user's, root's, or on another machine.
+    """Return whether the server of a connection is this user's, root's, or on another machine.
 
     Raises:
         OSError: the connection is closed already.
@@ -122,7 +122,7 @@ def is_ours(server: socket.socket) -> bool:
     if owner is not None and not owner[1]:  # not accepted yet
         owner = local_users.listening(server.getpeername())
         return owner is not None and owner[0] in own_users(os.environ)
-    return owner is None or owner[0] in own_users(os.environ)  # None: on another machine, in a container
+    return owner is None or owner[0] in own_users(os.environ)  # None: on another machine or in a container
 
 
 def own_users(environ: Mapping[str, str]) -> set[int]:

@@ -119,7 +119,7 @@ def test_agents_whose_ranks_know_of_no_world_size_stop_apart_which_is_said_once(
     assert job.barrier.apart() == ""
     assert job.say("b", unarmed=2, world=0, ranks=[0, 1]) == {}
     assert job.barrier.apart() == (
-        "the ranks of each of a, b stop and go on without those of the others: "
+        "the ranks of each of a, b stop and continue without the others' ranks: "
         "nothing says how many ranks their job has (torchrun does)"
     )
     assert job.say("b", armed=2, world=0, ranks=[0, 1]) == {}
