@@ -1,7 +1,7 @@
 """Find the rank that is late for a collective, or calls a different one than the others. Pure.
 
-It compares the sequence numbers that torch keeps for each process group (its flight recorder). The processes are
-queried one after the other while they run, so collectives younger than SETTLED_S prove nothing.
+It compares the sequence numbers that torch keeps for each process group (its flight recorder). The running processes
+are queried one after the other, so collectives younger than SETTLED_S prove nothing.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def findings(processes: Iterable[Process]) -> list[Late | Mismatch]:
     """Return the mismatches first, then the late ranks, each with the longest wait first.
 
     Args:
-        processes: the ranks of one job. Those whose collectives are unknown are neither late nor waiting.
+        processes: the ranks of one job. Ranks whose collectives are unknown count as neither late nor waiting.
     """
     ranks = {
         each.rank: each.collectives
@@ -81,7 +81,7 @@ def findings(processes: Iterable[Process]) -> list[Late | Mismatch]:
     found: list[Late | Mismatch] = []
     for (name, description), members in groups.items():
         last = {rank: group.last[-1].seq for rank, group in members.items()}
-        if description == DEFAULT:  # a rank without any collective yet is a member too
+        if description == DEFAULT:  # ranks without any collective yet are members, too
             last = {**dict.fromkeys(ranks, 0), **last}
         label = "of all ranks" if description == DEFAULT else f"of group {description or name}"
         found += [

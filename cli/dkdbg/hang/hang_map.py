@@ -27,7 +27,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class Aside:
-    """Other threads than the main one, with the same stack; each member has one of them."""
+    """Threads, other than main threads, with the same stack; each member has one of them."""
 
     name: str
     frames: tuple[Frame, ...]
@@ -45,8 +45,8 @@ class Group:
 
     Attributes:
         frames: innermost first; empty if the processes did not answer.
-        why: state of the processes in that case.
-        asides: their other threads, the rarest first.
+        why: state of processes that did not answer.
+        asides: other threads of these processes, the rarest first.
     """
 
     members: tuple[Member, ...]
@@ -67,7 +67,7 @@ class Job:
 
     Attributes:
         ranks, others: groups of the processes with a rank, and of the rest; the odd ones first.
-        absent: ranks of the world without a process.
+        absent: ranks of the job without a process.
         world_size: 0 if unknown.
         findings: late ranks and mismatches.
     """
@@ -110,7 +110,7 @@ def jobs(sessions: Iterable[Session]) -> list[Job]:
 
 
 def chosen(job: Job, is_wanted: Callable[[int], bool]) -> Job:
-    """Return the job with the groups of the wanted ranks alone; its findings are those of all ranks."""
+    """Return the job with only the groups of the wanted ranks; its findings still cover all ranks."""
     members = [each for group in job.ranks for each in group.members]
     kept = [each for each in members if each.process.rank is not None and is_wanted(each.process.rank)]
     absent = tuple(rank for rank in job.absent if is_wanted(rank))
@@ -185,7 +185,7 @@ _Key = tuple[str, str, int]
 
 
 class Staleness:
-    """The stacks seen at the last look, and since when."""
+    """The stacks at the last `look`, and since when each was seen."""
 
     def __init__(self) -> None:
         self._seen: dict[_Key, tuple[tuple[Frame, ...], float]] = {}
@@ -206,7 +206,7 @@ class Staleness:
         self._seen, self._now = found, now
 
     def seconds(self, group: Group) -> float:
-        """Return how long the whole group has been at its place, unless it moved and came back between two looks."""
+        """Return how long the whole group has been at its place; a move and return between two looks goes unnoticed."""
         return self._now - max(
             (self._seen[key][1] for key in _keys(group) if key in self._seen), default=self._now
         )

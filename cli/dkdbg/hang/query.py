@@ -31,7 +31,7 @@ class Wanted:
     Attributes:
         label: name of the target in its sessions.
         ids: sessions to query; empty for all.
-        waiting: names of those among them whose program waits for an editor and has not started.
+        waiting: names of sessions whose program waits for an editor and has not started.
     """
 
     target: Target

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Maximum frames to show of a thread, and maximum other threads of a group.
 _MAX_FRAMES, _MAX_ASIDES = 12, 8
-#: The outermost frames of every thread, which are left out.
+#: Outermost frames of every thread, which are not shown.
 _THREAD_START = (
     "Thread._bootstrap",
     "Thread._bootstrap_inner",
@@ -75,7 +75,7 @@ def absent(job: Job, *, partial: bool = False) -> str:
     """Return the sentence on absent ranks; empty if no rank is absent.
 
     Args:
-        partial: targets cannot be queried, and may hold them.
+        partial: whether some targets cannot be queried, and may have the absent ranks.
     """
     if not job.absent:
         return ""
@@ -88,7 +88,7 @@ def absent(job: Job, *, partial: bool = False) -> str:
 
 
 def headline(group: Group, job: Job) -> str:
-    """Return who a group is and where: `3 ranks (0, 1, 3) in all_reduce, from step at train.py:41`."""
+    """Return a group's members and their place: `3 ranks (0, 1, 3) in all_reduce, from step at train.py:41`."""
     members = _members(group, job)
     return f"{members} {_spot(group.frames)}" if group.frames else f"{members}: {printable(group.why)}"
 
@@ -143,7 +143,7 @@ def _spot(frames: Sequence[Frame]) -> str:
 
 
 def _common(job: Job) -> set[tuple[str, tuple[Frame, ...]]]:
-    """Return the threads that all ranks have with the same stack; they are shown without frames."""
+    """Return the threads that have the same stack in all ranks; they are shown without frames."""
     ranks = [set(each.ranks) for each in job.ranks]
     everybody = set().union(*ranks)
     found: dict[tuple[str, tuple[Frame, ...]], set[int | None]] = {}
@@ -176,7 +176,7 @@ def _group(
 
 
 def owners_text(aside: Aside, group: Group) -> str:
-    """Return the members of a group that have these threads; empty if all have them."""
+    """Return the members of a group that have these threads, as text; empty if all have them."""
     if len(aside.members) == len(group.members):
         return ""
     return (

@@ -1,4 +1,4 @@
-"""The question about one line, the launch entry that F5 uses, and the loaded files that it means."""
+"""The question about one line, the launch entry that F5 uses, and the loaded files that the question may mean."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Folders of installed code.
 INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib/python3[\d.]*/")
 
-#: Source of a mapping that no launch entry has.
+#: Source of a mapping that is not from a launch entry.
 PLANNED = "the mapping that dkdbg init planned"
 
 
@@ -32,8 +32,8 @@ class Asked:
     Attributes:
         path, line: the local file and the line.
         entry: the editor's launch entry.
-        remote: path by its mapping; empty if no mapping has the file.
-        session: the session. there: the file at `remote`, None if it was not looked at.
+        remote: remote path by the entry's mapping; empty if no mapping has the file.
+        session: the session. there: the file at `remote`, None if it was not queried.
         root: the repository's root.
         isolated: whether the program's loopback is not this machine's.
         restart: command that restarts the program.
@@ -108,7 +108,7 @@ class Entry:
         port: on 127.0.0.1; None without an entry.
         mappings: (local root, remote root), both absolute, in order.
         just_my_code, sub_process: as in debugpy.
-        source: where they come from, for messages.
+        source: where the arguments come from, for messages.
     """
 
     port: int | None
@@ -133,7 +133,7 @@ def of_repository(root: Path, planned: Iterable[tuple[str, str]] = ()) -> Entry:
 
     Args:
         root: the repository's root, resolved.
-        planned: folders relative to the root, and there.
+        planned: folders relative to the root, with their remote paths.
     """
     entry = editor_files.attach_entry(root)
     if not entry:

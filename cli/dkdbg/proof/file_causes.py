@@ -39,7 +39,7 @@ def of_mapping(
     """Report a mapping that leads nowhere, or past the file that is loaded.
 
     Args:
-        mapped: loaded by the mapped name. copies: the same file by another name, or another file in its place.
+        mapped: files loaded by the mapped name. copies: the same file by another name, or another file in its place.
     """
     there, entry, session = asked.there, asked.entry, asked.session
     actual = copies[0][1].file.path if copies else ""
@@ -112,7 +112,7 @@ def _other_copy(asked: Asked, process: Process, file: LoadedFile) -> Finding:
         _IN_PLACE
         if INSTALLED.search(loaded.path)
         else "set the breakpoint in that file, or remove it"
-        if asked.remote == str(asked.path)  # a program of this machine: no image has it
+        if asked.remote == str(asked.path)  # the program runs on this machine: there is no image
         else f"mount the repository over {PurePosixPath(loaded.path).parent} instead of COPY, or rebuild: docker compose build; dkdbg init plans the mount"
     )
     return Finding(
@@ -125,7 +125,7 @@ def installed_copy(loaded: str, local: str) -> Finding:
     """Return the finding for a file of the user's that runs from another place.
 
     Args:
-        loaded: path there. local: the file here that it is a copy of; empty if unknown.
+        loaded: remote path. local: the local file that it is a copy of; empty if unknown.
     """
     here = f" of {local}" if local else ""
     return Finding(
@@ -146,7 +146,7 @@ def of_edit(asked: Asked, mapped: Sequence[tuple[Process, LoadedFile]]) -> Findi
 
 
 def of_line_ends(asked: Asked, there: RemoteFile) -> Finding | None:
-    """Return the finding for a file of which only the line ends differ; None if they are the same."""
+    """Return the finding for a file whose two sides differ only in line ends; None if they do not."""
     ends = asked.here.get("line_ends")
     if not ends or not there.line_ends or ends == there.line_ends:
         return None
@@ -175,7 +175,7 @@ def _differs(path: Path, there: RemoteFile, here: dict[str, object], name: str) 
 
 
 def _tail(path: Path, actual: str) -> str:
-    """Return the longest end of the paths that both share."""
+    """Return the longest common end of two paths."""
     ours, theirs = path.parts, actual.split("/")
     count = 0
     while count < min(len(ours), len(theirs)) and ours[-1 - count] == theirs[-1 - count]:

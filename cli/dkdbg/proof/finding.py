@@ -20,7 +20,7 @@ class Finding:
         cause: the kind of the cause, for programs, such as `wrong-root`; see docs/troubleshooting.md.
         says: what is wrong, with its values; one sentence.
         remedy: what to type or change next.
-        detail: lines that show it, such as the program's last ones.
+        detail: lines that show it, such as the program's last lines.
         subject: what is missing, for `--fix`: a distribution, a Debian package; may be empty.
     """
 
@@ -38,7 +38,7 @@ class Finding:
         return [printable(each) for each in lines]
 
     def as_json(self) -> dict[str, object]:
-        """Return it as a JSON object."""
+        """Return the finding as a JSON object."""
         return {**asdict(self), "detail": list(self.detail)}
 
 

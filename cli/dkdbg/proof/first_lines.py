@@ -68,7 +68,7 @@ def of_tree(tree: Tree, entry: str) -> tuple[FirstLines, ...]:
         lines = of_text(str(tree.root / path), tree.text(path))
         if (
             lines is None and str(tree.root / path) == entry
-        ):  # an error in its syntax ends the program, and tells
+        ):  # a syntax error ends the program with a clear message
             lines = FirstLines(path=entry, module=1, functions=())
         if lines is not None:
             found.append(lines)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MAX_ANSWER_BYTES, _TIMEOUT_S, _MAX_ENTRIES = 16 << 20, 60.0, 4096
 #: Kind of a file outside of containers.
 DISK = "disk"
-#: Compilers whose functions have no lines to stop in -> remedy.
+#: Compiler whose functions have no lines to stop in -> remedy.
 COMPILERS = {
     "torch.compile": "DKDBG_NO_COMPILE=1 dkdbg up, or TORCH_COMPILE_DISABLE=1 in the program's environment",
     "torch.jit": "PYTORCH_JIT=0 in the program's environment",
@@ -31,7 +31,7 @@ COMPILERS = {
     "triton": "TRITON_INTERPRET=1 in the program's environment",
     "tensorflow": "tf.config.run_functions_eagerly(True); the lines run, and stop, only while it traces them",
 }
-#: Maximum characters of a text in it.
+#: Maximum characters of a text in an answer.
 _MAX_TEXT = 4096
 
 
@@ -40,7 +40,7 @@ class RemoteFile:
     """A file at the target.
 
     Attributes:
-        path, real: as named, and without links.
+        path, real: the path as named, and with links resolved.
         kind: in a container `mount`, `image` or `unknown`, see agent/state/mapping.py; elsewhere DISK.
         digest, lines, changed, placed, line_ends: see agent/dap/sources.py; empty and 0 for a file that cannot be read.
     """
@@ -63,12 +63,15 @@ class LoadedFile:
     Attributes:
         file: the file. module: name of the module, empty for code outside of modules.
         origin: `source`, `compiled` (a .pyc or an extension), `zip` or `frozen`.
-        code: whether the line has code; None if unknown. next: next line with code. function: around the line.
+        code: whether the line has code; None if unknown. next: next line with code. function: the function around the
+            line.
         ran: whether that function has run; None if unknown. unoptimised: whether only `python -O` leaves the line out.
         branch: whether a line of the module's own code is in a branch. gone: whether no such function exists.
-        again: whether a loop calls it. kept: whether functools.lru_cache returns its results without a call. same: whether the function that is loaded is that of the file; None if unknown.
-        compiled: compiler that has replaced the function, one of COMPILERS; empty without one. beats: whether a thread that only beats runs it.
-        at: lines of it at which threads are.
+        again: whether a loop calls it. kept: whether functools.lru_cache returns its results without a call. same:
+            whether the loaded function is the file's; None if unknown.
+        compiled: compiler that has replaced the function, one of COMPILERS; empty without one. beats: whether a thread
+            that no debugger holds (`beats` in dkdbg.toml) runs it.
+        at: lines of the function at which threads are.
         breakpoints: line, condition, and whether it only logs, of the editor's breakpoints; None without a debugger.
     """
 
@@ -98,7 +101,7 @@ class Process:
     Attributes:
         name: description, such as `rank 3`. joined: whether it is connected to the adapter.
         free: whether it is not among the chosen ranks.
-        answered: whether it has answered. files: that it has loaded under the asked name.
+        answered: whether it has answered. files: files that it has loaded under the asked name.
         stopped: where a debugger holds it. cpu: seconds of CPU time.
         tracer: another tool that traces in the debugger's place; empty without one.
     """
@@ -125,8 +128,8 @@ class LineSession:
     """One session.
 
     Attributes:
-        host, port: its listener's. client: whether an editor is attached.
-        mappings: folders relative to the repository's root, and there.
+        host, port: address of its listener. client: whether an editor is attached.
+        mappings: folders relative to the repository's root, with their remote paths.
         unhooked: name and reason of Pythons below the program without the agent's hook.
     """
 
@@ -157,7 +160,7 @@ def ask(target: Target, path: str, line: int, *, name: str = "", also: Sequence[
         also: more remote files to describe.
 
     Raises:
-        DkdbgError: no agent runs there, or its answer cannot be understood, or is about other files.
+        DkdbgError: no agent runs there, or its answer is invalid, or is about other files.
     """
     agent = target.running_agent()
     named = ("--name", name) if name else ()
@@ -187,10 +190,10 @@ def parse(text: str, *, is_container: bool) -> LineAnswer:
     """Parse an answer.
 
     Args:
-        is_container: whether its files may be those of an image; otherwise they are on a disk.
+        is_container: whether files may be from an image; otherwise they are on a disk.
 
     Raises:
-        BadRecord: it is not one.
+        BadRecord: the text is not an answer.
     """
     data = decode(text)
     if not isinstance(data, dict) or data.get("version") != 1:
@@ -252,7 +255,7 @@ def _loaded(data: dict[str, Any]) -> LoadedFile:
 
 
 def _compiler(value: object) -> str:
-    if value is True:  # an agent up to 0.1
+    if value is True:  # from an agent up to 0.1
         return "torch.compile"
     return value if isinstance(value, str) and value in COMPILERS else ""
 

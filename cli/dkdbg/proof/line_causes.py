@@ -1,4 +1,4 @@
-"""Find why a breakpoint in one line does not stop: each cause that the facts of both sides show, the first link first."""
+"""Find why a breakpoint in one line does not stop: all causes that both sides' facts show, in the links' order."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 #: Suffixes of sources; a script may have none.
 _PYTHON = frozenset({"", ".py", ".pyw"})
-#: Versions of Python in which a thread has one tracer.
+#: Versions of Python in which a thread can have only one tracer.
 _ONE_TRACER = ("3.8.", "3.9.", "3.10.", "3.11.")
-#: Causes in one process beside which a process without the agent, that may run the line, is the likelier cause.
+#: Weak causes: if a process without the agent may run the line, that process is the likelier cause.
 _PERHAPS = frozenset({"never-reached", "ran-before", "stopped", "crlf"})
 
 
 def causes(asked: Asked) -> Iterator[Finding]:
-    """Return the causes, the first broken link first; none if every link holds as far as can be seen."""
+    """Yield the causes, the first broken link first; none if every visible link holds."""
     session = asked.session
     if asked.isolated and is_loopback(session.host):
         yield listens_inside(session)
@@ -43,7 +43,7 @@ def causes(asked: Asked) -> Iterator[Finding]:
 
 
 def _of_file(asked: Asked, loaded: Loaded) -> Iterator[Finding]:
-    """Return the causes that the processes with the agent show."""
+    """Yield the causes that the processes with the agent show."""
     mapped = [(process, file) for process, file in loaded if asked.is_mapped(file)]
     copies = [(process, file) for process, file in loaded if not asked.is_mapped(file)]
     yield from file_causes.of_mapping(asked, mapped, copies)
@@ -145,7 +145,7 @@ def _of_ranks(asked: Asked, loaded: Loaded) -> Iterator[Finding]:
 
 
 def _of_attachment(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
-    """Report that an editor is attached, and not to the processes that have the file."""
+    """Report that an editor is attached, but not to the processes that have loaded the file."""
     there = [process for process, _ in mapped if not process.free]
     foreign = [each for each in there if each.debugger == "other"]
     if foreign and len(foreign) == len(there):
@@ -213,7 +213,7 @@ def _of_line(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
     elif any(each.beats for _, each in mapped):
         yield Finding(
-            link="line", cause="beats", says=f"{file.function} runs in a thread that only beats, in which no breakpoint stops",
+            link="line", cause="beats", says=f"{file.function} runs in a heartbeat thread, in which no breakpoint stops",
             remedy="take the thread out of beats in dkdbg.toml, or out of DKDBG_BEATS, and start the program again",
         )  # fmt: skip
 
@@ -230,7 +230,7 @@ def _has_statement(path: Path, line: int) -> bool:
 
 
 def _begin(path: Path, line: int) -> int:
-    """Return the first line of the statement that goes on in this line; 0 if none without a body does."""
+    """Return the first line of the statement without a body that continues in this line; 0 without one."""
     module = _parsed(path)
     found = [
         node.lineno
@@ -248,7 +248,7 @@ def _begin(path: Path, line: int) -> int:
 
 
 def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
-    """Report whether the line ran before the breakpoint came, has not run, or does not stop as it is set."""
+    """Report that the line ran before the breakpoint was set, has not run, or has a breakpoint that does not stop."""
     debugged = [(process, file) for process, file in mapped if not process.free]
     if not debugged or any(file.code is not True or file.compiled or file.beats for _, file in debugged):
         return
@@ -298,7 +298,7 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
     elif any(each.kept for _, each in debugged) and (here or all(each.ran is False for _, each in debugged)):
         yield Finding(
-            link="line", cause="cached", says=f"functools.cache returns the results of {name} that it has kept: its lines run only for arguments that are new",
+            link="line", cause="cached", says=f"functools.cache returns stored results of {name}: its lines run only for arguments that are new",
             remedy=f"{name}.cache_clear() in the Debug Console, or {asked.restart} with the breakpoint set",
         )  # fmt: skip
     elif all(each.ran is False for _, each in debugged):
@@ -342,7 +342,7 @@ def _ran_before(asked: Asked, says: str) -> Finding:
 
 
 def _is_past(asked: Asked, file: LoadedFile, *, before: bool = False) -> bool:
-    """Return whether a thread is in the line's function behind it, or before it, with no loop that leads back."""
+    """Return whether a thread in the line's function is past the line (or before it), and no loop leads back."""
     if file.again and not before:
         return False
     behind = [each for each in file.at if (each < asked.line if before else each > asked.line)]

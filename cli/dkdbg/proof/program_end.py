@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Lines of the output to show.
 _SHOWN_LINES = 8
 _OUT_OF_MEMORY, _USAGE, _NOT_EXECUTABLE, _NOT_FOUND = 137, 2, 126, 127
-#: Usual places of interpreters, as shell patterns, relative ones in the working directory.
+#: Usual places of interpreters, as shell patterns; relative ones are below the working directory.
 _INTERPRETERS = (
     "/usr/bin/python3*", "/usr/local/bin/python3*", "/opt/*/bin/python", "/opt/conda/envs/*/bin/python", "/venv/bin/python",
     "/*/.venv/bin/python", "/root/*/bin/python", "/home/*/*/bin/python", "/usr/src/*/bin/python", ".venv/bin/python", "venv/bin/python",
@@ -43,7 +43,7 @@ _START_CAUSES = (
     (r"no space left", "image", "disk-full"),
     (r"variables? that (?:is|are) not set|missing a value", "setup", "variable-missing"),
 )  # fmt: skip
-#: Causes that a build's output may name without being its own.
+#: Causes whose messages a build may print without failing for them.
 _VAGUE_CAUSES = frozenset({"program-ends", "data-missing", "permission", "command-missing"})
 
 
@@ -52,8 +52,8 @@ class Around:
     """Facts about the repository that a remedy needs.
 
     Attributes:
-        installs_from: file that the image installs packages from, and how a line in it is written; called when needed.
-            None if the program does not run in an image of this repository.
+        installs_from: returns the file that the image installs packages from, and how a line in it is written. None if
+            the program does not run in an image of this repository.
         own: names of the repository's own modules.
         command: the program's command line as typed.
         named: returns whether a dependency file of the repository, installed or not, has a distribution.
@@ -66,11 +66,11 @@ class Around:
 
 
 def cause_of(text: str, code: int | None, around: Around) -> Finding:
-    """Return the cause for which a program has ended, or has not begun.
+    """Return the cause why a program has ended, or has not begun.
 
     Args:
         text: end of what the program and the agent have printed.
-        code: its exit code, None if it still runs.
+        code: exit code of the program, None if it still runs.
     """
     clean = bounded(text.replace("\x1b[2K", ""))
     if found := of_agent(clean):
@@ -94,7 +94,7 @@ def cause_of(text: str, code: int | None, around: Around) -> Finding:
 
 
 def of_agent(text: str) -> Finding | None:
-    """Return why the agent has not started a session, by its own lines; None if they do not say so."""
+    """Return why the agent has not started a session, by its own messages; None if there is no such message."""
     text = bounded(text)
     if found := re.search(r"^dkdbg: [^\n]*?no debugpy for (Python \S+)", text, re.MULTILINE):
         return _finding(
@@ -123,7 +123,7 @@ _OFF = re.compile(
 _DEBUG_PORT = re.compile(
     r"^dkdbg: (?:waiting for a debugger|a debugger can attach) on \S*:(\d+)", re.MULTILINE
 )
-#: Patterns by which uv and pip name the requirement that they cannot build, and the one that they cannot find.
+#: Messages by which uv and pip name a requirement that they cannot build, or cannot find.
 _NOT_BUILT = re.compile(
     r"Failed to (?:download and )?build `([^`\n]{1,200})`|Failed building wheel for ([\w.\[\]-]{1,200})"
     r"|Failed to build '([^'\n]{1,200})' when"
@@ -157,7 +157,7 @@ def of_requirement(text: str) -> Finding | None:
         if _NO_COMPILER.search(text):
             remedy = "a compiler in the image: RUN apt-get update && apt-get install -y --no-install-recommends build-essential python3-dev"
     elif every := list(_NOT_INDEXED.finditer(text)):
-        found = every[-1]  # an earlier one may be uv's, after which pip is tried
+        found = every[-1]  # an earlier match may be from uv, after which pip was tried
         says = "the package index has no {} for this Python"
     else:
         return None
@@ -178,7 +178,7 @@ def _of_gpu(text: str, _code: int | None, _around: Around) -> Finding | None:
     if found is None:
         return None
     return _finding(
-        "gpu-absent", f"the program wants a GPU, and sees none: {line_at(text, found.start())}",
+        "gpu-absent", f"the program needs a GPU, and sees none: {line_at(text, found.start())}",
         "nvidia-smi on this machine, then the NVIDIA Container Toolkit and DKDBG_GPU=nvidia; or a program that runs on the CPU "
         "(CUDA_VISIBLE_DEVICES= and its device option)",
         text, link="gpu",
@@ -262,7 +262,8 @@ def _of_last_error(text: str, _code: int | None, _around: Around) -> Finding | N
 _MISSING = re.compile(
     r"(?:ModuleNotFoundError|ImportError|python[\d.]*): No module named '?(?![\w.]*\.__main__)([\w.]+)'?"
 )
-#: Modules of the standard library that not every Python has -> the minor version of the last one, or of the first.
+#: Module of the standard library that not every Python has -> minor version of the last Python with it, or of the
+#: first.
 _LAST_WITH = {
     **dict.fromkeys(("asynchat", "asyncore", "distutils", "imp", "smtpd"), 11),
     **dict.fromkeys(("aifc", "audioop", "cgi", "cgitb", "crypt", "imghdr", "lib2to3", "pipes", "sndhdr", "telnetlib", "uu"), 12),
@@ -273,7 +274,7 @@ _OF_SETUPTOOLS = frozenset({"distutils", "pkg_resources", "setuptools"})
 
 
 def missing_module(text: str) -> str:
-    """Return the top name of the module that a traceback misses; empty without one."""
+    """Return the top name of the module that a traceback reports as missing; empty without one."""
     found = _MISSING.search(text)
     return found[1].split(".")[0] if found else ""
 
@@ -300,7 +301,7 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
                 "python-incomplete", f"the Python of the image was built without {name}, a module of its own",
                 "another base image, such as python:3.11; Debian has some apart: python3-tk, python3-dbm", text,
             )  # fmt: skip
-        named = distributions((found[1] if name == "google" else name,))  # a namespace of many distributions
+        named = distributions((found[1] if name == "google" else name,))  # many distributions share `google`
         if not named or around.installs_from is None:
             return _finding(
                 "module-missing", f"the module {name} is not installed where the program runs",
@@ -308,9 +309,9 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
             )  # fmt: skip
         distribution = named[0]
         file, line = around.installs_from(distribution)
-        if not (is_known(name) or around.named(distribution)):  # the index may have a stranger's of that name
+        if not (is_known(name) or around.named(distribution)):  # on the index, the name may be a stranger's
             return _finding(
-                "module-missing", f"the module {name} is not installed in the image, and no file names what brings it",
+                "module-missing", f"the module {name} is not installed in the image, and no file names a distribution with it",
                 f"see that the distribution {distribution} of the package index is the one you mean, and add {line} to {file}; or create {name} in the image", text,
             )  # fmt: skip
         return _finding(
@@ -339,7 +340,7 @@ def _of_python(name: str, text: str, around: Around) -> Finding:
         file = around.installs_from("setuptools")[0] if around.installs_from else "what is installed there"
         remedy = f"add setuptools<81 to {file}; or {remedy}"
     return _finding(
-        "python-version", f"Python 3.{minor} is the {which} that brings the module {name}", remedy, text
+        "python-version", f"Python 3.{minor} is the {which} that has the module {name}", remedy, text
     )
 
 
@@ -388,7 +389,8 @@ def _arguments(names: str, text: str, around: Around) -> Finding:
 
 
 _WITH_LF = "store it with LF: git add --renormalize after '*.sh text eol=lf' in .gitattributes"
-#: Pattern -> cause, what is wrong, remedy, link; {0} is what the pattern has found, {1} its first group, {line} the line.
+#: Pattern -> cause, what is wrong, remedy, link; {0} stands for the match, {1} for its first group, {line} for its
+#: line.
 _FILE_ERRORS = (
     (
         (r"(?:\^M|\\r|\r)['\"\u2019]?: (?:\[Errno 2\] )?(?:bad interpreter|No such file or directory|not found|invalid option)|\$'\\r': command not found"
@@ -460,7 +462,7 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
             "put it into the repository's folder, which is mounted, or mount its folder: volumes of your service", text,
             subject=path[1] if path else shown,
         )  # fmt: skip
-    # The agent runs in this image, so the processor is right: the file lacks a `#!` line.
+    # The agent runs in this image, so the architecture is right: the file lacks a `#!` line.
     if found := re.search(
         r"^dkdbg: cannot execute ([^\n]+): (?:Permission denied|Exec format error)$", text, re.MULTILINE
     ):
@@ -499,7 +501,7 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
     return None
 
 
-#: A variable by the words of shells and programs, and the first field that pydantic's settings lack.
+#: Messages of shells and programs about an unset variable, and pydantic's about the first missing field of settings.
 _UNSET = re.compile(r"^[^\n]*?\b(\w+): (?:parameter (?:null or )?not set|unbound variable)$", re.MULTILINE)
 _VARIABLE = re.compile(
     r"\b([A-Z][A-Z0-9]*_[A-Z0-9_]+) (?:environment variable|not found\. Declare it as envvar)"
@@ -551,7 +553,7 @@ def _called(code: int | None) -> str:
 
 
 def interpreters_with(module: str) -> str:
-    """Return a shell script that prints the interpreters which find a module.
+    """Return a shell script that prints the interpreters that find a module.
 
     Args:
         module: top name, an identifier.
@@ -566,7 +568,7 @@ def interpreters_with(module: str) -> str:
 
 
 def in_other_interpreter(finding: Finding, module: str, python: str) -> Finding:
-    """Return the finding about a missing module as one about the wrong interpreter."""
+    """Turn the finding about a missing module into one about the wrong interpreter."""
     return replace(
         finding, link="process", cause="other-interpreter",
         says=f"the program runs under an interpreter without {module}, which {python} has",
@@ -589,7 +591,7 @@ def places_of(module: str) -> str:
 
 
 def in_image(finding: Finding, module: str, folder: str) -> Finding:
-    """Return the finding about a missing module as one about a folder of the image in which Python does not look."""
+    """Turn the finding about a missing module into one about a folder of the image that is not on Python's path."""
     return replace(
         finding, cause="own-module", subject="", says=f"Python does not find the module {module}, which the image has in {folder}",
         remedy=f"put {folder} on PYTHONPATH in the service's environment, or start the program there: working_dir of the service",
@@ -605,7 +607,7 @@ def of_start(error: DkdbgError, output: Sequence[str], around: Around) -> Findin
     """Return the finding for a start that failed.
 
     Args:
-        output: lines of its progress.
+        output: lines of the start's progress.
     """
     text = error.message
     first, *more = text.splitlines()

@@ -30,25 +30,25 @@ if TYPE_CHECKING:
     from dkdbg.proof.program_end import Around
     from dkdbg.proof.stopping import Attempt, Stopped
 
-#: Seconds for a session to appear; for a first stop; for one by name; for the end of a program that the debugger has
-#: seen end.
+#: Seconds for a session to appear; for a first stop; for a stop by function name; for the exit code after the debugger
+#: has seen the program end.
 _SESSION_TIMEOUT_S, _STOP_TIMEOUT_S, _BY_NAME_TIMEOUT_S, _END_TIMEOUT_S = 20.0, 120.0, 60.0, 10.0
-#: Maximum characters of a path that the image answers.
+#: Maximum characters of a path in an answer of the image.
 _MAX_PATH_CHARS = 200
 #: Seconds after the stop within which the program may end.
 _AFTER_STOP_S = 1.0
-#: Seconds between two looks at the agent's own lines while it starts.
+#: Seconds between two reads of the agent's own messages while it starts.
 _READY_EVERY_S = 3.0
 #: Maximum files to compare on both sides, and to ask the processes about.
 _MAX_COMPARED, _MAX_ASKED = 100, 10
-#: Causes that a program which has just begun can show already.
+#: Causes that can be proven while the program has just begun.
 _DECISIVE = frozenset(
     {
         "two-copies", "stale-copy", "symlink", "compiled-file", "frozen", "zipped", "wrong-root", "not-mapped", "rank-not-chosen",
         "child-not-attached", "hook-missing", "other-interpreter", "other-debugger", "just-my-code", "compiled", "optimised-away",
     }
 )  # fmt: skip
-#: Seconds of CPU time between two looks below which a program waits.
+#: Seconds of CPU time between two polls below which a program counts as waiting.
 _IDLE_CPU_S = 0.3
 #: Characters of a value to show.
 _WIDTH = 60
@@ -66,8 +66,8 @@ class Subject:
         entry: the editor's launch entry.
         start: starts a trial run; arguments as for `Target.trial`; raises DkdbgError.
         target_at: returns the target at an address.
-        around: facts for remedies.
-        gpu: source of the wish for a GPU; empty without one.
+        around: facts of the repository that remedies name.
+        gpu: source of the request for a GPU; empty without one.
         isolated: whether the program's loopback is not this machine's.
         extra: further attach arguments, such as the token.
         timeout: seconds until an attach works, and until the first stop.
@@ -89,10 +89,10 @@ class Proof:
     """Result of a proof.
 
     Attributes:
-        links: links that hold, with what was seen. finding: the first broken one; None if proven.
+        links: links that hold, with the evidence. finding: the first broken link; None if proven.
         seconds: how long it took.
         stopped: the stop.
-        left: what could not be removed after it.
+        left: what could not be removed afterwards.
     """
 
     links: list[tuple[str, str]] = field(default_factory=list)
@@ -103,11 +103,11 @@ class Proof:
 
 
 def prove(subject: Subject, *, report: Callable[[str], None], held: Callable[[str, str], None]) -> Proof:
-    """Prove it, and leave nothing behind.
+    """Prove the run, and leave nothing behind.
 
     Args:
-        report: takes one line of progress.
-        held: takes each link that holds, with what was seen.
+        report: prints one line of progress.
+        held: called with each link that holds, and the evidence.
     """
     began = time.monotonic()
     proof = Proof()
@@ -222,7 +222,7 @@ class _Run:
                 )  # fmt: skip
 
     def _listens(self, target: Target) -> LineAnswer:
-        """Return the agent's answer about the program's file, once it has a session that this machine can reach."""
+        """Return the agent's answer about the program's file, once this machine can reach a session of the agent."""
         also = [self._subject.entry.remote_of(each.path) for each in self._files[1:_MAX_COMPARED]]
         end = time.monotonic() + _SESSION_TIMEOUT_S
         while True:
@@ -305,7 +305,7 @@ class _Run:
         return attempt.stopped
 
     def _idle(self, target: Target) -> Callable[[], bool]:
-        """Return a function that tells whether the program has used no CPU time since its last call."""
+        """Return a function that returns whether the program has used no CPU time since the previous call."""
         before: list[float] = []
 
         def is_idle() -> bool:
@@ -342,7 +342,7 @@ class _Run:
         return list(line_causes.causes(asked))
 
     def _copy_here(self, installed: str) -> str:
-        """Return the local file of which an installed file is a copy, empty if it is none."""
+        """Return the local file of which an installed file is a copy; empty if it is no copy."""
         below = below_packages(installed)
         for local, _ in self._subject.entry.mappings:
             for folder in ("", "src"):
@@ -399,7 +399,7 @@ class _Run:
         return self._by_name(code, text, attempt)
 
     def _by_name(self, code: int | None, text: str, attempt: Attempt) -> Finding:
-        """Run it once more, and stop in the user's functions by their names, wherever they are loaded from."""
+        """Run the program once more, and stop in the user's functions by name, from whichever file they are loaded."""
         found: list[Finding] = []
         copies: list[str] = []
         with contextlib.suppress(DkdbgError), contextlib.ExitStack() as opened:
@@ -445,7 +445,7 @@ class _Run:
 
 
 def _first_line(answer: str) -> str:
-    """Return the path that a shell of the image answers; that shell is the image's, and may print anything."""
+    """Return the path that a shell of the image has printed; the image is untrusted, and may print anything."""
     return answer.partition("\n")[0].strip()[:_MAX_PATH_CHARS]
 
 
@@ -454,11 +454,11 @@ def _short(value: str) -> str:
 
 
 def _check_gpu(given: tuple[str, str], wish: str) -> None:
-    """Raise BrokenError if a GPU was asked for, and the container got none.
+    """Raise BrokenError if a GPU was requested, and the container got none.
 
     Args:
         given: how the container gets a GPU, and why.
-        wish: what asks for one; empty without a wish.
+        wish: source of the request; empty without one.
     """
     kind, why = given
     if kind == "none" and wish:
@@ -489,7 +489,7 @@ def _gpu_seen(given: tuple[str, str], target: Target, executable: str) -> str:
             target.wrap([executable or "python3", "-c", _GPU_CODE]), most=1 << 16, timeout=_GPU_TIMEOUT_S
         )
     except DkdbgError as error:
-        return f"{kind}; torch could not be asked: {error.message}"
+        return f"{kind}; torch could not be queried: {error.message}"
     words = done.stdout.split()
     if done.code or len(words) != 3:
         return f"{kind} ({why}); torch is not installed for {executable}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dkdbg.dap.values import AttachOptions, Frame, Stop
     from dkdbg.proof.first_lines import FirstLines
 
-#: Seconds after a stop in a module's own code to wait for one in a function.
+#: Seconds after a stop in a module's own code to wait for a stop in a function.
 FUNCTION_TIMEOUT_S = 60.0
 #: Variables that pydevd adds to a scope.
 _GROUPS = ("special variables", "function variables", "class variables", "protected variables")
@@ -27,7 +27,7 @@ _IDENTITY = (
 )
 #: Maximum stops in module code before waiting for a function; a package may have hundreds of files.
 _MAX_STOPS = 2000
-#: Seconds between two looks.
+#: Seconds between two calls of `look`.
 _LOOK_EVERY_S = 5.0
 _MODULE = "<module>"
 #: Maximum functions to stop at by name.
@@ -39,10 +39,10 @@ class Stopped:
     """A stop in the user's own code.
 
     Attributes:
-        path, line: local side. function: its name; `<module>` for a module's own code.
-        is_function: whether that is a function, and no module or class body.
+        path, line: local position. function: name of the function; `<module>` for a module's own code.
+        is_function: whether it is a function, not a module or class body.
         values: local variables as text. process: name of the process.
-        executable, python, uid: the process's, at the target.
+        executable, python, uid: interpreter, its version and user of the process.
     """
 
     path: str
@@ -62,8 +62,8 @@ class Attempt:
 
     Attributes:
         stopped: the best stop; None without any.
-        installed: files in folders of installed packages that are called as one of the user's files, loaded at that stop.
-        why: why it waited no longer. has_ended: because all programs have ended.
+        installed: loaded files of installed packages that have the name of one of the user's files.
+        why: why waiting ended. has_ended: whether it ended because all programs have ended.
     """
 
     stopped: Stopped | None
@@ -79,7 +79,7 @@ def copy_of(
 
     Args:
         timeout: seconds to wait.
-        look: called with that file's path, as the editor sees it, while the program is stopped there.
+        look: called with the path of the stop's file, as the editor sees it, while the program is stopped.
 
     Raises:
         DkdbgError: the attach failed.
@@ -116,8 +116,9 @@ def stop(
 
     Args:
         timeout: seconds until the first stop.
-        look: called now and then before the first stop, and with True at the end; returns whether to stop waiting.
-        is_idle: called now and then after it; returns whether the program waits for something, such as requests.
+        look: called at intervals before the first stop, and with True at the end; returns whether to stop waiting.
+        is_idle: called at intervals after the first stop; returns whether the program waits for something, such as
+            requests.
 
     Raises:
         DkdbgError: the attach failed.
@@ -146,7 +147,7 @@ def stop(
             if top is None:
                 pass
             elif top.path in own:
-                # A class in the first line of a module stops there too, in a frame of its own.
+                # A class body in a module's first line stops there, too, in its own frame.
                 is_function = top.name != _MODULE and top.line != own[top.path]
                 if best is None or is_function:
                     best = replace(_described(debugger, found, top), is_function=is_function)
@@ -164,7 +165,7 @@ def stop(
 
 
 def _installed(debugger: Debugger, frame: Frame, own: Iterable[str]) -> tuple[str, ...]:
-    """Return the loaded files of installed packages that are called as one of the user's files."""
+    """Return the loaded files of installed packages that have the name of one of the user's files."""
     names = sorted({PurePath(each).name for each in own} - {"__init__.py", "__main__.py"})
     code = (
         "[f for f in [getattr(m, '__file__', None) for m in list(__import__('sys').modules.values())]"
@@ -175,7 +176,7 @@ def _installed(debugger: Debugger, frame: Frame, own: Iterable[str]) -> tuple[st
 
 
 def _evaluated(debugger: Debugger, expression: str, frame: Frame) -> list[object]:
-    """Return the list that an expression is there; empty without an answer, or with another one: it is untrusted."""
+    """Return the list to which the program evaluates an expression; empty for any other answer, which is untrusted."""
     errors = (DkdbgError, ValueError, TypeError, SyntaxError, MemoryError, RecursionError)
     with contextlib.suppress(*errors):
         found = ast.literal_eval(debugger.evaluate(expression, frame, context="clipboard"))
@@ -192,7 +193,7 @@ def _described(debugger: Debugger, stop: Stop, frame: Frame) -> Stopped:
     match _evaluated(debugger, _IDENTITY, frame):
         case [str(executable), str(python), int(uid)]:
             pass
-        case _:  # the program replaced a module
+        case _:  # the program has replaced a module
             executable, python, uid = "", "", -1
     return Stopped(
         path=frame.path or "", line=frame.line, function=frame.name, values=values, process=stop.session.name,
