@@ -1,1 +1,1 @@
-"""`dkdbg audit`: find what a debugger leaves open in the files of a repository. It reads, and runs or builds nothing."""
+"""`dkdbg audit`: find what a debugger leaves open in a repository's files. Only reads: runs and builds nothing."""

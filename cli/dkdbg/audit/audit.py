@@ -1,4 +1,4 @@
-"""Audit a repository: read each file once, and ask the rules of its kind."""
+"""Audit a repository: read each file once, and apply the rules for its kind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 _YAML, _JSON_OBJECT = re.compile(r".+\.ya?ml"), re.compile(r"\"apiVersion\"")
-#: Texts without which a YAML file has nothing for the audit: parsing takes a second for 15 KB.
+#: A YAML file without any of these texts has nothing to audit, and is not parsed, which takes a second for 15 KB.
 _WORTH = r"debugpy|ptvsd|REMOTE_PDB_HOST|web_pdb|DKDBG_|agent\.pyz|SYS_PTRACE|privileged|nconfined|hostPort|hostNetwork|cap_add|capabilities|dockerfile_inline|\bargs\b|\d-\d+:\d"
 _LOCK = re.compile(r".+\.(?:lock|lockb|svg|csv|tsv|map)|package-lock\.json|.+-lock\.ya?ml")
 _KIND = re.compile(r"^kind: *[\"']?(\w+)", re.MULTILINE)
@@ -45,21 +45,21 @@ _SCHEMA = re.compile(
 _BETWEEN = re.compile(r"(^---(?!\S))", re.MULTILINE)
 _IGNORE = re.compile(r"dkdbg:\s*ignore[ =:]\s*([\w-]+(?:\s*,\s*[\w-]+)*)")
 _COMMENT = re.compile(r"\s*(?:#|//|/\*|<!--|--|;)")
-#: Lines of Tree.problems that mean a limit, and those about files without content in the repository.
+#: Lines of Tree.problems about limits, and about files without content in the repository.
 _LIMIT = re.compile(r"more than |detection took longer")
 _NO_FILE = re.compile(r"a link that leads |it is not a regular file|Too many levels of symbolic links")
-#: Maximum characters of all files together, seconds, ports, and characters of a message.
+#: Maximum characters of all files together; seconds; ports; characters of a message.
 _MAX_CHARS, _MAX_S, _MAX_PORTS, _MAX_MESSAGE = 300_000_000, 120.0, 200, 300
 
 
 def audit(
     tree: Tree, *, agents: Iterable[str], version: str, read: Callable[[str], bytes | None]
 ) -> tuple[list[Finding], list[str]]:
-    """Return the findings of a repository, sorted by file and line, without those that a comment ignores, and notes.
+    """Return the findings of a repository, sorted, without those that a comment ignores; and notes on unread files.
 
     Args:
         tree: the repository, with the files to audit.
-        agents: paths of its `agent.pyz`.
+        agents: paths of the repository's `agent.pyz` files.
         version: version of the dkdbg that is installed.
         read: returns the bytes of a file of the repository; None if it cannot be read.
     """
@@ -81,14 +81,14 @@ def audit(
     notes = _omitted(tree)
     for problem in tree.problems:
         path, _, why = (".", "", problem) if _LIMIT.match(problem) else problem.partition(": ")
-        if _NO_FILE.match(why) or "{{" in texts.get(path, ""):  # a template need not be YAML
+        if _NO_FILE.match(why) or "{{" in texts.get(path, ""):  # a template is often not valid YAML
             notes.append(problem)
         else:
             found.append(Finding(path=path, line=1, rule=UNREAD, message=why))
     ignored = {path: _ignored(texts[path]) for path in {each.path for each in found} & texts.keys()}
     for path, lines in sorted(ignored.items()):
         unknown = set().union(*lines.values()) - RULES.keys()
-        notes += [f"{path}: {rule} is no rule of the audit" for rule in sorted(unknown)]
+        notes += [f"{path}: {rule} is not a rule of the audit" for rule in sorted(unknown)]
     shown = {
         replace(each, message=printable(each.message)[:_MAX_MESSAGE])
         for each in found
@@ -98,7 +98,7 @@ def audit(
 
 
 def _texts(tree: Tree) -> dict[str, str]:
-    """Return the text of each file, as far as all fit into memory."""
+    """Return the text of each file, up to _MAX_CHARS in all."""
     found: dict[str, str] = {}
     size = 0
     for path in tree.files:
@@ -112,7 +112,7 @@ def _texts(tree: Tree) -> dict[str, str]:
 
 
 def _in_time(texts: dict[str, str], tree: Tree, until: float) -> Iterator[tuple[str, str]]:
-    """Return files with their texts until the time is up."""
+    """Yield files with their texts until the time limit."""
     for each in texts.items():
         if time.monotonic() > until:
             tree.note(f"more than {_MAX_S:g} s: not all files were audited")
@@ -121,12 +121,12 @@ def _in_time(texts: dict[str, str], tree: Tree, until: float) -> Iterator[tuple[
 
 
 def _is_others(path: str) -> bool:
-    """Return whether a file is in a folder of code from elsewhere, which is searched for tokens alone."""
+    """Return whether a file is in a folder of third-party code, in which only tokens are searched for."""
     return is_vendored(path) or not SKIP_DIRS.isdisjoint(path.split("/")[:-1])
 
 
 def _parsed(own: dict[str, str], tree: Tree, until: float) -> tuple[frozenset[int], dict[str, list[Value]]]:
-    """Return the ports of all debuggers of the repository, and the YAML files that are worth parsing, parsed."""
+    """Return the ports of all debuggers of the repository, and the parsed values of the YAML files worth parsing."""
     ports_of: dict[int, None] = dict.fromkeys(ports.USUAL)
     for path, text in _in_time(own, tree, until):
         if is_test(path):
@@ -147,7 +147,7 @@ def _parsed(own: dict[str, str], tree: Tree, until: float) -> tuple[frozenset[in
             try:
                 parsed[path] = documents.yaml_documents(documents.without_directives(rest))
             except UnreadableError as error:
-                tree.note(f"{path}: {error}, so it was searched for tokens alone")
+                tree.note(f"{path}: {error}, so only tokens were searched for")
     for each in (document for every in parsed.values() for document in every):
         ports_of |= dict.fromkeys(
             compose.debug_ports(each) if compose.is_compose(each) else manifests.debug_ports(each)
@@ -158,7 +158,7 @@ def _parsed(own: dict[str, str], tree: Tree, until: float) -> tuple[frozenset[in
 
 
 def _without_schemas(text: str) -> str:
-    """Return a file with blank lines for the documents that describe an API or define a resource: large, without pods."""
+    """Return a file with API descriptions and resource definitions blanked out: they are large, and have no pods."""
     return "".join("\n" * each.count("\n") if _is_schema(each) else each for each in _BETWEEN.split(text))
 
 
@@ -168,7 +168,7 @@ def _is_schema(document: str) -> bool:
     if not document.startswith("{"):
         return _SCHEMA.search(document) is not None
     inside = document[1:].lstrip()
-    margin = document[1 : len(document) - len(inside)]  # line end and indent of each key of the outer object
+    margin = document[1 : len(document) - len(inside)]  # line end and indentation of the outer object's keys
     keys = inside.split(margin) if "\n" in margin else [inside]
     return any(map(_SCHEMA.match, keys))
 
@@ -209,7 +209,7 @@ def _of_kind(
 
 
 def _omitted(tree: Tree) -> list[str]:
-    """Return a note for each reason why content was not read: generated sources and data may be as large as they are."""
+    """Return a note for each reason why content was not read; generated sources and data may exceed the limits."""
     paths: dict[str, list[str]] = {}
     for path, why in tree.omitted.items():
         paths.setdefault(why, []).append(path)
@@ -220,7 +220,7 @@ def _of_editor(path: str, text: str, debug: frozenset[int], tree: Tree) -> Itera
     try:
         document = documents.json_document(text)
     except UnreadableError as error:
-        tree.omitted[path] = f"not valid JSON, so searched for tokens alone: {str(error).lstrip(':')}"
+        tree.omitted[path] = f"not valid JSON, so only tokens were searched for: {str(error).lstrip(':')}"
         return
     if editor_files.is_devcontainer(path):
         yield from editor_files.audit_devcontainer(document, debug)
@@ -243,13 +243,13 @@ def _old_agent(path: str, version: str, read: Callable[[str], bytes | None]) -> 
 
 
 def agents_of(tree: Tree) -> tuple[str, ...]:
-    """Return where `init` and users put the agent: `.dkdbg/agent.pyz` of each folder, and files of that name."""
+    """Return the paths of agents: `.dkdbg/agent.pyz` of each folder, and other files of that name."""
     beside = (PurePosixPath(folder, ".dkdbg", single_file.NAME) for folder in (".", *tree.dirs))
     return tuple(str(each) for each in (*beside, *map(PurePosixPath, tree.named(single_file.NAME))))
 
 
 def _ignored(text: str) -> dict[int, set[str]]:
-    """Return the rules that comments of a file ignore, by line: their own, and the next one of a comment alone."""
+    """Return the rules that comments ignore, by line: the comment's line, or the next one for a comment alone."""
     found: dict[int, set[str]] = defaultdict(set)
     for number, line in enumerate(text.split("\n"), 1):
         for each in _IGNORE.finditer(line):

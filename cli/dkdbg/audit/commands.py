@@ -21,7 +21,7 @@ _WAIT = re.compile(rf"{_STARTS}[^;&|\n]{{0,400}}?--wait(?:-for-client)?(?![\w-])
 _OURS = re.compile(rf"\bDKDBG_(HOST|LISTEN|PDB)=[\"']?{_WORD}|\bDKDBG_(ALLOW)=[\"']?(any)\b")
 _PDB = re.compile(rf"\bREMOTE_PDB_HOST=[\"']?{_WORD}|\bPYTHONBREAKPOINT=[\"']?web_pdb\b")
 _RAY = re.compile(r"--ray-debugger-external\b|\bRAY_DEBUGGER_EXTERNAL=[\"']?1\b")
-#: Programs that pass a port on: the address that they listen on, and its port.
+#: Programs that forward a port; the pattern finds the address and port that they listen on.
 _FORWARDS = (
     re.compile(rf"\bssh\b[^;&|\n]{{0,200}}?\s-\w{{0,8}}[LR]\s*{_WORD}"),
     re.compile(r"\bport-forward\b[^;&|\n]{0,300}"),
@@ -61,7 +61,7 @@ def debug_ports(text: str) -> Iterator[int]:
     """Return the ports on which the debuggers of a command line listen."""
     for found in _LISTEN.finditer(text):
         other = None
-        if "ptvsd" in found[0]:  # its options come before the program, whose --port is not a debugger's
+        if "ptvsd" in found[0]:  # ptvsd's options come before the program, whose --port is another port
             other = _PTVSD_PORT.search(found[0]) or _PTVSD_PORT.match(text, found.end())
         port = other[1] if other else ports.split_address(found[1])[1]
         if re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 65536:
@@ -114,7 +114,7 @@ def forwards(text: str, debug: frozenset[int]) -> Iterator[Found]:
 
 
 def waits(text: str) -> Iterator[Found]:
-    """Return a wait for a debugger."""
+    """Return the finding for a command line that waits for a debugger."""
     if _WAIT.search(text):
         yield WAITS, "the program waits until a debugger attaches (--wait-for-client)"
 

@@ -1,4 +1,4 @@
-"""Audit Dockerfiles, and the lists of packages that the image of one installs."""
+"""Audit Dockerfiles, and the lists of packages that their images install."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dkdbg.setup.detect.docker.dockerfile_syntax import Instruction
 
-#: Files whose names begin like a Dockerfile's: what a build ignores, and templates.
+#: Files that begin like a Dockerfile's name but are none: .dockerignore files and templates.
 _OTHER = re.compile(r".*\.(?:dockerignore|j2|jinja2?|tmpl|tpl)", re.IGNORECASE)
 _FROM = re.compile(r"(?:--\S+\s+)*(\S+)(?:\s+[Aa][Ss]\s+(\S+))?")
 _COMMAND_END = re.compile(r"[;&|\n]")
@@ -64,7 +64,7 @@ def _stages(text: str) -> tuple[list[Instruction], list[_Stage]]:
 
 
 def _shipped(stages: list[_Stage]) -> list[_Stage]:
-    """Return the stages of the production image: the last one that is not named for debugging, and those below it."""
+    """Return the production image's stages: the last one not named for debugging, and the stages it builds on."""
     found: list[_Stage] = []
     for each in reversed(stages):
         if each.name == found[-1].base if found else not is_for_debugging(each.name):
@@ -96,7 +96,7 @@ def installed(path: str, text: str) -> str:
 
 
 def installs_project(lines: str) -> bool:
-    """Return whether RUN lines install the package of the repository, and thereby what its pyproject.toml requires."""
+    """Return whether RUN lines install the repository's package, and with it the requirements of its pyproject.toml."""
     return _INSTALLS_PROJECT.search(lines) is not None
 
 
@@ -111,7 +111,7 @@ def audit(text: str, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
 
     Args:
         debug: ports of debuggers.
-        ships: whether its image is for production.
+        ships: whether the image is for production.
     """
     before, stages = _stages(text)
     for step in (*before, *(step for stage in stages for step in stage.steps)):
@@ -128,7 +128,7 @@ def audit(text: str, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
             text_of = _text(step)
             if step.keyword == "ENTRYPOINT":
                 entrypoint = "" if commands.starts_debugger(text_of) else text_of
-            elif step.keyword == "CMD" and step.rest.startswith("["):  # the arguments of the entrypoint
+            elif step.keyword == "CMD" and step.rest.startswith("["):  # CMD has the entrypoint's arguments
                 text_of, entrypoint = f"{entrypoint} {text_of}", ""
             if step.keyword in {"CMD", "ENTRYPOINT", "RUN", "ENV", "HEALTHCHECK", "COPY"}:
                 for rule, message in (*commands.listens(text_of), *commands.waits(text_of)):
@@ -166,7 +166,7 @@ def is_requirements(path: str) -> bool:
 
 
 def audit_requirements(path: str, text: str, images: Mapping[str, str]) -> Iterator[Found]:
-    """Return the debuggers of a list that a production image installs.
+    """Return the findings for debuggers in a list of packages that a production image installs.
 
     Args:
         images: RUN lines of the production image by Dockerfile, as `dockerfiles.installed` returns them.

@@ -1,6 +1,6 @@
 """Parse YAML and JSON with comments into values that know their lines.
 
-Both are from outside: aliases are shared, never expanded, and size and nesting are limited.
+The texts are untrusted: aliases are shared, never expanded, and size and nesting are limited.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Value:
     """A value of a document.
 
     Attributes:
-        line: its first line, from 1; the key's line for a member of a mapping.
+        line: its first line, from 1; for a member of a mapping the key's line.
         text: text of a scalar as written, empty for other values.
         items: elements of a sequence.
         members: values of a mapping by key. YAML's merge keys are resolved.
-        block: whether the text begins in the line below.
+        block: whether the text begins on the line after `line`.
     """
 
     line: int
@@ -59,13 +59,13 @@ class Value:
         return self.items or ((self,) if self.text else ())
 
     def command(self) -> str:
-        """Return a command line, whether written as a text or as a list of words."""
+        """Return a command line that is written as a text or as a list of words."""
         return self.text or " ".join(each.text for each in self.items)
 
     def commands(self, seen: set[int] | None = None) -> Iterator[Value]:
-        """Return what may be a command line below this value: each text, and each list of words."""
+        """Yield possible command lines below this value: each text, and each list of words."""
         seen = set() if seen is None else seen
-        content = id(self.members or self.items or self)  # each use of an alias is a value of its own
+        content = id(self.members or self.items or self)  # an alias is a new `Value` at each use
         if content in seen:
             return
         seen.add(content)
@@ -80,7 +80,7 @@ _A_WORD = re.compile(r"\S+")
 
 
 class UnreadableError(Exception):
-    """The text is not valid, or larger than any configuration; its text is the reason."""
+    """The document is invalid or too large; the message is the reason."""
 
 
 #: Directives of Helm and Jinja, which make YAML of a template.
@@ -114,7 +114,7 @@ def yaml_documents(text: str) -> list[Value]:
 
 @dataclass
 class _Reader:
-    """Turn the nodes of a file into values. Its nodes must stay alive: `seen` has them by `id`."""
+    """Turns the nodes of a file into values. The nodes must stay alive, because `seen` has them by `id`."""
 
     seen: dict[int, Value] = field(default_factory=dict)
     depths: dict[int, int] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class _Reader:
         else:
             found = self.seen[id(node)] = Value(line, text=str(node.value), block=node.style in {"|", ">"})
         self._spend(1)
-        # Aliases are seen already, so they nest values deeper than this method calls itself.
+        # Aliases are already in `seen`, so values may nest deeper than this method recurses.
         held = () if isinstance(node.value, str) else node.value
         nodes = (each for pair in held for each in (pair if isinstance(pair, tuple) else (pair,)))
         depth = 1 + max((self.depths.get(id(each), 0) for each in nodes), default=0)

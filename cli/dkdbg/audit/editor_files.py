@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def is_devcontainer(path: str) -> bool:
-    """Return whether a file is a dev container's, by its path."""
+    """Return whether a file is a devcontainer.json, by its path."""
     return path.rsplit("/", 1)[-1] in {"devcontainer.json", ".devcontainer.json"}
 
 
@@ -29,7 +29,7 @@ def audit_devcontainer(document: Value, debug: frozenset[int]) -> Iterator[Found
     Args:
         debug: ports of debuggers.
     """
-    # A number there is published on 127.0.0.1, a text as `docker run -p` reads it.
+    # A number is published on 127.0.0.1; a text has the syntax of `docker run -p`.
     for port in document.get("appPort").each():
         opened = ports.published(port.text, debug) if ":" in port.text else None
         if opened is not None:

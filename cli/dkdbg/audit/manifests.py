@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from dkdbg.audit.documents import Value
 
-#: Names of a container's port for a debugger.
+#: Usual names of a container's port for a debugger.
 _NAMES = frozenset({"debugpy", "ptvsd", "dkdbg"})
 
 
 def is_manifest(document: Value) -> bool:
-    """Return whether a YAML document is an object of Kubernetes, or a part of one as overlays have it."""
+    """Return whether a YAML document is an object of Kubernetes, or a part of one, as in overlays."""
     return bool(document.get("kind").text and document.get("apiVersion").text)
 
 
@@ -38,7 +38,7 @@ def debug_ports(document: Value) -> Iterator[int]:
 
 
 def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings of an object, or of those of a List.
+    """Return the findings of an object, or of the objects in a List.
 
     Args:
         debug: ports of debuggers.

@@ -7,7 +7,7 @@ import re
 from dkdbg.agent.contract import DEFAULT_PORT
 from dkdbg.setup.detect.substitution import substitute
 
-#: Ports on which debuggers listen unless told otherwise.
+#: Ports on which debuggers listen by default.
 USUAL = frozenset({DEFAULT_PORT})
 _LOOPBACK = re.compile(r"127(?:\.\d+){3}|localhost|\[?::1\]?|ip6-localhost")
 #: A variable that has no default: the text of its `:?` may have colons and blanks.
@@ -21,23 +21,23 @@ def of_program(name: str, ports: frozenset[int]) -> frozenset[int]:
 
 
 def resolved(text: str) -> str:
-    """Return `text` with the defaults of its variables; one without a default becomes `$VARIABLE`."""
+    """Return `text` with its variables replaced by their defaults; a variable without a default becomes `$VARIABLE`."""
     return _VARIABLE.sub("$VARIABLE", substitute(text, {}, keep_unknown=True))
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is reached from its own machine alone."""
+    """Return whether a host is reachable only from its own machine."""
     return _LOOPBACK.fullmatch(host) is not None
 
 
 def split_address(address: str) -> tuple[str, str]:
-    """Return host and port of `[HOST:]PORT`; the host is empty without one, and 0.0.0.0 for that of `:PORT`."""
+    """Return host and port of `[HOST:]PORT`; the host is empty if missing, and 0.0.0.0 in `:PORT`."""
     host, colon, port = resolved(address).rpartition(":")
     return host or ("0.0.0.0" if colon else ""), port  # noqa: S104 - debugpy reads it so
 
 
 def covers(text: str, ports: frozenset[int]) -> int | None:
-    """Return the first of `ports` that a port or range of ports has; None if it has none, or is no port."""
+    """Return the first of `ports` in a port or range of ports; None without one, or if `text` is neither."""
     found = _RANGE.fullmatch(text.strip())
     if not found:
         return None
@@ -48,7 +48,7 @@ def covers(text: str, ports: frozenset[int]) -> int | None:
 def published(text: str, ports: frozenset[int]) -> tuple[int, str] | None:
     """Return the debug port that `[[HOST:]PUBLISHED:]PORT` opens beyond loopback, and the host; None if it opens none.
 
-    A host that is a variable without a default is not judged.
+    If the host is a variable without a default, return None.
     """
     rest, _, inside = resolved(text).rpartition(":")
     port = covers(inside, ports)

@@ -1,4 +1,4 @@
-"""Audit Python sources: debuggers that they start, and wait for."""
+"""Audit Python sources: debuggers that they start, and calls that wait for a debugger."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 _MODULES = frozenset({"debugpy", "ptvsd", "remote_pdb", "rpdb", "web_pdb"})
 _LISTENS = frozenset({"listen", "enable_attach", "RemotePdb", "Rpdb", "set_trace"})
-#: Modules that listen on all addresses unless told otherwise.
+#: Modules that listen on all addresses by default.
 _OPEN = frozenset({"ptvsd", "web_pdb"})
 _HOST_NAME = frozenset({"gethostname", "getfqdn", "gethostbyname"})
 _WAITS = frozenset({"wait_for_client", "wait_for_attach"})
-#: Maximum words of a command line to read: a source may name one list in each of its calls.
+#: Maximum words of a command line to read: a hostile source may use one long list in many calls.
 _MAX_WORDS = 64
 _STARTS = frozenset(
     {"run", "call", "check_call", "check_output", "Popen", "system", "popen", "create_subprocess_exec"}
 )
-#: Texts without which a source has nothing for this audit.
+#: A source without any of these texts has nothing to audit.
 WORTH = re.compile(r"debugpy|ptvsd|remote_pdb|rpdb|web_pdb")
 _LINES = (
     (
@@ -55,7 +55,7 @@ def debug_ports(text: str) -> Iterator[int]:
 
 
 def audit(path: str, text: str) -> Iterator[Found]:
-    """Return the findings of a source that ships; one that no current Python can parse is searched by line."""
+    """Return the findings of a source that ships; a source that cannot be parsed is searched line by line."""
     calls = _calls(text)
     if calls is None:
         for number, line in enumerate(text.split("\n"), 1):
@@ -131,7 +131,7 @@ def _valued(node: ast.expr | None, values: Mapping[str, ast.expr | None]) -> ast
 
 
 def _option(call: ast.Call) -> dict[str, ast.expr]:
-    """Return the default of an option by the name of its attribute, as argparse names it."""
+    """Return the default of an `add_argument` call's option, by argparse's name for its attribute."""
     default = next((each.value for each in call.keywords if each.arg == "default"), None)
     names = [
         each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
@@ -142,7 +142,7 @@ def _option(call: ast.Call) -> dict[str, ast.expr]:
 
 
 def _open_host(call: _Call) -> str | None:
-    """Return the host beyond loopback on which a call listens; None if it does not, or the source does not tell."""
+    """Return the host beyond loopback on which a call listens; None if the source shows none."""
     if call.address is None:
         return "0.0.0.0" if call.module in _OPEN else None  # noqa: S104 - the default there
     if isinstance(call.address, ast.Constant) and isinstance(call.address.value, int):
@@ -153,7 +153,7 @@ def _open_host(call: _Call) -> str | None:
 
 
 def _texts(node: ast.expr) -> Iterator[str]:
-    """Yield the hosts that an expression may be: a text, either side of a choice, the default of a call."""
+    """Yield the hosts to which an expression may evaluate: a text, either side of a choice, the default of a call."""
     left = [node]  # not recursive: a choice may have a thousand sides
     while left:
         each = left.pop()
@@ -171,7 +171,7 @@ def _texts(node: ast.expr) -> Iterator[str]:
 
 
 def _command(node: ast.expr) -> str:
-    """Return the command line that a call starts, of the words that the source tells."""
+    """Return the command line that a call starts, as far as the source shows its words."""
     if isinstance(node, (ast.List, ast.Tuple)):
         return " ".join(_command(each) for each in node.elts)
     if isinstance(node, ast.JoinedStr):

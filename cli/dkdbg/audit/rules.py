@@ -1,4 +1,4 @@
-"""The rules of the audit, what a finding is, and which files and services are for debugging alone."""
+"""The rules and findings of the audit, and which files and services are only for debugging."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Rule:
     Attributes:
         id: stable name, for SARIF and for `dkdbg: ignore`.
         level: severity, in SARIF's words.
-        title: what it finds.
-        todo: what to do about it.
+        title: what the rule finds.
+        todo: what to do about a finding.
     """
 
     id: str
@@ -26,7 +26,7 @@ class Rule:
 
 @dataclass(frozen=True, order=True, kw_only=True)
 class Finding:
-    """One place that a rule has found.
+    """A place in a file that breaks a rule.
 
     Attributes:
         path: POSIX path relative to the repository's root.
@@ -64,7 +64,7 @@ RULES: dict[str, Rule] = {
             id=HOST_PORT,
             level="error",
             title="a debug port in the network of its host",
-            todo="take hostPort or the host's network away; dkdbg attach k8s://NAMESPACE/POD and docker://CONTAINER need neither",
+            todo="remove hostPort or the host's network; dkdbg attach k8s://NAMESPACE/POD and docker://CONTAINER need neither",
         ),
         Rule(
             id=WAITS,
@@ -94,7 +94,7 @@ RULES: dict[str, Rule] = {
             id=UNCONFINED,
             level="warning",
             title="no seccomp filter: the container may make every system call",
-            todo="take it out: the engine's own profile allows ptrace since Linux 4.8, and a debugger needs nothing else",
+            todo="remove it: the engine's own profile allows ptrace since Linux 4.8, and a debugger needs nothing else",
         ),
         Rule(
             id=BUILD_SECRET,
@@ -142,11 +142,11 @@ _TESTS = frozenset({"test", "tests", "testing", "conftest"})
 
 
 def is_for_debugging(text: str) -> bool:
-    """Return whether a path, profile or build stage is named as one for development or tests, not for production."""
+    """Return whether a path, profile or build stage is for development or tests, not for production, by its name."""
     words = set(_WORDS.split(text.lower()))
     return not words.isdisjoint(_DEBUG) or not words.isdisjoint(_TESTS)
 
 
 def is_test(path: str) -> bool:
-    """Return whether a file is named as one of the tests."""
+    """Return whether a file is a test, by its name."""
     return not _TESTS.isdisjoint(_WORDS.split(path.lower()))

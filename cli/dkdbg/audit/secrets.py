@@ -51,7 +51,7 @@ _SHAPES = tuple(
         ("dkdbg", rf"dkdbgToken{_IS}([A-Za-z0-9_][A-Za-z0-9_+/=-]{{19,199}})"),
     )
 )
-#: A token that a user made for dkdbg. In a program or a document such a text is a name or an example.
+#: A token that a user has set for dkdbg. In a program or a document such a text is usually a name or an example.
 _CHOSEN = re.compile(
     rf"(?:DKDBG_(?:PDB_)?TOKEN|dkdbgToken){_IS}([A-Za-z0-9_][A-Za-z0-9_+/=.-]{{5,199}})(?![\w(\[])"
 )
@@ -61,7 +61,7 @@ _OWN_FILE, _WHOLE = re.compile(r"(?:.*/)?\.?dkdbg/token"), re.compile(r"\s*[A-Za
 _CODE = re.compile(r".+\.(?:py|pyi|ipynb|md|rst|txt|js|ts|tsx|c|cc|cpp|go|rs|java|html|j2)")
 _CREDENTIALS = re.compile(r"://[^/\s:@$]{1,100}:[^/\s@$]{3,200}@")
 _KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]{2,10} ){0,2}PRIVATE KEY-----")
-#: Texts that stand for a token in examples, and how many different characters a real one has at least.
+#: Texts that stand for a token in examples; minimum number of different characters in a real token.
 _EXAMPLE = re.compile(r"example|x{4}|your|placeholder|redacted|changeme|<|\$", re.IGNORECASE)
 _MIN_DISTINCT = 8
 #: Maximum characters of the name of a variable.
@@ -69,7 +69,7 @@ _MAX_NAME = 200
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a variable of this name holds a secret."""
+    """Return whether a variable of this name may hold a secret."""
     return len(name) <= _MAX_NAME and _SECRET.search(name) is not None and _NO_SECRET.search(name) is None
 
 
@@ -83,7 +83,7 @@ def tokens(path: str, text: str, *, keys: bool = True) -> Iterator[tuple[int, st
 
     Args:
         path: the file's path; in a program or a document, a text that looks like a token may be an example.
-        keys: whether private keys count; tests have their own.
+        keys: whether private keys count: tests have keys of no value.
     """
     for issuer, shape in _SHAPES:
         for found in shape.finditer(text):

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
     from dkdbg.doctor.situation import Situation
 
-#: An error prevents something that was set up, a warning may, a note explains a surprise.
+#: An error breaks something that was set up, a warning may break it, a note explains a surprise.
 Severity: TypeAlias = Literal["error", "warning", "note"]
-#: Values that a check has read, for the fields of its texts. `severity` replaces that of the check.
+#: Values that a check has read, for the fields of its texts. A value `severity` replaces the check's severity.
 Values: TypeAlias = "Mapping[str, object]"
 _Read: TypeAlias = "Callable[[Situation], Iterable[Values]]"
 
@@ -25,9 +25,10 @@ class Check:
     Attributes:
         name: stable name, for `--json` and bug reports.
         severity: severity of its findings.
-        read: returns the values of each finding; empty on a healthy machine. It only looks at what was read before.
+        read: returns the values of each finding; empty on a healthy machine. It only uses the `Situation`, which was
+            read before.
         cause: what is wrong, with fields for the values.
-        next: the exact next command, or the line to change, with fields likewise.
+        next: the exact next command, or the line to change, also with fields.
         safe: whether `--fix` may run `next`, a command line of dkdbg that asks before it writes.
     """
 
@@ -60,7 +61,7 @@ error, warning, note = partial(_check, "error"), partial(_check, "warning"), par
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is wrong; the attributes are those of its check, with the values in the texts."""
+    """A problem that a check has found; the attributes are the check's, with the values in the texts."""
 
     check: str
     severity: Severity

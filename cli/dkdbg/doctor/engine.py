@@ -1,4 +1,4 @@
-"""Ask the engine that the docker command uses, with a timeout for each question."""
+"""Query the engine that the docker command uses, with a timeout for each query."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _output(*words: str) -> str | None:
 
 
 def _skew(text: str, asked: float, answered: float) -> float:
-    """Return how far the engine's clock is ahead, beyond the time that the question took."""
+    """Return how far the engine's clock is ahead, beyond the time that the query took."""
     found = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)", text)
     if not found:
         return 0.0

@@ -20,12 +20,12 @@ _MAX_SKEW_S = 5.0
 
 
 def values_of(error: DkdbgError) -> dict[str, object]:
-    """Return the message and the hint of an error, for a check whose texts they are."""
+    """Return the message and the hint of an error, as values for a check that shows them."""
     return {"message": error.message, "hint": error.hint}
 
 
 def first_line(stderr: str) -> dict[str, object]:
-    """Return the cause of an error of docker in one line, and its hint."""
+    """Return the one-line cause, and the hint, for an error message of docker."""
     error = explain(1, stderr)
     return {"message": error.message.partition("\n")[0], "hint": error.hint}
 
@@ -38,7 +38,7 @@ def _unreachable(situation: Situation) -> Iterator[Values]:
 
 
 def running(situation: Situation) -> Engine | None:
-    """Return the engine if it answers."""
+    """Return the engine if it answers; otherwise None."""
     engine = situation.engine
     return engine if engine is not None and engine.error is None else None
 
@@ -96,7 +96,7 @@ def _api(situation: Situation) -> Iterator[Values]:
 
 @warning(
     "clock",
-    "the engine's clock is {skew} s {where} this machine's: builds and reloads see files of another time",
+    "the engine's clock is {skew} s {where} this machine's: builds and reloads see wrong file times",
     "restart Docker Desktop; on WSL: sudo hwclock -s; on a server: sudo timedatectl set-ntp true",
 )
 def _clock(situation: Situation) -> Iterator[Values]:

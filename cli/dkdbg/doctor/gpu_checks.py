@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dkdbg.doctor.check import Values
     from dkdbg.doctor.situation import Engine, Situation
 
-#: CUDA of the newest wheels for drivers of each CUDA version, as pytorch.org names their index.
+#: Major CUDA version of a driver -> name of pytorch.org's index with the newest wheels for it.
 #: A driver runs every CUDA of its own major version (NVIDIA's minor version compatibility).
 _WHEELS = {11: "cu118", 12: "cu126", 13: "cu130"}
 _HIDDEN = frozenset({"", "-1", "NoDevFiles"})
@@ -112,7 +112,7 @@ def _toolkit(situation: Situation) -> Iterator[Values]:
 
 
 def _without_gpu(situation: Situation) -> Engine | None:
-    """Return the engine if it answers and gives containers no GPU."""
+    """Return the engine if it answers, but gives containers no GPU; otherwise None."""
     engine = running(situation)
     return engine if engine is not None and engine.gpu == "none" else None
 

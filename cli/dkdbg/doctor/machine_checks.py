@@ -1,4 +1,4 @@
-"""Checks of a machine: this one, or the other side of a target."""
+"""Checks of a machine: this one, or a target."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from dkdbg.doctor.situation import Situation
 
 _GIB = 1 << 30
-#: Bytes below which a disk is short of space, and below which nothing can be written any more.
+#: Free bytes below which a disk is short of space, and below which it counts as full.
 _FEW_BYTES, _NO_BYTES = _GIB, 64 << 20
-#: Bytes of /dev/shm that DataLoader workers and NCCL need at least; Docker's default is 64 MB.
+#: Minimum bytes of /dev/shm for DataLoader workers and NCCL; Docker's default is 64 MB.
 _MIN_SHM_BYTES = 1 << 30
-#: Seconds by which clocks may differ.
+#: Maximum seconds by which clocks may differ.
 _MAX_SKEW_S = 5.0
 _MIN_FILES = 1024
-#: File systems of another machine: the kernel reports no changes that are made there.
+#: Network file systems: the kernel does not report changes that other machines make.
 _NETWORK = frozenset(
     {
         "nfs",
@@ -44,7 +44,7 @@ _WINDOWS = frozenset({"9p", "drvfs", "v9fs"})
 
 
 def sized(size: int) -> str:
-    """Return a number of bytes for a user."""
+    """Format a number of bytes."""
     return f"{size / _GIB:.1f} GB" if size >= _GIB else f"{size >> 20} MB"
 
 
@@ -57,7 +57,7 @@ def _system(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
     if machine.system and machine.system not in {"Linux", "Darwin"}:
         yield {"system": f"{machine.system} {machine.release}"}
-    elif machine.release.endswith("-Microsoft"):  # WSL 2 is named `-microsoft-standard-WSL2`
+    elif machine.release.endswith("-Microsoft"):  # WSL 2's release ends in `-microsoft-standard-WSL2`
         yield {"system": f"WSL 1 ({machine.release})"}
 
 
@@ -139,14 +139,14 @@ def _full_shm(situation: Situation) -> Iterator[Values]:
     "ulimit -n 4096",
 )
 def _files(situation: Situation) -> Iterator[Values]:
-    machine = situation.machine  # macOS has 256, and programs run in its engine's machine
+    machine = situation.machine  # macOS's limit of 256 is fine: programs run in its engine's virtual machine
     if machine.system == "Linux" and machine.files is not None and machine.files < _MIN_FILES:
         yield {"files": machine.files}
 
 
 @warning(
     "clock",
-    "its clock is {skew} s {where} this machine's: certificates and times of files look wrong",
+    "its clock is {skew} s {where} this machine's: certificates and file times look wrong",
     "sudo timedatectl set-ntp true there",
 )
 def _clock(situation: Situation) -> Iterator[Values]:
@@ -174,7 +174,7 @@ def _instances(situation: Situation) -> Iterator[Values]:
 
 
 def _limit(situation: Situation, what: str, used: int) -> dict[str, object]:
-    """Return the lower limit of inotify that is used up, and the command that raises it; empty for none."""
+    """Return the lowest inotify limit if it is used up, and the command that raises it; otherwise empty."""
     there = situation.machine.limits
     value, name = min(((there[name], name) for name in limits.names(what) if name in there), default=(0, ""))
     if not name or used < value:

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 #: Programs whose absence a check reports.
 PROGRAMS = ("docker", "git", "ssh", "nvidia-smi", "nvidia-ctk", "podman")
 _PYTHONS = ("python3", "python", *(f"python3.{minor}" for minor in range(15, 7, -1)))
-#: Maximum bytes of the answer, and its timeout in seconds: a network file system may hang.
+#: Maximum bytes of the answer; timeout in seconds, because a network file system may hang.
 MAX_BYTES, TIMEOUT_S = 1 << 20, 60.0
 #: Keys of the script whose values are attributes of the same name, as text and as a number.
 _TEXTS = ("system", "release", "user", "folder", "driver", "cuda", "smi", "visible")
 _NUMBERS = ("uid", "owner", "files", "watchers", "ptrace_scope")
 
-#: Prints `KEY<TAB>VALUE` lines. It reads and changes nothing. torch is not imported, which takes seconds. Programs and
+#: Prints `KEY<TAB>VALUE` lines. The script changes nothing. It does not import torch, which takes seconds. Programs and
 #: modules are not taken from the working folder, which may be an untrusted repository.
 SCRIPT = (
     r"""
@@ -84,7 +84,7 @@ exit 0
 
 
 def machine(answer: str, *, label: str, asked: float, answered: float) -> Machine:
-    """Return the machine that the script's output describes; it may be anyone's.
+    """Return the machine that the script's output describes. The output is untrusted.
 
     Args:
         answer: standard output of SCRIPT.
@@ -125,7 +125,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _skew(text: str, asked: float, answered: float) -> float:
-    """Return how far a clock is ahead, beyond the seconds that it took to ask and the second that `date` drops."""
+    """Return how far a clock is ahead, beyond the query's seconds and the fraction that `date` drops."""
     there = _number(text)
     if there is None:
         return 0.0

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
     from dkdbg.core.plan import DebugService
 
-#: Seconds for counting the files of one folder, and for a question to docker.
+#: Seconds for counting the files of one folder, and for a query to docker.
 _WALK_S, _TIMEOUT_S = 5.0, 60.0
 
 
 def repository(root: Path, *, has_engine: bool, cuda: bool) -> Repository:
-    """Return the facts in the files of a repository. Runs nothing of it; compose reads its own files.
+    """Return the facts in the files of a repository. No code of the repository runs; compose reads its own files.
 
     Args:
         root: resolved.
-        has_engine: whether docker and compose can be asked.
-        cuda: whether the torch that it requires matters, which takes an inspection of a second.
+        has_engine: whether docker and compose can be queried.
+        cuda: whether to detect the CUDA of its torch, which takes a second.
     """
     errors: list[DkdbgError] = []
     service, port = None, DEFAULT_PORT
@@ -81,7 +81,7 @@ def _read(root: Path, path: str) -> bytes | None:
 
 
 def _unusable(root: Path) -> Iterator[DkdbgError]:
-    """Report a missing or damaged agent, and a launch.json that no editor can read."""
+    """Yield errors for a missing or damaged agent, and for an invalid launch.json."""
     agent, launch = f"{manifest.FOLDER}/{single_file.NAME}", ".vscode/launch.json"
     if _agent(root) is None and not fetched_agent.is_fetched(root):
         yield DkdbgError(f"{agent} is missing or damaged", hint=f"rm -f {agent} && dkdbg init")
@@ -99,7 +99,7 @@ def _agent(root: Path) -> str | None:
 
 
 def _folders(root: Path) -> int:
-    """Count the folders to watch, as far as that takes a few seconds."""
+    """Count the folders to watch, for at most _WALK_S seconds."""
     until, found = time.monotonic() + _WALK_S, 0
     for _, folders, _ in os.walk(root):
         found += 1
@@ -127,7 +127,7 @@ def _torch_cuda(root: Path) -> tuple[str, str] | None:
 
 
 def _contexts(root: Path, model: dict[str, Any], service: DebugService) -> Iterator[Context]:
-    """Return the folders of this repository that builds of the debug service copy whole."""
+    """Yield the folders of this repository that builds of the debug service copy as a whole."""
     for name in started(model, service.name):
         build = model["services"][name].get("build") or {}
         folder = Path(str(build.get("context") or ""))
@@ -142,19 +142,19 @@ def _contexts(root: Path, model: dict[str, Any], service: DebugService) -> Itera
         )
         try:
             text = _read(root, own.removesuffix(".dockerignore")) or b""
-            ignore = usual if _read(root, own) is None else own  # a Dockerfile's own list comes first
+            ignore = usual if _read(root, own) is None else own  # a Dockerfile's own list has priority
             patterns = Patterns(ignore, dockerignore_lines(_read(root, ignore) or b""))
         except DkdbgError:
             continue
         copies = read_dockerfile(decode(text), dockerfile.name).copies
-        if any(source == "." for source, _ in copies):  # BuildKit sends what is copied, and nothing else
+        if any(source == "." for source, _ in copies):  # BuildKit sends only what is copied
             size, largest = _size(folder, patterns)
             where = folder.relative_to(root).as_posix()
             yield Context(service=name, folder=where, ignore=ignore, size=size, largest=largest)
 
 
 def _size(folder: Path, ignored: Patterns) -> tuple[int, tuple[str, int]]:
-    """Return the bytes below a folder that its .dockerignore leaves in, and its largest entry."""
+    """Return the bytes in a folder that its .dockerignore does not exclude, and the largest entry."""
     until, sizes = time.monotonic() + _WALK_S, dict[str, int]()
     for at, folders, files in os.walk(folder):
         inside = os.path.relpath(at, folder)
@@ -201,11 +201,11 @@ def _holder(root: Path, port: int, *, has_engine: bool) -> str:
             return "another program"
         return "" if _is_ours(found, root) else f"{(found / 'comm').read_text().strip()} (PID {found.name})"
     except OSError:
-        return ""  # it has ended
+        return ""  # the process has ended
 
 
 def _is_of_service(process_folder: Path | None, root: Path) -> bool:
-    """Return whether a process is in a debug service that has this machine's network; None is one of another user."""
+    """Return whether a process is in a debug service with this machine's network; None is another user's process."""
     with contextlib.suppress(DkdbgError):
         there = [
             each for each in containers.of_project(root) if each.running and each.label and each.host_network
@@ -220,7 +220,7 @@ def _is_of_service(process_folder: Path | None, root: Path) -> bool:
 def _is_ours(process_folder: Path, root: Path) -> bool:
     """Return whether a process is a `dkdbg` or an agent that was started in this repository, such as `dkdbg attach`."""
     words = (process_folder / "cmdline").read_bytes().split(b"\0")
-    first = words[:8]  # Python with its options, and the verb
+    first = words[:8]  # enough for Python, its options, and the verb
     return Path(os.readlink(process_folder / "cwd")).is_relative_to(root) and any(  # noqa: PTH115 - no file
         each.endswith((b"dkdbg/__main__.py", b"dkdbg/agent/__main__.py"))
         or each.rpartition(b"/")[2] in {b"dkdbg", single_file.NAME.encode()}

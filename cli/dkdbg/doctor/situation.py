@@ -1,4 +1,4 @@
-"""Everything that the checks look at, as values: a machine, its engine and a repository."""
+"""Everything that the checks use, as values: a machine, its engine and a repository."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Disk:
     """One file system of a machine.
 
     Attributes:
-        path: a folder on it, as it was named.
+        path: a folder on it, as named in the query.
         total, free: bytes; free is what this user may still write.
-        kind: its type, such as `ext4`; empty if unknown.
+        kind: type of the file system, such as `ext4`; empty if unknown.
     """
 
     path: str
@@ -33,26 +33,26 @@ class Disk:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """A machine or container, as `probe.SCRIPT` saw it. A value that it could not read is None or empty.
+    """A machine or container, as reported by `probe.SCRIPT`. A value that the script could not read is None or empty.
 
     Attributes:
-        label: for messages; empty for this machine.
-        system, release: the kernel's, such as `Linux` and `6.8.0`.
-        skew: seconds that its clock is ahead of this machine's, beyond the time that the question took.
+        label: name for messages; empty for this machine.
+        system, release: name and release of the kernel, such as `Linux` and `6.8.0`.
+        skew: seconds that its clock is ahead of this machine's, beyond the time that the query took.
         uid, user: the user's number and name.
         owner: uid of the working directory; is_writable: whether the user may create files there.
         folder: the working directory.
         umask: as a number.
         files: maximum open files of a process.
         pythons: name and version of the Pythons on PATH, up to the first one that can run the agent.
-        programs: those of `probe.PROGRAMS` that are installed.
+        programs: the programs of `probe.PROGRAMS` that are installed.
         disks: file systems of the working directory, the home and the folder for temporary files.
-        shm: that of /dev/shm.
+        shm: file system of /dev/shm.
         limits: inotify's limits by `sysctl` name; watchers: inotify instances that the user has open.
         ptrace_scope: Yama's setting.
         has_nvidia: whether a GPU of NVIDIA is on the PCI bus; has_device: whether /dev/nvidia0 exists.
         driver: version of NVIDIA's driver; cuda: the newest CUDA that it supports; smi: error of nvidia-smi.
-        torch: version of the torch of that Python; torch_cuda: CUDA version that it was built for.
+        torch: version of torch in that Python; torch_cuda: CUDA version that it was built for.
         visible: CUDA_VISIBLE_DEVICES; None if it is not set.
     """
 
@@ -126,7 +126,7 @@ class Context:
     """A folder that a build sends to the engine.
 
     Attributes:
-        service: its name in the compose file.
+        service: name of the built service in the compose file.
         folder: relative to the repository's root.
         ignore: file of patterns that its build reads, relative to the root; it may be missing.
         size: bytes without what its .dockerignore excludes.
@@ -145,18 +145,18 @@ class Repository:
     """The repository that dkdbg works in.
 
     Attributes:
-        root: resolved; None for no repository.
+        root: resolved; None outside a repository.
         service: the debug service as `init` wrote it; None if the repository is not set up.
         model: the project as compose merges it; empty without an engine or compose file.
         errors: errors of its files: dkdbg.toml, the compose file, the token.
-        agent: version of dkdbg that made `.dkdbg/agent.pyz`; None if missing.
-        installed: version of dkdbg here.
+        agent: version of dkdbg that built `.dkdbg/agent.pyz`; None if missing.
+        installed: version of the installed dkdbg.
         port: the debug port on 127.0.0.1; holder: the program that listens there, empty for none or for our service.
         folders: number of folders that `dkdbg sync` and DKDBG_RELOAD watch.
         contexts: folders that the builds of the debug service send.
         images_user: user of the Dockerfile's final stage and the Dockerfile, if that is not root.
         torch_cuda: CUDA version of the torch that the repository requires, and its source.
-        is_git: whether git has it.
+        is_git: whether it is a git repository.
     """
 
     root: Path | None = None
@@ -186,12 +186,12 @@ class Repository:
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """Everything of one examination. Of a target only the machine is known.
+    """Everything that one examination has read; for a target only the machine.
 
     Attributes:
         machine: this machine, or a target.
         engine: None for a target.
-        repository: empty for a target, or outside of a repository.
+        repository: empty for a target, or outside a repository.
     """
 
     machine: Machine

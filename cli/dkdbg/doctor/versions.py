@@ -1,4 +1,4 @@
-"""Versions that are known to fail. A comment has the release notes or the version in which it was seen."""
+"""Versions that are known to fail. A comment names the release notes, or the version in which the failure was seen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _fails(
 
     Args:
         versions: engine, compose or podman, and the versions that fail.
-        applies: whether it matters here.
+        applies: returns whether the failure matters for this engine and repository.
     """
     row = Requirement(versions)
 
@@ -89,7 +89,7 @@ error(
     "{is}: its builds are not BuildKit's, which the build secrets and cache mounts of Dockerfiles need",
     "install Docker 23 or newer: https://docs.docker.com/engine/install",
 )(_fails("engine<23"))
-warning(  # moby#49963 switched it on with 28.2
+warning(  # moby#49963 enabled it in 28.2
     "version",
     "{is}: CDI is switched off, so a service cannot ask for a GPU by `driver: cdi`",
     '{{"features": {{"cdi": true}}}} in /etc/docker/daemon.json, then: sudo systemctl restart docker',

@@ -317,7 +317,7 @@ def test_a_comment_accepts_a_finding(tmp_path, audit):
     other = COMPOSE + "    privileged: true  # dkdbg: ignore privilege\n"
     said = audit(written(tmp_path, {"compose.yaml": other}))
     assert said.code == 1
-    assert "compose.yaml: privilege is no rule of the audit" in said.err
+    assert "compose.yaml: privilege is not a rule of the audit" in said.err
 
 
 def test_paths_choose_what_is_reported(tmp_path, audit, capsys, monkeypatch):
@@ -570,8 +570,8 @@ def test_a_repository_inside_the_repository_is_said_to_be_left_out(tmp_path, aud
     said = audit(written(tmp_path, {"its own/a.sh": "docker run --privileged a\n"}))
     assert (said.code, said.out) == (0, "")
     assert "link" not in said.err
-    assert r"of \x1b[2Ja\nstranger: a repository of its own" in said.err
-    assert f"its own: a repository of its own, not read: dkdbg -C '{tmp_path}/its own' audit" in said.err
+    assert r"of \x1b[2Ja\nstranger: a separate repository" in said.err
+    assert f"its own: a separate repository, not read: dkdbg -C '{tmp_path}/its own' audit" in said.err
     assert places(audit(tmp_path / "its own").out) == {("a.sh:1", "privileged")}
 
 
