@@ -1,4 +1,4 @@
-"""Connect to a debug adapter: requests with timeouts, events and reverse requests."""
+"""Client of a debug adapter: requests with timeouts, events and reverse requests."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class Session:
     block. Reverse requests are answered with success.
 
     Attributes:
-        name: used in messages; the adapter's name for the process, such as `rank 2`.
+        name: name for messages; the adapter's name for the process, such as `rank 2`.
         pid: process id on the program's side; None until the adapter sends it.
         exit_code: exit code of the program, None until it is known.
-        is_ended: the program has ended or the adapter hung up: no request is answered any more.
-        is_closed: the adapter hung up.
-        why_ended: reason as text, empty while the session lives.
+        is_ended: whether the program has ended or the adapter hung up, so that no request is answered any more.
+        is_closed: whether the adapter hung up.
+        why_ended: reason for the end as text; empty before.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Session:
         """Return the body of the response to request `number`; `timeout` in seconds.
 
         Raises:
-            DkdbgError: none came in time (EXIT_TIMEOUT), the adapter refused, or the connection was closed.
+            DkdbgError: no response in time (EXIT_TIMEOUT), the adapter refused, or the connection was closed.
         """
         with self.changed:
             try:
@@ -131,7 +131,7 @@ class Session:
     def request(self, command: str, arguments: Body | None = None, *, timeout: float = TIMEOUT) -> Body:
         """Send a request and return the body of its response.
 
-        A session that ends without answering `disconnect` has obeyed it: the body is empty.
+        A session that ends without answering `disconnect` counts as disconnected: the body is empty.
 
         Raises:
             DkdbgError: as `send` and `response`.
@@ -152,7 +152,7 @@ class Session:
             raise
 
     def has_answered(self, number: int) -> bool:
-        """Return whether the response to request `number` is there."""
+        """Return whether the response to request `number` has arrived."""
         return self._responses.get(number) is not None
 
     def has_seen(self, event: str) -> bool:
@@ -163,7 +163,7 @@ class Session:
         """Wait until `is_done()`, which is called after each arrival; `awaited` describes it in messages.
 
         Raises:
-            DkdbgError: not in `timeout` seconds (EXIT_TIMEOUT), or the session ended first.
+            DkdbgError: `timeout` seconds have passed (EXIT_TIMEOUT), or the session has ended.
         """
         with self.changed:
             self.changed.wait_for(lambda: is_done() or self.is_ended, timeout)
@@ -194,7 +194,7 @@ class Session:
                     if message["type"] == "request":
                         self._answer(
                             message
-                        )  # before `changed` is held: sending takes the locks the other way round
+                        )  # before acquiring `changed`: sending acquires the two locks in reverse order
                     with self.changed:
                         self._take(message)
                         self.changed.notify_all()

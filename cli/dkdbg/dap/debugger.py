@@ -59,7 +59,7 @@ class Arrivals:
             return tuple(self._output)
 
     def wait_stopped(self, timeout: float = TIMEOUT) -> Stop:
-        """Return the oldest stop not yet taken, of any session.
+        """Return the oldest stop of any session that was not returned yet.
 
         Raises:
             DkdbgError: no stop in time (EXIT_TIMEOUT), or all programs ended first.
@@ -102,7 +102,7 @@ class Arrivals:
         """Wait until `is_done()`, which is called with `changed` held, after each arrival.
 
         Raises:
-            DkdbgError: not in time (EXIT_TIMEOUT), or no longer possible; the message names `awaited`.
+            DkdbgError: timeout (EXIT_TIMEOUT), or all programs have ended; the message names `awaited`.
         """
         with self.changed:
             self.changed.wait_for(lambda: is_done() or self._all_ended(), timeout)
@@ -123,9 +123,9 @@ class Arrivals:
 
 
 class Inspection:
-    """Base of a debugger for one stop; stateless, because the values know their session.
+    """Requests about one stop; stateless, because the values know their session.
 
-    Each method raises DkdbgError if the session has ended; those that inspect, also if the thread is running again.
+    Each method raises DkdbgError if the session has ended; methods that inspect, also if the thread is running again.
     """
 
     def stack(self, stop: Stop, *, levels: int = 0, timeout: float = TIMEOUT) -> tuple[Frame, ...]:
@@ -231,7 +231,7 @@ class Debugger(Arrivals, Inspection):
 
         Args:
             path: absolute, local side.
-            breakpoints: lines, or lines with conditions; none removes them all.
+            breakpoints: lines, or lines with conditions; empty to remove all.
             timeout: for each session.
 
         Returns:
@@ -275,7 +275,7 @@ class Debugger(Arrivals, Inspection):
 
         Args:
             terminate: end the programs instead of letting them run on.
-            timeout: for each session; one that does not answer is abandoned.
+            timeout: for each session; a session that does not answer is abandoned.
         """
         with self.changed:
             self._is_closed = True
@@ -362,7 +362,7 @@ class Debugger(Arrivals, Inspection):
             case "continued" | "terminated":
                 self._stops = [stop for stop in self._stops if stop.session is not session]
                 if event == "terminated":
-                    session.close()  # as VS Code does; debugpy waits for it
+                    session.close()  # as VS Code does: debugpy waits for the client to close
             case "output":
                 category = body.get("category") or "console"
                 if category != "telemetry":  # usage data for the editor's makers, not output
@@ -377,7 +377,7 @@ class Debugger(Arrivals, Inspection):
             self._follow(arguments.get("configuration") or {})
 
     def _follow(self, configuration: Body) -> None:
-        """Attach to a process that joined, on a new thread, because this one has to go on reading."""
+        """Attach to a process that joined, on a new thread, because the calling thread has to continue reading."""
         if self._is_closed:
             return
         name = str(configuration.get("name") or "a child process")
@@ -386,7 +386,7 @@ class Debugger(Arrivals, Inspection):
             try:
                 self._open(name, configuration, TIMEOUT)
             except DkdbgError as error:
-                # The process may end before it is attached: not an error of the debugger, but part of later messages.
+                # A process that ends before the attach is no error, but is mentioned in later messages.
                 with self.changed:
                     self._failures.append(error)
             finally:

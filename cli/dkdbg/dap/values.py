@@ -20,9 +20,9 @@ class AttachOptions:
     Attributes:
         host, port: address of the adapter, from here.
         path_mappings: (local root, remote root), absolute; the first match wins.
-        just_my_code: skip library code in stepping and exceptions.
-        sub_process: debug Python children too.
-        start_debugging: request the protocol's `startDebugging` instead of debugpy's own `debugpyAttach`.
+        just_my_code: whether to skip library code in stepping and exceptions.
+        sub_process: whether to debug Python child processes, too.
+        start_debugging: whether to request the protocol's `startDebugging` instead of debugpy's `debugpyAttach`.
         extra: further attach arguments, such as a token or `subProcessId`.
     """
 
@@ -35,7 +35,7 @@ class AttachOptions:
     extra: Mapping[str, object] = field(default_factory=dict)
 
     def arguments(self) -> Body:
-        """Return the body of the attach request; `connect` in it sends children to the same port."""
+        """Return the body of the attach request; its `connect` makes child sessions use the same port."""
         return {
             "name": "dkdbg",
             "type": "debugpy",
@@ -74,7 +74,7 @@ class Stop:
 
     Attributes:
         session: the process.
-        thread_id: thread number of the adapter.
+        thread_id: the adapter's number of the thread.
         reason: `breakpoint`, `step`, `exception`, `pause`, `entry`, ... as in the protocol.
         text: more detail, such as the type of the exception; may be empty.
     """

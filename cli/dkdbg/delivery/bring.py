@@ -1,7 +1,7 @@
-"""Upload the single file to a target over its own stream: sent once, checked there, removed with the last session.
+"""Upload the single file to a target by one command: sent once, checked there, removed with the last session.
 
-The target only needs `sh` and Python 3.8. Its answers are untrusted: it may be slow, cut off, a login shell that
-prints, or hostile. Every answer ends in one error at worst, never in a hang.
+The target only needs `sh` and Python 3.8. Its answers are untrusted: it may be slow, disconnected, hostile, or print a
+login banner. At worst an answer causes an error, never a hang.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from dkdbg.core.pythons import PythonThere
     from dkdbg.core.target import Reach
 
-#: Timeouts in seconds: for the target to start its Python, and for progress of a transfer.
+#: Timeouts in seconds: to start Python at the target, and for progress of a transfer.
 HELLO_TIMEOUT_S, STALL_TIMEOUT_S = 60.0, 60.0
 #: Timeout in seconds for the target to release the file.
 GOODBYE_TIMEOUT_S = 5.0
 #: Maximum bytes before the receiver's first line, such as a login shell's greeting.
 _MAX_NOISE_BYTES = 1 << 16
-#: Reads the receiver from standard input: kubectl puts the command line into a URL, which proxies in front of an API
-#: server cut off, or reject, beyond 8 kB.
+#: Reads the receiver from standard input, not from the command line: kubectl puts that into a URL, and proxies in front
+#: of an API server truncate or reject URLs beyond 8 kB.
 _BOOT = "import sys, zlib; f = sys.stdin.buffer; exec(zlib.decompress(f.read(int(f.read(8)))))"
 #: Modules of the receiver, sent as text, in the order of their imports.
 _MODULES = ("state.runtime_dir", "state.kept", "supervisor.owner")
@@ -61,8 +61,8 @@ class Brought:
 
     Attributes:
         argv: command line of the agent there, without its verb, for the target's `wrap`.
-        run: mark in the agent's environment and its record; part of `argv`.
-        sent: whether the file was sent, because it was not there yet.
+        run: mark of the run, in the agent's environment and its record; part of `argv`.
+        sent: whether the file was sent, because the target did not have it.
     """
 
     def __init__(self, stream: _Stream, path: str, *, sent: bool, run: str) -> None:
@@ -87,7 +87,7 @@ def bring(reach: Reach, *, python: str | None = None, run: str = "") -> Brought:
     Args:
         reach: the container or node.
         python: the interpreter there; None to search for one.
-        run: a new mark of 16 hexadecimal digits for what it starts; by default it makes one.
+        run: new mark, 16 hexadecimal digits, for the program to start; by default a new one is generated.
 
     Raises:
         DkdbgError: the target has no Python, refuses the file, or sends an unexpected answer.
@@ -153,7 +153,7 @@ def receiver() -> str:
 
 
 class _Stream:
-    """Both directions of one process at the target. Every call has a timeout."""
+    """Standard input and output of one process at the target. Every call has a timeout."""
 
     def __init__(self, reach: Reach, argv: Sequence[str], nonce: str) -> None:
         self._reach, self._nonce, self._label = reach, nonce.encode(), reach.label
@@ -205,7 +205,7 @@ class _Stream:
             except BlockingIOError:
                 self._wait(deadline, writing=True)
             except BrokenPipeError:
-                return  # the process's last line, or its end, gives the reason
+                return  # `answer` reports the reason
 
     def garbage(self, seen: object) -> DkdbgError:
         """Return the error for an unexpected answer."""
@@ -216,7 +216,7 @@ class _Stream:
         )
 
     def close(self) -> None:
-        """Close our output as a goodbye, and wait until the other side ends."""
+        """Close the process's standard input, and wait until it ends."""
         assert self._process.stdin is not None  # noqa: S101
         with contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -252,7 +252,7 @@ class _Stream:
             if writing:
                 selector.register(self._in, selectors.EVENT_WRITE)
             ready = {key.fd for key, _ in selector.select(max(0.0, deadline - time.monotonic()))}
-        if not ready or time.monotonic() > deadline:  # output on stderr alone is not an answer
+        if not ready or time.monotonic() > deadline:  # output on stderr is not an answer
             raise DkdbgError(
                 f"{self._label} does not answer",
                 hint="is it overloaded, paused or out of memory? try again when it is not",
@@ -298,9 +298,7 @@ class _Stream:
                 hint="dkdbg needs sh and Python 3.8 or newer there",
                 exit_code=127,
             )
-        return DkdbgError(
-            f"the connection to {self._label} ended (code {code}): {reason or 'it said nothing'}"
-        )
+        return DkdbgError(f"the connection to {self._label} ended (code {code}): {reason or 'no output'}")
 
 
 #: Timeout of the answer in seconds.
@@ -308,7 +306,7 @@ _TIMEOUT_S = 60.0
 
 
 def running_at(reach: Reach) -> Sequence[PythonThere]:
-    """Return the Pythons there, oldest first; empty if the target has no shell. The list is untrusted.
+    """Return the target's Pythons, oldest first; empty if the target has no shell. The list is untrusted.
 
     Raises:
         DkdbgError: the target cannot be queried, or does not answer in time.

@@ -33,7 +33,7 @@ NAME = "agent.pyz"
 _START = "sitecustomize.py"
 #: Entries of the package that are shipped: the agent, and the modules that a program may import.
 _SHIPPED = ("__init__.py", "pai.py", "agent", "launchers")
-#: Read-only verbs run from the zip: the health check may run every other second.
+#: The zip's `__main__`: read-only verbs run directly from the zip, because a health check may run every two seconds.
 _MAIN = """\
 # dkdbg's agent without its comments and docstrings; the lines have the numbers of dkdbg's sources.
 import sys
@@ -54,7 +54,7 @@ def build(python: tuple[int, ...]) -> bytes:
     """Return the single file for a target with a Python such as (3, 11).
 
     Raises:
-        DkdbgError: there is no debugpy for it.
+        DkdbgError: there is no debugpy for this Python.
     """
     version, package = debugpy_for(python)
     own = {name: without(source) for name, source in agent_files().items()}
@@ -83,7 +83,7 @@ _VERSION = re.compile(r'^__version__ = "([^"\n]{1,40})"', re.MULTILINE)
 
 
 def version_in(data: bytes) -> str | None:
-    """Return the version of dkdbg that made a single file; None if it is not one. The file may be anyone's."""
+    """Return the version of dkdbg that made a single file; None if the file is not one. The file is untrusted."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entry = archive.getinfo("dkdbg/__init__.py")
@@ -97,7 +97,7 @@ def version_in(data: bytes) -> str | None:
 
 
 def is_older(held: str, installed: str) -> bool:
-    """Return whether a version of dkdbg is older than the installed one; text that is no version is."""
+    """Return whether a version of dkdbg is older than the installed one; invalid text counts as older."""
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - 10 ms that a sync does not need
 
     try:
@@ -127,7 +127,7 @@ def build_pdb() -> bytes:
 
 
 def _paipdb() -> bytes:
-    """Return the module `paipdb`, which has to lie beside the package."""
+    """Return the module `paipdb`, which has to be beside the package."""
     return Path(str(resources.files("dkdbg"))).with_name("paipdb.py").read_bytes()
 
 
@@ -171,7 +171,7 @@ def _tree(folder: Traversable, prefix: str) -> dict[str, bytes]:
 
 
 _TRIPLE = r'"{3}(?:[^"\\]|\\.|"(?!""))*"{3}'
-#: A docstring and a comment on lines of their own, and the strings and comments that may contain similar text.
+#: A docstring or a comment on its own lines, and the strings and comments that may contain similar text.
 _PIECES = re.compile(
     rf"^(?P<indent>[ \t]*)(?P<docstring>{_TRIPLE})$"
     r"|^[ \t]*(?P<comment>\#(?!!)[^\n]*)"
@@ -243,7 +243,7 @@ def cache_dir() -> Path:
 
 
 def _downloaded_debugpy(version: str) -> Path:
-    target = cache_dir() / f"whole-debugpy-{version}"  # former versions left halves under another name
+    target = cache_dir() / f"whole-debugpy-{version}"  # former versions left incomplete folders elsewhere
     package = target / "debugpy"
     if (package / "__init__.py").is_file():
         return package
@@ -258,7 +258,7 @@ def _downloaded_debugpy(version: str) -> Path:
         ]  # fmt: skip
         result = process.run(argv, cwd=cache_dir(), timeout=180.0)
         if not result.code:
-            with contextlib.suppress(OSError):  # another dkdbg was faster
+            with contextlib.suppress(OSError):  # another dkdbg has created it meanwhile
                 Path(folder, "whole").rename(target)
     if not (package / "__init__.py").is_file():
         raise DkdbgError(

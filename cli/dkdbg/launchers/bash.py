@@ -1,4 +1,4 @@
-"""A shell: it runs the lines of `-c`, or a script that has to be read in turn."""
+"""A shell: it runs the lines of `-c`, or a script, which the caller has to read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Bash(Launcher):
     """bash, sh, ...; a script is shown as the program of its line."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the last program of the lines, which stays up; those before it prepare."""
+        """Return the last program of the lines, which stays up; earlier programs only prepare."""
         text = self.lines_of(line.rest)
         if text is not None:
             found = line.read.line(text)

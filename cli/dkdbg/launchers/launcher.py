@@ -8,8 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads it
     from collections.abc import Sequence
 
-#: Role of the started program for the user: a job that ends, a server, a worker of a queue, a page about other
-#: programs, a notebook server, or a tool (a test runner) that is not a program of the repository.
+#: Role of the started program for the user: a job that ends, a server, a queue's worker, a monitor page of other
+#: programs, a notebook server, or a tool (a test runner), which is not a program of the repository.
 JOB, SERVER, WORKER, MONITOR, NOTEBOOK, TOOL = "job", "server", "worker", "monitor", "notebook", "tool"
 
 
@@ -25,7 +25,7 @@ class Launch:
         target: file as typed, or dotted module, or the name of a console script; None for `jupyter lab`.
         is_module: whether `target` is a module.
         args: the program's own arguments.
-        shell_script: path as typed if the line only runs a shell script, which has to be read in turn.
+        shell_script: path as typed if the line only runs a shell script, which the caller has to read.
         assigned: the environment assignments before the command.
     """
 
@@ -82,8 +82,8 @@ class Line:
     Attributes:
         words: the whole line, without wrappers such as `sudo` or `uv run`.
         word: name by which the launcher was called: `mpiexec`, or the module in `python -m torch.distributed.run`.
-        rest: the words after that one.
-        as_module: whether it was `python -m`.
+        rest: the words after `word`.
+        as_module: whether it was called by `python -m`.
         read: reads a command inside this one.
     """
 
@@ -98,11 +98,11 @@ class Line:
 
 
 class Launcher:
-    """One launcher: a row of the table, or of a class with rules of its own.
+    """One launcher: a row of the table, or a subclass with its own rules.
 
     Attributes:
-        names: words by which users and the facts call it; the first stands for all `programs` that are not a name.
-        programs: names of its executables; `names` when not given.
+        names: its names for users and in facts; the first is also the name of `programs` that are not in `names`.
+        programs: names of its executables; by default `names`.
         modules: modules for `python -m`.
         not_a_module: a module of `modules` that Python cannot run, shown without `python -m`.
         scripts: names of Python files that are this launcher, such as `manage.py`.
@@ -110,22 +110,22 @@ class Launcher:
         verbs: subcommands that make it serve; empty if it always does.
         first_words: words of which one must come first in a line that starts a program; empty for any word.
         is_program: whether a line with it can be the program of a repository; TensorBoard beside a training is not.
-        wraps: whether the command behind it is shown and counted in its place (srun).
+        wraps: whether the command after it is shown and counted in its place (srun).
         value_options: options that take the next word.
         port: TCP port that it listens on by default; None if it does not listen, or requires a port.
         port_options: options that name the port, as `8000` or `host:8000`; any `--...port` is recognized anyway.
         opened_by: environment variable that makes it listen beyond loopback where nothing else names an address,
-            as `NAME=value`; empty if it does so anyway, or has none.
+            as `NAME=value`; empty if it does so anyway, or has no such variable.
         side_ports: ports of pages that it opens beside a program; they do not make that program a server.
         spreads: whether it starts one program several times.
         count_options: options with the number of processes.
-        gpu: `always` if its programs are for GPUs, `no fallback` if they are unless the program can run without.
+        gpu: `always` if its programs need a GPU; `no fallback` if they need one unless they have code for the CPU.
         discovers: files that it looks for in the working directory if none is given.
-        dotted_app: whether the last part of a module may be the variable (`-A worker.celery`).
+        dotted_app: whether the last part of a module may be the app's variable (`-A worker.celery`).
         ranks, local_ranks, world_sizes: environment variables with a process's ranks and the number of ranks, best
             first.
-        local_sizes: those with the number of ranks on this machine. nodes: those with the number of machines.
-        node_ranks: those with the index of this machine.
+        local_sizes: variables with the number of ranks on this machine. nodes: variables with the number of machines.
+            node_ranks: variables with the index of this machine.
         helpers: (mark in a command line, name) of processes that only serve others; hidden by default.
         workers: (mark in a command line, name) of processes that run the user's code below the program.
         child: name of the process that runs the app below it; empty without such a process.
@@ -183,11 +183,11 @@ class Launcher:
         return word.rsplit("/", 1)[-1] in self.programs
 
     def shown_as(self, word: str) -> str:
-        """Return the display name for the word by which it was called."""
+        """Return the name to show for the word by which the launcher was called."""
         return word if word in self.names else self.name
 
     def shown(self, line: Line) -> str:
-        """Return the command line for display: as typed, unless that could not be typed."""
+        """Return the command line for display: as typed, without `-m` before `not_a_module`."""
         if line.as_module and line.word == self.not_a_module:
             # `-m accelerate`, `-um accelerate` or `-maccelerate`
             ends = enumerate(word[-len(line.word) :] for word in line.words)
@@ -218,7 +218,7 @@ class Launcher:
     def serves(self, rest: Sequence[str] = ()) -> bool:
         """Return whether it runs until it is stopped, when started with these words.
 
-        Without words: whether it ever does.
+        Without words, return whether it can.
         """
         if self.role in (JOB, TOOL):
             return False
@@ -237,7 +237,7 @@ class Launcher:
         return self.port
 
     def count(self, rest: Sequence[str]) -> tuple[int, str] | None:
-        """Return the index of the number of processes in `rest`, and that word; None if it is not given."""
+        """Return the index in `rest` of the word with the number of processes, and the word; None without one."""
         ends = self.program_at(rest)
         for place in range(ends):
             option, equals, _ = rest[place].partition("=")
@@ -246,7 +246,7 @@ class Launcher:
         return None
 
     def program_at(self, rest: Sequence[str]) -> int:
-        """Return the index of the program in `rest`, behind which its own options follow; the length without one."""
+        """Return the index in `rest` of the program, before the program's own options; the length without one."""
         for place, word in positionals(rest, self.value_options):
             if is_python_file(word) or rest[place - 1] in ("-m", "--module"):
                 return place
@@ -255,7 +255,7 @@ class Launcher:
     def one_process(self, rest: Sequence[str]) -> tuple[list[str], int, str] | None:
         """Return `rest` with one process, the index of the changed word, and the number that it had.
 
-        None if it has one process already or gives no number.
+        None if the number is 1 or is not given.
         """
         found = self.count(rest)
         if found is None:
@@ -276,9 +276,7 @@ class Launcher:
         """Return the name of a worker process; empty if it does not belong to this launcher.
 
         Args:
-            argv: its command line.
-            pid: its process id.
-            parent: the command line of the process that started it.
+            argv: command line of the process. pid: its PID. parent: command line of its parent.
         """
         for mark, name in self.workers:
             if any(mark in word for word in argv):

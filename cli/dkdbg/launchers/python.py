@@ -21,7 +21,7 @@ class Python(Launcher):
         return re.fullmatch(_INTERPRETER, word) is not None
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the script; `python train` and `python tools/` are typos or placeholders."""
+        """Return the script; ignore `python train` and `python tools/`, which are typos or placeholders."""
         found = interpreted(line.rest)
         if found is None or found.is_module or not re.search(r"\.pyw?$", found.what):
             return None
@@ -38,7 +38,7 @@ class Interpreted:
 
 
 def interpreted(rest: Sequence[str]) -> Interpreted | None:
-    """Return the module or script behind the interpreter's own options, None for `-c`, standard input and `--version`."""
+    """Return the module or script after the interpreter's options; None for `-c`, standard input and `--version`."""
     left = list(rest)
     while left:
         word = left.pop(0)

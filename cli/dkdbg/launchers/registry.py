@@ -16,7 +16,7 @@ class _Index:
 
     def __init__(self, launchers: tuple[Launcher, ...]) -> None:
         self.names = {name: launcher for launcher in launchers for name in launcher.names}
-        # A name of two launchers belongs to the one whose first name it is.
+        # A name that two launchers share belongs to the launcher that has it as its first name.
         self.names.update({launcher.name: launcher for launcher in launchers})
         self.programs = {word: launcher for launcher in launchers for word in launcher.programs}
         self.modules = {module: launcher for launcher in launchers for module in launcher.modules}
@@ -80,7 +80,7 @@ def worker(argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:
 
 
 def is_spread(environment: dict[str, str]) -> bool:
-    """Return whether a process's environment tells of ranks on other machines."""
+    """Return whether a process's environment says that there are ranks on other machines."""
     for launcher in launchers():
         here, all_of_them = (
             number_in(environment, launcher.local_sizes),

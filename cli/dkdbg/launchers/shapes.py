@@ -59,7 +59,7 @@ class Spreader(Launcher):
     """Starts a script or a module several times.
 
     Attributes:
-        runs_commands: whether whole command lines follow its options, not the script alone.
+        runs_commands: whether whole command lines follow its options, not only a script.
     """
 
     spreads = True
@@ -80,7 +80,7 @@ class Spreader(Launcher):
                 found = line.read.words(["python", "-m", following, *args])
                 if (
                     found is not None and found.target
-                ):  # another launcher, perhaps: `mpirun python -m torch...`
+                ):  # the program may be another launcher: `mpirun python -m torch...`
                     return found.under(self.shown(line), self.shown_as(line.word))
                 return self.launched(line, following, args, is_module=True)
             elif is_python_file(word):
@@ -103,7 +103,7 @@ class QueueWorker(Launcher):
     dotted_app = True
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the module of `-A`, else the first word that can be one."""
+        """Return the module of `-A`, else the first word that can be a module."""
         app = value_of(line.rest, ("-A", "--app")) or next(
             (
                 word
@@ -230,7 +230,7 @@ class FastAPI(ScriptServer):
 
 
 class Litestar(ScriptServer):
-    """litestar run; the app is `--app module:app`, or it looks for one."""
+    """litestar run; the app is `--app module:app`, or litestar searches for it."""
 
     def launch(self, line: Line) -> Launch | None:
         """Return the module of `--app`, else a file, or a launch without one."""

@@ -33,7 +33,8 @@ from dkdbg.launchers.shapes import (
     Vllm,
 )
 
-#: The order matters where two describe one process: ranks from torchrun and MPI come before those of the surrounding
+#: The order matters if two launchers match one process: ranks from torchrun and MPI come before those of the
+#: surrounding
 #: Slurm job.
 LAUNCHERS: tuple[Launcher, ...] = (
     # torch/distributed/run.py, get_args_parser().
@@ -75,7 +76,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
         """,
         ranks="HOROVOD_RANK", local_ranks="HOROVOD_LOCAL_RANK", world_sizes="HOROVOD_SIZE",
     ),
-    # Slurm's `man srun`. The command behind it, which it runs once a task, is shown in its place.
+    # Slurm's `man srun`. The command after it, which runs once per task, is shown in its place.
     Launcher(
         "srun", wraps=True,
         value_options="""
@@ -158,7 +159,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
         ),
         workers=(("ray/_private/workers/default_worker.py", "Ray worker"),),
     ),
-    # ray/serve/scripts.py. Other programs have the name `serve` too.
+    # ray/serve/scripts.py. Other programs are called `serve`, too.
     AppServer(
         "ray-serve", programs="serve", verbs="run",
         value_options="""

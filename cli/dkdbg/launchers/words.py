@@ -36,8 +36,8 @@ def value_of(rest: Sequence[str], options: Collection[str]) -> str | None:
 
 
 def whole_number(text: str, most: int = 10**18 - 1) -> int | None:
-    """Return the whole number up to `most` that ASCII digits are; None for any other text."""
-    # int() refuses `²`, for which isdigit() is true, and more than 4300 digits.
+    """Return the whole number, up to `most`, that a text of ASCII digits stands for; None for any other text."""
+    # int() rejects `²`, although isdigit() accepts it, and more than 4300 digits.
     found = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
     return found if found is not None and found <= most else None
 

@@ -1,1 +1,1 @@
-"""Ports and programs of a remote machine over one command. Connections survive cuts. `agent/relay` is the other end."""
+"""Forward ports and run programs of a machine over one command; connections survive cuts. Other end: `agent/relay`."""

@@ -14,10 +14,10 @@ class Answer:
     """A remote agent's answer to one query.
 
     Args:
-        leave: abandons the query on both machines.
+        leave: function that abandons the query on both machines.
 
     Attributes:
-        stdio, stderr: sockets with the query's output and errors, until their ends.
+        stdio, stderr: sockets with the query's output and errors.
         ended: set once `code` is known, or will never be known.
         code: exit code of the query; None if the keeper is gone.
     """

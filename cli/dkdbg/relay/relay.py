@@ -2,7 +2,7 @@
 
 The command (`agent relay`, wrapped by the target's `wrap`) carries frames to a keeper on the remote side. When it
 ends, or is silent for DEAD_S seconds, it is restarted and the unacknowledged frames are sent again. The remote side is
-untrusted: its data only reaches the local ends of its own connections, and no more is buffered than those may hold.
+untrusted: its data only reaches the local ends of its own connections, and buffers are limited.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 #: Seconds between two pings, and without a frame until a transport counts as dead.
 PING_S, DEAD_S = 1.0, 3.0
-#: Seconds for a new transport to answer: at first, and the maximum to which each failure raises it.
+#: Timeout in seconds for the first line of a new transport: at first, and the maximum after failures, which raise it.
 FIRST_TIMEOUT_S, MAX_TIMEOUT_S = 8.0, 30.0
 #: Seconds until the next try: minimum and maximum.
 MIN_PAUSE_S, MAX_PAUSE_S = 0.05, 2.0
-#: Timeout of the goodbye in seconds.
+#: Timeout in seconds to end the connections and the keeper.
 GOODBYE_TIMEOUT_S = 2.0
 #: Maximum bytes before the relay's first line, such as a login shell's greeting, and bytes of stderr to keep.
 _MAX_NOISE_BYTES, _STDERR_TAIL_BYTES = 1 << 16, 4000
@@ -52,7 +52,7 @@ class ProgramObserver(Protocol):
         """Take the program's exit code, as a shell shows it."""
 
     def lost(self) -> None:
-        """Record that the program's keeper is gone, and with it the program's result."""
+        """Record that the program's keeper is gone, and with it the program's exit code."""
 
 
 class Transport(Protocol):
@@ -89,14 +89,14 @@ class Relay:
 
     Args:
         command: returns the local command line that runs `agent relay WORD` there, or a transport to one that runs
-            already. It gets WORD, whether the last transport went silent, and the timeout of the connection in seconds.
-            It raises DkdbgError, or GoneError when the remote end no longer exists: that ends the connections, and a
-            later end is a different one.
+            already. Its arguments are WORD, whether the last transport went silent, and the timeout of the connection
+            in seconds. It raises DkdbgError, or GoneError if the remote end no longer exists: then all connections end,
+            and a later remote end is a new one.
         program: observer of the program that runs there, for a relay of a program instead of ports.
-        ends: end with the remote end, instead of connecting to a later one.
+        ends: whether the relay ends with the remote end, instead of connecting to a later one.
 
     Attributes:
-        is_gone: the remote end no longer exists, and the relay has ended with it.
+        is_gone: whether the remote end no longer exists, so that the relay has ended.
         why: why there is no transport, as text; empty while there is one.
         connections: number of transports so far; a cut may be too short to be seen in `why`.
     """
@@ -154,7 +154,7 @@ class Relay:
         self._loop.call(lambda: self._loop.start(order, stdio, stderr))
 
     def withdraw(self) -> bool:
-        """Withdraw the program of `start`; return False if the remote side may have the order, as after any connection."""
+        """Withdraw the program of `start`; return False after any connection: the remote side may have the order."""
         done = threading.Event()
         is_withdrawn = False
 
@@ -189,7 +189,7 @@ class Relay:
         self._loop.call(lambda: self._loop.tell(kind, payload))
 
     def move(self) -> None:
-        """End the keeper, to get one where the command leads now: on another machine."""
+        """End the keeper, to get a new one on the machine to which the command leads now."""
         self._loop.call(self._loop.dismiss)
 
     def close(self) -> None:
@@ -243,7 +243,7 @@ class Relay:
                 )
             except DkdbgError as error:
                 self.why = printable(error.message)
-                self._silent = True  # the cause is unknown: check the whole path again
+                self._silent = True  # the cause is unknown: make the command check its connection
                 if isinstance(error, GoneError) and self._program is None:
                     self._start_over(self.why)
                 answer = min(MAX_TIMEOUT_S, answer * 2)
@@ -353,7 +353,7 @@ class _Loop(Exchange):
             self.finished.set()
 
     def take_transport(self, writes: int, reads: int, says: int) -> None:
-        """Talk to the keeper over the standard streams of a command."""
+        """Exchange frames with the keeper over the standard streams of a command."""
         self.join(reads, writes)
         self._stderr = says
         self.watch(says, self._listen_to_stderr)
@@ -431,7 +431,7 @@ class _Loop(Exchange):
     # -- callbacks of the exchange ----------------------------------------------------------------------------
 
     def greeted(self, keeper: bytes, read: int) -> None:
-        """Connect to the known keeper; a new keeper knows no connections, so drop them first."""
+        """Continue with a known keeper; for a new keeper, which knows no connections, drop them first."""
         if self.keeper not in {keeper, wire.NO_KEEPER}:
             for channel in list(self.channels.values()):
                 self.remove(channel)
@@ -470,7 +470,7 @@ class _Loop(Exchange):
     # -- the rest ---------------------------------------------------------------------------------------------
 
     def _forget_asked(self) -> None:
-        """End all answers: none will come any more."""
+        """End all answers, because no more data will arrive."""
         while self._asked:
             self._asked.popitem()[1].ended.set()
 

@@ -1,8 +1,8 @@
 """Run a program on a remote machine with our standard streams; both survive a cut of the connection.
 
-The program's streams are two sockets of a relay, and three threads copy. A terminal is made raw, as ssh does it, so
+The program's streams are two sockets of a relay, and three threads copy. A terminal is set to raw mode, as by ssh, so
 that the program receives each key. While disconnected, two Ctrl-C within DETACH_WITHIN_S seconds detach, and the
-program runs on. Before the first connection one Ctrl-C cancels its start.
+program continues. Before the first connection one Ctrl-C cancels the start.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ def run(
         argv: the program and its arguments.
         label: name of the target, for messages.
         tty: give the program our terminal.
-        hint: what to type about a program that still runs.
+        hint: command to type for a program that still runs.
         over: remote command that exits with 0 once the program is to end; empty if only the program decides.
 
     Raises:
-        DkdbgError: it cannot be started, its keeper is gone, or the user detached while it was disconnected.
+        DkdbgError: the program cannot be started, its keeper is gone, or the user detached while disconnected.
     """
     size = os.get_terminal_size(0) if tty else None
     order = json.dumps({
@@ -98,7 +98,7 @@ class _RemoteProgram:
     def _relayed(self, word: str, silent: bool, limit: float) -> Sequence[str]:
         """Return the relay's command line. Once connected, the keeper holds the agent's file: it is found, or gone."""
         relay = (*self._agent, "relay", word)
-        # Before the first connection only the upload's own connection keeps the agent's file there.
+        # Before the first connection the agent's file exists only as long as the upload's connection.
         try:
             reach = self._target.again(silent=silent and self._was_connected, limit=limit)
         except GoneError as error:
@@ -186,7 +186,7 @@ class _RemoteProgram:
         if not self._relay.why:
             return
         before, now = self._last_ctrl_c, time.monotonic()
-        self._last_ctrl_c = now  # before the message: the next Ctrl-C may interrupt it
+        self._last_ctrl_c = now  # set before the message, which the next Ctrl-C may interrupt
         if now - before < DETACH_WITHIN_S:
             self._is_detached.set()
             self._news.set()
@@ -217,7 +217,7 @@ class _RemoteProgram:
                 self._ctrl_c()
             elif not self._relay.connections:
                 self._is_cancelled = True
-            elif self._relay.why:  # our terminal is closed, or we must end: the network is not waited for
+            elif self._relay.why:  # our terminal is closed, or we must end: do not wait for the network
                 self._is_detached.set()
                 self._news.set()
             if number == signal.SIGHUP and self._tty and not os.isatty(0):
@@ -242,7 +242,7 @@ class _RemoteProgram:
 
     @contextlib.contextmanager
     def _raw(self) -> Iterator[None]:
-        """Make our terminal raw; the program's terminal interprets the keys."""
+        """Set our terminal to raw mode; the program's terminal interprets the keys."""
         if not self._tty:
             yield
             return

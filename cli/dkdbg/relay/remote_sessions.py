@@ -27,11 +27,11 @@ def records(reach: Reach, agent: Sequence[str], *, limit: float) -> list[SeenRec
         limit: timeout in seconds.
 
     Raises:
-        DkdbgError: no answer in time, or an answer that is too long.
+        DkdbgError: no answer in time, or too long an answer.
         BadRecord: the answer is not JSON.
     """
     done = process.read(reach.wrap((*agent, "sessions", "--json")), most=_MAX_ANSWER_BYTES, timeout=limit)
-    return [] if done.code else parse_all(done.stdout)  # removed a moment ago
+    return [] if done.code else parse_all(done.stdout)  # the agent has just been removed
 
 
 class RelayedEndpoint:
@@ -67,7 +67,7 @@ class RelayedEndpoint:
 
         Args:
             run: see `Target`.
-            why_none: the reason to give if none of them runs.
+            why_none: the reason to give if no session runs.
         """
         live = [each for each in found if isinstance(each, SeenRecord) and each.live and each.is_of(run)]
         if not live:

@@ -80,5 +80,5 @@ def _environment() -> jinja2.Environment:
 
 
 def render(name: str, /, **values: Any) -> str:  # noqa: ANN401 - a template takes what it names; StrictUndefined checks
-    """Render the template `name` (`folder/file.j2`); raise an error for a value that it needs and is not given."""
+    """Render the template `name` (`folder/file.j2`); raise an error for a missing value."""
     return _environment().get_template(name).render(**values)

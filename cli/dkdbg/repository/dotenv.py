@@ -1,4 +1,4 @@
-"""Read and set a value of a .env file, and keep the rest to the byte."""
+"""Read and set a value of a .env file, and keep every other byte."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def _saved(root: Path, key: str) -> str | None:
 
 
 def local_port(root: Path, planned: int) -> int:
-    """Return the port on 127.0.0.1: DKDBG_PORT if it is set to one, otherwise the planned one."""
+    """Return the port on 127.0.0.1: DKDBG_PORT if it is set to a port, otherwise the planned port."""
     return _port(read(root, "DKDBG_PORT")) or planned
 
 
 def saved_port(root: Path, planned: int) -> int:
-    """Return the port for files that every shell reads: as `local_port`, without the environment of this one."""
+    """Return the port for files that every shell reads: like `local_port`, but ignore this shell's environment."""
     return _port(_saved(root, "DKDBG_PORT")) or planned
 
 

@@ -38,12 +38,12 @@ def checked(text: str | PurePosixPath) -> PurePosixPath:
     """Return `text`, which may come from the repository, as a path inside it and outside git's own folder.
 
     Raises:
-        DkdbgError: it is not such a path.
+        DkdbgError: `text` is not such a path.
     """
     path = PurePosixPath(text)
     try:
         name = os.fsencode(path)
-    except UnicodeEncodeError:  # half a character, from an escape in JSON
+    except UnicodeEncodeError:  # a lone surrogate, from an escape in JSON
         name = b"\0"
     if path.is_absolute() or not path.parts or ".." in path.parts or b"\0" in name:
         raise DkdbgError(f"{path} is not a path inside the repository")
@@ -57,7 +57,7 @@ def checked(text: str | PurePosixPath) -> PurePosixPath:
 
 
 def is_gone(folder: Path) -> bool:
-    """Return whether a folder exists no more; one that we may not look into counts as there."""
+    """Return whether a folder does not exist any more; an inaccessible folder counts as existing."""
     try:
         return not stat.S_ISDIR(folder.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -138,7 +138,7 @@ class Folder:
         """Create a file and sync it to the disk.
 
         Args:
-            name: in this folder, and not in use yet.
+            name: a name that is not in use in this folder.
             data: its whole content.
             mode: permission bits; None leaves them to the umask.
             owner: user and group id.
@@ -190,13 +190,13 @@ class Folder:
         os.rmdir(name, dir_fd=self.descriptor)
 
     def sync(self) -> None:
-        """Sync renames to the disk, on file systems that can do so for a folder."""
+        """Sync renames to the disk, if the file system can sync a folder."""
         with contextlib.suppress(OSError):
             os.fsync(self.descriptor)
 
 
 def remove_empty(root: Path, paths: Iterable[PurePosixPath]) -> None:
-    """Remove folders below `root`, the deepest first; those that are not empty stay, with the user's files."""
+    """Remove folders below `root`, the deepest first; folders that are not empty stay, with the user's files."""
     for path in sorted(paths, key=lambda each: len(each.parts), reverse=True):
         with contextlib.suppress(OSError, DkdbgError), Folder.at(root, path.parent) as folder:
             folder.remove_folder(path.name)
@@ -232,10 +232,10 @@ def read_private(file: Path, what: str, hint: str) -> str | None:
     """Return the text of a file, without the space around it; None if the file is missing.
 
     Args:
-        what: what the file holds, in a message. hint: how to get another one.
+        what: name of the content, for messages. hint: how to get a new file.
 
     Raises:
-        DkdbgError: the file cannot be read, is empty, or can be read by others too.
+        DkdbgError: the file cannot be read, is empty, or is readable by other users.
     """
     try:
         text, mode = file.read_text("utf-8", errors="replace").strip(), file.stat().st_mode
@@ -263,8 +263,8 @@ def create_private(file: Path, text: str) -> None:
 def git_folder(root: Path) -> Path | None:
     """Return git's folder of the checkout that contains `root`, absolute; None if it cannot be used.
 
-    For a worktree or a submodule it is the folder named by its `.git` file, if that folder refers back to the file: an
-    unpacked archive may contain a `.git` file that names any folder of the user's.
+    For a worktree or a submodule it is the folder that the `.git` file names, if that folder refers back to the file: a
+    `.git` file in an unpacked archive may name any folder of the user's.
     """
     for folder in (root, *root.parents):
         found = folder / ".git"
@@ -289,7 +289,7 @@ def git_folder(root: Path) -> Path | None:
 
 
 def _names(target: Path, git_file: Path) -> bool:
-    """Return whether `target` is the folder of the worktree (`gitdir`) or submodule (core.worktree) with that `.git`."""
+    """Return whether the worktree (`gitdir`) or submodule (core.worktree) folder `target` refers back to `git_file`."""
     back = target / "gitdir"
     if back.is_file():
         return os.path.realpath(target / _text(back).strip()) == os.path.realpath(git_file)

@@ -4,7 +4,7 @@ The author of a repository also controls its configuration: `.git` in an unpacke
 subfolder of a clone, which git uses when it is started there. Therefore
 
 - no command reads contents (`status`, `diff`, `add`): the filters of `.gitattributes` would run, and no option turns
-  those off;
+filters off;
 - options turn off hooks, the file system monitor, pagers, signatures, submodules and fetching. They take precedence
   over every configuration file, and an older git ignores unknown ones;
 - git is never started in a bare repository or below one: `safe.bareRepository` came with git 2.38.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Timeout in seconds: git may block for ever on a repository, such as one with a FIFO as a list of patterns.
 _TIMEOUT_S = 30.0
-#: An empty core.fsmonitor is off for every git; before 2.36 `false` would name a program.
+#: An empty core.fsmonitor turns it off in every git version; before 2.36 `false` would name a program.
 _OPTIONS = (
     "core.fsmonitor=", f"core.hooksPath={os.devnull}", "safe.bareRepository=explicit", "core.pager=cat",
     "diff.external=", "submodule.recurse=false", "log.showSignature=false", "protocol.allow=never",
@@ -41,7 +41,7 @@ _SET_VARIABLES = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_PAGER": "cat",
-    "GIT_ALLOW_PROTOCOL": "none",  # overrides protocol.ext.allow of a repository, which would fetch
+    "GIT_ALLOW_PROTOCOL": "none",  # overrides a repository's protocol.ext.allow, which would allow fetching
     "GIT_NO_LAZY_FETCH": "1",
 }
 #: Git's own folder, as `folded` returns it; the second is its short name on Windows.
@@ -49,7 +49,7 @@ FOLDERS = frozenset({".git", "git~1"})
 
 
 def folded(name: str) -> str:
-    """Return a name as some file system reads it: lower case, no invisible characters, no stream, no final dots."""
+    """Return a name as some file systems read it: lower case, no invisible characters, no stream, no final dots."""
     shown = name if name.isascii() else "".join(each for each in name if unicodedata.category(each) != "Cf")
     return shown.casefold().partition(":")[0].rstrip(" .")
 

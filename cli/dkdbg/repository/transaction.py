@@ -21,7 +21,7 @@ from dkdbg.repository.folders import Folder, refused
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: Maximum wait for another `dkdbg` that writes into the same repository.
+#: Maximum seconds to wait for another `dkdbg` that writes into the same repository.
 LOCK_TIMEOUT_S = 10.0
 
 
@@ -33,8 +33,8 @@ class Change:
         path: relative to the repository root.
         before: bytes on disk when the change was planned, None if there was no file.
         after: bytes to write, None to remove the file.
-        mode: exact permission bits; None keeps those of an existing file, and gives a new one the umask's.
-        reason: reason as text, for the user who reads the plan.
+        mode: exact permission bits; None keeps an existing file's, and applies the umask to a new file.
+        reason: why the file changes, as text for the user.
     """
 
     path: PurePosixPath
@@ -105,14 +105,14 @@ def sync_directory(folder: Folder) -> None:
 
 @contextlib.contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Keep other `dkdbg` processes of this user from writing into a repository: two would lose the journal of one.
+    """Keep other `dkdbg` processes of this user from writing into a repository: two at once would lose one's journal.
 
-    The lock is a file in a private folder of the user's, on this machine alone. Any process that can read the
-    repository, such as one in a container that mounts it, could lock the repository's folder. Where no private folder can
-    be made nothing is locked.
+    The lock is a file in the user's private folder on this machine: any process that can read the repository, such as
+    one in a container that mounts it, could lock the repository's own folder. If no private folder can be created,
+    nothing is locked.
 
     Raises:
-        DkdbgError: another one writes for more than LOCK_TIMEOUT_S, or the repository cannot be read.
+        DkdbgError: another `dkdbg` writes for more than LOCK_TIMEOUT_S, or the repository cannot be read.
     """
     try:
         found = root.stat()
@@ -141,7 +141,7 @@ def locked(root: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> bool:
-    """Return whether we have the lock of an open file; also where the file system has none."""
+    """Return whether we have locked an open file; True on a file system without locks."""
     try:
         return runtime_dir.lock(descriptor)
     except OSError:
@@ -163,7 +163,7 @@ class Transaction:
 
     Attributes:
         root: repository, local side.
-        changes: in the order of the renames.
+        changes: changes in the order of the renames.
         new_directories: folders to create for the targets, relative to `root`, outermost first.
         is_unchanged: False from the first rename on; True again after a complete rollback.
     """
@@ -229,7 +229,8 @@ class Transaction:
         """Write all changes; signals that end a verb are delayed until then.
 
         Raises:
-            DkdbgError: it failed; the tree is as before if `is_unchanged`, else the message reports the rollback.
+            DkdbgError: writing failed; the files are as before if `is_unchanged`, else the message reports the
+                rollback.
         """
         made: list[tuple[Folder, str]] = []
         renamed: list[tuple[Folder, Change]] = []
@@ -246,7 +247,7 @@ class Transaction:
                 for relative in self.new_directories:
                     current = relative
                     above = folder(relative.parent)
-                    if above.kind(relative.name) is None:  # the journal may have created its own by now
+                    if above.kind(relative.name) is None:  # the journal may have created its folder by now
                         above.make(relative.name)
                         made.append((above, relative.name))
                 targets = [
@@ -291,7 +292,7 @@ class Transaction:
                 elif folder.kind(old) is not None:
                     folder.replace(old, change.path.name)
                 else:
-                    is_restored = False  # another process has removed it; the journal has the former version
+                    is_restored = False  # another process has removed it; the journal has the old version
             for change in self.changes:
                 if change.path.parent in opened:
                     _unlink(opened[change.path.parent], staging_names(change.path.name))

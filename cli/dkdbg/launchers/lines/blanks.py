@@ -48,7 +48,7 @@ def as_words(command: str) -> tuple[str, ...]:
 
 
 def without_blanks(argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return an argv without the options that have a placeholder, and those options as written.
+    """Return an argv without the options that have a placeholder, and the removed options as written.
 
     A shell would read `<port>` as a redirection, and a program would use `/path/to/data` as a folder. The first word
     always stays.

@@ -28,19 +28,19 @@ _NOT_PROGRAMS = {
 }  # fmt: skip
 #: Options of `python -m debugpy` that take the next word.
 _DEBUGPY_VALUES = ("--listen", "--connect", "--configure-subProcess", "--log-to")
-#: Words that pass a script's own arguments on.
+#: Words that stand for a script's own arguments.
 _PASSED_ON = frozenset({"$@", "$*", "${@}", "${*}", "${@:1}"})
 # A bare `#` begins a comment more often than it is root's prompt.
 _PROMPT = re.compile(
     r"^\s*(?:\([\w.-]+\)\s*)?(?:\[[\w.@~/ -]+\][$#%>]+|[\w.-]+@[\w.-]+[:\s][^$#]*[$%#>]+|[$%>!]+)\s+|^\s*!(?=\w)|^\s*>>>\s*"
 )
-#: Commands of a shell line that need no other user's rights, and the shell's own words.
+#: Shell keywords, and commands that need no other user's rights.
 _SHELL_WORDS = frozenset({
     "cd", "export", "set", "exec", "echo", "printf", "ulimit", "umask", "mkdir", "true", "sleep", "tee", "cat", "test", "[",
     "[[", "if", "then", "else", "fi", "while", "until", "do", "done", "for", "nc", "ls", "date", "touch", "wait", "trap", "exit",
     "pip", "pip3", "uv", "alembic", "source", ".", "tail", "grep", "curl", "wget", "unset", "env", "nvidia-smi", "git",
 })  # fmt: skip
-#: Commands with which root changes the user, and options by which these launchers do so themselves.
+#: Commands by which root changes the user, and options by which launchers do so.
 _CHANGES_USER = frozenset({"sudo", "gosu", "su-exec"})
 _USER_OPTIONS = {
     "gunicorn": ("-u", "--user", "-g", "--group"),
@@ -79,13 +79,13 @@ class Lines(Reader):
                 return None
             command = join(rest) if is_path else f"python {join(rest)}"
             return Launch(command=command, launcher=PYTHON.name, target=rest[0], args=rest[1:])
-        # A wrapper that is unknown here, such as a profiler or a cluster's own launcher.
+        # The line may begin with an unknown wrapper, such as a profiler or a cluster's own launcher.
         pairs = zip(range(1, len(rest)), rest[1:], rest[2:], strict=False)
         at = next((at for at, word, file in pairs if PYTHON.starts(word) and file.endswith(".py")), None)
         return self.words(rest[at:]) if at else None
 
     def find(self, words: Sequence[str]) -> tuple[Launcher, Line] | None:
-        """Return the launcher at the start of a command line without wrappers, and the line as that launcher reads it."""
+        """Return the launcher at the start of a command line without wrappers, and the line for it."""
         word = words[0].rsplit("/", 1)[-1]
         launcher = registry.of_program(words[0])
         if launcher is None:
@@ -160,7 +160,7 @@ def runs_python_alone(argv: Sequence[str], scripts: Collection[str] = ()) -> boo
     """Return whether an argv starts Python programs and nothing else that could need another user's rights.
 
     Args:
-        scripts: names of shell scripts that are known to need none.
+        scripts: names of shell scripts that need no other user's rights.
     """
     if _CHANGES_USER.intersection(argv):
         return False
@@ -185,7 +185,7 @@ def runs_python_alone(argv: Sequence[str], scripts: Collection[str] = ()) -> boo
 
 
 def _after_keyword(words: Sequence[str]) -> Sequence[str]:
-    """Return a simple command without the shell's keyword before it (`while ! nc ...`; `then` is a wrapper)."""
+    """Return a simple command without a shell keyword before it (`while ! nc ...`); `then` counts as a wrapper."""
     return words[1:] if len(words) > 1 and words[0] in {"if", "elif", "while", "until", "{", "("} else words
 
 
@@ -208,7 +208,7 @@ def port_of(command: str) -> int | None:
 def one_process(argv: Sequence[str]) -> tuple[tuple[str, ...], int, str] | None:
     """Return an argv with one process instead of several, the index of the changed word, and the number that it had.
 
-    None if it does not start several, or gives no number.
+    None if it does not start several, or does not give their number.
     """
     words = list(argv)
     found = Lines().find(words) if words else None

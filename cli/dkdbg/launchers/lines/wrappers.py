@@ -29,7 +29,7 @@ _DOCKER_VALUES = re.compile(
     r"entrypoint|platform|hostname|device|cpus|ulimit|cap-add|security-opt|add-host|restart|file|profile|pull|label)"
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
-#: Their options that have a value.
+#: Options of these words that have a value.
 PREFIX_VALUES = {
     "sudo": ("-C", "-D", "-R", "-T", "-g", "-h", "-p", "-r", "-t", "-u", "--chdir", "--group", "--user"),
     "env": ("-C", "-u", "--chdir", "--unset"),
@@ -53,7 +53,7 @@ def assignments(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def program_name(words: Sequence[str]) -> str:
-    """Return the name of the program of a command line: that of the script, without `env NAME=VALUE`, which may set a secret."""
+    """Return the name of a command line's program or script, without `env NAME=VALUE`, which may set a secret."""
     program = unwrapped([*words]) or [word for word in words if "=" not in word] or [""]
     path = program[1] if len(program) > 1 and program[1][:1] != "-" else program[0]
     return path.rstrip("/").rpartition("/")[2]
