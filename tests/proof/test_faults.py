@@ -443,6 +443,33 @@ def test_fix_writes_another_port_and_proves_the_project(project):
     assert len(said["mended"]) == 1
 
 
+#: A base image whose ENTRYPOINT sets the environment up, as those of ROS and micromamba do.
+ENTRYPOINT = """\
+FROM {base}
+RUN mkdir /opt/ros && echo >/opt/ros/rclpy.py
+RUN printf '#!/bin/sh\\nPYTHONPATH=/opt/ros:$PYTHONPATH exec "$@"\\n' >/entry.sh && chmod +x /entry.sh
+ENTRYPOINT ["/entry.sh"]
+"""
+
+
+def test_the_entrypoint_of_a_base_image_that_the_program_needs_is_named_and_fix_starts_it_by_that(
+    project, base_image
+):
+    name = unique("entry")
+    build = ["docker", "build", "--quiet", "--tag", name, "-"]
+    subprocess.run(build, input=ENTRYPOINT.replace("{base}", base_image), text=True, check=True)
+    try:
+        files = {"Dockerfile": DOCKERFILE.replace("{base}", name), "train.py": f"import rclpy\n{TRAIN}"}
+        found = project(files)
+        (finding,) = found.ask("verify")["findings"]
+        assert finding["cause"] == "entrypoint-left-out"
+        assert "dkdbg init --command '/entry.sh python3 train.py'" in finding["remedy"]
+        said = found.ask("verify", "--fix", "--yes")
+        assert said["proven"], said
+    finally:
+        command(["docker", "rmi", "--force", name])
+
+
 # -- faults that `why` names ----------------------------------------------------------------------------------------
 
 

@@ -121,6 +121,7 @@ class Trial:
         probe: runs a shell script in the same image, without the program, and returns its output; empty outside
             containers, where other users may own the programs that the script would run.
         output: returns the end of what the program and the agent have printed.
+        entrypoint: returns the ENTRYPOINT of its image; empty without an image.
     """
 
     address: str
@@ -132,6 +133,7 @@ class Trial:
     ended: Callable[[], int | None]
     output: Callable[[], str]
     probe: Callable[[str], str]
+    entrypoint: Callable[[], tuple[str, ...]] = tuple
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,13 +15,13 @@ class Finding:
     """One cause.
 
     Attributes:
-        link: the link of the chain that is broken: `setup`, `engine`, `port`, `image`, `start`, `listen`, `agent`,
-            `attach`, `mapping`, `file`, `process`, `line`, `program`, `gpu`.
+        link: the link of the chain that is broken: `setup`, `engine`, `port`, `image`, `command`, `start`, `listen`,
+            `agent`, `attach`, `mapping`, `file`, `process`, `line`, `program`, `gpu`.
         cause: the kind of the cause, for programs, such as `wrong-root`; see docs/troubleshooting.md.
         says: what is wrong, with its values; one sentence.
         remedy: what to type or change next.
         detail: lines that show it, such as the program's last lines.
-        subject: what is missing, for `--fix`: a distribution, a Debian package; may be empty.
+        subject: what is missing, for `--fix`: a distribution, a Debian package, the right command; may be empty.
     """
 
     link: str

@@ -43,6 +43,10 @@ _START_CAUSES = (
     (r"no space left", "image", "disk-full"),
     (r"variables? that (?:is|are) not set|missing a value", "setup", "variable-missing"),
 )  # fmt: skip
+#: Causes that the script of an ENTRYPOINT may prevent: it sets PATH, PYTHONPATH and the like, then starts the command.
+_PREVENTED = frozenset(
+    {"command-missing", "program-absent", "module-missing", "own-module", "other-interpreter", "library-missing", "variable-missing", "program-ends", "no-own-code"}
+)  # fmt: skip
 #: Causes whose messages a build may print without failing for them.
 _VAGUE_CAUSES = frozenset({"program-ends", "data-missing", "permission", "command-missing"})
 
@@ -57,12 +61,14 @@ class Around:
         own: names of the repository's own modules.
         command: the program's command line as typed.
         named: returns whether a dependency file of the repository, installed or not, has a distribution.
+        inherits_entrypoint: whether plain Docker would run the ENTRYPOINT that the image has from its base image.
     """
 
     installs_from: Callable[[str], tuple[str, str]] | None
     own: Collection[str] = ()
     command: str = ""
     named: Callable[[str], bool] = lambda _: False
+    inherits_entrypoint: bool = False
 
 
 def cause_of(text: str, code: int | None, around: Around) -> Finding:
@@ -595,6 +601,22 @@ def in_image(finding: Finding, module: str, folder: str) -> Finding:
     return replace(
         finding, cause="own-module", subject="", says=f"Python does not find the module {module}, which the image has in {folder}",
         remedy=f"put {folder} on PYTHONPATH in the service's environment, or start the program there: working_dir of the service",
+    )  # fmt: skip
+
+
+def without_entrypoint(finding: Finding, entrypoint: Sequence[str], around: Around) -> Finding:
+    """Return the finding as one about the image's ENTRYPOINT, if the program lacks that and it may prevent the cause.
+
+    Args:
+        entrypoint: words of the image's ENTRYPOINT.
+    """
+    if not entrypoint or finding.cause not in _PREVENTED:
+        return finding
+    command = f"{shlex.join(entrypoint)} {around.command}"
+    return replace(
+        finding, link="command", cause="entrypoint-left-out", subject=command,
+        says=f"{finding.says}; the program runs without the ENTRYPOINT {shlex.join(entrypoint)}, which the image has from its base image",
+        remedy=f"dkdbg init --command {shlex.quote(command)}, or dkdbg verify --fix; if that changes nothing: {finding.remedy}",
     )  # fmt: skip
 
 

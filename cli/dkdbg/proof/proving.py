@@ -137,31 +137,39 @@ class _Run:
         self._files: list[FirstLines] = []  # the program's file first
 
     def run(self) -> None:
-        subject = self._subject
         with contextlib.ExitStack() as opened:
             trial = self._start(opened)
-            _check_gpu(trial.gpu, subject.gpu)
-            self._look_for_files(trial)
-            self._ready(trial)
-            self._session = trial.session()
-            target = opened.enter_context(contextlib.closing(subject.target_at(trial.address)))
-            answer = self._listens(target)
-            self._mapped(answer)
-            self._proof.stopped = stopped = self._stop(trial, target)
-            shown = ", ".join(f"{name} = {_short(value)}" for name, value in list(stopped.values.items())[:3])
+            try:
+                self._check(trial, opened)
+            except BrokenError as error:
+                entrypoint = trial.entrypoint() if self._subject.around.inherits_entrypoint else ()
+                finding = program_end.without_entrypoint(error.finding, entrypoint, self._subject.around)
+                raise BrokenError(finding) from error
+
+    def _check(self, trial: Trial, opened: contextlib.ExitStack) -> None:
+        subject = self._subject
+        _check_gpu(trial.gpu, subject.gpu)
+        self._look_for_files(trial)
+        self._ready(trial)
+        self._session = trial.session()
+        target = opened.enter_context(contextlib.closing(subject.target_at(trial.address)))
+        answer = self._listens(target)
+        self._mapped(answer)
+        self._proof.stopped = stopped = self._stop(trial, target)
+        shown = ", ".join(f"{name} = {_short(value)}" for name, value in list(stopped.values.items())[:3])
+        self._hold(
+            "stop",
+            f"{os.path.relpath(stopped.path, subject.root)}:{stopped.line} in {stopped.function}"
+            + (f"; {shown}" if shown else ""),
+        )
+        if stopped.executable:
             self._hold(
-                "stop",
-                f"{os.path.relpath(stopped.path, subject.root)}:{stopped.line} in {stopped.function}"
-                + (f"; {shown}" if shown else ""),
+                "interpreter",
+                f"{stopped.executable} (Python {stopped.python}), uid {stopped.uid}, {stopped.process}",
             )
-            if stopped.executable:
-                self._hold(
-                    "interpreter",
-                    f"{stopped.executable} (Python {stopped.python}), uid {stopped.uid}, {stopped.process}",
-                )
-            if seen := _gpu_seen(trial.gpu, target, stopped.executable):
-                self._hold("gpu", seen)
-            self._check_end(trial)
+        if seen := _gpu_seen(trial.gpu, target, stopped.executable):
+            self._hold("gpu", seen)
+        self._check_end(trial)
 
     def _end(self, stop: Callable[[], None]) -> None:
         try:

@@ -129,7 +129,7 @@ def _once(
 
 
 def _of_service(root: Path, service: DebugService, timeout: float) -> Subject:
-    plan, _ = make_plan(root)
+    plan, config = make_plan(root)
     token = choose_token(service, report=lambda _: None)
     entry = asked.of_repository(root, [(each.local, str(each.remote)) for each in plan.mappings])
     os.environ.update(_SETTINGS)  # compose reads settings from the environment
@@ -151,7 +151,7 @@ def _of_service(root: Path, service: DebugService, timeout: float) -> Subject:
     )
     return proving.Subject(
         root=root, entry=entry, start=start, target_at=lambda address: registry.target_at(registry.address_of(address), root),
-        around=proof_repair.around(root, shlex.join(plan.service.argv)), gpu=wish, isolated=not service.host_network,
+        around=proof_repair.of_plan(root, plan, config), gpu=wish, isolated=not service.host_network,
         extra={tokens.PROPERTY: token} if token else {}, timeout=timeout,
     )  # fmt: skip
 

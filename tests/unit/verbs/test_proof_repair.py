@@ -8,6 +8,7 @@ from dkdbg import console
 from dkdbg.proof.finding import Finding
 from dkdbg.setup.render import changes
 from dkdbg.verbs.parts import proof_repair
+from dkdbg.verbs.parts.repository import make_plan
 from tests.checkout import checkout
 
 MISSING = Finding(link="program", cause="module-missing", says="no cv2", remedy="add it", subject="opencv")
@@ -104,6 +105,22 @@ def test_the_repository_names_the_distributions_of_all_its_dependency_files(root
     (root / "requirements-dev.txt").write_text("Py_Test>=7  # generated\n")
     named = proof_repair.around(root, "").named
     assert [named(each) for each in ("py-test", "generated", "requests")] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("files", "inherits"),
+    [
+        ({}, True),
+        ({"compose.yaml": "services: {job: {build: ., entrypoint: []}}\n"}, False),
+        ({"Dockerfile": DOCKERFILE + 'ENTRYPOINT ["sh", "run.sh"]\n'}, False),
+        ({"dkdbg.toml": "[debug]\ncommand = 'python train.py'\n"}, False),
+        ({"Dockerfile": None}, False),
+    ],
+)
+def test_only_a_command_that_nobody_chose_inherits_the_entrypoint_of_a_base_image(root, files, inherits):
+    for name, text in files.items():
+        (root / name).unlink(missing_ok=True) if text is None else (root / name).write_text(text)
+    assert proof_repair.of_plan(root, *make_plan(root)).inherits_entrypoint is inherits
 
 
 def test_a_module_that_is_missing_on_another_target_is_declared_nowhere(root):

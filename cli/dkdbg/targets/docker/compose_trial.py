@@ -205,10 +205,13 @@ def _trial(prepared: Prepared) -> Trial:
                 process.run(("docker", "rm", "--force", name), timeout=_REMOVAL_TIMEOUT_S)
         return ""
 
+    def entrypoint() -> tuple[str, ...]:
+        return containers.entrypoint_of_image(containers.inspected(prepared.name)["Image"])
+
     found = containers.of_name(prepared.name, runs=False)
     return Trial(
         address=f"docker://{prepared.name}", port=prepared.port if found is None or has_network(found) else 0, program=prepared.program, gpu=prepared.gpu,
-        ready=ready, session=lambda: "", ended=ended, output=output, probe=probe,
+        ready=ready, session=lambda: "", ended=ended, output=output, probe=probe, entrypoint=entrypoint,
     )  # fmt: skip
 
 

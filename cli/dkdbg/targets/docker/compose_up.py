@@ -217,7 +217,10 @@ def check_started(
 
 def ended() -> DkdbgError:
     """Return the error for a program that has exited."""
-    return DkdbgError("the program ended before an editor could attach", hint="its last lines are above")
+    return DkdbgError(
+        "the program ended before an editor could attach",
+        hint="its last lines are above; dkdbg verify names the cause",
+    )
 
 
 def has_failed(found: Container) -> bool:

@@ -155,6 +155,13 @@ def image_of(inspected: dict[str, Any]) -> str:
     return name if name and asked.stdout.strip() == id_ else id_
 
 
+def entrypoint_of_image(id_: str) -> tuple[str, ...]:
+    """Return the ENTRYPOINT of an image, its base image's included; empty without one."""
+    words = ["docker", "image", "inspect", "--format", "{{json .Config.Entrypoint}}", "--", id_]
+    asked = check(process.run(words, timeout=_ANSWER_TIMEOUT_S))
+    return tuple(map(str, json.loads(asked.stdout) or ()))
+
+
 def names() -> list[str]:
     """Return the names of all running containers."""
     listed = process.run(["docker", "ps", "--format", "{{.Names}}"], timeout=_ANSWER_TIMEOUT_S)

@@ -158,7 +158,7 @@ _KNOWN = (
           "docker volume create NAME, with the name in the engine's line", EXIT_ERROR),
     Known(r"container \S+ exited \((\d+)\)",
           "the program ended before an editor could attach",
-          "its last lines are above", EXIT_ERROR),
+          "its last lines are above; dkdbg verify names the cause", EXIT_ERROR),
     Known(r"container \S+ is unhealthy",
           "the debugger does not listen in the container",
           "the program's last lines are above", EXIT_ERROR),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
+import shlex
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -22,9 +24,11 @@ from dkdbg.verbs.parts.keep_port import keep_port
 from dkdbg.verbs.parts.repository import debug_service, files_for, make_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
+    from dkdbg.core.config import Config
+    from dkdbg.core.plan import ProjectPlan
     from dkdbg.proof.finding import Finding
 
 #: Byte order marks by which pip recognizes encodings (`auto_decode`) that are not supersets of ASCII.
@@ -48,6 +52,17 @@ def around(root: Path, command: str) -> Around:
     return Around(installs_from=installs_from, own=own, command=command, named=named)
 
 
+def of_plan(root: Path, plan: ProjectPlan, config: Config) -> Around:
+    """Return the same for the debug service."""
+    service, extends = plan.service, plan.service.extends
+    is_given = (
+        config.command is not None or service.entrypoint or (extends and extends.entrypoint is not None)
+    )
+    return replace(
+        around(root, shlex.join(service.argv)), inherits_entrypoint=not is_given and not plan.image.ours
+    )
+
+
 def mend(root: Path, finding: Finding, *, yes: bool, as_json: bool, report: Callable[[str], None]) -> str:
     """Repair a finding if that is safe, after showing the change; return what was done, empty for nothing.
 
@@ -63,6 +78,8 @@ def mend(root: Path, finding: Finding, *, yes: bool, as_json: bool, report: Call
         return _declare(root, finding.subject, yes=yes, as_json=as_json)
     if finding.cause == "library-missing" and finding.subject:
         return _install(root, finding.subject, yes=yes, as_json=as_json)
+    if finding.cause == "entrypoint-left-out":
+        return _start_by(root, finding.subject, yes=yes, as_json=as_json)
     return ""
 
 
@@ -95,17 +112,31 @@ def _install(root: Path, package: str, *, yes: bool, as_json: bool) -> str:
     """Add a Debian package to dkdbg.toml and the Dockerfile of `init`; a Dockerfile of the user's is theirs to edit."""
     plan, config = make_plan(root, apt=(*registry.configuration(root).apt, package))
     name = str(plan.image.dockerfile)
-    wanted = {
-        path: file
-        for path, file in files_for(root, plan, config).items()
-        if path in {FILE_NAME, name, f"{name}.dockerignore"}  # other changes of `init` have other reasons
-    }
+    wanted = _wanted(root, plan, config, {FILE_NAME, name, f"{name}.dockerignore"})
     todo = changes.between(root, {**wanted, **_noted(root, config.apt)})
     if not plan.image.ours or not any(str(each.path) == name for each in todo):
         return ""
     shown = ", ".join(str(each.path) for each in todo if str(each.path) in wanted)
     done = _written(root, todo, shown, yes=yes, as_json=as_json)
     return f"{package} in {FILE_NAME} and {name}" if done else ""
+
+
+def _start_by(root: Path, command: str, *, yes: bool, as_json: bool) -> str:
+    """Set the command in dkdbg.toml and the debug service, unless it holds values of .env, which no file may have."""
+    if make_plan(root)[0].service.from_env:
+        return ""
+    plan, config = make_plan(root, command=command)
+    names = (FILE_NAME, plan.service.compose_file)
+    todo = changes.between(root, _wanted(root, plan, config, names))
+    done = _written(root, todo, ", ".join(names), yes=yes, as_json=as_json)
+    return f"the command {command} in {FILE_NAME}" if done else ""
+
+
+def _wanted(
+    root: Path, plan: ProjectPlan, config: Config, names: Collection[str]
+) -> dict[str, FileWanted | None]:
+    """Return those of the files that `init` would write: other changes have other reasons."""
+    return {path: file for path, file in files_for(root, plan, config).items() if path in names}
 
 
 def _noted(root: Path, apt: Sequence[str]) -> dict[str, FileWanted]:
