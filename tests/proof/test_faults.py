@@ -353,6 +353,18 @@ def test_other_healthy_projects_are_proven_too(project, kind):
     assert said["proven"], said
 
 
+@pytest.mark.parametrize(
+    "network", ["network_mode: none", "networks: [n]}}\nnetworks: {n: {internal: true"]
+)
+def test_a_proof_says_what_f5_needs_where_no_port_of_this_machine_leads_to_the_program(project, network):
+    found = project({"compose.yaml": f"services: {{job: {{build: ., {network}}}}}\n"})
+    said = found.ask("verify")
+    assert said["proven"], said
+    port = jsonc.loads(found.launch.read_text(), file="launch.json")["configurations"][0]["connect"]["port"]
+    (listen,) = [each["seen"] for each in said["links"] if each["link"] == "listen"]
+    assert f"dkdbg attach --port {port} " in listen
+
+
 # -- faults that `verify` names -------------------------------------------------------------------------------------
 
 

@@ -153,7 +153,7 @@ class _Run:
         self._ready(trial)
         self._session = trial.session()
         target = opened.enter_context(contextlib.closing(subject.target_at(trial.address)))
-        answer = self._listens(target)
+        answer = self._listens(trial, target)
         self._mapped(answer)
         self._proof.stopped = stopped = self._stop(trial, target)
         shown = ", ".join(f"{name} = {_short(value)}" for name, value in list(stopped.values.items())[:3])
@@ -229,7 +229,7 @@ class _Run:
                     )
                 )  # fmt: skip
 
-    def _listens(self, target: Target) -> LineAnswer:
+    def _listens(self, trial: Trial, target: Target) -> LineAnswer:
         """Return the agent's answer about the program's file, once this machine can reach a session of the agent."""
         also = [self._subject.entry.remote_of(each.path) for each in self._files[1:_MAX_COMPARED]]
         end = time.monotonic() + _SESSION_TIMEOUT_S
@@ -251,7 +251,10 @@ class _Run:
         session = answer.sessions[0]
         if self._subject.isolated and is_loopback(session.host):
             raise BrokenError(line_causes.listens_inside(session))
-        self._hold("listen", f"{session.host}:{session.port} there, 127.0.0.1 here")
+        here = "127.0.0.1 here"
+        if not trial.port:
+            here = f"no port of this machine leads there: F5 works while dkdbg attach --port {self._subject.entry.port or session.port} runs"
+        self._hold("listen", f"{session.host}:{session.port} there, {here}")
         return answer
 
     def _ask(self, target: Target, file: FirstLines, also: Sequence[str] = ()) -> LineAnswer:
