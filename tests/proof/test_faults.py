@@ -353,9 +353,7 @@ def test_other_healthy_projects_are_proven_too(project, kind):
     assert said["proven"], said
 
 
-@pytest.mark.parametrize(
-    "network", ["network_mode: none", "networks: [n]}}\nnetworks: {n: {internal: true"]
-)
+@pytest.mark.parametrize("network", ["network_mode: none", "networks: [n]}}\nnetworks: {n: {internal: true"])
 def test_a_proof_says_what_f5_needs_where_no_port_of_this_machine_leads_to_the_program(project, network):
     found = project({"compose.yaml": f"services: {{job: {{build: ., {network}}}}}\n"})
     said = found.ask("verify")
@@ -447,9 +445,10 @@ def test_verify_names_the_first_broken_link(project, kind):
     assert said["findings"][0]["remedy"]
 
 
-def test_fix_writes_another_port_and_proves_the_project(project):
+@pytest.mark.parametrize("kind", ["port taken", "wrong root"])
+def test_fix_corrects_launch_json_and_proves_the_project(project, kind):
     found = project()
-    port_taken(found)
+    VERIFIED[kind][0](found)
     said = found.ask("verify", "--fix", "--yes")
     assert said["proven"], said
     assert len(said["mended"]) == 1

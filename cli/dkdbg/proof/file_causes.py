@@ -49,7 +49,7 @@ def of_mapping(
         roots = ", ".join(local for local, _ in entry.mappings) or "nothing"
         yield Finding(
             link="mapping", cause="not-mapped", says=f"{asked.path} is in no mapped folder; {entry.source} maps {roots}",
-            remedy=_mapping_line(asked.path, actual, asked.root) if actual else "dkdbg init writes the mapping of the repository",
+            remedy=_mapping_line(asked.path, actual, asked.root) if actual else planned_mapping(entry),
         )  # fmt: skip
         return
     if mapped:
@@ -61,24 +61,27 @@ def of_mapping(
         yield _other_copy(asked, copies[0][0], copies[0][1])
 
 
+def planned_mapping(entry: Entry) -> str:
+    """Return the remedy that writes the mapping which `init` plans; `init` itself keeps an edited launch entry."""
+    if entry.source == LAUNCH:
+        return f"dkdbg verify --fix writes the mapping of the repository to {LAUNCH}, whose edited entry dkdbg init keeps"
+    return "dkdbg init writes the mapping of the repository"
+
+
 def _wrong_root(path: Path, remote: str, entry: Entry, session: LineSession, *, actual: str) -> Finding:
     known = [there for _, there in session.mappings]
     known_text = f"; the session maps the repository to {', '.join(known)}" if known else ""
     where = f"; the program has loaded {actual}" if actual else known_text
     root = actual.removesuffix(_tail(path, actual)).rstrip("/") if actual else (known[0] if known else "")
     if entry.source == LAUNCH:
-        remedy = (
-            f'"remoteRoot": "{root}" in {LAUNCH}; dkdbg init writes it'
-            if root
-            else f"dkdbg init writes {LAUNCH}"
-        )
+        remedy = (f'"remoteRoot": "{root}" in {LAUNCH}; or: ' if root else "") + planned_mapping(entry)
     elif entry.source == PLANNED:
-        remedy = "dkdbg init writes the mapping of the repository"
+        remedy = planned_mapping(entry)
     else:
         remedy = f'{{"localRoot": "${{workspaceFolder}}", "remoteRoot": "{root or "FOLDER THERE"}"}} in pathMappings of launch.json'
     return Finding(
         link="mapping", cause="wrong-root", says=f"{entry.source} maps {path.name} to {remote}, where no such file is{where}",
-        remedy=remedy,
+        remedy=remedy, subject=entry.source,
     )  # fmt: skip
 
 

@@ -21,7 +21,8 @@ class Finding:
         says: what is wrong, with its values; one sentence.
         remedy: what to type or change next.
         detail: lines that show it, such as the program's last lines.
-        subject: what is missing, for `--fix`: a distribution, a Debian package, the right command; may be empty.
+        subject: what is missing, for `--fix`: a distribution, a Debian package, the right command; or the source of a wrong
+            mapping; may be empty.
     """
 
     link: str

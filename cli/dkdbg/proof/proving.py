@@ -208,7 +208,7 @@ class _Run:
             raise BrokenError(
                 Finding(
                     link="mapping", cause="not-mapped", says=f"{self._subject.entry.source} maps {roots}, without a Python file",
-                    remedy="dkdbg init writes the mapping",
+                    remedy=file_causes.planned_mapping(self._subject.entry), subject=self._subject.entry.source,
                 )
             )  # fmt: skip
 

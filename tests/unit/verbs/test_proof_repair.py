@@ -86,6 +86,18 @@ def test_a_debian_package_changes_nothing_else_that_init_would_change_now(initia
     assert "service.compose" not in dkdbg(initialised, "init", "--diff").out
 
 
+def test_a_mapping_that_the_user_has_edited_becomes_the_planned_one_and_others_stay(initialised):
+    launch = initialised / ".vscode/launch.json"
+    before = launch.read_text()
+    own = '"pathMappings": [\n// mine\n{"localRoot": "/lib", "remoteRoot": "/opt/lib"},'
+    edited = before.replace('"pathMappings": [', own)
+    launch.write_text(edited.replace('"remoteRoot": "/workspace"', '"remoteRoot": "/wrong" /* why */'))
+    wrong = replace(MISSING, link="mapping", cause="wrong-root", subject=".vscode/launch.json")
+    assert "launch.json" in proof_repair.mend(initialised, wrong, yes=True, as_json=True, report=print)
+    assert launch.read_text() == edited
+    assert proof_repair.mend(initialised, wrong, yes=True, as_json=True, report=print) == ""
+
+
 def test_in_json_nothing_is_shown_or_asked(root, capsys, monkeypatch):
     monkeypatch.setattr(console, "ask", lambda *_: pytest.fail("asked"))
     assert mend(root, yes=False, as_json=True) == ""

@@ -121,6 +121,24 @@ def with_port(root: Path, local_port: int) -> FileWanted | None:
     return _merged(root, LAUNCH, wanted) if wanted else None
 
 
+def with_mappings(root: Path, plan: ProjectPlan) -> FileWanted:
+    """Return launch.json with the plan's path mappings in our entry, in place of others of the same local folders.
+
+    Raises:
+        DkdbgError: as `editor_files`.
+    """
+    array, field, key = "configurations", _NAMES["configurations"], "pathMappings"
+    wanted = editor.path_mappings(plan.mappings)
+    planned = {each["localRoot"] for each in wanted}
+    now = map(as_dict, as_list(attach_entry(root).get(key)))
+    former, entry = [each for each in now if each.get("localRoot") in planned], {field: editor.ATTACH_NAME}
+    text = jsonc.upsert(
+        _read(root, LAUNCH), [array], field, {**entry, key: wanted}, last={**entry, key: former}, file=LAUNCH
+    )
+    note = manifest.load(root).notes.get(PurePosixPath(LAUNCH))
+    return FileWanted(content=text.encode(), reason=_REASONS[LAUNCH], owned=False, note=note)
+
+
 def launch_names(root: Path) -> set[str]:
     """Return the names of the entries and compounds in launch.json; empty if it cannot be read."""
     return {name for name, _ in _entries(root)}

@@ -19,6 +19,7 @@ from dkdbg.setup.detect.files import Tree
 from dkdbg.setup.detect.python.dependencies import read_dependency_files
 from dkdbg.setup.render import changes, manifest
 from dkdbg.setup.render.changes import FileWanted
+from dkdbg.setup.render.editor_files import LAUNCH, with_mappings
 from dkdbg.targets import registry
 from dkdbg.verbs.parts.keep_port import keep_port
 from dkdbg.verbs.parts.repository import debug_service, files_for, make_plan
@@ -80,6 +81,8 @@ def mend(root: Path, finding: Finding, *, yes: bool, as_json: bool, report: Call
         return _install(root, finding.subject, yes=yes, as_json=as_json)
     if finding.cause == "entrypoint-left-out":
         return _start_by(root, finding.subject, yes=yes, as_json=as_json)
+    if finding.cause in {"wrong-root", "not-mapped"} and finding.subject == LAUNCH:
+        return _map(root, yes=yes, as_json=as_json)
     return ""
 
 
@@ -130,6 +133,13 @@ def _start_by(root: Path, command: str, *, yes: bool, as_json: bool) -> str:
     todo = changes.between(root, _wanted(root, plan, config, names))
     done = _written(root, todo, ", ".join(names), yes=yes, as_json=as_json)
     return f"the command {command} in {FILE_NAME}" if done else ""
+
+
+def _map(root: Path, *, yes: bool, as_json: bool) -> str:
+    """Write the planned mapping to launch.json, where the user has edited it."""
+    todo = changes.between(root, {LAUNCH: with_mappings(root, make_plan(root)[0])})
+    done = bool(todo) and _written(root, todo, LAUNCH, yes=yes, as_json=as_json)
+    return f"the mapping in {LAUNCH}" if done else ""
 
 
 def _wanted(
