@@ -549,5 +549,6 @@ def test_a_deep_recursion_is_read_once_for_each_of_its_functions(tmp_path, monke
     assert len(read) == len({id(code) for code in read})
 
 
-def test_a_program_that_has_become_another_one(program):
+def test_a_program_that_has_become_another_one_or_has_ended(program):
     why(program("import os\n\nos.execv('/bin/sleep', ['sleep', '600'])\n"), 1, "no-process", fact="")
+    why(program("print(1)\n", env={"DKDBG_LINGER": "600"}), 1, "program-ended", fact="")

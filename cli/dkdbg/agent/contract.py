@@ -9,8 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads it
     from typing import List, Literal, Optional, TypedDict
 
-    #: `idle`: the program has ended and `supervise` waits for a change or a request; `restarting`: the
-    #: program is being ended to be started again.
+    #: `idle`: the program has ended, and `supervise` waits for a change or a request, or the agent for the editor that
+    #: F5 brings (DKDBG_LINGER); `restarting`: the program is being ended to be started again.
     State = Literal[
         "starting", "waiting", "attached", "running", "post-mortem", "restarting", "idle", "exited"
     ]

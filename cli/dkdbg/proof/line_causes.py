@@ -76,6 +76,11 @@ def _of_processes(session: LineSession) -> Iterator[Finding]:
             link="process", cause="waiting", says=f"{session.name} waits for an editor before the program's first line",
             remedy="press F5, or dkdbg attach",
         )  # fmt: skip
+    elif not session.processes and session.state == "idle":
+        yield Finding(
+            link="process", cause="program-ended", says=f"the program of {session.name} has ended",
+            remedy="set the breakpoint, then dkdbg up starts it again, or dkdbg restart; with DKDBG_WAIT=60 it waits for the editor first",
+        )  # fmt: skip
     elif not session.processes:
         yield Finding(
             link="process", cause="no-process", says=f"no Python process of {session.name} has loaded the agent ({session.state})",

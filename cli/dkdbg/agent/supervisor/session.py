@@ -506,11 +506,10 @@ class Session:
         """
         end = self._since + self.options.linger
         before = self.attaches if self._attaches_before_end is None else self._attaches_before_end
-        if self.options.wait > 0 or before > 0 or self.leaving:
+        if self.options.wait > 0 or before > 0 or self.leaving or time.monotonic() >= end:
             return
-        if code and time.monotonic() < end:
-            self._failed = True
-            self._write(exit_code=code, detail=detail)
+        self._failed = code != 0
+        self.show("idle", child=None, exit_code=code or None, last_exit_code=code, detail=detail)
         while self.attaches == before and time.monotonic() < end:
             arrival = self.inbox.next(min(1.0, max(0.0, end - time.monotonic())))
             if arrival is not None and arrival.number in child.ENDING:
@@ -697,10 +696,10 @@ class Session:
             self.store.update(state=self._state(), **fields)
 
     def _state(self) -> contract.State:
-        if self._phase != "running":
-            return self._phase
         if self._failed:
             return "exited"
+        if self._phase != "running":
+            return self._phase
         return "attached" if self.attached else "post-mortem" if self._holds.held else "running"
 
     def environment(self) -> Dict[str, str]:
