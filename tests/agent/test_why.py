@@ -350,7 +350,7 @@ CASES = {
     "another copy on this machine, which is not blamed on an image": (
         "copied.py:2", "two-copies", "", "set the breakpoint in that file, or remove it",
     ),
-    "a branch of an imported module": ("branch.py:3", "ran-before", "or its branch was not taken"),
+    "a branch of an imported module": ("branch.py:3", "ran-before", "or its branch was not taken", "a branch that is never taken"),
     "a module in a wheel": ("wheel.py:2", "zipped"),
     "a module in an egg": ("egg.py:2", "zipped"),
     "a module in a folder that is named like an archive": ("folder.py:2", "two-copies"),
@@ -363,7 +363,7 @@ CASES = {
     "code under the name of a file that does not run": ("executed.py:6", "never-reached"),
     "a file that is not Python": ("fast.pyx:2", "not-python"),
     "a line within a statement": (in_script("SELECT"), "no-code", "", f"set the breakpoint in line {line(SCRIPT, 'query =')},"),
-    "the body of a class": (in_script("rate = 3"), "ran-before"),
+    "the body of a class": (in_script("rate = 3"), "ran-before", "", "dkdbg restart local:"),
     "a decorator": (in_script("@functools"), "ran-before"),
     "a default": (in_script("        1,"), "ran-before"),
     "a replaced function": (in_script("return 1"), "never-reached", "another has replaced it"),

@@ -295,6 +295,9 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         yield _ran_before(
             asked,
             f"{asked.where} ran when the module was imported, before the breakpoint came,{branch} and does not run again",
+            or_never="; a branch that is never taken, such as if TYPE_CHECKING, never stops"
+            if file.branch
+            else "",
         )
     elif all(each.gone for _, each in debugged) and file_causes.of_edit(asked, mapped) is None:
         yield Finding(
@@ -339,10 +342,10 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _ran_before(asked: Asked, says: str) -> Finding:
+def _ran_before(asked: Asked, says: str, *, or_never: str = "") -> Finding:
     return Finding(
         link="line", cause="ran-before", says=says,
-        remedy=f"{asked.restart} with the breakpoint set: the program waits for the editor before its first line",
+        remedy=f"{asked.restart} while the editor is attached and the breakpoint set, which then is there before the first line{or_never}",
     )  # fmt: skip
 
 
