@@ -74,7 +74,7 @@ def _shipped(stages: list[_Stage]) -> list[_Stage]:
 
 def _text(step: Instruction) -> str:
     words = " ".join(json_words(step.rest)) if step.rest.startswith("[") else step.rest
-    return "\n".join((words, *step.heredocs))
+    return "\n".join((words, *(each.replace("\\\n", " ") for each in step.heredocs)))
 
 
 def _installs(text: str) -> str:

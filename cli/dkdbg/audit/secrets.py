@@ -98,7 +98,7 @@ def tokens(path: str, text: str, *, keys: bool = True) -> Iterator[tuple[int, st
     if _OWN_FILE.fullmatch(path) and _WHOLE.fullmatch(text):
         yield 0, "a token of dkdbg (the whole file)"
     for found in _KEY.finditer(text) if keys else ():
-        if re.match(r"\s*(?:\\n)?[A-Za-z0-9+/=]{16}", text[found.end() : found.end() + 80]):
+        if re.match(r"(?:\s|\\+[nr])*[A-Za-z0-9+/=]{16}", text[found.end() : found.end() + 80]):
             yield found.start(), "a private key"
 
 
