@@ -658,7 +658,9 @@ def test_a_dev_container_that_gets_its_packages_after_its_creation_is_built_with
     ("command", "opened"),
     [
         ("uvicorn main:app --reload", {"UVICORN_HOST": "0.0.0.0"}),
+        ("uvicorn main:app --host 0.0.0.0 --reload", {}),
         ("flask --app main run", {"FLASK_RUN_HOST": "0.0.0.0"}),
+        ("flask --app main run --host=0.0.0.0", {}),
         ("python main.py", {"GRADIO_SERVER_NAME": "0.0.0.0"}),
         ("streamlit run main.py", {}),
     ],

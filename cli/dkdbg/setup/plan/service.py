@@ -42,6 +42,8 @@ IDLE = ("sleep", "infinity")
 #: machine.
 PROCESSES = "DKDBG_PROCESSES"
 _MAX_PROCESSES = 1024
+#: The option of servers for the address to listen on.
+_HOST_OPTION = re.compile(r"(?:--host|-h|-H)(?:=|$)")
 
 
 def plan_service(
@@ -157,8 +159,12 @@ def plan_service(
 def _opened(
     facts: RepoFacts, argv: tuple[str, ...], ports: tuple[int, ...], given: frozenset[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the variables that make a server with published ports listen beyond the container's loopback."""
-    servers = [launcher for launcher, _ in launchers_in(argv)] if ports else []
+    """Yield the variables that make a server with published ports listen beyond the container's loopback.
+
+    A command that names its address needs none.
+    """
+    found = launchers_in(argv) if ports else []
+    servers = [launcher for launcher, line in found if not any(map(_HOST_OPTION.match, line.rest))]
     gradio = registry.named("gradio") if ports and "gradio" in facts.frameworks else None
     if gradio is not None:  # `python app.py`, which starts Gradio
         servers.append(gradio)
