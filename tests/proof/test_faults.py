@@ -328,6 +328,9 @@ HEALTHY = {
         http.server.HTTPServer(("0.0.0.0", 8000), Handler).serve_forever()
         """},
     "a reloader": {"train.py": RELOADER.replace("FLAGS", "")},
+    "a variable that the image's shell expands": {
+        "Dockerfile": DOCKERFILE.replace('["python3", "train.py"]', 'exec python3 "${PWD}/train.py"')
+    },
     "an end within a second": {"train.py": "def main():\n    print(1)\n\n\nmain()\n"},
     "a module of a package": {
         "Dockerfile": DOCKERFILE.replace('"train.py"', '"-m", "pkg.run"'), "pkg/run.py": "from pkg.net import rate\n\n\ndef go():\n    print(rate(1))\n\n\ngo()\n",
@@ -351,6 +354,7 @@ HEALTHY = {
 def test_other_healthy_projects_are_proven_too(project, kind):
     said = project(HEALTHY[kind]).ask("verify")
     assert said["proven"], said
+    assert "$$" not in str(said["links"])
 
 
 @pytest.mark.parametrize("network", ["network_mode: none", "networks: [n]}}\nnetworks: {n: {internal: true"])

@@ -120,7 +120,8 @@ def prepare(
     needs = [each for each in described.get("depends_on") or () if _described(model, each)]
     if not detached or _needs_are_ready(model, service.name, root):
         needs = []
-    words = [str(word) for key in ("entrypoint", "command") for word in described.get(key) or ()]
+    escaped = (str(word) for key in ("entrypoint", "command") for word in described.get(key) or ())
+    words = [word.replace("$$", "$") for word in escaped]  # as `docker compose config` does
     return Prepared(
         argv=argv, environment={**os.environ, **env}, port=port if copies is None else 0, is_met=not host.is_podman,
         tell=lambda number: _tell(name, number), cleaning=("docker", "rm", "--force", "--volumes", name), name=name,
