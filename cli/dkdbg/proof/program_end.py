@@ -197,7 +197,7 @@ _LAST_ERRORS = (
         (r"Name or service not known|failure in name resolution|No address associated with hostname|NoBrokersAvailable"
         r"|[Cc]onnection refused|could not translate host name|No route to host|Max retries exceeded|LocalEntryNotFoundError"),
         "service-absent", "the program connects to something that does not answer",
-        "start it first: docker compose ps shows the services, depends_on starts them; in a container, this machine is host.docker.internal",
+        "a service: start it first, docker compose ps shows it, depends_on starts it; this machine: in a container it is host.docker.internal; a host of the internet: the container needs DNS, a route, perhaps a proxy",
     ),
     (
         r"CERTIFICATE_VERIFY_FAILED", "certificate", "the container does not trust a certificate",
@@ -479,7 +479,7 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
     if found := re.search(r"PermissionError|\[Errno 13\]|Permission denied", text):
         return _finding(
             "permission", f"the program may not read or write a file: {line_at(text, found.start())}",
-            "ls -ln shows its owner; the program runs as the owner of the workspace", text,
+            "ls -ln shows its owner and mode: run the service as that user (user:), or chmod", text,
         )  # fmt: skip
     if found := re.search(r"Address already in use|\[Errno 98\]|error while attempting to bind", text):
         line = line_at(text, found.start())
@@ -495,7 +495,7 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
     if code == _OUT_OF_MEMORY:
         return _finding(
             "killed", "the program was killed (137), most likely for its memory",
-            "docker inspect --format '{{.State.OOMKilled}}' and dmesg say so; give it more memory, or a smaller batch", text,
+            "dmesg says so; give it more memory (mem_limit of the service), or a smaller batch", text,
         )  # fmt: skip
     if code in {_NOT_FOUND, _NOT_EXECUTABLE} or re.search(
         r"cannot execute|executable file not found|command not found", text
@@ -642,14 +642,15 @@ def of_start(error: DkdbgError, output: Sequence[str], around: Around) -> Findin
         found = ("", "image", "build-fails")
     _, link, cause = found or ("", "start", "not-started")
     lines = tuple(line for line in output[-_SHOWN_LINES:] if line.strip())
+    remedy = "docker compose --profile debug build shows all of it" if cause == "build-fails" else error.hint
     if cause == "build-fails" and (step := _STEP.search(bounded("\n".join(output)))):
         lines = tuple(line for line in step[2].splitlines() if line.strip())[-_SHOWN_LINES:]
         errors = [line for line in lines if _ERROR_LINE.search(line)] or lines
         last = re.sub(r"^\d+\.\d+ ", "", errors[-1])[:200] if errors else "it said nothing"
         first = f"the step {step[1][:120]} failed: {last}"
+        remedy = remedy if errors else "let it print why (no -q in it), then dkdbg verify"
     printed = {each.strip() for each in output}
     more = [line for line in more if line.strip() not in printed]
-    remedy = "docker compose --profile debug build shows all of it" if cause == "build-fails" else error.hint
     return Finding(
         link=link, cause=cause, says=first, remedy=remedy or "dkdbg up shows more", detail=(*more, *lines)
     )

@@ -94,6 +94,22 @@ def test_a_missing_module_is_named_by_its_distribution_with_the_line_for_the_fil
     assert missing_module("ModuleNotFoundError: No module named 'sklearn.svm'") == "sklearn"
 
 
+@pytest.mark.parametrize(
+    ("text", "code", "remedy"),
+    [
+        ("epoch 1\n", 137, "dmesg"),
+        (TRACEBACK + "PermissionError: [Errno 13] Permission denied: '/data/x'\n", 1, "(user:)"),
+        (TRACEBACK + "socket.gaierror: [Errno -2] Name or service not known\n", 1, "a host of the internet"),
+    ],
+)
+def test_a_remedy_claims_nothing_about_a_container_that_is_gone_or_a_host_that_is_no_service(
+    text, code, remedy
+):
+    said = cause_of(text, code, AROUND).remedy
+    assert remedy in said
+    assert "docker inspect" not in said
+
+
 @pytest.mark.parametrize(("named", "subject"), [(False, ""), (True, "generated")])
 def test_a_name_that_nothing_knows_is_declared_only_if_the_repository_names_it(named, subject):
     text = TRACEBACK + "ModuleNotFoundError: No module named 'generated'\n"

@@ -31,6 +31,7 @@ def test_errors_of_the_engine(output, cause):
     found = of_start(explain(1, output), [output], AROUND)
     assert found.cause == cause
     assert found.remedy
+    assert "compose logs" not in found.remedy  # the containers of a proof are gone by then
 
 
 def test_an_error_of_another_kind_keeps_its_message_and_its_hint():
@@ -92,6 +93,7 @@ def test_a_build_that_fails_is_named_by_its_step_with_the_lines_of_that_step_onc
     ]  # fmt: skip
     found = of_start(explain(17, "\n".join(output)), output, AROUND)
     assert (found.cause, found.says, found.detail) == ("build-fails", f"the step {says}", said)
+    assert ("docker compose --profile debug build" if said else "no -q") in found.remedy
 
 
 def test_a_package_that_apt_does_not_find_is_named():

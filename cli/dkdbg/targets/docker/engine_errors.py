@@ -149,7 +149,7 @@ _KNOWN = (
           "the program's last lines are above; DKDBG_DEBUG=1 makes the agent log more", EXIT_TIMEOUT),
     Known(r"dependency failed to start: |service \"[^\"\n]+\" didn't complete successfully: exit",
           "a service that yours depends on is unhealthy, or has ended with an error",
-          "docker compose logs NAME says why, with the name in the engine's line", EXIT_ERROR),
+          "docker compose up NAME shows why, with the name in the engine's line", EXIT_ERROR),
     Known(r"network (?![0-9a-f]{64}\b)\S+ (?:declared as external, but could not be found|not found)",
           "a network that your compose file calls external does not exist",
           "docker network create NAME, with the name in the engine's line", EXIT_ERROR),
