@@ -470,7 +470,7 @@ ENTRYPOINT ["/entry.sh"]
 def test_the_entrypoint_of_a_base_image_that_the_program_needs_is_named_and_fix_starts_it_by_that(
     project, base_image
 ):
-    name = unique("entry")
+    name = other = unique("entry")
     build = ["docker", "build", "--quiet", "--tag", name, "-"]
     subprocess.run(build, input=ENTRYPOINT.replace("{base}", base_image), text=True, check=True)
     try:
@@ -481,8 +481,14 @@ def test_the_entrypoint_of_a_base_image_that_the_program_needs_is_named_and_fix_
         assert "dkdbg init --command '/entry.sh python3 train.py'" in finding["remedy"]
         said = found.ask("verify", "--fix", "--yes")
         assert said["proven"], said
+        # One that sets nothing, as that of nvidia/cuda, is not the cause.
+        build[-2] = other = unique("entry")
+        banner = ENTRYPOINT.replace("PYTHONPATH=/opt/ros:$PYTHONPATH ", "echo hello; ")
+        subprocess.run(build, input=banner.replace("{base}", base_image), text=True, check=True)
+        found = project({**files, "Dockerfile": DOCKERFILE.replace("{base}", other)})
+        assert found.ask("verify")["findings"][0]["cause"] == "own-module"
     finally:
-        command(["docker", "rmi", "--force", name])
+        command(["docker", "rmi", "--force", name, other])
 
 
 # -- faults that `why` names ----------------------------------------------------------------------------------------

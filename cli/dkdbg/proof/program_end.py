@@ -43,10 +43,13 @@ _START_CAUSES = (
     (r"no space left", "image", "disk-full"),
     (r"variables? that (?:is|are) not set|missing a value", "setup", "variable-missing"),
 )  # fmt: skip
-#: Causes that the script of an ENTRYPOINT may prevent: it sets PATH, PYTHONPATH and the like, then starts the command.
-_PREVENTED = frozenset(
-    {"command-missing", "program-absent", "module-missing", "own-module", "other-interpreter", "library-missing", "variable-missing", "program-ends", "no-own-code"}
-)  # fmt: skip
+#: Causes that the script of an ENTRYPOINT may prevent by the variables that it sets.
+PREVENTED = frozenset(
+    {"command-missing", "module-missing", "own-module", "other-interpreter", "library-missing"}
+)
+#: Variables by which programs, modules and libraries are found, and what separates two environments in a text.
+_SEARCHED = ("PATH=", "PYTHONPATH=", "PYTHONHOME=", "LD_LIBRARY_PATH=", "VIRTUAL_ENV=", "CONDA_PREFIX=")
+_MARK = "----dkdbg-entrypoint----"
 #: Causes whose messages a build may print without failing for them.
 _VAGUE_CAUSES = frozenset({"program-ends", "data-missing", "permission", "command-missing"})
 
@@ -604,13 +607,20 @@ def in_image(finding: Finding, module: str, folder: str) -> Finding:
     )  # fmt: skip
 
 
-def without_entrypoint(finding: Finding, entrypoint: Sequence[str], around: Around) -> Finding:
-    """Return the finding as one about the image's ENTRYPOINT, if the program lacks that and it may prevent the cause.
+def environments(entrypoint: Sequence[str]) -> str:
+    """Return a script for the image that prints the environment without its ENTRYPOINT and with it."""
+    return f"env; echo {_MARK}; {shlex.join(entrypoint)} env"
+
+
+def without_entrypoint(finding: Finding, entrypoint: Sequence[str], seen: str, around: Around) -> Finding:
+    """Return the finding as one about the image's ENTRYPOINT, if that sets variables which the program lacks.
 
     Args:
-        entrypoint: words of the image's ENTRYPOINT.
+        entrypoint: its words. seen: what the script of `environments` has printed.
     """
-    if not entrypoint or finding.cause not in _PREVENTED:
+    before, _, after = seen.partition(_MARK)
+    lacks = {line for line in after.splitlines() if line.startswith(_SEARCHED)} - set(before.splitlines())
+    if not lacks:
         return finding
     command = f"{shlex.join(entrypoint)} {around.command}"
     return replace(

@@ -142,9 +142,7 @@ class _Run:
             try:
                 self._check(trial, opened)
             except BrokenError as error:
-                entrypoint = trial.entrypoint() if self._subject.around.inherits_entrypoint else ()
-                finding = program_end.without_entrypoint(error.finding, entrypoint, self._subject.around)
-                raise BrokenError(finding) from error
+                raise BrokenError(self._of_entrypoint(trial, error.finding)) from error
 
     def _check(self, trial: Trial, opened: contextlib.ExitStack) -> None:
         subject = self._subject
@@ -170,6 +168,15 @@ class _Run:
         if seen := _gpu_seen(trial.gpu, target, stopped.executable):
             self._hold("gpu", seen)
         self._check_end(trial)
+
+    def _of_entrypoint(self, trial: Trial, finding: Finding) -> Finding:
+        """Return the finding, or one about an ENTRYPOINT of the image that the program lacks and that prevents it."""
+        around = self._subject.around
+        if not (around.inherits_entrypoint and finding.cause in program_end.PREVENTED):
+            return finding
+        words = trial.entrypoint()
+        seen = trial.probe(program_end.environments(words)) if words else ""
+        return program_end.without_entrypoint(finding, words, seen, around)
 
     def _end(self, stop: Callable[[], None]) -> None:
         try:
