@@ -102,7 +102,7 @@ class ChildProxy:
         self._upstream.close()
 
     def end(self) -> None:
-        """End the session from the proxy's side."""
+        """Tell the editor that the session has ended, and close the connection to the agent."""
         self._say_ended()
         sockets.shut(self._upstream)
 
@@ -174,7 +174,7 @@ class ChildProxy:
                 self._note_ended()
 
     def _say_lost(self) -> None:
-        """Report a lost connection to the editor, unless it is disconnecting."""
+        """Tell the editor that the connection to the process is lost, unless the editor is disconnecting."""
         if self.begun and not self._leaves:
             body = messages.say(_LOST, "important")
             with contextlib.suppress(OSError):

@@ -27,7 +27,7 @@ _HOST = (
     Setting("DKDBG_PROCESSES", SERVICE, "how many processes the launcher starts", default="1", unset="`1`; `dkdbg up` and F5: the documented number",
             more="As far as there are GPUs (or, for a program that runs without, cores)"),
     Setting("DKDBG_GPU", SERVICE, "none, nvidia, cdi or amd; `dkdbg up` and F5 look at what this machine has", default="none"),
-    Setting("DKDBG_APP_PORT_", SERVICE, "with a port of the program, such as `DKDBG_APP_PORT_8000`: its port on the host", unset="the same port"),
+    Setting("DKDBG_APP_PORT_", SERVICE, "followed by a port of the program, such as `DKDBG_APP_PORT_8000`: that port's number on the host", unset="the same port"),
     Setting("DKDBG_BASE", SERVICE, "base image of the Dockerfile that `dkdbg init` wrote"),
     Setting("DKDBG_CA", SERVICE, "PEM file of a private CA that the build trusts; a build secret, never in the image"),
     Setting("DKDBG_SKIP", JOB, "more words, with commas, of command lines that are never debugged"),

@@ -171,7 +171,7 @@ class Dask(Launcher):
 
 
 class Celery(QueueWorker):
-    """celery worker, celery beat; `celery flower` is Flower."""
+    """celery worker, celery beat; `celery flower` is the launcher `flower`."""
 
     def launch(self, line: Line) -> Launch | None:
         """Return the module of the app; an inspection of a running worker starts no program."""
@@ -233,7 +233,7 @@ class Litestar(ScriptServer):
     """litestar run; the app is `--app module:app`, or litestar searches for it."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the module of `--app`, else a file, or a launch without one."""
+        """Return the launch of `--app`'s module, else of a file, else (for `run`) one without a target."""
         module = app_module(value_of(line.rest, ("--app",)) or "")
         if module is not None:
             return self.launched(line, module, line.rest, is_module=True)

@@ -173,7 +173,7 @@ def _differs(path: Path, there: RemoteFile, here: dict[str, object], name: str) 
     return Finding(
         link="file", cause="digest-differs",
         says=f"{path.name} here and {there.path} at {name} differ{count} since {_when(max(there.changed, changed if isinstance(changed, float) else 0.0))}; changed last {newer}",
-        remedy="dkdbg sync copies it there; is another folder mounted? dkdbg restart runs it",
+        remedy="dkdbg sync copies it there, then dkdbg restart runs it; if they still differ, another folder is mounted there",
     )  # fmt: skip
 
 

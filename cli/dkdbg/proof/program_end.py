@@ -119,7 +119,7 @@ def of_agent(text: str) -> Finding | None:
             "read-only", f"the agent finds no folder to write in: {reason}",
             "give the service a writable /tmp (tmpfs: [/tmp]), or name one with DKDBG_RUNTIME_DIR", text, link="agent",
         )  # fmt: skip
-    remedy = "DKDBG_DEBUG=1 dkdbg up says more"
+    remedy = "correct that, then dkdbg verify"
     return _finding("agent-off", f"the agent cannot start: {reason}", remedy, text, link="agent")
 
 
@@ -530,7 +530,7 @@ def _of_code(text: str, _code: int | None, _around: Around) -> Finding | None:
     if found := re.search(r"SyntaxError: [^\n]*", text):
         return _finding(
             "syntax", f"this Python does not understand the source: {found[0]}",
-            "correct it; or is the image's Python older than your code needs? python in dkdbg's Dockerfile, FROM in yours", text,
+            "correct it; if the image's Python is too old for it: `python` in dkdbg.toml, or FROM in your own Dockerfile", text,
         )  # fmt: skip
     return None
 

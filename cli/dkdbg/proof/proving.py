@@ -232,7 +232,7 @@ class _Run:
                 raise BrokenError(
                     Finding(
                         link="agent", cause="not-listening", says=f"the debugger did not start to listen within {self._subject.timeout:g} s",
-                        remedy="DKDBG_DEBUG=1 dkdbg up says more", detail=tuple(text.splitlines()[-8:]),
+                        remedy="dkdbg doctor looks for a cause on this machine; dkdbg verify --timeout 900 waits longer", detail=tuple(text.splitlines()[-8:]),
                     )
                 )  # fmt: skip
 
@@ -442,7 +442,7 @@ class _Run:
             return Finding(
                 link="stop", cause="stop-missed",
                 says=f"a breakpoint by line did not stop in {os.path.relpath(copies[0], self._subject.root)}, and one by the function's name did in a second run ({attempt.why})",
-                remedy="dkdbg verify once more: the first run may have been disturbed; DKDBG_DEBUG=1 says more",
+                remedy="dkdbg verify once more: the first run may have been disturbed",
                 detail=detail,
             )  # fmt: skip
         if copies:

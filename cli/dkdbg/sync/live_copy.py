@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
     from dkdbg.sync.session import Session
 
-#: Events to report for a sync beside a program, with a maximum of each kind. Other events are dropped: the restarted
-#: program's own message names changed files.
+#: Events to report for a sync beside a program, with a maximum of each kind. Other events are dropped, also
+#: saved files: the message at the restart names them.
 _EVENTS, _MAX_EACH = (
     frozenset({"failed", "kept", "skipped", "grows", "polled", "settings", "quiet", "lost", "progress"}),
     20,

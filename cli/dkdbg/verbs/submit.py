@@ -85,7 +85,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
             return _hold(root, queue, options, say)
         wanted = _submission(options, command, wait=options.wait, name=program_name(command))
         job = ""
-        queue.connect()  # Ctrl-C ends a prompt, and the wait for another dkdbg's prompt
+        queue.connect()  # not delayed: Ctrl-C ends ssh's prompt, and the wait for another dkdbg's
         try:
             with signals.delayed():  # a half-submitted job could not be cancelled
                 job = queue.submit(wanted)

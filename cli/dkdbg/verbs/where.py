@@ -121,7 +121,7 @@ def _ranks(written: str) -> RankSet:
     found = rank_set(written)
     if found.failing:
         raise DkdbgError(
-            "--ranks failing is not for where, which always lists failing ranks first",
+            "dkdbg where takes no --ranks failing: it lists failing ranks first anyway",
             hint="dkdbg where", exit_code=EXIT_USAGE,
         )  # fmt: skip
     return found

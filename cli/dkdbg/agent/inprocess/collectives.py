@@ -5,8 +5,6 @@ query runs in a thread of its own: it may wait for a device that hangs, and the 
 other questions.
 """
 
-# torch has no types here.
-
 from __future__ import annotations
 
 import os

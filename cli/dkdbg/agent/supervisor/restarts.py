@@ -119,7 +119,7 @@ def changed_note(changed: List[str], restart: str) -> str:
     how = "Restart in this editor (Ctrl+Shift+F5), the task `dkdbg: restart` or `dkdbg restart`"
     if restart == contract.RESTART_NEVER:
         how = "the task `dkdbg: restart` or `dkdbg restart`"
-    text = "%s: the previous code is running, and breakpoints may not stop or stop elsewhere. To run what you see: %s"
+    text = "%s: the previous code is running, and breakpoints may be missed, or stop on another line. To run what you see: %s"
     return text % (described(changed), how)
 
 

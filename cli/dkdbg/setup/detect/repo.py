@@ -97,7 +97,7 @@ def _generated_below(tree: Tree) -> frozenset[str]:
 
 
 def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> RepoFacts:
-    """Return all facts; what the user has stated is taken unchanged."""
+    """Return all facts; a stated GPU need wins, and a stated Python where there is no Dockerfile and no service."""
     tree, chosen = survey.tree, survey.chosen
     said = _torch(survey, DEFAULT)
     python, pythons = _python(survey, said.version if said else None)

@@ -519,8 +519,8 @@ def _one_rank(
         note = f"started with 1 process where the documentation starts {count}; {PROCESSES}=2 in .env or the environment starts 2"
     else:
         note = (
-            f"the documentation starts {count} processes: dkdbg up and F5 start as many of them as this machine has GPUs "
-            f"(without one: cores), plain docker compose 1; {PROCESSES} in .env or the environment sets the number"
+            f"the documentation starts {count} processes: dkdbg up and F5 start that many, or as many as this machine "
+            f"has GPUs (without a GPU: cores); plain docker compose starts 1; {PROCESSES} in .env or the environment sets the number"
         )
     documented = min(many or 0, _MAX_PROCESSES)
     return changed, ((at, changed[at][:-1] + f"${{{PROCESSES}:-1}}"),), (note,), documented

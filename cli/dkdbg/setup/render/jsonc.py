@@ -100,7 +100,7 @@ def overruled(
 def drop(
     text: str, path: Sequence[str], key_field: str, last: Mapping[str, object], *, file: str = "JSON text"
 ) -> str:
-    """Return `text` without the object that still equals `last`, and without the array if that empties it.
+    """Remove the first object with `last`'s `key_field` if it equals `last`, and its array if that empties it.
 
     Raises:
         DkdbgError: as `upsert`.

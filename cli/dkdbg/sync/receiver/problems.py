@@ -46,7 +46,7 @@ _WORDS = {
     errno.EISDIR: ("a folder is in the way", ""),
     errno.ENOTEMPTY: ("a folder with something in it is in the way", ""),
     errno.EXDEV: (
-        "a folder on another file system that is mounted there is in the way",
+        "a mounted folder of another file system is in the way",
         "move it away there",
     ),
     errno.EBUSY: ("it is a mount point there, or in use", "leave it out with [sync] ignore"),

@@ -173,7 +173,7 @@ class Contact:
 
     def _launch(self, python: str) -> None:
         argv = self.reach.wrap(boot.command(python))
-        # `ring` and `quiet` may be set later.
+        # Lambdas, because `_bell` and `quiet` may be replaced later.
         self._stream = Stream(argv, boot.payload, bell=lambda: self._bell(), quiet=lambda: self.quiet())  # noqa: PLW0108
         try:
             self._stream.send(wire.HELLO, self._hello)

@@ -43,7 +43,7 @@ _KNOWN = (
     (
         r"Invalid job id",
         "Slurm has no job {job}: it ended some time ago, or never existed",
-        "squeue --me there shows your jobs; without --output, an ended one has left slurm-{job}.out where it was submitted",
+        "squeue --me on the login node lists your jobs; the output of an ended one is in slurm-{job}.out where it was submitted, unless --output was given",
     ),
     (
         r"Unable to create step for job \S+: Requested node configuration is not available",

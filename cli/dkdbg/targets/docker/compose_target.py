@@ -188,7 +188,7 @@ def _filling(root: Path, report: Callable[[str], None]) -> Callable[[Reach, Fill
         if session.failed:
             raise DkdbgError(
                 f"{len(session.failed)} of its files could not be copied there, such as {printable(min(session.failed))}",
-                hint="dkdbg sync --explain PATH says whether a file takes part; ignore under [sync] in dkdbg.toml leaves it out",
+                hint="dkdbg sync --explain PATH says whether a file takes part; to leave it out, add it to `ignore` under [sync] in dkdbg.toml",
             )
 
     return fill

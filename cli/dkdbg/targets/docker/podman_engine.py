@@ -77,7 +77,7 @@ def up(
             compose_cli.report_last_lines(target, root, env=env, report=report)
             raise DkdbgError(
                 f"the debugger did not start to listen within {wait_timeout} s",
-                hint="the program's last lines are above; DKDBG_DEBUG=1 makes the agent log more",
+                hint="its last lines are above; dkdbg doctor looks for a cause on this machine, dkdbg verify for one in the service",
                 exit_code=EXIT_TIMEOUT,
             )
         words = ("docker", "exec", seen.id, *seen.agent, "health", "--wait")

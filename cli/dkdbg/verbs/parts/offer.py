@@ -68,7 +68,7 @@ def offer(
         )
         if below:
             console.say(
-                f"that folder is the repository for dkdbg and for VS Code: cd {shlex.quote(below)}, and open it there"
+                f"dkdbg and VS Code use that folder as the repository: cd {shlex.quote(below)}, and open it in VS Code"
             )
         next_steps()
     return 0

@@ -36,7 +36,7 @@ _breaks: Dict[str, List[int]] = {}
 _opening: Dict[str, threading.RLock] = {}
 #: A wait that timed out is not repeated, see on_demand.py.
 _ran_out = False
-#: Listeners that others can reach with a generated token: for one client.
+#: Listeners that others can reach and that a generated token guards; each serves one client.
 _once: Set[own_socket.OwnSocket] = set()
 #: Called when the client has left, if an editor waits for this process.
 on_release: Optional[Callable[[], None]] = None
@@ -261,11 +261,11 @@ def forget() -> None:
 def _client(
     address: str, seconds: float, what: str, *, says_none: bool = True, there: bool = False
 ) -> Optional[SocketPdb]:
-    """Return the connected client, or wait for one.
+    """Return the connected client, or wait for one; None after the timeout.
 
     Args:
-        says_none: report a timeout as well.
-        there: see `stop`.
+        says_none: also report the timeout.
+        there: accept only a client of `address`.
     """
     with _opening.setdefault(address, threading.RLock()):
         known = _clients.get(address)

@@ -54,7 +54,7 @@ def begin(directory: str, words: List[str]) -> None:
     rank = choosing.rank_of(os.environ, words, "", below=below, parents=None)
     given = choosing.rank_of(
         os.environ, words, "", below=True, parents=None
-    )  # the rank from a launcher; a single process is rank 0, but has no such name
+    )  # only a launcher's rank: a single process is rank 0, but is not named after it
     # Names for a Ray driver are those of its actors (ray_profile.py).
     known = names(words, os.environ, given)
     worker = _UNSAFE.sub("_", known[0]) or "python"

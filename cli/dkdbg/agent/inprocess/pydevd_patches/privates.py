@@ -1,11 +1,9 @@
 """All internals of debugpy and pydevd that dkdbg uses or replaces, and the versions that they belong to.
 
-Each 1.8 from OLDEST to below BELOW has these names, which tests/agent/test_privates.py looks up in released
-versions. Other versions:
+tests/agent/test_privates.py finds these names in each released version from OLDEST to NEWEST_TRIED. Other versions:
 
-- A 1.8 that is newer than NEWEST_TRIED and has every name is used like any other.
-- One that lacks a name is not touched: the agent or the process reports the missing name, and is not
-    debugged.
+- A newer one below BELOW is used if it has every name. Otherwise the agent or the process reports the missing name, and
+    is not debugged.
 - In one below OLDEST, or from BELOW on, nothing is looked up, and the supported versions are reported.
 
 A program may have imported its own debugpy; the same holds for that.

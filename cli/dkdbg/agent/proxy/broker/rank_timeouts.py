@@ -14,8 +14,8 @@ WAIT, PASS, OPEN, GIVE_UP = "wait", "pass", "open", "give up"
 
 #: Seconds without another armed rank until the barrier gives up.
 ARM_TIMEOUT_S = 30.0
-#: Seconds from the last armed rank to the first stop: a later stop has passed no line without breakpoints. On a slow
-#: machine twice the time that arming took, if that is more.
+#: Seconds from the last armed rank within which the first stop is gathered: a later one is in every rank's next round,
+#: as no rank passed the line before it had breakpoints. On a slow machine twice the time that arming took, if that is more.
 FIRST_STOP_TIMEOUT_S = 5.0
 #: Seconds without progress before the stopped ranks pass, each time; the last value for all further times. On a slow
 #: machine a quarter of the time that arming took.

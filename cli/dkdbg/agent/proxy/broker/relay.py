@@ -35,7 +35,7 @@ ATTACH_TIMEOUT_S = 60.0
 OBSERVER_TIMEOUT_S = 1.0
 #: Seconds that a client has to close after the last answer.
 CLOSE_TIMEOUT_S = 1.0
-#: Seconds between two log lines for refused attaches, after this many without a pause.
+#: Refused attaches that are all logged, and the seconds between two log lines for later ones.
 REFUSAL_LOG_INTERVAL_S = 10.0
 REFUSAL_LOG_BURST = 10
 #: Seconds to wait for the stderr of a process that has ended.
@@ -439,7 +439,7 @@ class Relay:
             sockets.shut(backend, socket.SHUT_WR)
 
     def drop_adapter(self) -> None:
-        """Continue without the adapter. From now on the client must not block others."""
+        """Continue without the adapter. Sends to the client time out: one that does not read blocks no other client."""
         sockets.shut(self._backend)
         limit = struct.pack("ll", int(OBSERVER_TIMEOUT_S), 0)
         self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)

@@ -120,7 +120,7 @@ def read_requirements(tree: Tree, path: str, _depth: int = 0) -> DependencyFile:
 
 
 def parse_requirement(text: str, source: str, extra: str | None = None) -> Wanted | None:
-    """Return a PEP 508 or pip requirement line, None for options, paths and unreadable lines."""
+    """Parse a requirement line (PEP 508, or `-e git+URL`); None for options, paths, unreadable lines and other systems."""
     text = re.sub(r"\s+--(?:hash|config-settings|global-option)\S*.*$", "", text).strip()
     text = re.sub(r"^(?:-e|--editable)\s+", "", text)
     if match := re.match(r"(?:git|hg|svn)\+\S+", text):
