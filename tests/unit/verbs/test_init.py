@@ -219,7 +219,7 @@ def test_minus_c_is_where_it_runs_and_a_subfolder_is_a_place_of_its_own(tmp_path
     done = run_dkdbg(tmp_path, "-C", "repo/job", "init", "--yes")
     assert done.returncode == 0
     assert re.search(
-        r"wrote \d+ files in repo/job;[^\n]*\n[^\n]*: cd repo/job, and open it there\n", done.stdout
+        r"wrote \d+ files in repo/job;[^\n]*\n[^\n]*: cd repo/job, and open it in VS Code\n", done.stdout
     )
     assert (root / "job/compose.yaml").exists()
     assert not (root / "compose.yaml").exists()

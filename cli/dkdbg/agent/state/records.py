@@ -142,7 +142,7 @@ def live_records(names: Collection[str] = ()) -> List[contract.Record]:
 
 
 def newest(name: Optional[str]) -> Optional[contract.Record]:
-    """Return the newest live session, only of this name or id unless `name` is None; None if there is none."""
+    """Return the newest live session, only of this name or id unless `name` is None; None without one."""
     found = live_records([] if name is None else [name])
     return found[-1] if found else None
 
