@@ -299,7 +299,7 @@ class _Member(object):
         """Write a file about this process, at once. Raises OSError."""
         file = os.open(self.base + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(file, text.encode("ascii", "replace"))
+            os.write(file, text.encode("utf-8", "replace"))
         finally:
             os.close(file)
         os.rename(self.base + ".tmp", self.base + suffix)
@@ -444,9 +444,12 @@ class _Member(object):
         else:
             self.free = False
         self.register()
-        if attached:
-            _say(self.join(True))
+        answer = self.join(True) if attached else ""
+        if answer:
+            _say(answer)
         self.wake_thread()
+        if answer.startswith("not joined"):  # the agent asks again, but this process may end before
+            self._write(".refused", answer)
 
     def at_fork(self, moment):  # type: (str) -> Callable[[], None]
         """Return a callback that runs the function of this name in forking.py."""
