@@ -218,8 +218,9 @@ def _version_of(directory: str) -> str:
 def _none_fits(python: Tuple[int, int], found: List[Tuple[Version, str]]) -> str:
     name = "Python %d.%d" % python[:2]
     have = ", ".join(sorted({os.path.basename(path) for _, path in found})) or "none"
-    if python < (3, 7):
+    if python < (3, 8):
         advice = "this Python is too old to be debugged here"
     else:
-        advice = "run `dkdbg init` again with this Python in the image: it adds the debugpy that fits"
+        advice = "`dkdbg run --python %s` brings the one that fits; for an image so does another `dkdbg init`"
+        advice %= sys.executable
     return "no debugpy for %s (%s); found: %s; %s" % (name, sys.executable, have, advice)
