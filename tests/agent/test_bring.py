@@ -20,6 +20,7 @@ from dkdbg.delivery import single_file
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import wait_for
+from tests.pythons import need
 
 
 @dataclass
@@ -29,9 +30,10 @@ class Here(Reach):
     runtime: Path
     through: str = 'exec "$@"'
     label: str = "here"
+    python: str = sys.executable
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:  # noqa: ARG002
-        settings = (f"DKDBG_RUNTIME_DIR={self.runtime}", f"DKDBG_PYTHON={sys.executable}")
+        settings = (f"DKDBG_RUNTIME_DIR={self.runtime}", f"DKDBG_PYTHON={self.python}")
         return ("env", *settings, "sh", "-c", self.through, "sh", *argv)
 
     def kept(self) -> list[str]:
@@ -85,6 +87,16 @@ def test_what_runs_the_file_later_finds_the_python_by_which_it_was_brought(here,
     brought.close()
     assert "no Python" not in done.stderr, done.stderr
     assert here.kept() == []
+
+
+def test_the_python_that_the_command_names_receives_it_unless_another_is_asked_for(here):
+    here.python = ""
+    named = need(12)
+    for python, receives in ((None, named), (sys.executable, sys.executable)):
+        brought = bring(here, command=[named, "train.py"], python=python)
+        link = Path(brought.argv[-1]).with_suffix(".python")
+        assert link.resolve() == Path(receives).resolve()
+        brought.close()
 
 
 def test_a_link_beside_a_file_that_was_not_brought_leads_to_no_python(tmp_path):

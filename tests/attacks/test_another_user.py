@@ -427,9 +427,9 @@ def test_a_lock_that_others_hold_in_tmp_is_not_waited_for(tmp_path, other_user):
 
 
 @pytest.mark.attack(16)
-@pytest.mark.parametrize("way", ["folder", "PATH", "pyvenv.cfg", "VIRTUAL_ENV"])
+@pytest.mark.parametrize("way", ["folder", "PATH", "pyvenv.cfg", "VIRTUAL_ENV", "command"])
 def test_root_runs_no_python_of_another_user_in_the_working_folder(shared, other_user, way):
-    """Puts a .venv/bin/python into the folder where root starts the agent: it is not run, and named."""
+    """Puts a .venv/bin/python into the folder where root starts the agent, or into its command: it is not run, and named."""
     work, ran = shared / "work", shared / "ran"
     shared.chmod(0o777)  # where the trap would say that it was run
     work.chmod(0o777)
@@ -460,7 +460,16 @@ def test_root_runs_no_python_of_another_user_in_the_working_folder(shared, other
     environment = {"PATH": path, "DKDBG_RUNTIME_DIR": str(shared / "run")}
     environment |= {"VIRTUAL_ENV": str(work / ".venv")} if way == "VIRTUAL_ENV" else {}
     health = ["sh", str(shared / "agent.pyz"), "health"]
-    subprocess.run(health, cwd=work, env=environment, capture_output=True, timeout=300, check=False)
+    if way == "command":
+        health[2:] = ["ps", "--", str(work / ".venv/bin/python")]
+    subprocess.run(
+        health,
+        cwd="/" if way == "command" else work,
+        env=environment,
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
     assert not ran.exists()
     if way == "folder":
         environment["DKDBG_PYTHON"] = str(work / ".venv/bin/python")  # who trusts him says so

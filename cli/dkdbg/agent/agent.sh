@@ -86,8 +86,17 @@ is_allowed() { # NAME as listed below, PATH as found
 brought=
 case ${0##*/} in agent-????????????????????????????????.pyz) brought=$(readlink "${0%.pyz}.python" 2>/dev/null) ;; esac
 
+# The command's own Python, for a debugpy that fits it. Root runs no other user's before the agent has dropped privileges.
+named=
+for word; do
+  [ "$named" != -- ] || { named=$word && break; }
+  [ "$word" != -- ] || named=--
+done
+case ${named##*/} in python | python3 | python3.[0-9]*) ;; *) named= ;; esac
+case $named in */*) [ ! -O / ] || is_ours "$named" || named= ;; esac
+
 tried=
-for python in "$DKDBG_PYTHON" "$brought" python3 python "$VIRTUAL_ENV/bin/python" ./.venv/bin/python ./venv/bin/python \
+for python in "$DKDBG_PYTHON" "$brought" "$named" python3 python "$VIRTUAL_ENV/bin/python" ./.venv/bin/python ./venv/bin/python \
   /opt/venv/bin/python /venv/bin/python /app/.venv/bin/python /app/venv/bin/python /workspace/.venv/bin/python \
   /opt/conda/bin/python /opt/miniconda3/bin/python /usr/local/bin/python3 /usr/bin/python3 /opt/bitnami/python/bin/python \
   python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 /usr/libexec/platform-python; do

@@ -112,7 +112,7 @@ ENV_HOUSEKEEPING = declare(
     more="Such as multiprocessing's resource tracker and forkserver, torch's compile workers, Ray's own",
 )
 ENV_PYTHON = declare(
-    "DKDBG_PYTHON", _USUAL, "Python 3.8 or newer that runs the agent", unset="the first of the usual ones", in_compose=True
+    "DKDBG_PYTHON", _USUAL, "Python 3.8 or newer that runs the agent", unset="the command's own, then the usual ones", in_compose=True
 )
 ENV_TOKEN = declare(
     "DKDBG_TOKEN", "service job host", "token that an editor has to show; empty: none", unset="none; `dkdbg up`, F5 and the host: that of `~/.config/dkdbg/token`",

@@ -81,19 +81,21 @@ class Brought:
         self._stream.close()
 
 
-def bring(reach: Reach, *, python: str | None = None, run: str = "") -> Brought:
+def bring(reach: Reach, *, python: str | None = None, run: str = "", command: Sequence[str] = ()) -> Brought:
     """Upload the single file to `reach`, and return the command line of the agent there.
 
     Args:
         reach: the container or node.
         python: the interpreter there; None to search for one.
+        command: the command that the agent is to run; a Python that it names is the first to be tried.
         run: new mark, 16 hexadecimal digits, for the program to start; by default a new one is generated.
 
     Raises:
         DkdbgError: the target has no Python, refuses the file, or sends an unexpected answer.
     """
     nonce = secrets.token_hex(8)
-    looking = ("sh", "-c", single_file.short_launcher(), "-c", _BOOT, nonce)
+    named = ("--", command[0]) if command else ()
+    looking = ("sh", "-c", single_file.short_launcher(), "-c", _BOOT, nonce, *named)
     chosen = ("env", f"DKDBG_PYTHON={python}") if python else ()
     stream = _Stream(reach, (*chosen, *looking), nonce)
     try:

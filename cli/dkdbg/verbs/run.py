@@ -83,7 +83,9 @@ def add_options(parser: Parser) -> None:
     )
     parser.add_argument("--ranks", dest="choice", metavar="SET", help=values.RANKS)
     parser.add_argument(
-        "--python", metavar="PATH", help="the interpreter there that runs the agent (python3, ...)"
+        "--python",
+        metavar="PATH",
+        help="the interpreter there that runs the agent (the command's own, python3, ...)",
     )
     _add_profiling(parser)
     parser.add_argument(
@@ -185,7 +187,9 @@ def run(
             from dkdbg.sync.live_copy import LiveCopy
 
             copy = opened.enter_context(contextlib.closing(LiveCopy(root, target, reach, python=python)))
-        brought = opened.enter_context(contextlib.closing(bring(reach, python=python, run=run)))
+        brought = opened.enter_context(
+            contextlib.closing(bring(reach, python=python, run=run, command=command))
+        )
         if brought.sent:
             console.warn(f"dkdbg: {reach.label}: copied the agent there; it is removed with the last session")
         if copy is not None:

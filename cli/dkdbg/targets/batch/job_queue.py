@@ -65,7 +65,7 @@ class JobQueue:
         found = Script(path=f"{folder}/job.sh", tag=tag, name=wanted.name, options=wanted.options)
         try:
             words = self._system.submit(found)
-            self._fill(login, folder, script)
+            self._fill(login, folder, script, wanted)
         except BaseException:
             self._remove(folder)
             raise
@@ -152,8 +152,8 @@ class JobQueue:
             )
         return folder
 
-    def _fill(self, login: Reach, folder: str, script: str) -> None:
-        agent = single_file.build(self._python(login))
+    def _fill(self, login: Reach, folder: str, script: str, wanted: Submission) -> None:
+        agent = single_file.build(self._python(login, wanted))
         running = process.converse(login.wrap(("sh", "-c", filling(folder, len(agent)))))
         try:
             out, stderr = running.communicate(agent + script.encode(), timeout=_SEND_TIMEOUT_S)
@@ -168,10 +168,11 @@ class JobQueue:
                 hint="is your home there full? df -h ~; quota",
             )
 
-    def _python(self, login: Reach) -> tuple[int, int]:
+    def _python(self, login: Reach, wanted: Submission) -> tuple[int, int]:
         """Return the Python version of the login node, which selects the debugpy to send; the nodes are not known yet."""
-        words = ("sh", "-c", single_file.short_launcher(), "-c", _PYTHON)
-        lines = self._login.read(login.wrap(words), limit=_ANSWER_TIMEOUT_S).stdout.split()
+        words = ("sh", "-c", single_file.short_launcher(), "-c", _PYTHON, "--", *wanted.command[:1])
+        text = enter(wanted.folder) + shlex.join(words)
+        lines = self._login.read(login.wrap(("sh", "-c", text)), limit=_ANSWER_TIMEOUT_S).stdout.split()
         with contextlib.suppress(ValueError, IndexError):
             at = lines.index("dkdbg-python")
             return int(lines[at + 1]), int(lines[at + 2])
