@@ -39,6 +39,7 @@ WAYS = {
     "executed.py": ("python3 execute.py /usr/bin/python3 executed.py", 0),
     "spawned.py": ("python3 spawn.py /usr/bin/python3 spawned.py", 0),
     "dropped.py": ("python3 drop.py", 4242),
+    "forked.py": ("python3 fork.py", 4242),
 }  # fmt: skip
 STARTERS = {
     "start.py": "import subprocess, sys\nsubprocess.run(sys.argv[1:], env={'PYTHONPATH': 'lib'}, check=True)\n",
@@ -46,6 +47,7 @@ STARTERS = {
     "spawn.py": "import os, sys\nos.waitpid(os.posix_spawn(sys.argv[1], sys.argv[1:], {}), 0)\n",
     "drop.py": "import os, subprocess, sys\nif os.fork() == 0:\n    os.setgid(4242)\n    os.setuid(4242)\n"
     "    os.execve(sys.executable, [sys.executable, 'dropped.py'], {})\nos.wait()\n",
+    "fork.py": "import os, runpy\nos.setgid(4242)\nos.setuid(4242)\nif os.fork() == 0:\n    runpy.run_path('forked.py')\n    os._exit(0)\nos.wait()\n",
 }
 DOCKERFILE = """
     FROM {base}

@@ -92,7 +92,11 @@ def in_child(member: Member) -> None:
         from . import crash_watch
 
         crash_watch.arm_worker(member)
-    member.enter()
+    try:
+        member.enter()
+    except PermissionError:  # this process has changed its user
+        member.follow_user()
+        member.enter()
 
 
 def origin() -> str:

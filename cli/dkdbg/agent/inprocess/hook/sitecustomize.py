@@ -451,6 +451,10 @@ class _Member(object):
         if answer.startswith("not joined"):  # the agent asks again, but this process may end before
             self._write(".refused", answer)
 
+    def follow_user(self):  # type: () -> None
+        """Take the session's folder for this process's new user. Raises KeyError, ValueError or OSError."""
+        self.directory = _admitted(self.directory)
+
     def at_fork(self, moment):  # type: (str) -> Callable[[], None]
         """Return a callback that runs the function of this name in forking.py."""
 
