@@ -178,6 +178,19 @@ def test_a_python_without_the_hook_is_named(program):
     assert "-S" in said["findings"][0]["says"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user")
+def test_a_process_that_has_dropped_root_and_its_child_are_named_here_by_where_and_in_the_console(program):
+    drops = "import os, signal\nos.setgid(65534)\nos.setuid(65534)\n"
+    text = drops + "if os.fork():\n    os.wait()\nwhile True:\n    signal.pause()\n"
+    running = program(text, wait="300")
+    reason = "it runs as uid 65534, which cannot reach the session"
+    with Editor(running.port, {running.script: [7]}) as editor:
+        assert f"no breakpoint stops it: {reason}" in editor.wait_output("has not loaded the agent")
+        said = why(running, 7, "other-user", fact="")
+        assert reason in said["findings"][0]["says"]
+    assert reason in wait_for(lambda: running.ask("where")[1], lambda said: "does not answer" in said)
+
+
 def test_a_file_that_was_edited_since(program, tmp_path, runtime):
     running = program(LOOP, verb="supervise")
     why(running, 4, "ran-before")

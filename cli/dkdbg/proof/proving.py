@@ -45,7 +45,7 @@ _MAX_COMPARED, _MAX_ASKED = 100, 10
 _DECISIVE = frozenset(
     {
         "two-copies", "stale-copy", "symlink", "compiled-file", "frozen", "zipped", "wrong-root", "not-mapped", "rank-not-chosen",
-        "child-not-attached", "hook-missing", "other-interpreter", "other-debugger", "just-my-code", "compiled", "optimised-away",
+        "child-not-attached", "hook-missing", "other-interpreter", "other-user", "other-debugger", "just-my-code", "compiled", "optimised-away",
     }
 )  # fmt: skip
 #: Seconds of CPU time between two polls below which a program counts as waiting.

@@ -41,6 +41,12 @@ class Folders:
             folder = self._users.get(procfs.owner(pid), folder)
         return os.path.join(folder, "%d%s" % (pid, suffix))
 
+    def why_not_there(self, pid: int) -> str:
+        """Return why a process can neither announce itself nor load more of the agent; empty if its user may."""
+        uid = procfs.owner(pid)
+        may = uid in (-1, 0, os.geteuid()) or uid in self._users
+        return "" if may else "it runs as uid %d, which cannot reach the session" % uid
+
     def pids(self) -> List[int]:
         """Return the pids of the announced processes in order."""
         found = set()

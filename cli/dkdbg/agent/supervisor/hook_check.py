@@ -92,7 +92,8 @@ class HookCheck:
         found = {
             pid: words
             for pid in silent
-            if parents.get(pid) not in announced and (words := python_words(pid, self._leaves_out))
+            if (parents.get(pid) not in announced or self._folders.why_not_there(pid))
+            and (words := python_words(pid, self._leaves_out))
         }
         if found:
             self._command = ()
@@ -101,7 +102,8 @@ class HookCheck:
             name = naming.program(words)
             if now >= self._since[pid] + ANNOUNCE_TIMEOUT_S and name not in self._reported:
                 self._reported.add(name)
-                lines.append(PROCESS_NOTE % (name, pid, why(pid, words, self.hook)))
+                reason = self._folders.why_not_there(pid) or why(pid, words, self.hook)
+                lines.append(PROCESS_NOTE % (name, pid, reason))
         return lines
 
     def _refused(self, pids: Collection[int]) -> List[str]:

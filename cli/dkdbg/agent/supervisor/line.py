@@ -18,7 +18,7 @@ from dkdbg.agent.supervisor import hook_check, where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List
+    from typing import Any, Dict, List, Set
 
     from dkdbg.agent import contract
 
@@ -60,7 +60,9 @@ def _session(record: contract.Record, path: str, line: int, points: Any) -> Dict
     answers = processes.ask_all(processes.sockets_in(folders, asked), question, TIMEOUT_S)
     facts: Dict[str, Any] = {key: record.get(key) for key in _RECORD_FIELDS}
     facts["processes"] = [_process(each, answers.get(each["pid"], ""), points) for each in there]
-    facts["unhooked"] = _unhooked(record, {each["pid"] for each in there})
+    silent = {each["pid"] for each in facts["processes"] if each["answer"] is None}
+    shut_out = set(filter(folders.why_not_there, silent))
+    facts["unhooked"] = _unhooked(record, folders, {each["pid"] for each in there} - shut_out)
     return facts
 
 
@@ -96,8 +98,8 @@ def _file(path: str, points: Any) -> Dict[str, Any]:  # noqa: ANN401
     return {"path": path, "real": real, "exists": os.path.exists(path), "kind": kind, **sources.look(path)}
 
 
-def _unhooked(record: contract.Record, hooked: Any) -> List[Dict[str, Any]]:  # noqa: ANN401
-    """Return the Pythons below the program that have not loaded the hook, with the reason."""
+def _unhooked(record: contract.Record, folders: announced.Folders, hooked: Set[int]) -> List[Dict[str, Any]]:
+    """Return the Pythons below the program that have not loaded the hook, or not all of it, with the reason."""
     program = record["child"]
     if not program:
         return []
@@ -112,9 +114,10 @@ def _unhooked(record: contract.Record, hooked: Any) -> List[Dict[str, Any]]:  # 
         is_new = now - (procfs.start_ticks(pid) or now) < hook_check.ANNOUNCE_TIMEOUT_S * os.sysconf(
             "SC_CLK_TCK"
         )
-        if words and pid not in hooked and not is_fork and not is_new:
+        reason = folders.why_not_there(pid)
+        if words and pid not in hooked and (reason or not is_fork) and not is_new:
             name = "%s (pid %d)" % (naming.program(words), pid)
-            found.append({"name": name, "why": hook_check.why(pid, words, _hook_of(pid))})
+            found.append({"name": name, "why": reason or hook_check.why(pid, words, _hook_of(pid))})
     return found[:_MAX_UNHOOKED]
 
 

@@ -69,7 +69,7 @@ def _session(record: contract.Record, *, native: bool) -> Dict[str, Any]:
     there = announced_processes(folders, record)
     answers = processes.ask_all(processes.sockets_in(folders, there), "stacks", TIMEOUT_S)
     told = [_process(each, answers.get(each["pid"], "")) for each in there]
-    _fill_in(told, native=native)
+    _fill_in(told, folders, native=native)
     return {
         "id": record["id"],
         "name": record["name"],
@@ -105,11 +105,12 @@ def _process(process: contract.Process, answer: str) -> Dict[str, Any]:
     return told
 
 
-def _fill_in(told: List[Dict[str, Any]], *, native: bool) -> None:
+def _fill_in(told: List[Dict[str, Any]], folders: announced.Folders, *, native: bool) -> None:
     """Add the outside view of processes that did not answer; with `native`, of all processes."""
     silent = [each for each in told if each["threads"] is None]
     for each in silent:
-        each["why"] = "it does not answer: %s" % _STATES.get(each["os"], "it has ended, or is about to")
+        state = _STATES.get(each["os"], "it has ended, or is about to")
+        each["why"] = "it does not answer: %s" % (folders.why_not_there(each["pid"]) or state)
         waits = procfs.waits_in(each["pid"])
         if waits:
             each["why"] += " (%s)" % waits
