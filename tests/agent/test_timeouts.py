@@ -96,6 +96,24 @@ def test_a_rank_held_for_longer_than_the_timeout_of_its_group_ends_no_job_and_th
     assert "imed out" in err, err
 
 
+WITHOUT_TORCH = """
+import os, subprocess, sys
+if "RANK" not in os.environ:
+    variables = [dict(os.environ, RANK=rank, WORLD_SIZE="2") for rank in "01"]
+    ranks = [subprocess.Popen([sys.executable, __file__], env=each) for each in variables]
+    raise SystemExit(max(rank.wait() for rank in ranks))
+x = 1
+"""
+
+
+def test_ranks_without_torch_have_no_timeouts_to_tell_of(program):
+    running = program(WITHOUT_TORCH, wait="300")
+    with Editor(running.port, {running.script: [7]}) as editor:
+        editor.wait_stops(1)  # one Continue lets both go on
+        assert "process groups" not in editor.wait_output("the program exited")
+        running.ends()
+
+
 WAITING = """
 import datetime, os, threading, time
 import torch.distributed as dist

@@ -61,7 +61,7 @@ class ProcessTable:
         on_pending: called with each process that was asked about its timeouts: pid, name of the collective that it waits
             in with an unraised timeout (empty for none), seconds since, seconds left.
         on_raised: called whenever a process has raised the timeouts of its process groups, with the former timeout in
-            seconds; 0 if the process has not created the groups yet.
+            seconds.
         before_look: called before each scan of the folder.
         on_death: called for each process that died of a signal; see deaths.py.
     """
@@ -358,9 +358,6 @@ class ProcessTable:
         for pid in new:
             process = self._known[pid]
             self.deaths.follow(pid, process["ppid"])
-            is_rank = (process["world_size"] or 1) > 1 or process["origin"].startswith("rank:")
-            if self._attached() and is_rank:
-                self._on_raised(0.0)  # the process will raise its groups' timeouts when it creates them
             if naming.is_generic(process):
                 self._unclear.setdefault(pid, MAX_SCANS)
             first = self._known.get(process["ppid"])

@@ -570,8 +570,6 @@ class Session:
         if not self.attached or self._raised_for == self.attaches:
             return
         others, pids = self.other_ranks()
-        if others and not own:  # the answer of another agent's session follows
-            return
         self._raised_for = self.attaches
         whose = " of what you attached to" if others else ""
         self.say(
