@@ -334,9 +334,12 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             remedy="dkdbg where shows what it waits for",
         )  # fmt: skip
     elif here and any(each.ran for _, each in joined):
+        has_one = any(process.python.startswith(_ONE_TRACER) for process, _ in joined)
+        hidden = ", or while a profiler in C such as line_profiler took the debugger's place" * has_one
         yield _ran_before(
             asked,
-            f"{name} has run, but {asked.where} perhaps only before the breakpoint came, or not at all (a branch, an exception)",
+            f"{name} has run, but {asked.where} perhaps only before the breakpoint came, or not at all (a branch, an exception){hidden}",
+            or_never="; LINE_PROFILER_WRAP_TRACE=1 in its environment lets line_profiler share" * has_one,
         )
     elif joined and not here:
         lines = (
