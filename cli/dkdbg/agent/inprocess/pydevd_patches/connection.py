@@ -108,7 +108,12 @@ def _lost(debugger: Any) -> None:
     again = _losses <= MAX_REJOINS
     session.say(
         "pid %d closed the debugger's connection together with its other descriptors%s"
-        % (os.getpid(), "; it joins again" if again else ", %d times: it is no longer debugged" % _losses)
+        % (
+            os.getpid(),
+            "; it joins again, and no breakpoint stops before"
+            if again
+            else ", %d times: it is no longer debugged" % _losses,
+        )
     )
     session.start_hidden(lambda: _come_back(debugger, again), "dkdbg rejoin")
 
