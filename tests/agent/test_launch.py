@@ -308,17 +308,18 @@ def test_agent_sh_says_when_there_is_no_python(layout, tmp_path):
     assert result.stderr == "dkdbg: no Python found here; set DKDBG_PYTHON to its path\n"
 
 
-@pytest.mark.parametrize("named", ["by path", "in a folder here", "in PATH", "too old"])
+@pytest.mark.parametrize("named", ["by path", "in a folder here", "in PATH", "too old", "PyPy"])
 def test_the_agent_runs_on_the_python_that_the_command_names(launch, tmp_path, named):
     python = tmp_path / "env" / "bin" / "python3.99"
     python.parent.mkdir(parents=True)
-    fails = "case $* in *version_info*) exit 1 ;; esac\n" if named == "too old" else ""
+    asked = {"too old": "version_info", "PyPy": "implementation"}.get(named)
+    fails = f"case $* in *{asked}*) exit 1 ;; esac\n" if asked else ""
     python.write_text(f'#!/bin/sh\n{fails}echo "$*" >>{tmp_path}/starts\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     word = {"in a folder here": "env/bin/python3.99", "in PATH": "python3.99"}.get(named, str(python))
     path = f"{os.environ['PATH']}:{python.parent}"
     launch(word, "-c", "print('ran')", env={"DKDBG_PYTHON": "", "PATH": path}).ends(0, "ran\n")
-    assert (" launch " in (tmp_path / "starts").read_text()) == (named != "too old")
+    assert (" launch " in (tmp_path / "starts").read_text()) == (asked is None)
 
 
 def test_the_working_directory_cannot_shadow_the_agents_modules(launch, tmp_path):

@@ -94,6 +94,7 @@ for word; do
 done
 case ${named##*/} in python | python3 | python3.[0-9]*) ;; *) named= ;; esac
 case $named in */*) [ ! -O / ] || is_ours "$named" || named= ;; esac
+first=$named # tried once as CPython alone: the agent of a program under PyPy, which cannot be debugged, runs on the usual one
 
 tried=
 for python in "$DKDBG_PYTHON" "$brought" "$named" python3 python "$VIRTUAL_ENV/bin/python" ./.venv/bin/python ./venv/bin/python \
@@ -103,7 +104,9 @@ for python in "$DKDBG_PYTHON" "$brought" "$named" python3 python "$VIRTUAL_ENV/b
   case $python in '' | /bin/python) continue ;; esac
   found=$(command -v "$python" 2>/dev/null) || continue
   is_allowed "$python" "$found" || continue
-  if "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 8))' >/dev/null 2>&1; then
+  unfit='sys.version_info < (3, 8)'
+  [ "$python" != "$first" ] || { first= && unfit="$unfit or sys.implementation.name != 'cpython'"; }
+  if "$python" -I -S -c "import sys; sys.exit($unfit)" >/dev/null 2>&1; then
     exec "$python" -I -S -B "$main" "$@"
   fi
   tried="$tried $python"
