@@ -69,7 +69,7 @@ def test_logs_shows_the_output_file_of_a_job(laptop, tmp_path):
         assert (home.returncode, "runs in your home there" in home.stderr) == (2, True), home.stderr
     laptop.sh("login", "rm ~/job-*.out; ! grep repository ~/.bashrc", user="me")
     other = dkdbg(tmp_path, "logs", target)
-    assert (other.returncode, ".out is not there yet" in other.stderr) == (1, True), other.stderr
+    assert (other.returncode, ".out does not exist yet" in other.stderr) == (1, True), other.stderr
     none = dkdbg(tmp_path, "logs", "ssh://login")
     assert none.returncode == 2
     assert "dkdbg run --on ssh://login -- python3 train.py 2>&1 | tee run.log" in none.stderr
