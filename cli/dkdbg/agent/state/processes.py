@@ -39,8 +39,6 @@ CHANGED_TIMEOUT_S = 3.0
 MAX_SCANS = 40
 #: Maximum reasons to report.
 MAX_REASONS = 20
-#: Maximum characters of a reason that a process has written.
-MAX_REASON = 1000
 #: Maximum bytes of an answer of one of several processes.
 _MAX_ANSWER_BYTES = 1 << 20
 #: Answers of a process that does not join, and that no user needs to see.
@@ -169,11 +167,6 @@ class ProcessTable:
                 self._on_pending(pid, waits[0], float(waits[1]), float(waits[2]))
 
         sockets.begin(ask_one, name="dkdbg ask")
-
-    def tell_refusals(self) -> None:
-        """Report why processes could not join at their start, also if they have ended since."""
-        for pid in self.announced():
-            self._tell_refusal(pid)
 
     def leave_out(self) -> Set[int]:
         """Exclude the present processes from joining, because they are about to be ended. Returns their pids."""
@@ -467,11 +460,6 @@ class ProcessTable:
         if not known:
             self._on_refusal("%s cannot be debugged: %s" % (self.name_of(pid), reason))
 
-    def _tell_refusal(self, pid: int) -> None:
-        with contextlib.suppress(OSError, ValueError), notes.opened(self._path(pid, ".refused")) as source:
-            if pid not in self._joined:  # when it was asked again
-                self._refused(pid, source.readline(MAX_REASON).strip())
-
     def _ask_once(self, path: str) -> Tuple[str, float]:
         since = time.monotonic()
         return ask(path, "join"), since
@@ -481,17 +469,8 @@ class ProcessTable:
         return before and time.monotonic() < self._died + ORPHANED_TIMEOUT_S
 
     def _forget(self, pid: int) -> None:
-        self._tell_refusal(pid)
         self.deaths.forget(pid)
-        for suffix in (
-            ".json",
-            ".sock",
-            ".note",
-            ".pdb",
-            ".refused",
-            join.NO_EDITOR_SUFFIX,
-            last_stack.SUFFIX,
-        ):
+        for suffix in (".json", ".sock", ".note", ".pdb", join.NO_EDITOR_SUFFIX, last_stack.SUFFIX):
             for folder in self._folders.all():
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(folder, "%d%s" % (pid, suffix)))

@@ -384,7 +384,6 @@ class Session:
         self._attaches_before_end = self.attaches
         if running.signal:
             self.table.deaths.ended(running.pid, running.signal)
-        self.table.tell_refusals()
         code = running.exit_code or 0
         name, words = "", ""
         if code and self.attached:

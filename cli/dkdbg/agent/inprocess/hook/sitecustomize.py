@@ -299,7 +299,7 @@ class _Member(object):
         """Write a file about this process, at once. Raises OSError."""
         file = os.open(self.base + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(file, text.encode("utf-8", "replace"))
+            os.write(file, text.encode("ascii", "replace"))
         finally:
             os.close(file)
         os.rename(self.base + ".tmp", self.base + suffix)
@@ -444,12 +444,9 @@ class _Member(object):
         else:
             self.free = False
         self.register()
-        answer = self.join(True) if attached else ""
-        if answer:
-            _say(answer)
+        if attached:
+            _say(self.join(True))
         self.wake_thread()
-        if answer.startswith("not joined"):  # the agent asks again, but this process may end before
-            self._write(".refused", answer)
 
     def follow_user(self):  # type: () -> None
         """Take the session's folder for this process's new user. Raises KeyError, ValueError or OSError."""
