@@ -113,7 +113,7 @@ def test_a_fork_in_a_handler_waits_for_no_message_that_the_starting_thread_has_y
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as unread:
         unread.bind(str(session / "p" / f"{os.getpid()}.sock"))
         member = SimpleNamespace(
-            fork_armed=True, joined=False, forking=0, running=True, directory=str(session),
+            fork_armed=True, joined=False, forking=0, running=True, directory=str(session), user=0,
             starter=threading.get_ident(), _get_ident=threading.get_ident,
         )  # fmt: skip
         for _ in range(40):

@@ -41,6 +41,8 @@ def before(member: Member) -> None:
     if _WARNS and (member.joined or _COUNTS_LATE):
         _ignore_own_threads(member)
     member.forking += 1
+    user, member.user = member.user, os.geteuid()
+    member.is_new_user = user != member.user
     if not member.running:
         return
     # By path, not by descriptor: a thread that waits on a descriptor that the program has closed still

@@ -52,6 +52,8 @@ _NAMELESS = ("--multiprocessing-fork", "multiprocessing.forkserver", "exec(eval(
 _SKIP_PROGRAMS = ("pip", "pip3", "uv", "ninja", "cmake", "conda", "mamba", "poetry", "meson")
 #: Seconds for the agent to notice that a process has changed its user.
 _ADMISSION_TIMEOUT_S = 5.0
+#: The same for the first child that a process forks as its new user; later ones do not wait.
+_ADMISSION_OF_FORK_S = 1.0
 #: A reference to this module: Python 2 clears the globals of a module without one.
 _kept = {}  # type: Dict[str, Any]
 _RANK_NAMES = (
@@ -200,6 +202,7 @@ class _Member(object):
         rank: the rank that it belongs to, None for none; known while a set of ranks is selected.
         free: whether it was not selected at its start.
         fork_armed: whether the callback for forked children is registered. block_signals: blocks signals in a child.
+        user: effective uid at the last fork. is_new_user: whether it had changed since the fork before.
         main_ident: number of the main thread, as in Python without gevent.
         lock: guards registering again. A signal's handler may run, and fork, while its thread holds one of these locks.
         done: lock that is held while the hook's thread runs, and while `starter` (number of a thread) starts it.
@@ -220,6 +223,8 @@ class _Member(object):
         self.hook = _HERE
         self.words = words
         self.fork_armed = False
+        self.user = os.geteuid()
+        self.is_new_user = False
         self.block_signals = None  # type: Optional[Callable[[], object]]
         self.origin = ""
         self.rank = None  # type: Optional[int]
@@ -449,8 +454,8 @@ class _Member(object):
         self.wake_thread()
 
     def follow_user(self):  # type: () -> None
-        """Take the session's folder for this process's new user. Raises KeyError, ValueError or OSError."""
-        self.directory = _admitted(self.directory)
+        """Take the session's folder for this forked child's new user. Raises KeyError, ValueError or OSError."""
+        self.directory = _admitted(self.directory, _ADMISSION_OF_FORK_S if self.is_new_user else 0.0)
 
     def at_fork(self, moment):  # type: (str) -> Callable[[], None]
         """Return a callback that runs the function of this name in forking.py."""
@@ -492,7 +497,7 @@ def _profile(directory, words):  # type: (str, List[str]) -> None
         sys.stderr.write("dkdbg: pid %d cannot be profiled: %s\n" % (os.getpid(), error))
 
 
-def _admitted(directory):  # type: (str) -> str
+def _admitted(directory, limit=_ADMISSION_TIMEOUT_S):  # type: (str, float) -> str
     """Return the session's folder for this process's new user, which the agent creates when it notices the process.
 
     It notices only its descendants. Raises KeyError, ValueError or OSError where no folder will be made.
@@ -501,15 +506,19 @@ def _admitted(directory):  # type: (str) -> str
 
     users, uid = os.path.split(directory)
     session = os.path.dirname(users) if os.path.basename(users) == "u" and uid.isdigit() else directory
-    own, end = "%s/u/%d" % (session, os.geteuid()), time.time() + _ADMISSION_TIMEOUT_S
+    own, end = "%s/u/%d" % (session, os.geteuid()), time.time() + limit
+    pause = _native("allocate_lock")()  # gevent's `sleep` would run other greenlets
+    pause.acquire()
     is_coming = os.geteuid() != 0 and int(session.rpartition("-")[2]) in site_entry.above()
-    while is_coming and os.path.isdir(session + "/u") and time.time() < end:
+    while is_coming and os.path.isdir(session + "/u"):
         if os.path.isdir(own + "/p"):
             if not os.access(own + "/p", os.W_OK):
                 break
             os.environ["DKDBG_SESSION_DIR"] = own
             return own
-        time.sleep(0.02)
+        if time.time() >= end:
+            break
+        pause.acquire(True, 0.02)
     raise KeyError("no folder for uid %d in %s" % (os.geteuid(), session))
 
 
