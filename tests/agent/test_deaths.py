@@ -103,6 +103,12 @@ def test_without_an_editor_a_killed_worker_is_told_only_if_the_program_fails(sta
     assert log.count("died of SIGKILL; other failures came after it\n") == log.count("died of") == told
 
 
+def test_without_an_editor_a_fault_is_told_once(started):
+    running, go = started(FAULTS["SIGSEGV"], wait="0")
+    go.touch()
+    assert running.finish()[2].count("died of SIGSEGV") == 1
+
+
 def test_a_program_with_a_handler_of_its_own_keeps_it(died):
     _, log = died("faulthandler.enable() or ctypes.string_at(0)")
     assert "Fatal Python error: Segmentation fault" in log

@@ -180,7 +180,7 @@ class Session:
         self._lets_users_in = os.geteuid() == 0 and os.environ.get(settings.ENV_OWN_CONTAINER) == "1"
         if self._lets_users_in:
             self.store.open_for_users()
-        self._program, self._first_death = 0, ""
+        self._program, self._first_death, self._untold_death = 0, "", ""
         self._hook_check = hook_check.HookCheck(self.store.folders)
         self._unhit = unhit.Unhit(
             self.store.folders,
@@ -336,7 +336,7 @@ class Session:
         """
         command = self.options.command
         self._hook_check.begin(command)
-        self._first_death = ""
+        self._first_death = self._untold_death = ""
         try:
             environment = self.environment()
         except OSError as error:
@@ -394,10 +394,9 @@ class Session:
             self.say(note, "important")
         note = ending.end_note(code, end, words, name, left)
         if code and self._first_death:
-            first = "%s; other failures came after it" % self._first_death
-            note = "%s\n%s" % (first, note)
-            if not self.attached:
-                console.log(first)
+            note = "%s; other failures came after it\n%s" % (self._first_death, note)
+        if code and self._untold_death:
+            console.log("%s; other failures came after it" % self._untold_death)
         self._backend.say("dkdbg: " + note, "stderr" if code else "console")
 
     def _left(self, running: child.Child) -> str:
@@ -621,8 +620,9 @@ class Session:
             self._first_death = self._first_death or line
         elif not says_more:
             return  # the exit code shows the failure
-        if may_be_meant and not self.attached:
-            return  # reported at the end, if the program fails
+        if may_be_meant and not self.attached:  # reported at the end, if the program fails
+            self._untold_death = self._untold_death or line
+            return
         self.tell("\n  ".join([line, *stack]), "important")
 
     def _on_hold(self) -> None:
