@@ -6,6 +6,7 @@ Where that is impossible, as after the program's end, the debug service's contai
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING
 
 from dkdbg import console, process
@@ -21,8 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from dkdbg.core.sessions import SeenSession
     from dkdbg.core.target import Target
     from dkdbg.verbs.parser import Parser
+
+#: Seconds for an agent to notice that its program has ended.
+_END_TIMEOUT_S = 3.0
 
 
 def add_options(parser: Parser) -> None:
@@ -47,9 +52,11 @@ def call(options: argparse.Namespace, root: Path) -> int:
                 return _start_again(
                     target, f"{files} is mounted by itself, and another file is in its place since"
                 )
-            if (which := _which(target, None)) and not _failure(root, target, which):
-                return 0
-            return _start_again(target, "its program had ended, or did not end in time")
+            which = _which(target, None)
+            failure = _failure(root, target, which) if which else "its agent is gone"
+            if failure and not _has_ended(target):
+                raise _not_restarted(target, failure)
+            return _start_again(target, f"its program had ended ({failure})") if failure else 0
     else:
         target = registry.target_of(name, root)
     with contextlib.closing(target):
@@ -58,11 +65,15 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
 def _restart(root: Path, target: Target, name: str | None) -> int:
     if failure := _failure(root, target, _which(target, name)):
-        raise DkdbgError(
-            f"{target.label} was not restarted: {failure}",
-            hint=f"dkdbg ps {target.address} shows what runs there",
-        )
+        raise _not_restarted(target, failure)
     return 0
+
+
+def _not_restarted(target: Target, failure: str) -> DkdbgError:
+    return DkdbgError(
+        f"{target.label} was not restarted: {failure}",
+        hint=f"dkdbg ps {target.address} shows what runs there",
+    )
 
 
 def _failure(root: Path, target: Target, which: Sequence[str]) -> str:
@@ -89,7 +100,21 @@ def _which(target: Target, name: str | None) -> list[str]:
     Raises:
         DkdbgError: several sessions fit.
     """
-    seen = [each for each in target.sessions() if not each.is_ended and each.started is not None]
+    seen = _live(target)
     if not seen:  # no session is known: let the agent report that
         return []
     return ["--name", sessions.choose(seen, name, naming="dkdbg restart {}".format).id]
+
+
+def _live(target: Target) -> list[SeenSession]:
+    return [each for each in target.sessions() if not each.is_ended and each.started is not None]
+
+
+def _has_ended(target: Target) -> bool:
+    """Return whether no program runs there; its agent may notice the end, and end itself, a moment later."""
+    end = time.monotonic() + _END_TIMEOUT_S
+    while any(each.state != "idle" for each in _live(target)):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.2)
+    return True
