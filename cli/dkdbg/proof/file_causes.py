@@ -49,7 +49,7 @@ def of_mapping(
         roots = ", ".join(local for local, _ in entry.mappings) or "nothing"
         yield Finding(
             link="mapping", cause="not-mapped", says=f"{asked.path} is in no mapped folder; {entry.source} maps {roots}",
-            remedy=_mapping_line(asked.path, actual, asked.root) if actual else planned_mapping(entry),
+            remedy=_mapping_line(asked.path, actual, asked.root) if actual else planned_mapping(entry), subject="" if actual else entry.source,
         )  # fmt: skip
         return
     if mapped:

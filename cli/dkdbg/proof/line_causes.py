@@ -66,7 +66,7 @@ def _of_file(asked: Asked, loaded: Loaded) -> Iterator[Finding]:
 def _of_processes(session: LineSession) -> Iterator[Finding]:
     if session.unhooked:
         name, why = session.unhooked[0]
-        if why.startswith("it runs as uid"):
+        if why.endswith("cannot reach the session"):
             yield Finding(
                 link="process", cause="other-user", says=f"{name} cannot be debugged: {why}",
                 remedy="keep its user while you debug it, or debug it in a container of its own, which lets such users in",

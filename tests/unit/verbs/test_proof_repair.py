@@ -1,12 +1,13 @@
 """`dkdbg verify --fix`: a missing module is declared as init writes files, so that it can be undone."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from dkdbg import console
 from dkdbg.proof.finding import Finding
-from dkdbg.setup.render import changes
+from dkdbg.setup.render import changes, jsonc
 from dkdbg.verbs.parts import proof_repair
 from dkdbg.verbs.parts.repository import make_plan
 from tests.checkout import checkout
@@ -86,16 +87,41 @@ def test_a_debian_package_changes_nothing_else_that_init_would_change_now(initia
     assert "service.compose" not in dkdbg(initialised, "init", "--diff").out
 
 
+WRONG_ROOT = replace(MISSING, link="mapping", cause="wrong-root", subject=".vscode/launch.json")
+PLANNED = {"localRoot": "${workspaceFolder}", "remoteRoot": "/workspace"}
+SECOND = {"localRoot": "${workspaceFolder}", "remoteRoot": "/opt/copy"}
+
+
+@pytest.mark.parametrize(
+    ("written", "after"),
+    [
+        ([{**PLANNED, "remoteRoot": "/wrong"}, SECOND], [PLANNED, SECOND]),
+        ([{"localRoot": "${workspaceFolder}/", "remoteRoot": "/wrong"}], [PLANNED]),
+        ([], [PLANNED]),
+        (None, [PLANNED]),
+        ("none", [PLANNED]),
+    ],
+)
+def test_a_mapping_of_whatever_form_becomes_the_planned_one(initialised, written, after):
+    launch = initialised / ".vscode/launch.json"
+    value = jsonc.loads(launch.read_text())
+    value["configurations"][0]["pathMappings"] = written
+    if written == "none":
+        del value["configurations"][0]["pathMappings"]
+    launch.write_text(json.dumps(value))
+    assert "launch.json" in proof_repair.mend(initialised, WRONG_ROOT, yes=True, as_json=True, report=print)
+    assert jsonc.loads(launch.read_text())["configurations"][0]["pathMappings"] == after
+
+
 def test_a_mapping_that_the_user_has_edited_becomes_the_planned_one_and_others_stay(initialised):
     launch = initialised / ".vscode/launch.json"
     before = launch.read_text()
     own = '"pathMappings": [\n// mine\n{"localRoot": "/lib", "remoteRoot": "/opt/lib"},'
     edited = before.replace('"pathMappings": [', own)
     launch.write_text(edited.replace('"remoteRoot": "/workspace"', '"remoteRoot": "/wrong" /* why */'))
-    wrong = replace(MISSING, link="mapping", cause="wrong-root", subject=".vscode/launch.json")
-    assert "launch.json" in proof_repair.mend(initialised, wrong, yes=True, as_json=True, report=print)
+    assert "launch.json" in proof_repair.mend(initialised, WRONG_ROOT, yes=True, as_json=True, report=print)
     assert launch.read_text() == edited
-    assert proof_repair.mend(initialised, wrong, yes=True, as_json=True, report=print) == ""
+    assert proof_repair.mend(initialised, WRONG_ROOT, yes=True, as_json=True, report=print) == ""
 
 
 def test_in_json_nothing_is_shown_or_asked(root, capsys, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import posixpath
 import re
 import secrets
 from pathlib import PurePosixPath
@@ -122,21 +123,27 @@ def with_port(root: Path, local_port: int) -> FileWanted | None:
 
 
 def with_mappings(root: Path, plan: ProjectPlan) -> FileWanted:
-    """Return launch.json with the plan's path mappings in our entry, in place of others of the same local folders.
+    """Return launch.json with the plan's path mappings in our entry, each in place of the first of its local folder.
 
     Raises:
         DkdbgError: as `editor_files`.
     """
     array, field, key = "configurations", _NAMES["configurations"], "pathMappings"
-    wanted = editor.path_mappings(plan.mappings)
-    planned = {each["localRoot"] for each in wanted}
-    now = map(as_dict, as_list(attach_entry(root).get(key)))
-    former, entry = [each for each in now if each.get("localRoot") in planned], {field: editor.ATTACH_NAME}
-    text = jsonc.upsert(
-        _read(root, LAUNCH), [array], field, {**entry, key: wanted}, last={**entry, key: former}, file=LAUNCH
-    )
+    present = attach_entry(root)
+    every: list[object] = list(as_list(present.get(key)))
+    for each in editor.path_mappings(plan.mappings):
+        same = (at for at, other in enumerate(every) if _local_root(other) == _local_root(each))
+        at = next(same, len(every))
+        every[at : at + 1] = [each]
+    entry: dict[str, object] = {field: editor.ATTACH_NAME}
+    last = {**entry, key: present[key]} if key in present else entry
+    text = jsonc.upsert(_read(root, LAUNCH), [array], field, {**entry, key: every}, last=last, file=LAUNCH)
     note = manifest.load(root).notes.get(PurePosixPath(LAUNCH))
     return FileWanted(content=text.encode(), reason=_REASONS[LAUNCH], owned=False, note=note)
+
+
+def _local_root(mapping: object) -> str:
+    return posixpath.normpath(str(as_dict(mapping).get("localRoot")))
 
 
 def launch_names(root: Path) -> set[str]:
