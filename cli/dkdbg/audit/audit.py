@@ -202,7 +202,7 @@ def _of_kind(
         yield from _of_editor(path, text, debug, tree)
     elif is_test(path):
         return
-    elif path.endswith((".py", ".ipynb")):
+    elif path.endswith(".py"):
         yield from python_sources.audit(path, text) if python_sources.WORTH.search(text) else ()
     elif scripts.is_script(path, text):
         yield from scripts.audit(path, text, debug)

@@ -55,15 +55,13 @@ def debug_ports(text: str) -> Iterator[int]:
 
 
 def audit(path: str, text: str) -> Iterator[Found]:
-    """Return the findings of a source that ships; a notebook, or one that Python cannot parse, is searched by line."""
-    is_notebook = path.endswith(".ipynb")
-    calls = None if is_notebook else _calls(text)
+    """Return the findings of a source that ships; a source that cannot be parsed is searched line by line."""
+    calls = _calls(text)
     if calls is None:
-        for number, each in enumerate(text.split("\n"), 1):
-            line = each.strip().lstrip('"').replace('\\"', '"') if is_notebook else each.strip()
+        for number, line in enumerate(text.split("\n"), 1):
             for pattern, rule in _LINES:
-                if not line.startswith("#") and pattern.search(line):
-                    yield number, rule, line[:80]
+                if not line.lstrip().startswith("#") and pattern.search(line):
+                    yield number, rule, line.strip()[:80]
         return
     for call in calls:
         name = f"{call.module}.{call.function}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dkdbg.core.known_errors import bounded, line_at
+from dkdbg.launchers.python import PYTHON
 from dkdbg.proof.finding import Finding
 from dkdbg.setup.detect.python.imports import distributions, is_known
 from dkdbg.setup.detect.python.system_packages import package_of_library
@@ -608,7 +609,13 @@ def in_image(finding: Finding, module: str, folder: str) -> Finding:
 
 
 def environments(entrypoint: Sequence[str]) -> str:
-    """Return a script for the image that prints the environment without its ENTRYPOINT and with it."""
+    """Return a script for the image that prints the environment without its ENTRYPOINT and with it.
+
+    An ENTRYPOINT in shell form, or of a Python, starts no other command: it is not run, and the script is empty.
+    """
+    in_shell = entrypoint[1:] and re.fullmatch(r"-\w*c", entrypoint[1])
+    if not entrypoint or in_shell or PYTHON.starts(entrypoint[0]):
+        return ""
     return f"env; echo {_MARK}; {shlex.join(entrypoint)} env"
 
 

@@ -174,9 +174,11 @@ class _Run:
         around = self._subject.around
         if not (around.inherits_entrypoint and finding.cause in program_end.PREVENTED):
             return finding
-        words = trial.entrypoint()
-        seen = trial.probe(program_end.environments(words)) if words else ""
-        return program_end.without_entrypoint(finding, words, seen, around)
+        with contextlib.suppress(DkdbgError):
+            words = trial.entrypoint()
+            if script := program_end.environments(words):
+                return program_end.without_entrypoint(finding, words, trial.probe(script), around)
+        return finding
 
     def _end(self, stop: Callable[[], None]) -> None:
         try:

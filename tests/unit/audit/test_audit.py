@@ -122,7 +122,6 @@ LEAKS = {
     "values with a switch for an API's page": ("chart/values.yaml", "swagger: true\nsecurityContext: {x: 1}\nrun: python -m debugpy --listen 0.0.0.0:5678 a.py\n", 3, "open-debug-port"),
     "the name of the host": ("a.py", "import socket, debugpy\ndebugpy.listen((socket.gethostname(), 5678))\n", 2, "open-debug-port"),
     "an image with debugpy by a here-document": ("Dockerfile", "FROM a\nRUN <<EOF\npip install \\\n  debugpy\nEOF\n", 2, "debugger-ships"),
-    "a notebook that listens": ("a.ipynb", '{"cells": [{"source": [\n  "import debugpy\\n",\n  "debugpy.listen((\\"0.0.0.0\\", 5678))\\n"]}], "x": null}\n', 3, "open-debug-port"),
     "a key in one line": ("a.json", '{"key": "-----BEGIN ' + "PRIVATE KEY-----" + '\\r\\nMIIEvQIBADANBgkqhkiG9w0B"}\n', 1, "token-in-file"),
     "a key that was escaped twice": (".env", "KEY=-----BEGIN " + "PRIVATE KEY-----" + "\\\\nMIIEvQIBADANBgkqhkiG9w0B\n", 1, "token-in-file"),
     "a key": ("deploy.pem", "-----BEGIN OPENSSH " + "PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\n", 1, "token-in-file"),

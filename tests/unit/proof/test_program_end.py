@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from dkdbg.proof import program_end
+from dkdbg.proof.finding import Finding
 from dkdbg.proof.program_end import Around, cause_of, in_image, missing_module, of_agent, places_of
 
 AROUND = Around(
@@ -226,3 +228,32 @@ def test_a_program_that_listens_on_the_debug_port_is_told_how_to_move_that(port,
     text = f"dkdbg: a debugger can attach on 0.0.0.0:5678 at any time\nconnection to ('0.0.0.0', {port}) failed: [Errno 98] Address already in use\n"
     remedy = cause_of(text, 1, AROUND).remedy
     assert ("port = 5679 under [debug] in dkdbg.toml" in remedy) is is_ours
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "runs"),
+    [
+        (("/entry.sh",), True), (("conda", "run", "-n", "ml"), True), (("tini", "--", "/start.sh"), True),
+        (("/bin/sh", "-c", "exec python serve.py"), False), (("/bin/bash", "-lc"), False),
+        (("python3", "serve.py"), False), ((), False),
+    ],
+)  # fmt: skip
+def test_only_an_entrypoint_that_may_start_another_command_is_run(entrypoint, runs):
+    assert bool(program_end.environments(entrypoint)) == runs
+
+
+@pytest.mark.parametrize(
+    ("without", "through", "is_left_out"),
+    [
+        ("PATH=/bin", "PATH=/opt/env/bin:/bin", True),
+        ("PATH=/bin", "hello\nPATH=/bin\nNVIDIA=1", False),
+        ("PATH=/bin", "", False),
+    ],
+)
+def test_an_entrypoint_is_the_cause_only_if_it_sets_where_programs_are_looked_for(
+    without, through, is_left_out
+):
+    finding = Finding(link="program", cause="command-missing", says="no python", remedy="install it")
+    mark = program_end.environments(("x",)).split()[2].rstrip(";")
+    found = program_end.without_entrypoint(finding, ("/e.sh",), f"{without}\n{mark}\n{through}\n", AROUND)
+    assert (found.cause == "entrypoint-left-out") == is_left_out

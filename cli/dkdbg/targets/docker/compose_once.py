@@ -66,7 +66,7 @@ def prepare(
     check_published(model, service, token)
     check_name(str(model.get("name", "")), root)
     running = containers.of_service(target, root)
-    runs = running is not None and running.running
+    runs = running is not None and running.status == "running"
     if (
         wanted.command
         and running is not None

@@ -196,7 +196,7 @@ def _trial(prepared: Prepared) -> Trial:
                 for word in ("--env", each)
             ]
             words = (
-                "docker", "run", "--rm", "--name", name, "--network", "none", "--volumes-from", prepared.name, *path,
+                "docker", "run", "--rm", "--name", name, "--network", "none", "--volumes-from", f"{prepared.name}:ro", *path,
                 "--user", config.get("User") or "0", "--workdir", config.get("WorkingDir") or "/", "--entrypoint", "sh", found["Image"], "-c", script,
             )  # fmt: skip
             try:
