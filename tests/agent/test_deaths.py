@@ -97,6 +97,7 @@ def test_a_death_is_told_with_its_signal_and_its_line(kind, died):
 def test_without_an_editor_a_killed_worker_is_told_only_if_the_program_fails(started, end, told):
     parent = PARENT.replace("sys.exit(abs(child.returncode) % 100)", end)
     running, go = started(FAULTS["SIGKILL"], parent, wait="0")
+    wait_for(lambda: running.record().get("processes", []), lambda seen: len(seen) == 2)
     go.touch()
     code, _, log = running.finish()
     assert code == int(end[9])
@@ -105,6 +106,7 @@ def test_without_an_editor_a_killed_worker_is_told_only_if_the_program_fails(sta
 
 def test_without_an_editor_a_fault_is_told_once(started):
     running, go = started(FAULTS["SIGSEGV"], wait="0")
+    wait_for(lambda: running.record().get("processes", []), lambda seen: len(seen) == 2)
     go.touch()
     assert running.finish()[2].count("died of SIGSEGV") == 1
 
