@@ -67,9 +67,7 @@ def offer(
             f"\nwrote {len(todo)} {files}{f' in {below}' * bool(below)}; dkdbg init --undo reverts this"
         )
         if below:
-            console.say(
-                f"dkdbg and VS Code use that folder as the repository: cd {shlex.quote(below)}, and open it in VS Code"
-            )
+            console.say(f"that folder is the repository: cd {shlex.quote(below)}, and open it in VS Code")
         next_steps()
     return 0
 
