@@ -80,7 +80,7 @@ def ask(script, dkdbg, monkeypatch):
     """Run a verb on fake targets."""
     process = stacks.Process(pid=1, ppid=0, name="train", rank=None, world_size=0)
     session = stacks.Session(id="1", name="train", target="live", address="ssh://live", processes=(process,))
-    row = {"pid": 1, "name": "train", "state": "value", "text": "1", "type": "int"}
+    row = {"pid": 1, "name": "train", "where": "train.py:3", "state": "value", "text": "1", "type": "int"}
 
     def target_of(name, root):
         return Fake(parse(name)) if name.startswith("ssh:") else registry.target_at(parse(name), root)
@@ -111,7 +111,9 @@ def test_a_target_that_cannot_be_queried_leaves_the_others_shown(verb, ask):
 
 @VERBS
 def test_a_target_that_cannot_be_queried_is_named_once_with_its_hint(verb, ask):
-    said = ask(verb, "ssh://silent", "ssh://own-name", "ssh://live").err
+    shown = ask(verb, "ssh://silent", "ssh://own-name", "ssh://live")
+    said = shown.err
+    assert shown.out, said
     assert "dkdbg: ssh://silent cannot be queried: there is no host silent\n  hint: ssh silent\n" in said
     assert "dkdbg: ssh://own-name has ended\n" in said
 
