@@ -55,9 +55,8 @@ def before(member: Member) -> None:
         _put_to_sleep(path)
     if member.starter == member._get_ident():
         return  # in a signal's handler, while this thread is starting the hook's thread
-    done = (
-        member.done
-    )  # a signal's handler may fork meanwhile, and return in the child, which has another lock
+    # A signal's handler may fork meanwhile, and return in the child, which has another lock.
+    done = member.done
     if done.acquire(True, 1) or (member.answering and done.acquire(True, ANSWER_TIMEOUT_S)):
         done.release()
         _until_thread_is_gone(member)
