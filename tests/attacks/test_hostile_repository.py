@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -20,9 +21,12 @@ from pathlib import Path, PurePosixPath
 from unittest import mock
 
 import pytest
+import tomlkit
 
 from dkdbg import main
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.proof import program_end
+from dkdbg.proof.finding import Finding
 from dkdbg.repository import git
 from dkdbg.repository.artefacts import artefact
 from dkdbg.repository.transaction import Change, Transaction
@@ -30,6 +34,7 @@ from dkdbg.setup.render.manifest import debug_service
 from dkdbg.sync.pull import destination
 from dkdbg.sync.roots import Roots
 from dkdbg.targets.openpai import target
+from dkdbg.verbs.parts import proof_repair
 from tests.agent.dap_probe import wait_for
 from tests.attacks.fuzz import FULL
 from tests.attacks.start_script import started_by
@@ -1020,3 +1025,38 @@ def test_variables_that_double_with_each_line_do_not_fill_the_memory(tmp_path):
     done = command(["sh", "-c", limited], tmp_path, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "train.py" in done.stdout
+
+
+@pytest.mark.attack(8)
+def test_the_entrypoint_of_a_strangers_image_is_one_line_and_its_words_are_written_literally(tmp_path):
+    """Names its ENTRYPOINT by escape sequences, new lines and commands of a shell: it is shown in one line, and `verify --fix` runs none."""
+    start, ran = tmp_path / "start", tmp_path / "ran"
+    start.write_text("#!/bin/sh\nPATH=/opt:$PATH exec env\n")
+    start.chmod(0o755)
+    words = (
+        str(start),
+        "\x1b]0;owned\x07\ndkdbg: proven",
+        f"$(touch {ran})",
+        "${HOME}",
+        f"`touch {ran}`",
+        "'q\"",
+    )
+    command_line = [*words, "python", "train.py"]
+    dockerfile = 'FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD ["python", "train.py"]\n'
+    root = checkout(tmp_path / "repo", {"train.py": "print(1)\n", "Dockerfile": dockerfile})
+    assert dkdbg_in(root, "init", "--yes").returncode == 0
+    around = program_end.Around(installs_from=None, command="python train.py", inherits_entrypoint=True)
+    seen = command(["sh", "-c", program_end.environments(words)], root).stdout
+    missing = Finding(link="program", cause="command-missing", says="no python", remedy="install it")
+    found = program_end.without_entrypoint(missing, words, seen, around)
+    assert found.cause == "entrypoint-left-out"
+    assert all(line.isprintable() for line in found.lines())
+    assert proof_repair.mend(root, found, yes=True, as_json=True, report=print)
+    chosen = tomlkit.parse((root / "dkdbg.toml").read_text()).unwrap()["debug"]["command"]
+    assert shlex.split(chosen) == command_line
+    model = json.loads(
+        command(["docker", "compose", "--profile", "debug", "config", "--format", "json"], root).stdout
+    )
+    *shell, script = model["services"]["app-debug"]["command"]
+    assert (shell, shlex.split(script.replace("$$", "$"))) == (["sh", "-c"], command_line)
+    assert not ran.exists()

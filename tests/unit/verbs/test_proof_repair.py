@@ -100,6 +100,8 @@ SECOND = {"localRoot": "${workspaceFolder}", "remoteRoot": "/opt/copy"}
         ([], [PLANNED]),
         (None, [PLANNED]),
         ("none", [PLANNED]),
+        ({"odd": 1}, [PLANNED]),
+        ([7, None, {}], [7, None, {}, PLANNED]),
     ],
 )
 def test_a_mapping_of_whatever_form_becomes_the_planned_one(initialised, written, after):
