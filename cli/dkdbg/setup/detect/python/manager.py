@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dkdbg.setup.detect.files import join, parent
@@ -180,7 +180,7 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
             lock = tuple(file for file in locks if file.path.endswith(name))
             base = (project,) if project and manager != "pixi" else tuple(by_kind.get("Pipfile", []))
             if manager == "pixi":
-                base = tuple(by_kind.get("pixi", [])) or ((project,) if project else ())
+                base = _as_locked(tuple(by_kind.get("pixi", [])) or ((project,) if project else ()), lock)
             return _choice(manager, (*lock, *base), extra=(join(directory, name) or name,))
     if "uv" in tables and "project" in tables:
         return _choice("uv", (project,))
@@ -222,6 +222,23 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
         manager = "setuptools" if by_setuptools or not backend else "pip"
         return _choice(manager, tuple(setup), rest=tuple(conda))
     return _choice("conda", tuple(conda[:1])) if conda else None
+
+
+def _as_locked(
+    files: Sequence[DependencyFile], locks: Sequence[DependencyFile]
+) -> tuple[DependencyFile, ...]:
+    """Return the files with the lock's versions: pip installs what pixi.toml names, and cannot read its lock."""
+    specs = {item.name: item.spec for lock in locks for item in lock.wanted}
+    return tuple(
+        replace(
+            file,
+            wanted=tuple(
+                item if item.url else replace(item, spec=specs.get(item.name, item.spec))
+                for item in file.wanted
+            ),
+        )
+        for file in files
+    )
 
 
 def _conda_files(files: Sequence[DependencyFile], readme: str) -> list[DependencyFile]:

@@ -201,7 +201,7 @@ def test_system_packages_follow_the_requirements_and_a_folder_the_readme_install
     assert (facts.package_manager, facts.torch.version) == ("pip", "0.4.0")
 
 
-def test_a_pixi_lock_says_python_torch_and_cuda_and_a_pixi_toml_that_a_driver_is_needed(project):
+def test_a_pixi_lock_says_python_versions_and_cuda_and_a_pixi_toml_that_a_driver_is_needed(project):
     conda = "https://conda.anaconda.org/conda-forge/linux-64"
     project.write("train.py", "import torch\n").write("requirements.txt", "torch==1.12.1\n")
     needs = '[workspace]\nname = "p"\n[system-requirements]\ncuda = "12.0"\n'
@@ -212,12 +212,13 @@ def test_a_pixi_lock_says_python_torch_and_cuda_and_a_pixi_toml_that_a_driver_is
         f"version: 6\nenvironments:\n  default:\n    packages:\n      linux-64:\n"
         f"      - conda: {conda}/python-3.12.7-h32b2ec7_101_cp312.conda\n"
         f"      - conda: {conda}/pytorch-2.7.1-cuda126_mkl_py312_h62_302.conda\n"
+        f"      - pypi: https://files.example/einops-0.8.1-py3-none-any.whl\n"
         f"      win-64:\n      - conda: {conda}/python-3.11.1-h1_0.conda\n",
     )
     facts = project.facts()
     assert (facts.package_manager, facts.python.version, facts.gpu) == ("pixi", "3.12", "required")
     assert (facts.torch.version, facts.torch.cuda) == ("2.7.1", "12.6")
-    assert names(read(project, "pixi.toml")) == ["torch", "einops"]
+    assert facts.declared == ("torch==2.7.1", "einops==0.8.1")
 
 
 @pytest.mark.parametrize(
