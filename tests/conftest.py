@@ -42,11 +42,14 @@ CORE = tuple(
 )  # fmt: skip
 
 
+# A shell starts what runs in its background with SIGINT ignored, nohup with SIGHUP; ours would inherit that. Here, as
+# the conftest of a folder imports dkdbg, which notes what was ignored, before pytest_configure.
+for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
+
+
 def pytest_configure(config):
-    # A shell starts what runs in its background with SIGINT ignored, nohup with SIGHUP; ours would inherit that.
-    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
-        if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, usual)
     if leftovers.run_pid() == os.getpid() and not config.option.collectonly:
         leftovers.remove_of_ended_runs()
 
