@@ -12,8 +12,10 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from dkdbg.dap.debugger import AttachOptions, Debugger
-from tests.engine.attach_proxies import attach_proxy
-from tests.engine.projects import LOOP, marked_line, start, started, write
+from dkdbg.delivery import single_file
+from tests.agent.dap_probe import wait_for
+from tests.engine.attach_proxies import attach_proxy, docker
+from tests.engine.projects import LOOP, dkdbg, marked_line, start, started, write
 from tests.kubernetes.ranks import editor
 from tests.ports import free_port, wait_open
 
@@ -32,6 +34,26 @@ def running(laptop, root) -> Iterator[subprocess.Popen[str]]:
             yield run
     finally:
         laptop.sh("node1", "pkill -INT -u me -f train.py", check=False)
+
+
+def test_a_program_that_its_environment_brought_under_the_agent_is_listed_and_attached_to(laptop, tmp_path):
+    write(tmp_path, **{"train.py": LOOP})
+    laptop.put("node1", f"{CODE}/train.py", (tmp_path / "train.py").read_text())
+    agent = tmp_path / "agent.pyz"
+    agent.write_bytes(single_file.build((3, 11)))
+    docker("cp", str(agent), f"{laptop.containers['node1']}:{CODE}/agent.pyz")
+    laptop.sh("node1", f"chown me {CODE}/agent.pyz")
+    line = (
+        "PYTHONPATH=$PWD/agent.pyz DKDBG_LISTEN=0 DKDBG_TRANSIENT=1 setsid python3 train.py >/dev/null 2>&1 &"
+    )
+    try:
+        laptop.sh("node1", f"cd {CODE}; {line}", user="me")
+        wait_for(lambda: dkdbg(tmp_path, "ps", NODE).stdout, lambda shown: "train.py" in shown)
+        with attach_proxy(tmp_path, NODE) as proxy, editor(proxy.port, tmp_path, CODE) as debugger:
+            debugger.wait_stopped(300)
+            assert proxy.end() == 0
+    finally:  # in a container, which a test's host is, the agent stays for other programs
+        laptop.sh("node1", "pkill -u me -f '[t]rain.py'; rm -rf /tmp/dkdbg-1000/agent-*", check=False)
 
 
 def test_a_session_outlives_killed_and_silent_connections(laptop, tmp_path, record_property):

@@ -24,10 +24,21 @@ for each in /proc/[0-9]*; do tr '\0' '\n' <"$each/cmdline" | while read -r word;
 done; done 2>/dev/null
 echo looked
 """
-#: Prints the agents that `dkdbg run` sent to a machine with other users; the paths are run later. In /tmp another user
-#: may have created the folder first, or put a link in its place: accept only a folder as `open_runtime_dir` creates it.
-#: One `ls` reads type, mode and owner at once: between two commands the folder could be exchanged.
+#: Prints our agents on a machine with other users: files that our processes run, and those that `dkdbg run` sent.
+#: The paths are run later, so both are accepted only from our own user. In /tmp another one may have created the folder
+#: first, or put a link in its place: accept only a folder as `open_runtime_dir` creates it. One `ls` reads type, mode and
+#: owner at once: between two commands the folder could be exchanged.
 LISTING = r"""
+for each in $(grep -ls 'agent[-0-9a-f]*\.pyz' /proc/[0-9]*/cmdline 2>/dev/null); do
+  [ -O "$each" ] && tr '\0' '\n' <"$each" | while read -r word; do
+    case $word in
+      /*/agent.pyz | /*/agent-*.pyz) ;;
+      agent.pyz | */agent.pyz) cd -P "${each%/*}/cwd" && word=$(pwd)/$word ;;
+      *) continue ;;
+    esac
+    [ -O "$word" ] && printf '%s\n' "$word"
+  done
+done 2>/dev/null
 dir=${DKDBG_RUNTIME_DIR:-/tmp/dkdbg-$(id -u)}
 set -- $(LC_ALL=C ls -ldn -- "$dir" 2>/dev/null) # mode, links, uid
 case ${1:-}:${3:-} in d???--?--?*:"$(id -u)")

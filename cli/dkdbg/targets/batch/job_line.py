@@ -34,18 +34,9 @@ _SYSTEM_TIMEOUT_S, _NODE_TIMEOUT_S = 45.0, 45.0
 Way = Literal["ssh", "step"]
 #: Connect timeout for the sshd of a node.
 _CONNECT_TIMEOUT_S = 5
-#: Query of a node: a mark, because other output may precede it, then user and host, and the files of our agents. Other
-#: users run programs there too, and the result is executed: accept only processes and files of our own.
+#: Query of a node: a mark, because other output may precede it, then user and host, and the files of our agents.
 _LOOK = """\
 printf '\\n%s there\\n%s\\n%s\\n' {mark} "$(id -un)" "$(uname -n)"
-for each in /proc/[0-9]*; do [ -O "$each/cmdline" ] && tr '\\0' '\\n' <"$each/cmdline" | while read -r word; do
-  case $word in
-    /*/agent.pyz | /*/agent-*.pyz) ;;
-    agent.pyz | */agent.pyz) cd -P "$each/cwd" && word=$(pwd)/$word ;;
-    *) continue ;;
-  esac
-  [ -O "$word" ] && printf '%s\\n' "$word"
-done; done 2>/dev/null
 {listing}"""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dkdbg import process
 from dkdbg.core import sessions
 from dkdbg.core.address import Address
-from dkdbg.core.brought import LISTING, is_brought, relay_words
+from dkdbg.core.brought import LISTING, is_agent, relay_words
 from dkdbg.core.known_errors import last_line
 from dkdbg.core.record import BadRecord, SeenRecord
 from dkdbg.core.target import Capability, Endpoint, Kind, Target, Workspace
@@ -205,7 +205,7 @@ class SshTarget(Target):
         return reach.wrap(relay_words(("sh", agents[-1]), word))
 
     def _look(self, reach: SshReach, at: str | None = None) -> list[str]:
-        """Return user, host, folder, and the paths of agents that were sent.
+        """Return user, host, folder, and the paths of the agents there.
 
         Args:
             at: the folder, empty for the user's home; None for the folder of the address.
@@ -222,7 +222,7 @@ class SshTarget(Target):
                 hint=f"name another: {SCHEME}://{self.label}/FOLDER; without one it is your home there",
             )
         if text[:1] == ["there"] and len(text) >= 4:
-            return [*text[1:4], *(each for each in text[4:] if is_brought(each))]
+            return [*text[1:4], *dict.fromkeys(filter(is_agent, text[4:]))]
         if done.code == FAILED:
             raise explain(self._hosts, done.stderr)
         last = last_line(done.stderr) or last_line(done.stdout) or f"exit code {done.code}"
