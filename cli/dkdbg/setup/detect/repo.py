@@ -27,7 +27,7 @@ from dkdbg.setup.detect.python import imports
 from dkdbg.setup.detect.python.dependencies import is_side_file
 from dkdbg.setup.detect.python.pyproject import NEEDS_CUDA, NEEDS_NOTHING
 from dkdbg.setup.detect.python.python_version import DEFAULT, read_python
-from dkdbg.setup.detect.python.requirements import included_files, installs_itself, local_packages
+from dkdbg.setup.detect.python.requirements import included_files, installs_itself
 from dkdbg.setup.detect.python.system_packages import system_packages
 from dkdbg.setup.detect.survey import Survey
 from dkdbg.setup.render import manifest
@@ -131,8 +131,9 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         undeclared=_undeclared(survey, {item.name for item in wanted}),
         unnamed=_unnamed(survey, {item.name for item in wanted}),
         included=included_files(tree, survey.manager.files),
-        installs_itself=installs_itself(tree, survey.manager.files),
-        local_packages=local_packages(tree, survey.manager.files),
+        installs_itself=installs_itself(tree, survey.manager.files)
+        or any(file.local for file in files if file.kind in {"requirements", "conda"}),
+        local_packages=survey.manager.local,
         frameworks=survey.frameworks,
         torch=torch,
         entrypoint=survey.entry,

@@ -23,7 +23,7 @@ from dkdbg.setup.detect.launch.launches import gather
 from dkdbg.setup.detect.launch.readme import installed_names, installs_with
 from dkdbg.setup.detect.python import imports
 from dkdbg.setup.detect.python.dependencies import read_dependency_files
-from dkdbg.setup.detect.python.manager import Choice, choose_manager
+from dkdbg.setup.detect.python.manager import Choice, choose_manager, with_local
 from dkdbg.setup.detect.substitution import parse_env
 
 if TYPE_CHECKING:
@@ -365,7 +365,7 @@ class Survey:
         build = builds.get(self.dockerfile.path) if self.dockerfile else None
         if build is not None and chosen:
             build = (build[0], context, build[2])
-        return choose_manager(
+        chosen_manager = choose_manager(
             self.tree,
             self.dependency_files,
             home=context,
@@ -375,6 +375,7 @@ class Survey:
             readme=self.readme,
             told=installs_with(self.readme),
         )
+        return with_local(chosen_manager, self.dependency_files)
 
     def near_devcontainers(self) -> list[DevcontainerFact]:
         """Return the dev containers, those beside the program first."""

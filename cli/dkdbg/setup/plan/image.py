@@ -136,7 +136,10 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
     files = facts.dependency_files
     if facts.package_manager == "uv" and any(name.endswith("uv.lock") for name in files):
         return (_uv(facts),)
-    if facts.package_manager == "poetry":
+    # Without a lock, poetry reads the packages of the repository, whose folders are not in the image yet.
+    if facts.package_manager == "poetry" and (
+        any(name.endswith("poetry.lock") for name in files) or not facts.local_packages
+    ):
         return (_poetry(facts),)
     tool = {"pdm": "pdm sync --no-self", "pipenv": "pipenv sync"}.get(facts.package_manager)
     if tool and any(name.endswith(".lock") for name in files):
@@ -145,7 +148,7 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
         quoted = shlex.quote(environment)
         run = f"micromamba install -y -n base -f {quoted} && micromamba clean -a -y"
         if facts.installs_itself:  # `- -e .` needs the sources, which are copied and installed later
-            run = rf"sed -i -E 's/^( *- *)((-e|--editable)[ =]*)?\.\/?(\[.*\])? *(#.*)?$/\1pip/' {quoted} && {run}"
+            run = rf"sed -i -E 's/^( *- *)((-e|--editable)[ =]*)?(\.\.?|[A-Za-z0-9_.-]+\/)[A-Za-z0-9_.\/-]*(\[.*\])? *(#.*)?$/\1pip/' {quoted} && {run}"
         return (Install(run=run, copy=(environment, *facts.included)),)
     requirement_files = tuple(name for name in files if name.endswith((".txt", ".in")))
     first = _torch_first(facts)

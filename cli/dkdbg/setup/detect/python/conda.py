@@ -14,6 +14,8 @@ from dkdbg.setup.detect.python.requirements import (
     INDEX_OPTION,
     DependencyFile,
     Wanted,
+    folder_in,
+    local_folders,
     parse_requirement,
     read_requirements,
 )
@@ -43,6 +45,7 @@ def read_conda(tree: Tree, path: str) -> DependencyFile | None:
     wanted: list[Wanted] = []
     python: list[tuple[str, str]] = []
     indexes: list[str] = []
+    local: list[str] = []
     for item in items:
         if isinstance(item, dict):
             for line in elements(item.get("pip")):
@@ -50,6 +53,8 @@ def read_conda(tree: Tree, path: str) -> DependencyFile | None:
                 if include := INCLUDE_OPTION.match(str(line)):
                     other = join(parent(path), include[1])
                     wanted.extend(read_requirements(tree, other).wanted if other and tree.has(other) else ())
+                elif folders := local_folders(tree, path, folder_in(str(line).strip())):
+                    local.extend(folders)
                 elif parsed := parse_requirement(str(line), path):
                     wanted.append(parsed)
             continue
@@ -71,6 +76,7 @@ def read_conda(tree: Tree, path: str) -> DependencyFile | None:
         wanted=tuple(wanted),
         python=tuple(python),
         indexes=tuple(indexes),
+        local=tuple(local),
         name=str(document.get("name")) if document.get("name") else None,
     )
 

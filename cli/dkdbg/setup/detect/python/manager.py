@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+
 from dkdbg.setup.detect.files import join, parent
 from dkdbg.setup.detect.python.dependencies import is_side_file
 
@@ -23,6 +25,8 @@ _LOCKS: dict[str, PackageManager] = {
     "Pipfile.lock": "pipenv",
     "pixi.lock": "pixi",
 }
+#: Kinds of files that make a folder a package.
+_PACKAGED = ("pyproject", "setup.py", "setup.cfg")
 #: Names of requirements files, the most general first.
 _MAIN_REQUIREMENTS = (
     "requirements.txt", "base.txt", "main.txt", "prod.txt", "common.txt", "default.txt", "requirement.txt",
@@ -49,11 +53,38 @@ _BUILD_INSTALLS = re.compile(r"\b(?:pip3?|uv pip|conda|mamba|poetry|uv) (?:insta
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A package manager, its files in order, and their content."""
+    """A package manager, its files in order, and their content.
+
+    Attributes:
+        read: the content of `files`, and that of the files of the packages in `local`, which are installed with them.
+        local: folders of the repository that are installed as packages; see `DependencyFile`.
+    """
 
     manager: PackageManager
     files: tuple[str, ...]
     read: tuple[DependencyFile, ...]
+    local: tuple[str, ...] = ()
+
+
+def with_local(choice: Choice, files: Sequence[DependencyFile]) -> Choice:
+    """Add the packages of the repository that the choice installs, with theirs; no index is asked for one of them.
+
+    Args:
+        files: every dependency file.
+    """
+    local: dict[str, None] = {}
+    read = list(choice.read)
+    for file in read:  # which grows
+        for folder in file.local:
+            if folder not in local:
+                local[folder] = None
+                read += [each for each in files if parent(each.path) == folder and each.kind in _PACKAGED]
+    own = {canonicalize_name(each.name) for each in read if each.name and each.kind in _PACKAGED}
+    needed = (each for each in read if each in choice.read or any(item.extra is None for item in each.wanted))
+    kept = (
+        replace(each, wanted=tuple(item for item in each.wanted if item.name not in own)) for each in needed
+    )
+    return replace(choice, read=tuple(kept), local=tuple(local))
 
 
 def choose_manager(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,7 +12,13 @@ from tomlkit.exceptions import TOMLKitError
 
 from dkdbg.setup.detect.files import join, parent
 from dkdbg.setup.detect.python.conda import conda_name, conda_spec
-from dkdbg.setup.detect.python.requirements import DependencyFile, Wanted, items_of, read_requirements
+from dkdbg.setup.detect.python.requirements import (
+    DependencyFile,
+    Wanted,
+    items_of,
+    local_folders,
+    read_requirements,
+)
 from dkdbg.setup.detect.values import Value, elements, load_toml, table
 
 if TYPE_CHECKING:
@@ -77,8 +84,12 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
                 wanted.append(
                     Wanted(name=canonicalize_name(name), spec=spec, url=url, source=path, extra=group_name)
                 )
-    in_pixi, pixi_python = _pixi_items(table(tool.get("pixi")), path)
+    pixi = table(tool.get("pixi"))
+    in_pixi, pixi_python = _pixi_items(pixi, path)
     wanted.extend(in_pixi)
+    of_poetry = (each for _, each in poetry_tables)
+    folders = _folders(tree, path, table(uv.get("sources")), table(pixi.get("pypi-dependencies")), *of_poetry)
+    wanted = [each for each in wanted if each.name not in folders]
     python.extend((spec, "tool.pixi.dependencies.python") for spec in pixi_python)
     scripts = {
         **table(project.get("scripts")),
@@ -112,6 +123,7 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
         name=str(project.get("name") or poetry.get("name") or "") or None,
         tables=tuple(tables),
         backend=str(backend) if backend else None,
+        local=local_folders(tree, path, folders.values()),
     )
 
 
@@ -119,13 +131,41 @@ def read_pixi(tree: Tree, path: str) -> DependencyFile:
     """Return the content of a pixi.toml, whose top level is `tool.pixi` of a pyproject.toml."""
     document = read_toml(tree, path)
     wanted, python = _pixi_items(document, path)
+    folders = _folders(tree, path, table(document.get("pypi-dependencies")))
     about = table(document.get("workspace")) or table(document.get("project"))
     # pixi installs nothing on a machine without the CUDA driver.
     needs = [NEEDS_CUDA] if table(document.get("system-requirements")).get("cuda") else []
     return DependencyFile(
-        path=path, kind="pixi", wanted=tuple(wanted), python=tuple((spec, "dependencies.python") for spec in python),
-        name=str(about.get("name") or "") or None, tables=("pixi", *needs),
+        path=path, kind="pixi", wanted=tuple(each for each in wanted if each.name not in folders),
+        python=tuple((spec, "dependencies.python") for spec in python), name=str(about.get("name") or "") or None,
+        tables=("pixi", *needs), local=local_folders(tree, path, folders.values()),
     )  # fmt: skip
+
+
+def _folders(tree: Tree, path: str, *tables: Mapping[str, Value]) -> dict[str, str]:
+    """Return the dependencies that are folders, not distributions of an index: name -> path as written.
+
+    Source: uv docs, "Dependency sources"; poetry docs, "Path dependencies"; pixi docs, "pypi-dependencies".
+    """
+    found: dict[str, str] = {}
+    for name, value in (item for each in tables for item in each.items()):
+        for source in value if isinstance(value, list) else [value]:
+            if table(source).get("workspace") is True:
+                named = (
+                    each
+                    for each in tree.named("pyproject.toml")
+                    if _name_in(tree, each) == canonicalize_name(name)
+                )
+                found[canonicalize_name(name)] = posixpath.relpath(parent(next(named, path)), parent(path))
+            elif table(source).get("path"):
+                found[canonicalize_name(name)] = str(table(source)["path"])
+    return found
+
+
+def _name_in(tree: Tree, path: str) -> str:
+    """Return the name of the project in a pyproject.toml, by pattern; empty without one."""
+    found = re.search(r"^name\s*=\s*[\"']([\w.-]+)[\"']", tree.text(path), re.MULTILINE)
+    return canonicalize_name(found[1]) if found else ""
 
 
 def _pixi_items(pixi: dict[str, Value], path: str) -> tuple[list[Wanted], list[str]]:
@@ -222,6 +262,13 @@ def read_pipfile(tree: Tree, path: str) -> DependencyFile:
     )
 
 
+#: The folder of a package in a uv.lock, in a poetry.lock.
+_LOCKED_FOLDER = re.compile(
+    r"""^(?:source = \{ (?:editable|virtual|directory) =|\[package\.source\]\ntype = "directory"\nurl =) "([\w./-]+)\"""",
+    re.MULTILINE,
+)
+
+
 def read_lock(tree: Tree, path: str) -> DependencyFile:
     """Read names and versions by pattern: a TOML parser takes seconds for a lock of 20 000 lines."""
     text = tree.text(path)
@@ -233,7 +280,10 @@ def read_lock(tree: Tree, path: str) -> DependencyFile:
     ]
     python = re.search(r'^(?:requires-python|python-versions) = "([^"]+)"', text, re.MULTILINE)
     spec = ((caret(python[1]), "lock"),) if python else ()
-    return DependencyFile(path=path, kind="lock", wanted=tuple(wanted), python=spec)
+    folders = (match[1] for match in _LOCKED_FOLDER.finditer(text))
+    return DependencyFile(
+        path=path, kind="lock", wanted=tuple(wanted), python=spec, local=local_folders(tree, path, folders)
+    )
 
 
 #: `.../linux-64/pytorch-2.10.0-cuda129_mkl_py314_h6_302.conda`, `.../torch-2.7.1-cp312-cp312-linux_x86_64.whl`.

@@ -28,12 +28,10 @@ _INSTALLS_ITSELF = re.compile(
     re.MULTILINE,
 )
 _KINDS = (".txt", ".in", ".yml", ".yaml")
-#: The folder of a package of the repository: in a requirements file, a uv.lock, a poetry.lock.
-_LOCAL_PACKAGES = (
-    (_KINDS, _ITEM + r"(?:(?:-e|--editable)[ \t=]*)?\./([\w./-]+)"),
-    (("uv.lock",), r'^source = \{ (?:editable|virtual|directory) = "([\w./-]+)" \}'),
-    (("poetry.lock",), r'^\[package\.source\]\ntype = "directory"\nurl = "([\w./-]+)"'),
-)
+#: A folder in a requirements file: pip takes a word for one after -e, or if it has a slash.
+_FOLDER = re.compile(r"(?:(-e|--editable)[ \t=]*)?([\w./-]+)(?:\[[\w,-]+\])?")
+#: Files that mark the folder of a package.
+_PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +79,7 @@ class DependencyFile:
         name: project or environment name, None if missing.
         tables: managers' tables in a pyproject: `project`, `poetry`, `uv`, `pdm`, `pixi`, ...
         backend: build backend of a pyproject, None if missing.
+        local: folders of the repository that it installs as packages, relative to the root, without the root itself.
     """
 
     path: str
@@ -93,12 +92,32 @@ class DependencyFile:
     name: str | None = None
     tables: tuple[str, ...] = ()
     backend: str | None = None
+    local: tuple[str, ...] = ()
+
+
+def local_folders(tree: Tree, path: str, written: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the paths written in a dependency file that are packages of the repository; see `DependencyFile`."""
+    found = (join(parent(path), each) for each in written)
+    return tuple(
+        dict.fromkeys(
+            each
+            for each in found
+            if each not in {None, "", "."} and any(tree.has(f"{each}/{name}") for name in _PROJECT_FILES)
+        )
+    )
+
+
+def folder_in(line: str) -> tuple[str, ...]:
+    """Return the folder that a line for pip installs, as written, if it is one."""
+    found = _FOLDER.fullmatch(line)
+    return (found[2],) if found and (found[1] or "/" in found[2]) else ()
 
 
 def read_requirements(tree: Tree, path: str, _depth: int = 0) -> DependencyFile:
     """Return a pip requirements file, merged with the files that it includes by `-r`."""
     wanted: list[Wanted] = []
     indexes: list[str] = []
+    local: list[str] = []
     text = re.sub(r"\\\n", " ", tree.text(path))
     for number, line in enumerate(text.split("\n"), 1):
         stripped = re.sub(r"(?:^|\s)#.*$", "", line).strip()
@@ -111,11 +130,19 @@ def read_requirements(tree: Tree, path: str, _depth: int = 0) -> DependencyFile:
                 below = read_requirements(tree, other, _depth + 1)
                 wanted.extend(below.wanted)
                 indexes.extend(below.indexes)
+                local.extend(below.local)
+            continue
+        if folders := local_folders(tree, path, folder_in(stripped)):
+            local.extend(folders)
             continue
         if item := parse_requirement(stripped, f"{path}:{number}"):
             wanted.append(item)
     return DependencyFile(
-        path=path, kind="requirements", wanted=tuple(wanted), indexes=tuple(dict.fromkeys(indexes))
+        path=path,
+        kind="requirements",
+        wanted=tuple(wanted),
+        indexes=tuple(dict.fromkeys(indexes)),
+        local=tuple(local),
     )
 
 
@@ -194,15 +221,3 @@ def _follow(tree: Tree, files: list[str], seen: set[str]) -> Iterator[str]:
 def installs_itself(tree: Tree, files: Iterable[str]) -> bool:
     """Return whether one of `files` installs a folder of the repository."""
     return any(_INSTALLS_ITSELF.search(tree.text(name)) for name in files if name.endswith(_KINDS))
-
-
-def local_packages(tree: Tree, files: Iterable[str]) -> tuple[str, ...]:
-    """Return the folders from which `files` install packages, relative to the root; without the root itself."""
-    found: dict[str, None] = {}
-    for name in files:
-        for kinds, pattern in _LOCAL_PACKAGES:
-            for path in re.findall(pattern, tree.text(name), re.MULTILINE) if name.endswith(kinds) else ():
-                folder = posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
-                if not folder.startswith((".", "/")) and tree.has_dir(folder):
-                    found[folder] = None
-    return tuple(found)

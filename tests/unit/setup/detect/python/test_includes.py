@@ -3,7 +3,8 @@
 import pytest
 
 from dkdbg.setup.detect.files import Tree
-from dkdbg.setup.detect.python.requirements import included_files, installs_itself, local_packages
+from dkdbg.setup.detect.python.requirements import included_files, installs_itself
+from dkdbg.setup.plan.image import plan_installs
 
 
 def tree(root, **files):
@@ -40,17 +41,33 @@ def test_a_line_that_does_not(tmp_path, line):
     assert not installs_itself(tree(tmp_path, e_yml=f"dependencies:\n  - pip:\n    - {line}\n"), ["e.yml"])
 
 
-def test_packages_of_the_repository_that_are_installed_from_its_folders(tmp_path):
-    source = 'name = "a"\nversion = "1"\nsource = {{ {} = "{}" }}\n'
-    sources = (("virtual", "."), ("editable", "packages/core"), ("directory", "../up"), ("editable", "gone"))
-    found = tree(
-        tmp_path,
-        uv_lock="".join(source.format(*each) for each in sources),
-        poetry_lock='[package.source]\ntype = "directory"\nurl = "libs/x"\n',
-        a_txt="-e .\n-e ./packages/core[dev]\n./libs/x\n",
-        packages__core__pyproject_toml="",
-        libs__x__pyproject_toml="",
+CORE = '[project]\nname = "core"\ndependencies = ["numpy<3", "tools"]\n[tool.uv.sources]\ntools = { workspace = true }\n'
+PROJECT = '[project]\nname = "p"\ndependencies = ["rich", "core"]\n'
+LOCKED = 'name = "a"\nversion = "1"\nsource = {{ {} = "{}" }}\n'
+
+
+@pytest.mark.parametrize(("files", "declared"), [
+    ({"pyproject.toml": PROJECT + '[tool.uv.sources]\ncore = { workspace = true }\n[tool.uv.workspace]\nmembers = ["libs/*"]\n'}, ["rich"]),
+    ({"pyproject.toml": PROJECT + '[tool.uv.sources]\ncore = [{ path = "libs/core", editable = true }]\n'}, ["rich"]),
+    ({"pyproject.toml": PROJECT + '[tool.uv.sources]\ncore = { path = "libs/core" }\n',
+      "uv.lock": "".join(LOCKED.format(*each) for each in (("virtual", "."), ("editable", "libs/core"), ("directory", "../up"), ("editable", "gone")))}, ["rich"]),
+    ({"pyproject.toml": '[tool.poetry]\nname = "p"\n[tool.poetry.dependencies]\nrich = "*"\ncore = { path = "./libs/core", develop = true }\n'}, ["rich"]),
+    ({"pixi.toml": '[workspace]\nname = "p"\n[pypi-dependencies]\nrich = "*"\np = { path = ".", editable = true }\ncore = { path = "libs/core" }\n'}, ["rich"]),
+    ({"requirements.txt": "-e .\nrich\n-e ./libs/core[dev]\n"}, ["rich"]),
+    ({"requirements.txt": "rich\n-e libs/core\n"}, ["rich"]),
+    ({"requirements.txt": "-r more.txt\n", "more.txt": "rich\nlibs/core\n"}, ["rich"]),
+    ({"environment.yml": "channels: [x]\ndependencies:\n- rich\n- pip:\n  - ./libs/core\n"}, ["rich"]),
+])  # fmt: skip
+def test_a_package_of_the_repository_is_installed_from_its_folder_with_its_dependencies(
+    project, files, declared
+):
+    """No index is asked for its name, under which anybody may have uploaded another one."""
+    for path, text in files.items():
+        project.write(path, text)
+    project.write("libs/core/pyproject.toml", CORE).write(
+        "libs/tools/pyproject.toml", '[project]\nname = "tools"\n'
     )
-    assert local_packages(found, ["uv.lock"]) == ("packages/core",)
-    assert local_packages(found, ["poetry.lock"]) == ("libs/x",)
-    assert local_packages(found, ["a.txt"]) == ("packages/core", "libs/x")
+    facts = project.program("train.py").facts()
+    assert facts.local_packages == ("libs/core", "libs/tools")
+    assert [*facts.declared] == [*declared, "numpy<3"]
+    assert not any("core" in each.run for each in plan_installs(facts) if "environment.yml" not in each.run)
