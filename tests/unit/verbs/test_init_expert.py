@@ -777,16 +777,18 @@ def test_a_dockerfile_that_cannot_be_built_without_an_argument_is_not_used(repos
 
 
 @pytest.mark.parametrize(
-    ("source", "ports"),
+    ("source", "wait", "ports"),
     [
-        ("import waitress\nwaitress.serve(app, port=9000)\n", (9000,)),
-        ("import runpod\nrunpod.serverless.start({'handler': f})\n", ()),
-        ("import grpc\nserver.start()\nserver.wait_for_termination()\n", ()),
+        ("import waitress\nwaitress.serve(app, port=9000)\n", 0, (9000,)),
+        ("import runpod\nrunpod.serverless.start({'handler': f})\n", 0, ()),
+        ("import grpc\nserver.start()\nserver.wait_for_termination()\n", 0, ()),
+        ("import dash\napp = dash.Dash()\napp.run(host='0.0.0.0')\n", 0, (8050,)),
+        ("import marimo\napp = marimo.App()\nif __name__ == '__main__':\n    app.run()\n", 600, ()),
     ],
 )
-def test_a_script_that_serves_does_not_wait_for_an_editor(repository, source, ports):
+def test_a_script_that_serves_does_not_wait_for_an_editor(repository, source, wait, ports):
     plan = repository.write("go.py", f"import argparse\n{source}").readme("python go.py").plan()
-    assert (plan.service.wait, plan.service.app_ports) == (0, ports)
+    assert (plan.service.wait, plan.service.app_ports) == (wait, ports)
 
 
 @pytest.mark.parametrize(

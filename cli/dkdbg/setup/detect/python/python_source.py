@@ -19,6 +19,9 @@ _SERVES = re.compile(
     r"(app|application)\.run|(?:demo|app|iface|interface|ui|blocks)\.(launch)|(?:uvicorn\.run|web\.run_app|waitress\.serve|\w+\.serve_forever)"
     r"|(\w+\.wait_for_termination|runpod\.serverless\.start)"
 )
+#: Port of an `app.run()` that names none, as in Flask, and of the libraries with another one; None: it serves nothing.
+_APP_PORT = 5000
+_APP_PORTS = {"marimo": None, "modal": None, "dash": 8050, "sanic": 8000}
 _PARSERS = {"ArgumentParser", "HfArgumentParser", "CLI", "Typer", "OptionParser"}
 
 
@@ -77,7 +80,7 @@ def read_source(text: str) -> SourceFact:
     imports: set[str] = set()
     parses = False
     listens: int | None = None
-    on_loopback = False
+    serving: ast.Call | None = None
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
             imports.update(alias.name.split(".")[0] for alias in node.names)
@@ -87,9 +90,11 @@ def read_source(text: str) -> SourceFact:
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             parses = parses or called in _PARSERS or called in {"command", "parse_args"}
             if listens is None and (listens := _port(node)) is not None:
-                on_loopback = _is_on_loopback(node)
+                serving = node
             if called in {"add_argument", "option", "argument"}:
                 required.extend(_required(node, called))
+    if listens == _APP_PORT:
+        listens = next((port for name, port in _APP_PORTS.items() if name in imports), listens)
     return SourceFact(
         has_guard=any(isinstance(node, ast.If) and _is_guard(node.test) for node in module.body),
         runs=any(_acts(node) for node in module.body),
@@ -97,7 +102,7 @@ def read_source(text: str) -> SourceFact:
         parses_args=parses,
         trains=bool(_TRAIN.search(text)),
         listens=listens,
-        on_loopback=on_loopback,
+        on_loopback=listens is not None and serving is not None and _is_on_loopback(serving),
         imports=frozenset(imports),
     )
 
@@ -111,7 +116,7 @@ def _port(node: ast.Call) -> int | None:
     given = next((word.value for word in node.keywords if word.arg in {"port", "server_port"}), None)
     if isinstance(given, ast.Constant) and isinstance(given.value, int):
         return given.value
-    return 0 if given or match[3] else 5000 if match[1] else 7860 if match[2] else 8000
+    return 0 if given or match[3] else _APP_PORT if match[1] else 7860 if match[2] else 8000
 
 
 def _is_on_loopback(node: ast.Call) -> bool:
