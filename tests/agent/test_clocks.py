@@ -305,6 +305,47 @@ def test_what_is_evaluated_at_a_second_stop_goes_by_the_true_clocks(program, tmp
         assert running.finish()[:2] == (0, "1\n")
 
 
+ASKED = """
+import asyncio, multiprocessing, subprocess, sys, time
+
+def serve(connection):
+    async def main():
+        while True:
+            found = await asyncio.get_running_loop().run_in_executor(None, connection.recv)
+            await asyncio.sleep(0.05)  # as a server that gathers requests
+            connection.send(2 * found)
+    asyncio.run(main())
+
+def ask():
+    ours.send(21)
+    return ours.recv()
+
+if __name__ == "__main__":
+    ours, theirs = multiprocessing.Pipe()
+    multiprocessing.Process(target=serve, args=(theirs,), daemon=True).start()
+    print(ask())
+    held = 1
+    print(ours.poll(0), ask(), flush=True)
+    in_time = "import sys, time; print(time.monotonic() < float(sys.argv[1]), time.time() < float(sys.argv[2]))"
+    subprocess.run([sys.executable, "-c", in_time, str(time.monotonic() + 2), str(time.time() + 2)])
+"""
+
+
+def test_an_expression_may_ask_another_process_and_a_new_process_has_the_time_of_its_parent(
+    program, tmp_path
+):
+    running = program(ASKED, wait="300")
+    port = running.wait_state("waiting")["port"]
+    line = 1 + ASKED.splitlines().index("    held = 1")
+    with Editor(port, {str(tmp_path / "train.py"): [line]}, hold=True) as editor:
+        stop = editor.wait_stops(1)[0]
+        time.sleep(4)  # the clocks stand
+        asked = {"expression": "ask()", "frameId": stop["frame"], "context": "repl"}
+        assert stop["session"].request("evaluate", **asked)["result"] == "42"
+        stop["session"].request("continue", threadId=stop["thread"])
+        assert running.finish()[:2] == (0, "42\nFalse 42\nTrue True\n")
+
+
 def test_the_program_of_the_page_gets_its_answer_from_a_worker_that_was_held_for_longer_than_its_limit(
     tmp_path,
 ):
@@ -928,7 +969,7 @@ def test_a_clock_that_is_set_shows_what_it_was_set_to(monkeypatch, stopped):
 
     now, wall.__name__ = [1.8e9], "time"
     monkeypatch.setattr(slow_clocks, "_changing", lambda function, _: (function, None, None))
-    clock = slow_clocks._Clock(wall)
+    clock = slow_clocks._Clock(wall, 0.0)
     monkeypatch.setattr(slow_clocks, "seconds_behind", lambda: stopped)
     before = clock()
     for moment in (978307200.0, 978307200.0, 4e9):

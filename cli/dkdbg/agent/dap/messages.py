@@ -43,6 +43,8 @@ GROUP = "dkdbgTogether"
 DEADLINES = "dkdbgDeadlines"
 #: Requests after which a stopped process runs, or ends.
 RESUMING = ("continue", "next", "stepIn", "stepOut", "disconnect", "terminate")
+#: Requests for which a stopped process runs code of the program.
+EVALUATING = ("evaluate", "setExpression", "setVariable", "variables")
 #: Request of `dkdbg attach` for the digest of a source file (`path`), and the agent's capability to answer it.
 SOURCE = "dkdbgSource"
 #: Property by which a child session names its editor. Added to each announcement.

@@ -137,7 +137,7 @@ def _join(session_dir: str, at_start: bool) -> str:
         return NO_EDITOR
     from .clocks import clocks
 
-    clocks.follow(session_dir)  # first, so that an editor cannot stop this process before
+    clocks.follow(session_dir, at_start=at_start)  # first, so that an editor cannot stop this process before
     with contextlib.suppress(PermissionError):  # the agent is root's, and the program another user's
         os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
     if _pdb_is_here(session_dir):

@@ -43,13 +43,17 @@ class StoppedClocks:
 
     Args:
         on_hold: called when a stop begins, and every INTERVAL_S during it; tells processes to replace their clocks.
+        evaluates: tells whether a stopped process evaluates an expression, which may wait for another process: clocks go
+            on meanwhile.
     """
 
-    def __init__(self, directory: str, on_hold: Callable[[], object]) -> None:
+    def __init__(
+        self, directory: str, on_hold: Callable[[], object], evaluates: Callable[[int], bool]
+    ) -> None:
         self._writer: Optional[held_time.Writer] = None
         with contextlib.suppress(OSError):  # a full disk must not stop the user's program
             self._writer = held_time.Writer(directory)
-        self._on_hold = on_hold
+        self._on_hold, self._evaluates = on_hold, evaluates
         self._changed = threading.Condition()
         self._held: Set[int] = set()
         self._renews = False
@@ -87,12 +91,15 @@ class StoppedClocks:
             with self._changed:
                 while not self._held:
                     self._changed.wait()
+                pids = list(self._held)
+            go_on = any(map(self._evaluates, pids))
             with contextlib.suppress(Exception):  # the clocks continue without the next write
-                self._on_hold()
+                if not go_on:
+                    self._on_hold()
             with self._changed:
-                self._changed.wait(INTERVAL_S)
                 if self._held and self._writer is not None:
-                    self._writer.hold()
+                    (self._writer.release if go_on else self._writer.hold)()
+                self._changed.wait(INTERVAL_S)
 
 
 class HeldDeadlines:

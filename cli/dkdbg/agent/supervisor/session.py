@@ -170,7 +170,9 @@ class Session:
                 reason % (options.host, options.port, error.strerror, settings.ENV_PORT)
             ) from error
         self.store = records.SessionStore(runtime, options.name)
-        self._clocks = held_deadlines.StoppedClocks(self.store.directory, on_hold=self._on_hold)
+        self._clocks = held_deadlines.StoppedClocks(
+            self.store.directory, on_hold=self._on_hold, evaluates=self._service.evaluates
+        )
         self._choice = choice.Choice(self.store.directory, os.environ.get(settings.ENV_RANKS, ""))
         self._sites = site_folders.Sites(os.environ)
         self._original_service = original_service.OriginalService(

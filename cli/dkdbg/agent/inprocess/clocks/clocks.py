@@ -47,13 +47,17 @@ _KNOWN_BEATS = ("always_pong", "RendezvousKeepAliveTimer_*")
 _UNTRACED = "pydev_do_not_trace"
 
 
-def follow(directory: str) -> None:
-    """Update this process: lengthen waits while an editor is attached, replace the clocks after a first stop."""
+def follow(directory: str, *, at_start: bool = False) -> None:
+    """Update this process: lengthen waits while an editor is attached, replace the clocks after a first stop.
+
+    Args:
+        at_start: whether its program has not begun: then its clocks are behind as its parent's are.
+    """
     with Suppress(Exception):  # an error here must not end the program
-        _follow(directory)
+        _follow(directory, at_start=at_start)
 
 
-def _follow(directory: str) -> None:
+def _follow(directory: str, *, at_start: bool) -> None:
     State.directory = directory
     attached = session.editor_is_attached(directory)
     if attached:
@@ -64,7 +68,7 @@ def _follow(directory: str) -> None:
             for name, change in (*WAITS.items(), *timers.CHANGES.items(), ("threading", _mark_beats)):
                 importing.after(name, change)
     if behind() > 0.0:
-        replace()
+        replace(at_start=at_start)
         timers.watch()
     if not attached and not (State.stopping and behind() > 0.0):  # else seconds_behind() does, later
         restore()

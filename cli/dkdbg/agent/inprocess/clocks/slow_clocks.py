@@ -95,14 +95,15 @@ class _Clock(types.ModuleType):
     the new time.
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, lost: float) -> None:
         super().__init__("time")
         self.true, self.change, self.undo = _changing(function, self)
         self._is_whole = function.__name__.endswith("_ns")
         #: Smallest step of this clock; for a float, larger than the resolution at its value.
         self._tick: Any = 1 if self._is_whole else 1e-6 if function.__name__ == "time" else 1e-9
-        self._last = self._true = self.true()
-        self._set_at = self._ahead(self._last)
+        self._true = self.true()
+        self._set_at = self._ahead(self._true)
+        self._last = self._less(self._true, lost)
         self._asking: Set[int] = set()
 
     def __reduce__(self) -> Any:
@@ -111,6 +112,9 @@ class _Clock(types.ModuleType):
     def _ahead(self, true: Any) -> float:
         """Return the seconds by which this clock is ahead of one that cannot be set."""
         return float(true) / (1e9 if self._is_whole else 1.0) - session.monotonic()
+
+    def _less(self, true: Any, seconds: float) -> Any:
+        return true - (int(seconds * 1e9) if self._is_whole else seconds)
 
     def __call__(self) -> Any:
         true = self.true()
@@ -130,7 +134,7 @@ class _Clock(types.ModuleType):
         if is_right:  # as far as known: a hold may have begun some ms ago
             self._last = self._true = true
             return true
-        found = true - (int(behind * 1e9) if self._is_whole else behind)
+        found = self._less(true, behind)
         if true != self._true:
             self._true, self._last = true, max(found, self._last + self._tick)
         return self._last
@@ -206,9 +210,10 @@ def _changing(function: Any, clock: _Clock) -> Any:
     return true, change, undo
 
 
-def replace() -> None:
+def replace(*, at_start: bool = False) -> None:
     """Make the clocks of `time` fall behind, wherever the program has them.
 
+    They continue from the true time. Only before the program (`at_start`) they may go back: its parent hands it times.
     time_machine changes the C functions too, and keeps what it finds there as the true ones.
     """
     if State.stopping:
@@ -216,12 +221,14 @@ def replace() -> None:
     State.replaced = True
     if "_time_machine" in sys.modules:
         return
-    State.lead += behind()  # the clocks continue from the true time
+    lost = behind()
+    if not at_start:
+        State.lead, lost = State.lead + lost, 0.0
     for full in (name + end for name in _NAMES for end in ("", "_ns")):
         function = getattr(time, full)
         if isinstance(function, types.BuiltinFunctionType):  # otherwise another library has replaced it
             with Suppress(Exception):  # a Python without ctypes, or of another kind
-                State.stopping.append(_Clock(function))
+                State.stopping.append(_Clock(function, lost))
     for clock in State.stopping:
         clock.change()
     importing.after("_time_machine", restore)

@@ -444,7 +444,7 @@ class _Member(object):
                 crash_watch.arm(self)
                 timeouts.allow_for_crashes()
             if attached and self.free:  # a process that joins does this itself
-                clocks.follow(self.directory)
+                clocks.follow(self.directory, at_start=True)
             attached = attached and not self.free
         else:
             self.free = False

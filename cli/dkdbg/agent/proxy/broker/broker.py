@@ -40,7 +40,7 @@ class Broker:
         self._sessions = sessions
         self.connection = connection = Connection(address, Settings(), Stops(self._report))
         connection.turn = self._turn
-        self._open_requests = open_requests = OpenRequests(connection, sessions.next_sequence)
+        self._open_requests = open_requests = OpenRequests(connection, sessions.next_sequence, sessions.clock)
         adapter = AdapterSide(connection, sessions, open_requests)
         self._parts = (connection, sessions, adapter, open_requests)
         self._turn(ATTACHING)

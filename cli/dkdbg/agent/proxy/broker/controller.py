@@ -114,6 +114,11 @@ class Controlling(SessionPhase):
         """Return whether observers may ask the adapter through this connection."""
         return self.connection.configured and not self.connection.leaving
 
+    @property
+    def evaluates(self) -> bool:  # type: ignore[override]
+        """Return whether the process has been evaluating an expression for a while."""
+        return self._open_requests.evaluates()
+
     def lend(self, borrower: Connection, request: Message) -> List[Action]:
         """Pass an observer's request to the adapter."""
         sequence = self._open_requests.lent(borrower, request)
@@ -121,7 +126,7 @@ class Controlling(SessionPhase):
 
     def ask(self, command: str, arguments: Message, then: Callable[[Message], List[Action]]) -> List[Action]:
         """Send the adapter a request of the broker."""
-        sequence = self._open_requests.ours(then)
+        sequence = self._open_requests.ours(then, command)
         return [self.connection.to_adapter(messages.request(sequence, command, arguments))]
 
     def _of_all_agents(self, request: Message) -> List[Action]:

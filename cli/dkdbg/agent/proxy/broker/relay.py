@@ -113,6 +113,12 @@ class Service:
         if links:
             self._notes.put((messages.say(text), links))
 
+    def evaluates(self, pid: int) -> bool:
+        """Tell whether a stopped process has been evaluating an expression for a while."""
+        with self._lock:
+            one = self._sessions.controller(pid)
+            return one is not None and one.phase.evaluates
+
     def tell_held(self) -> None:
         """Tell the agents of the job's other ranks that a rank is stopped here."""
         with self._lock:
