@@ -12,7 +12,7 @@ PYTEST_WORKERS ?= 4
 
 PYTEST_OPTIONS = -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
-.PHONY: demo test test-all .checked .engine .linted lint clean
+.PHONY: demo test test-all .checked .engine .engines .linted lint clean
 
 # Where no registry can be reached, the base image of the tests serves the demo too, once `make test` has built it.
 demo: $(VENV)/.installed
@@ -24,13 +24,11 @@ demo: $(VENV)/.installed
 test: .checked
 	$(BIN)/python -m tests.run -m core $(PYTEST_OPTIONS)
 
-test-all: .checked
-	@.ci/base-image 3.14
-	@.ci/podman || [ -z "$$CI" ]
-	@.ci/neovim || [ -z "$$CI" ]
+test-all:
+	@$(MAKE) --no-print-directory -j 2 .engines .linted
 	$(BIN)/python -m tests.run $(PYTEST_OPTIONS)
 
-# The engine with its image and the linters do not need each other.
+# The engines with their images and the linters do not need each other.
 .checked:
 	@$(MAKE) --no-print-directory -j 2 .engine .linted
 
@@ -38,6 +36,11 @@ test-all: .checked
 	@.ci/engine || [ -z "$$CI" ]
 	@.ci/base-image 3.11
 	@.ci/kubectl || [ -z "$$CI" ]
+
+.engines: .engine
+	@.ci/base-image 3.14
+	@.ci/podman || [ -z "$$CI" ]
+	@.ci/neovim || [ -z "$$CI" ]
 
 .linted: $(VENV)/.installed-test
 	$(BIN)/ruff check cli tests benchmarks
