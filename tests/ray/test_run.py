@@ -291,6 +291,7 @@ def test_breakpoint_in_a_program_that_a_task_starts_stops_there(ray, driven):
 
 
 LIMITED = """\
+    import asyncio
     import subprocess
     import sys
 
@@ -314,8 +315,14 @@ LIMITED = """\
             return subprocess.call([sys.executable, "/job/executed.py"], timeout=10)
 
 
-    policy, trainer = Policy.remote(), Trainer.remote()
-    ray.get([policy.__ray_ready__.remote(), trainer.__ray_ready__.remote()])
+    @ray.remote(num_cpus=0.1)
+    class Server:
+        def answer(self):
+            return asyncio.SelectorEventLoop().run_until_complete(asyncio.sleep(0.05, 42))
+
+
+    policy, trainer, server = Policy.remote(), Trainer.remote(), Server.options(name="server").remote()
+    ray.get([server.__ray_ready__.remote(), policy.__ray_ready__.remote(), trainer.__ray_ready__.remote()])
     print("got", ray.get(policy.step.remote(5), timeout=10), *ray.get([trainer.step.remote(policy), trainer.program.remote()]))
     """
 EXECUTED = """\
@@ -343,6 +350,10 @@ def test_timeouts_of_a_driver_and_of_workers_stop_while_another_process_is_held(
             stop = debugger.wait_stopped(LIMIT)
             end = time.monotonic() + 15  # more than the program's limit
             wait_until(lambda: time.monotonic() > end, "time does not pass")  # noqa: B023
+            frame = debugger.stack(stop, timeout=LIMIT)[0]
+            if frame.name == "step":
+                asked = "__import__('ray').get(__import__('ray').get_actor('server').answer.remote())"
+                assert debugger.evaluate(asked, frame, timeout=LIMIT) == "42"
             debugger.continue_(stop, timeout=LIMIT)
 
 

@@ -78,6 +78,10 @@ class ChildProxy:
         if back.ident is not None:
             back.join()
 
+    def evaluates(self) -> bool:
+        """Return whether the worker has been evaluating something for a while, which may ask another worker."""
+        return self._stops.evaluates()
+
     def tell_held(self) -> None:
         """Stop the clocks of the worker and of its processes for some seconds; see `stop_clocks` in inprocess/adapter.py.
 
@@ -97,15 +101,13 @@ class ChildProxy:
             self._worker_lock.release()
 
     def _to_worker(self, body: bytes) -> None:
-        if b"stackTrace" in body:
-            message = frames.decode(body)
-            if message.get("command") == "stackTrace":
-                self._stops.asked(message)
-        if self._code.script and b"setBreakpoints" in body:
-            message = frames.decode(body)
+        message = frames.decode(body)
+        if message.get("type") == "request":
+            self._stops.asked(message)
+        if self._code.script and message.get("command") == "setBreakpoints":
             arguments = messages.as_dict(message.get("arguments"))
             source = messages.as_dict(arguments.get("source"))
-            if message.get("command") == "setBreakpoints" and "path" in source:
+            if "path" in source:
                 source["path"] = self._code.to_worker(source["path"])
                 body = messages.body_of(message)
         self._send(frames.wrap(body))
@@ -144,8 +146,7 @@ class ChildProxy:
                 frames.wrap(messages.answer(message))
             )  # answer first: debugpy accepts no other process before
             return
-        if message.get("command") == "stackTrace":
-            self._stops.answered(message.get("request_seq", 0), message)
+        self._stops.answered(message.get("request_seq"), message)
         self._stops.happened(message.get("event"), messages.as_dict(message.get("body")))
         with self._lock:
             self._ended = self._ended or message.get("event") == "terminated"

@@ -73,7 +73,8 @@ class Editor:
             self._told_of_checks = True
             self._send(messages.say(_HEALTH_CHECKS))
         now = time.monotonic()
-        if any(each.stopped for each in entries) and now > self._told_held + _HELD_S:
+        evaluates = any(each.proxy.evaluates() for each in entries if each.proxy)
+        if any(each.stopped for each in entries) and not evaluates and now > self._told_held + _HELD_S:
             self._told_held = now
             self._registry.tell_held()
             if messages.as_dict(self._attach.get("arguments")).get(messages.LEADS_BARRIER) is True:

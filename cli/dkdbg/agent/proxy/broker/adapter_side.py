@@ -29,8 +29,6 @@ _ADVICE = (
 )
 #: Maximum seconds that the session of the program's first process stays open after its end, for the exit code.
 END_TIMEOUT_S = 10.0
-#: Seconds after which an evaluation may wait for another process of the job.
-EVALUATES_S = 0.3
 _COPIED = ("stopped", "continued", "output", "thread", "process", "module", "exited")
 
 
@@ -57,6 +55,7 @@ class AdapterSide:
             found = _ANSWER.match(body[:200])
             if found and not self._open_requests.is_ours(int(found.group(1))):
                 self._open_requests.answered_client(int(found.group(1)))
+                self._connection.stops.answered(int(found.group(1)), {})
                 return passed
         try:
             message = frames.decode(body)
@@ -77,6 +76,7 @@ class AdapterSide:
         connection, sequence = self._connection, message.get("request_seq")
         if not isinstance(sequence, int):
             return passed
+        connection.stops.answered(sequence, message)
         if self._open_requests.is_ours(sequence):
             return self._open_requests.answered_us(sequence, message)
         self._open_requests.answered_client(sequence)
@@ -93,7 +93,6 @@ class AdapterSide:
                 self._sessions.release_control(connection)
         if message.get("command") in messages.RESUMING and message.get("success") is False:
             connection.stops.refused()
-        connection.stops.answered(sequence, message)
         return passed
 
     def _advice(self) -> List[Action]:
@@ -270,12 +269,9 @@ def advice(printed: object) -> str:
 class OpenRequests:
     """Unanswered requests of one connection; `number` returns a sequence number for a request of the broker."""
 
-    def __init__(self, connection: Connection, number: Callable[[], int], clock: Callable[[], float]) -> None:
+    def __init__(self, connection: Connection, number: Callable[[], int]) -> None:
         self._connection = connection
         self._number = number
-        self._clock = clock
-        #: When the adapter was asked to evaluate something.
-        self._evaluating: Dict[int, float] = {}
         self._client: Dict[int, str] = {}
         self._adapter: Set[int] = set()
         self._ours: Dict[int, Optional[Callable[[Message], List[Action]]]] = {}
@@ -285,7 +281,6 @@ class OpenRequests:
     def from_client(self, request: Message) -> None:
         """Note a request that is passed on to the adapter."""
         self._client[request["seq"]] = request["command"]
-        self._note(request["seq"], request["command"])
 
     def from_adapter(self, request: Message) -> None:
         """Note a request that is passed on to the client."""
@@ -293,20 +288,11 @@ class OpenRequests:
         if isinstance(sequence, int):
             self._adapter.add(sequence)
 
-    def ours(self, then: Optional[Callable[[Message], List[Action]]] = None, command: str = "") -> int:
+    def ours(self, then: Optional[Callable[[Message], List[Action]]] = None) -> int:
         """Note a request of the broker and return its number; `then` gets the response, None drops it."""
         sequence = self._number()
         self._ours[sequence] = then
-        self._note(sequence, command)
         return sequence
-
-    def _note(self, sequence: int, command: str) -> None:
-        if command in messages.EVALUATING:
-            self._evaluating[sequence] = self._clock()
-
-    def evaluates(self) -> bool:
-        """Tell whether the adapter has owed the result of an evaluation for EVALUATES_S."""
-        return min(self._evaluating.values(), default=float("inf")) < self._clock() - EVALUATES_S
 
     def lent(self, borrower: Connection, request: Message) -> int:
         """Note a request on behalf of an observer and return its number."""
@@ -316,7 +302,7 @@ class OpenRequests:
                 return []
             return [borrower.to_client(messages.body_of(dict(response, request_seq=request["seq"])))]
 
-        sequence = self.ours(hand_on, request["command"])
+        sequence = self.ours(hand_on)
         self._lent[sequence] = (borrower, request)
         return sequence
 
@@ -327,7 +313,6 @@ class OpenRequests:
     def answered_client(self, sequence: int) -> None:
         """Note that the adapter has answered a request of the client."""
         self._client.pop(sequence, None)
-        self._evaluating.pop(sequence, None)
 
     def answered_adapter(self, response: Message) -> bool:
         """Note an answer of the client; tell whether this adapter has asked for it."""
@@ -341,7 +326,6 @@ class OpenRequests:
         """Pass the answer to a request of the broker to its receiver."""
         then = self._ours.pop(sequence)
         self._lent.pop(sequence, None)
-        self._evaluating.pop(sequence, None)
         return [] if then is None else then(response)
 
     def give_up(self, reason: str) -> List[Action]:
@@ -356,7 +340,6 @@ class OpenRequests:
         self._adapter.clear()
         self._ours.clear()
         self._lent.clear()
-        self._evaluating.clear()
         failure = {"success": False, "message": reason}
         actions = [action for then in own for action in then(failure)]
         return [

@@ -38,9 +38,9 @@ class Broker:
 
     def __init__(self, sessions: Sessions, address: str) -> None:
         self._sessions = sessions
-        self.connection = connection = Connection(address, Settings(), Stops(self._report))
+        self.connection = connection = Connection(address, Settings(), Stops(self._report, sessions.clock))
         connection.turn = self._turn
-        self._open_requests = open_requests = OpenRequests(connection, sessions.next_sequence, sessions.clock)
+        self._open_requests = open_requests = OpenRequests(connection, sessions.next_sequence)
         adapter = AdapterSide(connection, sessions, open_requests)
         self._parts = (connection, sessions, adapter, open_requests)
         self._turn(ATTACHING)

@@ -67,11 +67,10 @@ class Controlling(SessionPhase):
             ends += handover.left(connection, self._sessions, request)
             connection.leaving = True
             connection.restarting = as_dict(request.get("arguments")).get("restart") is True
-        elif command == "stackTrace":
-            connection.stops.asked(request)
         elif command == "pause":
             ends = self._sessions.barrier.open()  # the user wants to see the stops now
         ends += group_control.with_it(connection, self._sessions, command)
+        connection.stops.asked(request)
         connection.settings.note(request)
         self._open_requests.from_client(request)
         return [connection.to_adapter(body), *ends]
@@ -117,16 +116,18 @@ class Controlling(SessionPhase):
     @property
     def evaluates(self) -> bool:  # type: ignore[override]
         """Return whether the process has been evaluating an expression for a while."""
-        return self._open_requests.evaluates()
+        return self.connection.stops.evaluates()
 
     def lend(self, borrower: Connection, request: Message) -> List[Action]:
         """Pass an observer's request to the adapter."""
-        sequence = self._open_requests.lent(borrower, request)
-        return [Action(TO_ADAPTER, self.connection, messages.body_of(dict(request, seq=sequence)))]
+        lent = dict(request, seq=self._open_requests.lent(borrower, request))
+        self.connection.stops.asked(lent)
+        return [Action(TO_ADAPTER, self.connection, messages.body_of(lent))]
 
     def ask(self, command: str, arguments: Message, then: Callable[[Message], List[Action]]) -> List[Action]:
         """Send the adapter a request of the broker."""
-        sequence = self._open_requests.ours(then, command)
+        sequence = self._open_requests.ours(then)
+        self.connection.stops.asked({"seq": sequence, "command": command})
         return [self.connection.to_adapter(messages.request(sequence, command, arguments))]
 
     def _of_all_agents(self, request: Message) -> List[Action]:

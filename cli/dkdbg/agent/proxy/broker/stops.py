@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 
-from dkdbg.agent.dap.messages import as_dict, as_list
+from dkdbg.agent.dap.messages import EVALUATING, as_dict, as_list
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Maximum remembered stackTrace requests, stopped threads, and characters of a file's name.
 _MAX_REQUESTS, _MAX_THREADS, _MAX_NAME = 64, 10_000, 100
+#: Seconds after which an evaluation may wait for another process of the job.
+EVALUATES_S = 0.3
 
 
 class Stops:
@@ -23,12 +26,13 @@ class Stops:
 
     Args:
         report: gets the position and the reason, empty when the process runs; of withheld stops too, for clocks and `ps`.
+        clock: seconds, monotonic.
 
     Attributes:
         reasons: why each thread was stopped, by its id; without the stops that the rank barrier withholds.
     """
 
-    def __init__(self, report: Callable[[str], None]) -> None:
+    def __init__(self, report: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self.reasons: Dict[int, str] = {}
         self._report = report
         #: Stopped threads, with those of withheld stops.
@@ -37,6 +41,9 @@ class Stops:
         #: The position of the last stop.
         self._last = ""
         self._asked: Dict[int, int] = {}
+        self._clock = clock
+        #: When the process was asked to evaluate something.
+        self._evaluating: Dict[int, float] = {}
 
     @property
     def held(self) -> List[int]:
@@ -56,16 +63,24 @@ class Stops:
             self._report(self._last)
 
     def asked(self, request: Message) -> None:
-        """Note a stackTrace request of the editor."""
+        """Note a request to the process: a stackTrace, or one for which it evaluates something."""
+        command, sequence = request.get("command"), request.get("seq")
+        if not isinstance(sequence, int):
+            return
+        if command in EVALUATING:
+            self._evaluating[sequence] = self._clock()
         thread = as_dict(request.get("arguments")).get("threadId")
-        if isinstance(thread, int):
+        if command == "stackTrace" and isinstance(thread, int):
             while len(self._asked) >= _MAX_REQUESTS:
                 del self._asked[next(iter(self._asked))]
-            self._asked[request["seq"]] = thread
+            self._asked[sequence] = thread
 
     def answered(self, sequence: object, response: Message) -> None:
-        """Read the position from the answer to a stackTrace."""
-        thread = self._asked.pop(sequence, None) if isinstance(sequence, int) else None
+        """Note an answer, and read the position from that to a stackTrace."""
+        if not isinstance(sequence, int):
+            return
+        self._evaluating.pop(sequence, None)
+        thread = self._asked.pop(sequence, None)
         if thread is None or thread not in self.held:
             return
         frames = as_list(as_dict(response.get("body")).get("stackFrames"))
@@ -74,6 +89,11 @@ class Stops:
         if isinstance(path, str) and isinstance(line, int):
             self._last = "%s:%d (%s)" % (os.path.basename(path)[-_MAX_NAME:], line, self.reasons[thread])
             self._report(self._last)
+
+    def evaluates(self) -> bool:
+        """Return whether the process has been evaluating something for EVALUATES_S."""
+        began = min(list(self._evaluating.values()), default=float("inf"))
+        return began < self._clock() - EVALUATES_S
 
     def happened(self, name: object, content: Message, *, withheld: bool = False) -> None:
         """Handle an event of the adapter, which may be withheld from the client."""
