@@ -202,3 +202,22 @@ def test_nothing_is_left_of_a_copy_without_its_agent(monkeypatch, error):
     with pytest.raises(type(error)):
         copies.make(query, made, b"")
     assert not left
+
+
+def test_a_copy_is_made_although_the_cluster_has_not_yet_removed_the_agent_of_the_former_one(monkeypatch):
+    """`dkdbg down`, then `up`: the garbage collector of Kubernetes comes later."""
+    exists = 'kubectl failed with exit code 1: Error from server (AlreadyExists)...": configmaps "map" already exists'
+    answers = ["{}", DkdbgError(exists), DkdbgError(exists), "{}"]
+
+    def create(_query, document):
+        answer = answers.pop(0)
+        if isinstance(answer, DkdbgError):
+            raise answer
+        return json.dumps(document)
+
+    monkeypatch.setattr(copies, "_create", create)
+    monkeypatch.setattr(copies, "_POLL_S", 0.0)
+    made = types.SimpleNamespace(document=deployment(), name="bert-dkdbg", agent_map="map")
+    query = PodQuery(namespace="ml", kind="deployment", name="bert", rank=None, selector="", container="")
+    copies.make(query, made, b"")
+    assert not answers

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 #: Timeout for an answer from a pod, and seconds between two polls of starting pods.
 _ANSWER_TIMEOUT_S, _POLL_S = 20.0, 1.0
+#: Seconds for the garbage collector to remove the ConfigMap of a former copy.
+_COLLECTED_WITHIN_S = 20.0
 #: Script that prints the interpreter's version, then the command line of the first process, as the image or its
 #: entry point sets it.
 _ASK = (
@@ -156,7 +158,7 @@ def make(query: PodQuery, copy: PodCopy, agent: bytes) -> None:
                 },
                 "binaryData": {AGENT_FILE: base64.b64encode(agent).decode()},
             }  # fmt: skip
-            _create(query, carrier)
+            _create_carrier(query, carrier)
     except BaseException:  # Ctrl-C too
         if answer:
             with signals.ignored():
@@ -274,6 +276,22 @@ def _existing(query: PodQuery) -> dict[str, Any] | None:
 def _create(query: PodQuery, document: dict[str, Any]) -> str:
     """Create one object, which may contain secrets, and return the answer."""
     return kubectl.tell(query, "create", "--filename=-", "--output=json", stdin_text=json.dumps(document))
+
+
+def _create_carrier(query: PodQuery, carrier: dict[str, Any]) -> None:
+    """Create the ConfigMap, once the cluster has removed that of a copy which was taken down just now.
+
+    Source: Kubernetes documentation, "Garbage Collection": dependents are deleted in the background.
+    """
+    end = time.monotonic() + _COLLECTED_WITHIN_S
+    while True:
+        try:
+            _create(query, carrier)
+            return
+        except DkdbgError as error:
+            if "(AlreadyExists)" not in error.message or time.monotonic() > end:
+                raise
+        time.sleep(_POLL_S)
 
 
 def _says_command(query: PodQuery, original: dict[str, Any]) -> bool:
