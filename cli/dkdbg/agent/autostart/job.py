@@ -192,13 +192,11 @@ def _apply(found: note.Note, archive: str) -> None:
     for name in found.without:
         os.environ.pop(name, None)
     os.environ.update(found.environment)
-    # Behind the hook, for steps and jobs that start on another machine, which has no such folder.
-    os.environ["DKDBG_ARCHIVE"] = archive
-    _set_python_path([found.hook, archive], archive)
+    _set_python_path([found.hook], archive)
 
 
 def _set_python_path(first: List[str], archive: str) -> None:
-    """Put entries in front of PYTHONPATH for children, and remove the single file from the rest."""
+    """Put folders in front of PYTHONPATH for children, and remove the single file from it."""
     former = os.environ.pop("PYTHONPATH", "").split(os.pathsep)
     entries = [*first, *(entry for entry in former if entry and os.path.abspath(entry) != archive)]
     if entries:
