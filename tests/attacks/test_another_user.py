@@ -387,6 +387,33 @@ def test_an_agent_that_another_user_could_exchange_is_not_run(shared, other_user
     assert paths_seen(look, folder) == []
 
 
+@pytest.mark.attack(0)
+@pytest.mark.parametrize("look", ["ssh", "batch"])
+def test_the_agent_of_a_program_is_run_by_no_name_that_another_user_could_change(shared, other_user, look):
+    """Makes a link to the user's folder, by which the user starts a program: the agent is known by the folder itself."""
+    shared.chmod(0o777)
+    mine, link = shared / "mine", shared / "link"
+    mine.mkdir(mode=0o700)
+    (mine / KEPT).touch()
+    for each in (mine, mine / KEPT):
+        os.chown(each, OWNER, OWNER)
+    assert other_user.run(["ln", "-s", str(mine), str(link)]).returncode == 0
+    waits = ["sh", "-c", "echo; read answer", str(link / KEPT)]
+    with subprocess.Popen(
+        waits,
+        user=OWNER,
+        group=OWNER,
+        extra_groups=[],
+        cwd="/",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as running:
+        assert running.stdout.readline()
+        found = paths_seen(look, shared / "none")
+        running.stdin.close()
+    assert found == [str(mine / KEPT)]
+
+
 def paths_seen(look: str, folder: Path) -> list[str]:
     """The paths that the query of a host by ssh, or of a job's node, prints as OWNER with this runtime folder."""
     text = job_line.looking("mark")

@@ -346,15 +346,18 @@ def test_timeouts_of_a_driver_and_of_workers_stop_while_another_process_is_held(
         debugger.set_breakpoints("/job/limited.py", [lines(LIMITED)["step"]])
         debugger.set_breakpoints("/job/executed.py", [lines(EXECUTED)["child"]])
         debugger.attach(timeout=LIMIT)
+        held: list[str] = []
         for _ in range(3):
             stop = debugger.wait_stopped(LIMIT)
             end = time.monotonic() + 15  # more than the program's limit
             wait_until(lambda: time.monotonic() > end, "time does not pass")  # noqa: B023
             frame = debugger.stack(stop, timeout=LIMIT)[0]
+            held.append(frame.name)
             if frame.name == "step":
                 asked = "__import__('ray').get(__import__('ray').get_actor('server').answer.remote())"
                 assert debugger.evaluate(asked, frame, timeout=LIMIT) == "42"
             debugger.continue_(stop, timeout=LIMIT)
+    assert sorted(held) == ["count", "step", "step"]
 
 
 #: Each stands in for its library; `threaded` and `grouped` run in threads that C++ makes.

@@ -24,19 +24,23 @@ for each in /proc/[0-9]*; do tr '\0' '\n' <"$each/cmdline" | while read -r word;
 done; done 2>/dev/null
 echo looked
 """
-#: Prints our agents on a machine with other users: files that our processes run, and those that `dkdbg run` sent.
-#: The paths are run later, so both are accepted only from our own user. In /tmp another one may have created the folder
-#: first, or put a link in its place: accept only a folder as `open_runtime_dir` creates it. One `ls` reads type, mode and
-#: owner at once: between two commands the folder could be exchanged.
+#: Prints our agents on a machine with other users: files that our processes run, and those that `dkdbg run` sent. The
+#: paths are run later, so they are accepted only from our own user. Another one's command line is not even read: it may
+#: keep its reader waiting, and one in a folder of his may be a link that he changes later. In /tmp he may have created
+#: the folder first, or put a link in its place: accept only a folder as `open_runtime_dir` creates it. One `ls` reads
+#: type, mode and owner at once: between two commands the folder could be exchanged.
 LISTING = r"""
-for each in $(grep -ls 'agent[-0-9a-f]*\.pyz' /proc/[0-9]*/cmdline 2>/dev/null); do
-  [ -O "$each" ] && tr '\0' '\n' <"$each" | while read -r word; do
+set --
+for each in /proc/[0-9]*; do [ -O "$each/cmdline" ] && set -- "$@" "$each/cmdline"; done
+for each in $(grep -ls 'agent[-0-9a-f]*\.pyz' "$@" 2>/dev/null </dev/null); do
+  tr '\0' '\n' <"$each" | while read -r word; do
     case $word in
-      /*/agent.pyz | /*/agent-*.pyz) ;;
-      agent.pyz | */agent.pyz) cd -P "${each%/*}/cwd" && word=$(pwd)/$word ;;
+      agent.pyz | */agent.pyz | */agent-*.pyz) ;;
       *) continue ;;
     esac
-    [ -O "$word" ] && printf '%s\n' "$word"
+    cd -P "${each%/*}/cwd" && cd -P "$(dirname -- "$word")" && word=$(pwd -P)/${word##*/}
+    case $(LC_ALL=C ls -ldn .) in d???????w[!tT]*) continue ;; esac # others may write
+    [ ! -L "$word" ] && [ -O "$word" ] && [ -O . ] && printf '%s\n' "$word"
   done
 done 2>/dev/null
 dir=${DKDBG_RUNTIME_DIR:-/tmp/dkdbg-$(id -u)}
@@ -87,4 +91,4 @@ def has_looked(stdout: str) -> bool:
 
 def is_agent(path: str) -> bool:
     """Return whether an agent may run from such a path, sent or mounted."""
-    return _AGENT.fullmatch(path) is not None
+    return is_brought(path) or _AGENT.fullmatch(path) is not None

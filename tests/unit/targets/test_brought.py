@@ -26,4 +26,4 @@ def test_an_agent_that_was_started_by_a_relative_path_is_found(tmp_path, name):
         running.stdin.close()
     assert f"{tmp_path}/{name}" in found.splitlines()
     assert brought.has_looked(found)
-    assert f"{tmp_path}/{name}" in job_line.looked("mark", told).agents
+    assert str(path) in job_line.looked("mark", told).agents

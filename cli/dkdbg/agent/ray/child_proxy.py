@@ -56,7 +56,7 @@ class ChildProxy:
         if forked:
             arguments["subProcessId"] = forked
         self._attach: Dict[str, Any] = dict(attach, arguments=arguments)
-        self._announce, self._stops = announce, stops
+        self._announce, self.stops = announce, stops
         self._code = code
         self._lock, self._worker_lock = threading.Lock(), threading.Lock()
         self._ended = self._left = False
@@ -77,10 +77,6 @@ class ChildProxy:
         sockets.shut(self._worker)
         if back.ident is not None:
             back.join()
-
-    def evaluates(self) -> bool:
-        """Return whether the worker has been evaluating something for a while, which may ask another worker."""
-        return self._stops.evaluates()
 
     def tell_held(self) -> None:
         """Stop the clocks of the worker and of its processes for some seconds; see `stop_clocks` in inprocess/adapter.py.
@@ -103,7 +99,7 @@ class ChildProxy:
     def _to_worker(self, body: bytes) -> None:
         message = frames.decode(body)
         if message.get("type") == "request":
-            self._stops.asked(message)
+            self.stops.asked(message)
         if self._code.script and message.get("command") == "setBreakpoints":
             arguments = messages.as_dict(message.get("arguments"))
             source = messages.as_dict(arguments.get("source"))
@@ -146,8 +142,8 @@ class ChildProxy:
                 frames.wrap(messages.answer(message))
             )  # answer first: debugpy accepts no other process before
             return
-        self._stops.answered(message.get("request_seq"), message)
-        self._stops.happened(message.get("event"), messages.as_dict(message.get("body")))
+        self.stops.answered(message.get("request_seq"), message)
+        self.stops.happened(message.get("event"), messages.as_dict(message.get("body")))
         with self._lock:
             self._ended = self._ended or message.get("event") == "terminated"
             self._client.sendall(frames.wrap(self._code.to_editor(body)))

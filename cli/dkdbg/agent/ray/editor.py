@@ -73,7 +73,9 @@ class Editor:
             self._told_of_checks = True
             self._send(messages.say(_HEALTH_CHECKS))
         now = time.monotonic()
-        evaluates = any(each.proxy.evaluates() for each in entries if each.proxy)
+        stops = [each.proxy.stops for each in entries if each.proxy and each.stopped]
+        last = max((each.stopped_at for each in stops), default=0.0)
+        evaluates = any(each.evaluates(last) for each in stops)
         if any(each.stopped for each in entries) and not evaluates and now > self._told_held + _HELD_S:
             self._told_held = now
             self._registry.tell_held()

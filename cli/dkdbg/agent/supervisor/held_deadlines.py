@@ -42,20 +42,22 @@ class StoppedClocks:
     """Records when the clocks of a session stop and continue.
 
     Args:
-        on_hold: called when a stop begins, and every INTERVAL_S during it; tells processes to replace their clocks.
-        evaluates: tells whether a stopped process evaluates an expression, which may wait for another process: clocks go
-            on meanwhile.
+        on_hold: called when a stop begins, and every INTERVAL_S during it, with whether the clocks go on nevertheless; if
+            not, it tells processes to replace their clocks.
+        evaluates: tells whether a stopped process evaluates an expression, begun after a monotonic time. It may wait for
+            another process, so the clocks go on, until a process stops meanwhile.
     """
 
     def __init__(
-        self, directory: str, on_hold: Callable[[], object], evaluates: Callable[[int], bool]
+        self, directory: str, on_hold: Callable[[bool], object], evaluates: Callable[[int, float], bool]
     ) -> None:
         self._writer: Optional[held_time.Writer] = None
         with contextlib.suppress(OSError):  # a full disk must not stop the user's program
             self._writer = held_time.Writer(directory)
         self._on_hold, self._evaluates = on_hold, evaluates
         self._changed = threading.Condition()
-        self._held: Set[int] = set()
+        #: Time of the stop of each stopped process.
+        self._held: Dict[int, float] = {}
         self._renews = False
 
     def note(self, pid: int, *, is_held: bool) -> None:
@@ -63,7 +65,10 @@ class StoppedClocks:
         with self._changed:
             if self._writer is None or is_held == (pid in self._held):
                 return
-            (self._held.add if is_held else self._held.discard)(pid)
+            if is_held:
+                self._held[pid] = time.monotonic()
+            else:
+                del self._held[pid]
             if not self._held:
                 self._writer.release()
             elif is_held and len(self._held) == 1:
@@ -91,11 +96,11 @@ class StoppedClocks:
             with self._changed:
                 while not self._held:
                     self._changed.wait()
-                pids = list(self._held)
-            go_on = any(map(self._evaluates, pids))
+                held = dict(self._held)
+            go_on = False
             with contextlib.suppress(Exception):  # the clocks continue without the next write
-                if not go_on:
-                    self._on_hold()
+                go_on = any(self._evaluates(pid, max(held.values())) for pid in held)
+                self._on_hold(go_on)
             with self._changed:
                 if self._held and self._writer is not None:
                     (self._writer.release if go_on else self._writer.hold)()

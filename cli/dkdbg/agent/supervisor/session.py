@@ -627,9 +627,10 @@ class Session:
             return
         self.tell("\n  ".join([line, *stack]), "important")
 
-    def _on_hold(self) -> None:
-        self.table.tell_of_holds()
-        self._service.tell_held()
+    def _on_hold(self, go_on: bool) -> None:
+        if not go_on:
+            self.table.tell_of_holds()
+            self._service.tell_held()
         self._deadlines.held()
 
     def _on_stop(self, pid: int, where: str) -> None:

@@ -148,7 +148,7 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
         quoted = shlex.quote(environment)
         run = f"micromamba install -y -n base -f {quoted} && micromamba clean -a -y"
         if facts.installs_itself:  # `- -e .` needs the sources, which are copied and installed later
-            run = rf"sed -i -E 's/^( *- *)((-e|--editable)[ =]*)?(\.\.?|[A-Za-z0-9_.-]+\/)[A-Za-z0-9_.\/-]*(\[.*\])? *(#.*)?$/\1pip/' {quoted} && {run}"
+            run = rf"sed -i -E 's/^( *- *)((-e|--editable)[ =]*[A-Za-z0-9_.\/-]+|\.\.?(\/[A-Za-z0-9_.\/-]*)?)(\[.*\])? *(#.*)?$/\1pip/' {quoted} && {run}"
         return (Install(run=run, copy=(environment, *facts.included)),)
     requirement_files = tuple(name for name in files if name.endswith((".txt", ".in")))
     first = _torch_first(facts)

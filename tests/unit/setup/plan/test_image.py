@@ -75,11 +75,11 @@ def test_a_conda_environment_that_installs_the_repository_is_installed_without_i
     assert made.installs_project
     script, _, rest = made.installs[0].run.partition(" && ")
     assert rest.startswith("micromamba install")
-    before = "dependencies:\n- pip:\n  - numpy\n  - -e .[dev]  # ours\n  - libs/core\n  - -e git+https://example.com/x\n"
+    before = "channels:\n- nvidia/label/cuda-12.1.0\ndependencies:\n- pip:\n  - numpy\n  - -e .[dev]  # ours\n  - -e libs/core\n  - -e git+https://example.com/x\n"
     (tmp_path / "environment.yml").write_text(before)
     subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True)
     assert (tmp_path / "environment.yml").read_text() == before.replace("-e .[dev]  # ours", "pip").replace(
-        "libs/core", "pip"
+        "-e libs/core", "pip"
     )
 
 

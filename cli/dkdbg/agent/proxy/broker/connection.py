@@ -120,13 +120,11 @@ class Phase:
         name: one of the names above.
         lends: whether observers may ask the adapter through this connection.
         observes: whether its client has configured an observer's session and the process has not ended.
-        evaluates: whether the process has been evaluating an expression for a while.
     """
 
     name = ""
     lends = False
     observes = False
-    evaluates = False
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

@@ -113,11 +113,6 @@ class Controlling(SessionPhase):
         """Return whether observers may ask the adapter through this connection."""
         return self.connection.configured and not self.connection.leaving
 
-    @property
-    def evaluates(self) -> bool:  # type: ignore[override]
-        """Return whether the process has been evaluating an expression for a while."""
-        return self.connection.stops.evaluates()
-
     def lend(self, borrower: Connection, request: Message) -> List[Action]:
         """Pass an observer's request to the adapter."""
         lent = dict(request, seq=self._open_requests.lent(borrower, request))

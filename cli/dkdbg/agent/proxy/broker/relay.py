@@ -113,11 +113,11 @@ class Service:
         if links:
             self._notes.put((messages.say(text), links))
 
-    def evaluates(self, pid: int) -> bool:
-        """Tell whether a stopped process has been evaluating an expression for a while."""
+    def evaluates(self, pid: int, after: float) -> bool:
+        """Return whether a stopped process evaluates something that it began after this monotonic time."""
         with self._lock:
             one = self._sessions.controller(pid)
-            return one is not None and one.phase.evaluates
+            return one is not None and one.stops.evaluates(after)
 
     def tell_held(self) -> None:
         """Tell the agents of the job's other ranks that a rank is stopped here."""

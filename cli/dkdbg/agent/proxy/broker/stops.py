@@ -30,10 +30,12 @@ class Stops:
 
     Attributes:
         reasons: why each thread was stopped, by its id; without the stops that the rank barrier withholds.
+        stopped_at: time of the last stop, by the clock.
     """
 
     def __init__(self, report: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self.reasons: Dict[int, str] = {}
+        self.stopped_at = 0.0
         self._report = report
         #: Stopped threads, with those of withheld stops.
         self._stopped: Set[int] = set()
@@ -68,6 +70,8 @@ class Stops:
         if not isinstance(sequence, int):
             return
         if command in EVALUATING:
+            while len(self._evaluating) >= _MAX_REQUESTS:
+                del self._evaluating[next(iter(self._evaluating))]
             self._evaluating[sequence] = self._clock()
         thread = as_dict(request.get("arguments")).get("threadId")
         if command == "stackTrace" and isinstance(thread, int):
@@ -90,10 +94,13 @@ class Stops:
             self._last = "%s:%d (%s)" % (os.path.basename(path)[-_MAX_NAME:], line, self.reasons[thread])
             self._report(self._last)
 
-    def evaluates(self) -> bool:
-        """Return whether the process has been evaluating something for EVALUATES_S."""
-        began = min(list(self._evaluating.values()), default=float("inf"))
-        return began < self._clock() - EVALUATES_S
+    def evaluates(self, after: float) -> bool:
+        """Return whether the process has been evaluating something for EVALUATES_S, which began after this time.
+
+        A thread that ends never answers: what began before a later stop does not count.
+        """
+        until = self._clock() - EVALUATES_S
+        return any(after < began < until for began in list(self._evaluating.values()))
 
     def happened(self, name: object, content: Message, *, withheld: bool = False) -> None:
         """Handle an event of the adapter, which may be withheld from the client."""
@@ -101,6 +108,7 @@ class Stops:
         if name == "stopped" and isinstance(thread, int) and len(self._stopped) < _MAX_THREADS:
             self._going.discard(thread)
             self._stopped.add(thread)
+            self.stopped_at = self._clock()
             reason = str(content.get("reason", "pause"))[:40]
             if not withheld:
                 self.reasons[thread] = reason

@@ -52,9 +52,11 @@ def read_conda(tree: Tree, path: str) -> DependencyFile | None:
                 indexes.extend(INDEX_OPTION.findall(str(line)))
                 if include := INCLUDE_OPTION.match(str(line)):
                     other = join(parent(path), include[1])
-                    wanted.extend(read_requirements(tree, other).wanted if other and tree.has(other) else ())
-                elif folders := local_folders(tree, path, folder_in(str(line).strip())):
-                    local.extend(folders)
+                    below = [read_requirements(tree, other)] if other and tree.has(other) else []
+                    wanted.extend(item for each in below for item in each.wanted)
+                    local.extend(folder for each in below for folder in each.local)
+                elif folders := folder_in(str(line).strip()):
+                    local.extend(local_folders(tree, path, folders))
                 elif parsed := parse_requirement(str(line), path):
                     wanted.append(parsed)
             continue

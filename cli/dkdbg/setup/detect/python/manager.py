@@ -258,8 +258,11 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
 def _as_locked(
     files: Sequence[DependencyFile], locks: Sequence[DependencyFile]
 ) -> tuple[DependencyFile, ...]:
-    """Return the files with the lock's versions: pip installs what pixi.toml names, and cannot read its lock."""
-    specs = {item.name: item.spec for lock in locks for item in lock.wanted}
+    """Return the files with the lock's versions: pip installs what pixi.toml names, and cannot read its lock.
+
+    A local version (`2.7.1+cu126`) is in no usual index.
+    """
+    specs = {item.name: item.spec.partition("+")[0] for lock in locks for item in lock.wanted}
     return tuple(
         replace(
             file,

@@ -163,9 +163,8 @@ def _folders(tree: Tree, path: str, *tables: Mapping[str, Value]) -> dict[str, s
 
 
 def _name_in(tree: Tree, path: str) -> str:
-    """Return the name of the project in a pyproject.toml, by pattern; empty without one."""
-    found = re.search(r"^name\s*=\s*[\"']([\w.-]+)[\"']", tree.text(path), re.MULTILINE)
-    return canonicalize_name(found[1]) if found else ""
+    """Return the name of the project in a pyproject.toml; empty without one."""
+    return canonicalize_name(str(table(read_toml(tree, path).get("project")).get("name") or ""))
 
 
 def _pixi_items(pixi: dict[str, Value], path: str) -> tuple[list[Wanted], list[str]]:

@@ -93,7 +93,7 @@ def read_source(text: str) -> SourceFact:
                 serving = node
             if called in {"add_argument", "option", "argument"}:
                 required.extend(_required(node, called))
-    if listens == _APP_PORT:
+    if serving is not None and _takes_usual_port(serving):
         listens = next((port for name, port in _APP_PORTS.items() if name in imports), listens)
     return SourceFact(
         has_guard=any(isinstance(node, ast.If) and _is_guard(node.test) for node in module.body),
@@ -117,6 +117,12 @@ def _port(node: ast.Call) -> int | None:
     if isinstance(given, ast.Constant) and isinstance(given.value, int):
         return given.value
     return 0 if given or match[3] else _APP_PORT if match[1] else 7860 if match[2] else 8000
+
+
+def _takes_usual_port(node: ast.Call) -> bool:
+    """Return whether a call that serves is an `app.run()` without a port."""
+    match = _SERVES.fullmatch(ast.unparse(node.func))
+    return bool(match and match[1]) and not any(word.arg == "port" for word in node.keywords)
 
 
 def _is_on_loopback(node: ast.Call) -> bool:

@@ -132,8 +132,8 @@ def read_requirements(tree: Tree, path: str, _depth: int = 0) -> DependencyFile:
                 indexes.extend(below.indexes)
                 local.extend(below.local)
             continue
-        if folders := local_folders(tree, path, folder_in(stripped)):
-            local.extend(folders)
+        if folders := folder_in(stripped):
+            local.extend(local_folders(tree, path, folders))
             continue
         if item := parse_requirement(stripped, f"{path}:{number}"):
             wanted.append(item)
@@ -160,7 +160,7 @@ def parse_requirement(text: str, source: str, extra: str | None = None) -> Wante
             source=source,
             extra=extra,
         )
-    if text.startswith(("-", ".", "/", "http", "$", "{")):
+    if text.startswith(("-", ".", "/", "http", "file:", "$", "{")):
         return None
     try:
         parsed = Requirement(text)

@@ -212,7 +212,7 @@ def test_a_pixi_lock_says_python_versions_and_cuda_and_a_pixi_toml_that_a_driver
         f"version: 6\nenvironments:\n  default:\n    packages:\n      linux-64:\n"
         f"      - conda: {conda}/python-3.12.7-h32b2ec7_101_cp312.conda\n"
         f"      - conda: {conda}/pytorch-2.7.1-cuda126_mkl_py312_h62_302.conda\n"
-        f"      - pypi: https://files.example/einops-0.8.1-py3-none-any.whl\n"
+        f"      - pypi: https://files.example/einops-0.8.1+local-py3-none-any.whl\n"
         f"      win-64:\n      - conda: {conda}/python-3.11.1-h1_0.conda\n",
     )
     facts = project.facts()

@@ -54,7 +54,7 @@ LOCKED = 'name = "a"\nversion = "1"\nsource = {{ {} = "{}" }}\n'
     ({"pyproject.toml": '[tool.poetry]\nname = "p"\n[tool.poetry.dependencies]\nrich = "*"\ncore = { path = "./libs/core", develop = true }\n'}, ["rich"]),
     ({"pixi.toml": '[workspace]\nname = "p"\n[pypi-dependencies]\nrich = "*"\np = { path = ".", editable = true }\ncore = { path = "libs/core" }\n'}, ["rich"]),
     ({"requirements.txt": "-e .\nrich\n-e ./libs/core[dev]\n"}, ["rich"]),
-    ({"requirements.txt": "rich\n-e libs/core\n"}, ["rich"]),
+    ({"requirements.txt": "rich\n-e libs/core\n-e libs/no_package\n./wheels/other\n"}, ["rich"]),
     ({"requirements.txt": "-r more.txt\n", "more.txt": "rich\nlibs/core\n"}, ["rich"]),
     ({"environment.yml": "channels: [x]\ndependencies:\n- rich\n- pip:\n  - ./libs/core\n"}, ["rich"]),
 ])  # fmt: skip
