@@ -52,7 +52,7 @@ def child(connection, answers, event, lock, out, file, packets):
     answer = 1  # held
     signal.alarm(0)
     lock.release()
-    packets.send(b"x")
+    packets.send(b"xx")
     connection.send(answer)
     answers.put(answer)
     event.set()
@@ -161,6 +161,11 @@ if __name__ == "__main__":
         packets[0].settimeout(LIMIT)
         return packets[0].recv(1) == b"x"
 
+    @wait("a message of a socket")
+    def _():
+        packets[0].settimeout(LIMIT)
+        return packets[0].recvmsg(1)[0] == b"x"
+
     @wait("a listening socket")
     def _():
         listening.settimeout(LIMIT)
@@ -262,7 +267,7 @@ def test_no_wait_of_the_standard_library_ends_while_a_child_is_held_for_longer(
         time.sleep(1.5 * LIMIT)
         stop.go_on()
         code, out, err = running.finish()
-    assert out == "failed: {} 29 0\n", err
+    assert out == "failed: {} 30 0\n", err
     assert code == 0
 
 
