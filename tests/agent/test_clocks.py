@@ -677,12 +677,13 @@ for cancels in (False, True):
     until = time.clock_gettime(time.CLOCK_MONOTONIC) + 2
     while time.clock_gettime(time.CLOCK_MONOTONIC) < until:
         pass
+    is_set = signal.getitimer(signal.ITIMER_REAL)[0] > 0
     child = os.fork()
     if not child:
         clocks.on_resume(is_last=True)
         time.sleep(1.2)
         os._exit(len(fired))
-    print("held", fired, os.waitpid(child, 0)[1])
+    print("held", fired, os.waitpid(child, 0)[1], is_set)
     if cancels:
         print("left", signal.alarm(0))
         faulthandler.cancel_dump_traceback_later()
@@ -695,7 +696,7 @@ time.sleep(2)
 print("end", fired)
 """
     done = run(program, tmp_path)
-    assert done.stdout.splitlines() == ["held [] 0", "held [] 0", "left 1", "end []"], done.stderr
+    assert done.stdout.splitlines() == ["held [] 0 True", "held [] 0 True", "left 1", "end []"], done.stderr
 
 
 def test_a_watchdog_whose_file_is_closed_during_a_hold_does_not_end_the_program_or_keep_its_alarm(tmp_path):

@@ -124,7 +124,7 @@ def _forget() -> None:
 
 
 class _Alarm(Builtin):
-    """`signal.alarm` and `setitimer`: the program's own timer replaces one that is stopped."""
+    """`signal.alarm`, `setitimer` and `getitimer`: the program's own timer replaces one that is stopped."""
 
     def __call__(self, *args: Any) -> Any:
         with _Alone():
@@ -132,13 +132,15 @@ class _Alarm(Builtin):
             is_alarm = self.__name__ == "alarm"
             if not is_alarm and args[0] != signal.ITIMER_REAL:
                 return found
-            stopped, _Timers.alarm = _Timers.alarm, (0.0, 0.0)
+            stopped = _Timers.alarm
+            if self.__name__ != "getitimer":
+                _Timers.alarm = (0.0, 0.0)
         return found or math.ceil(stopped[0]) if is_alarm else found if found[0] > 0.0 else stopped
 
 
 def _signal(module: Any) -> None:
     new = {}
-    for name in ("alarm", "setitimer"):
+    for name in ("alarm", "setitimer", "getitimer"):
         true = getattr(module, name, None)
         if true is not None:
             new[true] = _Alarm(true, "signal")
