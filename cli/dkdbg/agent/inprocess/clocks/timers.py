@@ -18,7 +18,7 @@ import sys
 import time
 
 from .. import session
-from .slow_clocks import Builtin, State, exchange
+from .slow_clocks import Builtin, State, exchange, seconds_behind
 from .untraced import Suppress
 
 TYPE_CHECKING = False
@@ -99,6 +99,7 @@ def watch() -> None:
         with Suppress(Exception):  # the interpreter is shutting down
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are for the program
             while True:
+                seconds_behind()  # restores the clocks, if the program never asks for the time
                 with _Alone():
                     reader = State.reader
                     if reader is None:
