@@ -262,6 +262,26 @@ print(found)
             "for epoch in range(60):\n        while True:\n            time.sleep(1)\n            if not threading: break",
             None,
         ),
+        ("threading.Event().wait(60)", "a wait of 60 s that began before the attach, at p.py:6"),
+        (
+            "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n    threading.enumerate()[-1].join(60)",
+            "a wait of 60 s that began before the attach, at p.py:7",
+        ),
+        ("multiprocessing.Event().wait(60)", "a wait of 60 s that began before the attach, at p.py:6"),
+        ("concurrent.futures.Future().result(60)", "a wait of 60 s that began before the attach, at p.py:6"),
+        ("threading.Timer(60, print).start()", "a threading.Timer of 60 s that began before the attach"),
+        ("threading.Event().wait(1)", None),
+        ("while not threading.Event().wait(60): print()", None),
+        (
+            "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n    threading.enumerate()[-1].join()",
+            None,
+        ),
+        ("threading.Semaphore(0).acquire(timeout=60)", None),
+        ("clocks.follow('.')\n    threading.Timer(60, print).start(); threading.Event().wait(60)", None),
+        (
+            "clocks.follow('.')\n    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n    threading.enumerate()[-1].join(60)",
+            None,
+        ),
         (
             "end = time.time() + 60\n    while time.time() < end:\n        time.sleep(1)\n        if not threading: return",
             None,
@@ -270,7 +290,7 @@ print(found)
         ("queue.Queue().get(timeout=60)", None),
     ],
 )
-def test_waits_of_c_with_a_timeout_are_seen_in_the_stacks(tmp_path, call, found):
+def test_clocks_that_go_on_are_seen_in_the_modules_and_stacks(tmp_path, call, found):
     (tmp_path / "p.py").write_text(WAITING.replace("CALL", call))
     (tmp_path / "join.json").touch()
     words = [sys.executable, "p.py", "50" if found else "0.5"]

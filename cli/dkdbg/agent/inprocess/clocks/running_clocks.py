@@ -51,6 +51,10 @@ _NAP = re.compile(r"\bsleep\(")
 _STATEMENT = re.compile(r"\.(execute|executemany|executescript|commit)\(")
 #: Methods of `datetime` that tell the time.
 _READS = {"now", "utcnow", "today"}
+#: Modules of waits that are one call, and names of clocks: a function of a library that reads one waits again.
+_WAITS, _CLOCKS = {"threading", "multiprocessing.synchronize"}, {"monotonic", "time", "_time"}
+#: Minimum seconds of such a wait to report: a shorter one is part of a loop.
+_MIN_WAIT_S = 5.0
 #: Maximum clocks to report.
 MAX_CLOCKS = 10
 
@@ -64,7 +68,7 @@ def found() -> List[str]:
     ]
     for frame in sys._current_frames().values():
         each: Optional[FrameType] = frame
-        limit = _deadline_of(frame)
+        limit = _deadline_of(frame) or _older_wait_of(frame)
         text = limit or _wait_of(frame)
         while each is not None:
             if stacks.is_own(each.f_code.co_filename):
@@ -113,6 +117,22 @@ def _wait_of(frame: FrameType) -> str:
         if call is not None:
             return "the timeout of %s" % call[1]
     return ""
+
+
+def _older_wait_of(frame: Optional[FrameType]) -> str:
+    """Return the wait of a thread if it began before the editor attached: waits.py lengthens later ones."""
+    timeout = frame.f_locals.get("timeout") if frame is not None and _name_of(frame) in _WAITS else None
+    if not isinstance(timeout, (int, float)) or timeout < _MIN_WAIT_S:
+        return ""
+    while frame is not None and not stacks.is_own(frame.f_code.co_filename):
+        if _name_of(frame).startswith(__package__) or not _CLOCKS.isdisjoint(frame.f_code.co_names):
+            return ""
+        if frame.f_code is threading.Timer.run.__code__:
+            return "a threading.Timer of %g s that began before the attach" % timeout
+        frame = frame.f_back
+    if frame is None or _LOOP.match(linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0)):
+        return ""  # a library's thread, or the period of a loop
+    return "a wait of %g s that began before the attach," % timeout
 
 
 def _name_of(frame: FrameType) -> str:
