@@ -167,15 +167,31 @@ def test_a_timeout_without_end_around_the_agent_is_no_deadline(monkeypatch):
 
 
 WAITING = """
-import datetime, queue, select, sys, threading, time
-from dkdbg.agent.inprocess.clocks import running_clocks
+import concurrent.futures, datetime, linecache, multiprocessing, queue, select, socket, sys, threading, time
+from dkdbg.agent.inprocess.clocks import clocks, running_clocks
 
 def work():
     CALL
 
+def lib(text):
+    path = "/lib/site-packages/lib/a.py"
+    linecache.cache[path] = len(text), None, text.splitlines(True), path
+    exec(compile(text, path, "exec"), {"__name__": "lib.a"})
+
+def full():
+    kept.extend(socket.socket(socket.AF_UNIX) for _ in range(2))
+    kept[0].bind("full")
+    kept[0].listen(0)
+    kept[1].connect("full")
+    return "full"
+
+def _poll_wrapper():
+    time.sleep(60)
+
+kept = []
 threading.Thread(target=work, daemon=True).start()
-end = time.monotonic() + 50
-while not (found := running_clocks.found()) and sys.argv[1] == "some" and time.monotonic() < end:
+end = time.monotonic() + float(sys.argv[1])
+while not (found := running_clocks.found()) and time.monotonic() < end:
     time.sleep(0.01)
 print(found)
 """
@@ -197,6 +213,24 @@ print(found)
             "exec(compile('import time; time.sleep(60)', '/lib/site-packages/grpc/_channel.py', 'exec'), {'__name__': 'grpc._channel'})",
             "the deadline of gRPC at p.py:6",
         ),
+        (  # a stream of gRPC
+            "exec(compile('wait()', '/lib/site-packages/grpc/_channel.py', 'exec'), {'__name__': 'grpc._channel', 'wait': threading.Event().wait})",
+            "the deadline of gRPC at p.py:6",
+        ),
+        (  # grpc.aio, and a future of gRPC
+            "sys.modules['grpc'] = sys; threading.Thread(target=_poll_wrapper, daemon=True).start()",
+            "the deadline of gRPC",
+        ),
+        ("sys.modules['grpc'] = sys.modules['torch.distributed.rpc.api'] = sys", None),
+        (
+            "sys.modules['torch.distributed.rpc.api'] = a = type(sys)('a'); a._is_current_rpc_agent_set = lambda: True",
+            "timeouts of torch.distributed.rpc",
+        ),
+        (
+            "sys.modules['_time_machine'] = sys",
+            "the clocks of Python, as time_machine is imported",
+        ),
+        ("socket.socket(socket.AF_UNIX).connect(full())", "the timeout of connect at p.py:6"),
         ("sys.modules['gevent'] = sys.modules['uvloop'] = sys", "timeouts of uvloop', 'timeouts of gevent"),
         ("end = datetime.datetime.now(); time.sleep(60)", "datetime.now() at p.py:6"),
         (
@@ -207,7 +241,47 @@ print(found)
             "tries = 60\n    while tries > 0:\n        tries -= 1\n        time.sleep(1)\n        if not tries:\n            return",
             "a loop that counts its sleeps at p.py:9",
         ),
+        (
+            "tries = 60\n    while tries:\n        time.sleep(1); tries -= 1\n        if not tries: print(); break",
+            "a loop that counts its sleeps at p.py:8",
+        ),
+        (
+            "slept = 0\n    while slept < 60 and threading:\n        time.sleep(1)\n        slept += 1",
+            "a loop that counts its sleeps at p.py:8",
+        ),
+        (
+            "lib('import time\\nslept = 0\\nwhile True:\\n if None: break\\n time.sleep(1)\\n slept += 1\\n if slept >= 60:\\n  raise OSError')",
+            "a loop of lib that counts its sleeps at p.py:11",
+        ),
         ("for epoch in range(60):\n        time.sleep(1)", None),
+        (
+            "beats = 0\n    while not sys.flags.debug:\n        time.sleep(1); beats += 1\n        if not threading: return",
+            None,
+        ),
+        (
+            "for epoch in range(60):\n        while True:\n            time.sleep(1)\n            if not threading: break",
+            None,
+        ),
+        ("threading.Event().wait(60)", "a wait of 60 s that began before the attach, at p.py:6"),
+        (
+            "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n    threading.enumerate()[-1].join(60)",
+            "a wait of 60 s that began before the attach, at p.py:7",
+        ),
+        ("multiprocessing.Event().wait(60)", "a wait of 60 s that began before the attach, at p.py:6"),
+        ("concurrent.futures.Future().result(60)", "a wait of 60 s that began before the attach, at p.py:6"),
+        ("threading.Timer(60, print).start()", "a threading.Timer of 60 s that began before the attach"),
+        ("threading.Event().wait(1)", None),
+        ("while not threading.Event().wait(60): print()", None),
+        (
+            "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n    threading.enumerate()[-1].join()",
+            None,
+        ),
+        ("threading.Semaphore(0).acquire(timeout=60)", None),
+        ("clocks.follow('.')\n    threading.Timer(60, print).start(); threading.Event().wait(60)", None),
+        (
+            "clocks.follow('.')\n    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n    threading.enumerate()[-1].join(60)",
+            None,
+        ),
         (
             "end = time.time() + 60\n    while time.time() < end:\n        time.sleep(1)\n        if not threading: return",
             None,
@@ -216,9 +290,10 @@ print(found)
         ("queue.Queue().get(timeout=60)", None),
     ],
 )
-def test_waits_of_c_with_a_timeout_are_seen_in_the_stacks(tmp_path, call, found):
+def test_clocks_that_go_on_are_seen_in_the_modules_and_stacks(tmp_path, call, found):
     (tmp_path / "p.py").write_text(WAITING.replace("CALL", call))
-    words = [sys.executable, "p.py", "some" if found else "none"]
+    (tmp_path / "join.json").touch()
+    words = [sys.executable, "p.py", "50" if found else "0.5"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100)
     assert done.stdout == (f"['{found}']\n" if found else "[]\n")
 

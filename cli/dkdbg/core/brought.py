@@ -26,7 +26,7 @@ echo looked
 """
 #: Prints our agents on a machine with other users: files that our processes run, and those that `dkdbg run` sent. The
 #: paths are run later, so they are accepted only from our own user. Another one's command line is not even read: it may
-#: keep its reader waiting, and one in a folder of his may be a link that he changes later. In /tmp he may have created
+#: keep its reader waiting, and a name in such a folder may be a link that is changed later. In /tmp he may have created
 #: the folder first, or put a link in its place: accept only a folder as `open_runtime_dir` creates it. One `ls` reads
 #: type, mode and owner at once: between two commands the folder could be exchanged.
 LISTING = r"""

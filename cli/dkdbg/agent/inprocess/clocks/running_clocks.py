@@ -9,44 +9,67 @@ import linecache
 import os
 import re
 import sys
+import threading
 
-from .. import stacks
+from .. import session, stacks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import List, Optional
+    from typing import Any, Callable, Dict, List, Optional, Tuple
 
-#: Modules with timers in C.
-_MODULES = {"uvloop": "timeouts of uvloop", "gevent": "timeouts of gevent"}
+_GRPC = "the deadline of gRPC"
+#: Modules whose clocks go on: a description, and a test where a loaded module need not be in use.
+_MODULES: Dict[str, Tuple[str, Optional[Callable[[Any], object]]]] = {
+    "uvloop": ("timeouts of uvloop", None),
+    "gevent": ("timeouts of gevent", None),
+    "_time_machine": ("the clocks of Python, as time_machine is imported", None),
+    "grpc": (_GRPC, lambda _: any(map(_polls_for_grpc, list(getattr(threading, "_active", {}).values())))),
+    "torch.distributed.rpc.api": (
+        "timeouts of torch.distributed.rpc",
+        lambda module: session.namespace(module).get("_is_current_rpc_agent_set", bool)(),
+    ),
+}
 #: A call with an argument, in the source line at which a thread waits in C.
-_CALL = re.compile(r"\.(acquire|poll)\([^)\s]")
-#: Packages whose calls have a deadline in C, or count their tries, by name.
+_CALL = re.compile(r"\.(acquire|poll|connect)\([^)\s]")
+#: Modules and packages whose calls have a deadline in C, or count their tries, by name.
 _DEADLINES = {
-    "grpc": "the deadline of gRPC",
+    "grpc._channel": _GRPC,
+    "curl_cffi": "the timeout of curl",
     "tenacity": "the number of tries of tenacity",
     "backoff": "the number of tries of backoff",
 }
-#: The head of a loop that may count its rounds, and a line that ends one early.
-_COUNTED = re.compile(
-    r"\s*(?:for\b.*\bin\s+range\(|while\b(?!.*(?:time|monotonic|clock|counter|now)\().*[<>])"
-)
-_ENDS_EARLY = re.compile(r"\s*(?:if\b.*:\s*)?(?:break|return)\b")
+#: The head of a loop, and of one that counts its rounds.
+_LOOP = re.compile(r"\s*(?:for|while)\b")
+_RANGE = re.compile(r"\s*for\b.*\bin\s+range\(")
+#: A line that ends a loop early, two lines that end it at a limit, and a line that counts.
+_ENDS_EARLY = re.compile(r"\s*(?:while\b.*\band\b|(?:if\b.*[:;]\s*)?(?:break|return)\b)")
+_LIMIT = re.compile(r"\s*(?:el)?if\b.*[<>].*\n?.*\b(?:break|return|raise)\b")
+_STEP = re.compile(r"(\w+)\s*[-+]=")
 _NAP = re.compile(r"\bsleep\(")
 #: A call that may wait for the lock of a database; with sqlite3, up to the `timeout` of its connection.
 _STATEMENT = re.compile(r"\.(execute|executemany|executescript|commit)\(")
 #: Methods of `datetime` that tell the time.
 _READS = {"now", "utcnow", "today"}
+#: Modules of waits that are one call, and names of clocks: a function of a library that reads one waits again.
+_WAITS, _CLOCKS = {"threading", "multiprocessing.synchronize"}, {"monotonic", "time", "_time"}
+#: Minimum seconds of such a wait to report: a shorter one is part of a loop.
+_MIN_WAIT_S = 5.0
 #: Maximum clocks to report.
 MAX_CLOCKS = 10
 
 
 def found() -> List[str]:
     """Return descriptions, such as `datetime.now() at train.py:7`, each once."""
-    told = [text for name, text in _MODULES.items() if name in sys.modules]
+    told = [
+        text
+        for name, (text, is_used) in _MODULES.items()
+        if name in sys.modules and (is_used is None or is_used(sys.modules[name]))
+    ]
     for frame in sys._current_frames().values():
         each: Optional[FrameType] = frame
-        text = _wait_of(frame)
+        limit = _deadline_of(frame) or _older_wait_of(frame)
+        text = limit or _wait_of(frame)
         while each is not None:
             if stacks.is_own(each.f_code.co_filename):
                 names = each.f_code.co_names
@@ -57,29 +80,69 @@ def found() -> List[str]:
                     told.append("%s at %s" % (text, where))
                     text = ""
             each = each.f_back
-    return list(dict.fromkeys(told))[:MAX_CLOCKS]
+        if text and text == limit:  # a thread of a library
+            told.append(text)
+    placed = [each.partition(" at ")[0] for each in told if " at " in each]
+    return list(dict.fromkeys(each for each in told if each not in placed))[:MAX_CLOCKS]
+
+
+def _polls_for_grpc(thread: Any) -> bool:  # noqa: ANN401 - of any class
+    """Return whether a thread waits for events of grpc.aio, which has a channel or a server."""
+    return getattr(getattr(thread, "_target", None), "__name__", "") == "_poll_wrapper"
+
+
+def _deadline_of(frame: Optional[FrameType]) -> str:
+    """Return the limit of the library's call in which a thread waits; empty for none."""
+    while frame is not None and not stacks.is_own(frame.f_code.co_filename):
+        name = _name_of(frame)
+        text = _DEADLINES.get(name) or _DEADLINES.get(name.partition(".")[0])
+        if text:
+            return text
+        frame = frame.f_back
+    return ""
 
 
 def _wait_of(frame: FrameType) -> str:
     """Return the limit of the call in C in which a thread waits, by its innermost frame; empty for none."""
-    deadline = _DEADLINES.get(str(frame.f_globals.get("__name__")).partition(".")[0])
-    if deadline is not None:
-        return deadline
     is_own, has_sqlite = stacks.is_own(frame.f_code.co_filename), "sqlite3" in sys.modules
-    if is_own and _counts_naps(frame):
-        return "a loop that counts its sleeps"
+    if _counts_naps(frame):
+        of = "" if is_own else " of " + _name_of(frame).partition(".")[0]
+        return "a loop%s that counts its sleeps" % of
+    is_own = is_own or _name_of(frame) == "socket"
     if is_own or has_sqlite:
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0)
+        if has_sqlite and _STATEMENT.search(line):
+            return "the timeout of sqlite3"
         call = _CALL.search(line) if is_own else None
         if call is not None:
             return "the timeout of %s" % call[1]
-        if has_sqlite and _STATEMENT.search(line):
-            return "the timeout of sqlite3"
     return ""
+
+
+def _older_wait_of(frame: Optional[FrameType]) -> str:
+    """Return the wait of a thread if it began before the editor attached: waits.py lengthens later ones."""
+    timeout = frame.f_locals.get("timeout") if frame is not None and _name_of(frame) in _WAITS else None
+    if not isinstance(timeout, (int, float)) or timeout < _MIN_WAIT_S:
+        return ""
+    while frame is not None and not stacks.is_own(frame.f_code.co_filename):
+        if _name_of(frame).startswith(__package__) or not _CLOCKS.isdisjoint(frame.f_code.co_names):
+            return ""
+        if frame.f_code is threading.Timer.run.__code__:
+            return "a threading.Timer of %g s that began before the attach" % timeout
+        frame = frame.f_back
+    if frame is None or _LOOP.match(linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0)):
+        return ""  # a library's thread, or the period of a loop
+    return "a wait of %g s that began before the attach," % timeout
+
+
+def _name_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__"))
 
 
 def _counts_naps(frame: FrameType) -> bool:
     """Return whether a frame sleeps in a polling loop that ends after a number of rounds."""
+    if "sleep" not in frame.f_code.co_names:
+        return False
     lines, at = linecache.getlines(frame.f_code.co_filename), (frame.f_lineno or 0) - 1
     if not (0 <= at < len(lines) and _NAP.search(lines[at])):
         return False
@@ -87,16 +150,22 @@ def _counts_naps(frame: FrameType) -> bool:
     for above in range(at - 1, frame.f_code.co_firstlineno - 2, -1):
         if lines[above].strip() and _depth(lines[above]) < depth:
             depth = _depth(lines[above])
-            if _COUNTED.match(lines[above]):
+            if _LOOP.match(lines[above]):
                 break
     else:
         return False
+    loop = [lines[above]]
     for line in lines[above + 1 :]:
         if line.strip() and _depth(line) <= depth:
             break
-        if _ENDS_EARLY.match(line):
-            return True
-    return False
+        loop.append(line)
+    if not any(map(_ENDS_EARLY.match, loop)):
+        return False
+    limits = loop[:1] + [a for a, b in zip(loop[1:], [*loop[2:], ""]) if _LIMIT.match(a + b)]
+    counted = _STEP.findall("".join(loop))
+    return bool(_RANGE.match(loop[0])) or any(
+        re.search(r"\b%s\b" % name, line) for name in counted for line in limits
+    )
 
 
 def _depth(line: str) -> int:

@@ -18,7 +18,7 @@ import sys
 import time
 
 from .. import session
-from .slow_clocks import Builtin, State, exchange
+from .slow_clocks import Builtin, State, exchange, seconds_behind
 from .untraced import Suppress
 
 TYPE_CHECKING = False
@@ -99,6 +99,7 @@ def watch() -> None:
         with Suppress(Exception):  # the interpreter is shutting down
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are for the program
             while True:
+                seconds_behind()  # restores the clocks, if the program never asks for the time
                 with _Alone():
                     reader = State.reader
                     if reader is None:
@@ -124,7 +125,7 @@ def _forget() -> None:
 
 
 class _Alarm(Builtin):
-    """`signal.alarm` and `setitimer`: the program's own timer replaces one that is stopped."""
+    """`signal.alarm`, `setitimer` and `getitimer`: the program's own timer replaces one that is stopped."""
 
     def __call__(self, *args: Any) -> Any:
         with _Alone():
@@ -132,13 +133,15 @@ class _Alarm(Builtin):
             is_alarm = self.__name__ == "alarm"
             if not is_alarm and args[0] != signal.ITIMER_REAL:
                 return found
-            stopped, _Timers.alarm = _Timers.alarm, (0.0, 0.0)
+            stopped = _Timers.alarm
+            if self.__name__ != "getitimer":
+                _Timers.alarm = (0.0, 0.0)
         return found or math.ceil(stopped[0]) if is_alarm else found if found[0] > 0.0 else stopped
 
 
 def _signal(module: Any) -> None:
     new = {}
-    for name in ("alarm", "setitimer"):
+    for name in ("alarm", "setitimer", "getitimer"):
         true = getattr(module, name, None)
         if true is not None:
             new[true] = _Alarm(true, "signal")

@@ -176,7 +176,7 @@ def _select(module: Any) -> None:
 
 def _socket(module: Any) -> None:
     """Lengthen reading and accepting; sending and connecting cannot be repeated."""
-    for name in ("recv", "recv_into", "recvfrom", "recvfrom_into", "_accept"):
+    for name in ("recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into", "_accept"):
         _lengthen_socket(module.socket, name, module.timeout)
 
 
