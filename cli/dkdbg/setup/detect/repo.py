@@ -159,6 +159,12 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         asked_dockerfile=survey.asked_dockerfile is not None,
         extras=tuple(dict.fromkeys(extra for file in files for extra in file.extras)),
         torch_index=_torch_index(survey, torch),
+        index_options=tuple(word for file in files for word in file.index_options),
+        indexed=tuple(
+            (index, tuple(item.requirement for item in wanted if item.index == index))
+            for index in dict.fromkeys(item.index for item in wanted)
+            if index
+        ),
         docker_run=survey.docker_run,
         installed=tuple(
             (path, how)

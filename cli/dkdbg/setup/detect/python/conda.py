@@ -49,7 +49,7 @@ def read_conda(tree: Tree, path: str) -> DependencyFile | None:
     for item in items:
         if isinstance(item, dict):
             for line in elements(item.get("pip")):
-                indexes.extend(INDEX_OPTION.findall(str(line)))
+                indexes.extend(url for _, url in INDEX_OPTION.findall(str(line)))
                 if include := INCLUDE_OPTION.match(str(line)):
                     other = join(parent(path), include[1])
                     wanted.extend(read_requirements(tree, other).wanted if other and tree.has(other) else ())
