@@ -36,8 +36,11 @@ def causes(asked: Asked) -> Iterator[Finding]:
     loaded = asked.loaded
     others = list(_of_file(asked, loaded))
     processes: list[Finding] = []
-    if not loaded or (session.unhooked and not any(file.ran for _, file in loaded)):
+    has_run = any(file.ran for _, file in loaded)
+    if not loaded or (session.unhooked and not has_run):
         processes.extend(_of_processes(session))
+    if not has_run:
+        processes.extend(_of_cluster(session))
     is_certain = bool(loaded) and any(each.cause not in _PERHAPS for each in others)
     yield from (*others, *processes) if is_certain else (*processes, *others)
 
@@ -92,6 +95,16 @@ def _of_processes(session: LineSession) -> Iterator[Finding]:
             link="process", cause="no-process", says=f"no Python process of {session.name} has loaded the agent ({session.state})",
             remedy="is the program Python, and does it start without -S, -I and -E? dkdbg logs shows what it prints",
         )  # fmt: skip
+
+
+def _of_cluster(session: LineSession) -> Iterator[Finding]:
+    """Report the workers of a Ray cluster that runs outside of the session."""
+    for process in session.processes:
+        if process.in_cluster:
+            yield Finding(
+                link="process", cause="ray-outside", says=f"{process.name} has joined a Ray cluster that runs outside of this session, whose workers are not debugged",
+                remedy="dkdbg run --on ray+TARGET -- COMMAND debugs them: TARGET is a node of the cluster, as in ray+docker://NAME",
+            )  # fmt: skip
 
 
 def _not_loaded(asked: Asked) -> Iterator[Finding]:
