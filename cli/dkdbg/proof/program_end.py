@@ -43,6 +43,7 @@ _START_CAUSES = (
     (r"does not trust the certificate", "image", "index-untrusted"),
     (r"no space left", "image", "disk-full"),
     (r"variables? that (?:is|are) not set|missing a value", "setup", "variable-missing"),
+    (r"the image has no sh\b", "agent", "shell-missing"),
 )  # fmt: skip
 #: Causes that the script of an ENTRYPOINT may prevent by the variables that it sets.
 PREVENTED = frozenset(
@@ -406,6 +407,10 @@ _WITH_LF = "store it with LF: git add --renormalize after '*.sh text eol=lf' in 
 #: Pattern -> cause, what is wrong, remedy, link; {0} stands for the match, {1} for its first group, {line} for its
 #: line.
 _FILE_ERRORS = (
+    (
+        r"\[FATAL tini[^\n\]]*\] exec sh failed", "shell-missing", "the image has no sh, which starts the agent",
+        "keep its shell for debugging: another stage or base image (distroless: the tag debug)", "agent",
+    ),
     (
         (r"(?:\^M|\\r|\r)['\"\u2019]?: (?:\[Errno 2\] )?(?:bad interpreter|No such file or directory|not found|invalid option)|\$'\\r': command not found"
         r"|set: (?:line \d+: )?[Ii]llegal option -\r?(?:\n|$)"),

@@ -25,6 +25,7 @@ AROUND = Around(installs_from=lambda name: ("requirements.txt", name))
         ('service "migrate" didn\'t complete successfully: exit 1', "dependency-fails"),
         ("Error response from daemon: network shared not found", "external-absent"),
         ('external volume "models" not found', "external-absent"),
+        ('unable to start container process: exec: "sh": executable file not found in $PATH: unknown', "shell-missing"),
     ],
 )  # fmt: skip
 def test_errors_of_the_engine(output, cause):
