@@ -137,7 +137,7 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
         link="process", cause="not-loaded", says=f"none of the {len(session.processes)} processes ({_named(session.processes)}) has loaded {asked.path.name}{other}",
         remedy="set the breakpoint in that one; or put the folder above this one first on PYTHONPATH, or pip install -e it"
         if others
-        else "nothing has imported it yet, exec has run its text without its name, or another program runs: dkdbg where shows what does",
+        else "nothing has imported it yet (if a request or a browser's visit does, as in streamlit: dkdbg up, and open the address that it prints), exec has run its text without its name, or another program runs: dkdbg where shows what does",
     )  # fmt: skip
 
 

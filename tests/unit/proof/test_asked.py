@@ -96,6 +96,12 @@ def test_a_line_that_has_not_run_in_a_driver_may_run_in_a_ray_cluster_without_th
     assert [each.cause for each in found] == expected
 
 
+def test_a_file_that_a_server_may_load_with_a_visit_has_the_visit_as_its_remedy(tmp_path):
+    path = "/usr/lib/other.py"
+    [found] = findings(checkout(tmp_path, dict(FILES)), path=path, real=path, kind="image", digest="x")
+    assert (found.cause, "open the address" in found.remedy) == ("not-loaded", True)
+
+
 @pytest.mark.parametrize(("python", "is_vague"), [("3.11.7", True), ("3.13.1", False)])
 def test_where_a_call_or_two_leave_no_trace_a_function_may_have_run_before_the_breakpoint(
     tmp_path, python, is_vague
