@@ -132,7 +132,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         unnamed=_unnamed(survey, {item.name for item in wanted}),
         included=included_files(tree, survey.manager.files),
         installs_itself=installs_itself(tree, survey.manager.files)
-        or any(file.local for file in files if file.kind in {"requirements", "conda"}),
+        or any(file.local for file in files if file.kind in {"requirements", "conda", "python_env"}),
         local_packages=survey.manager.local,
         frameworks=survey.frameworks,
         torch=torch,

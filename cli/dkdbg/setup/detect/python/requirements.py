@@ -72,7 +72,7 @@ class DependencyFile:
 
     Attributes:
         path: relative to the root.
-        kind: `requirements`, `pyproject`, `setup.py`, `setup.cfg`, `conda`, `pixi`, `Pipfile`, `lock`.
+        kind: `requirements`, `pyproject`, `setup.py`, `setup.cfg`, `conda`, `python_env`, `pixi`, `Pipfile`, `lock`.
         wanted: its requirements, with those of included files.
         python: (specifier, key) pairs of Python constraints.
         indexes: package index URLs.
@@ -119,12 +119,16 @@ def folder_in(line: str) -> tuple[str, ...]:
 
 def read_requirements(tree: Tree, path: str, _depth: int = 0) -> DependencyFile:
     """Return a pip requirements file, merged with the files that it includes by `-r`."""
+    return of_lines(tree, path, re.sub(r"\\\n", " ", tree.text(path)).split("\n"), _depth)
+
+
+def of_lines(tree: Tree, path: str, lines: Iterable[str], _depth: int = 0) -> DependencyFile:
+    """Return the content of a dependency file that has these lines of pip's requirements format."""
     wanted: list[Wanted] = []
     indexes: list[str] = []
     options: list[str] = []
     local: list[str] = []
-    text = re.sub(r"\\\n", " ", tree.text(path))
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(lines, 1):
         stripped = re.sub(r"(?:^|\s)#.*$", "", line).strip()
         if not stripped:
             continue
