@@ -18,6 +18,7 @@ from dkdbg.agent import contract, settings
 from dkdbg.agent.state import procfs
 from dkdbg.agent.supervisor.child import Child, SignalInbox
 from tests.agent.dap_probe import wait_for
+from tests.commands import executable
 from tests.processes import children, members, thread_states
 
 
@@ -43,6 +44,15 @@ def test_python_is_python3_where_nothing_else_is_called_so(launch, tmp_path):
     (programs / "python3").symlink_to(sys.executable)
     err = launch("python", "-c", "print(6 * 7)", env={"PATH": str(programs)}).ends(0, "42\n")
     assert "dkdbg: no program is named 'python' here: running python3\n" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "value"),
+    [("tini", {}, "1"), ("tini-static", {"TINI_SUBREAPER": "x"}, "x"), ("init", {}, "none")],
+)
+def test_tini_is_told_to_reap_where_the_agent_is_process_1_in_its_place(launch, tmp_path, name, env, value):
+    program = executable(tmp_path / name, 'echo "${TINI_SUBREAPER-none}"')
+    launch(str(program), env=env).ends(0, f"{value}\n")
 
 
 @pytest.mark.parametrize("undebugged", [{}, {"DKDBG_RUNTIME_DIR": "/dev/null"}])

@@ -21,6 +21,8 @@ from tests.ray.cluster import wait_until
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("ray")]
 
 LIMIT = 300.0
+#: The note on a cluster whose workers are not debugged.
+OUTSIDE = "has joined a Ray cluster that runs outside of this session"
 DRIVER = """\
     import os
 
@@ -116,7 +118,9 @@ def driven(ray, tmp_path):
         ):
             yield debugger
             assert process.wait(LIMIT) == 0, said.read_text()
-        assert result in said.read_text()
+        text = said.read_text()
+        assert result in text
+        assert (OUTSIDE in text) is (OUTSIDE in result)
 
     return run
 
@@ -526,6 +530,36 @@ def test_threads_of_a_ray_that_the_program_starts_itself_stop_and_its_timeouts_t
             assert (frame.line, debugger.local_values(frame, timeout=LIMIT)["batch"]) == (line, str(batch))
             time.sleep(10 if batch < 2 else 0)  # more than the limits of the driver's calls
             debugger.continue_(stop, timeout=LIMIT)
+
+
+JOINED = """\
+    import ray
+
+    ray.init(address="auto", namespace="joined")
+
+
+    @ray.remote
+    def crunch(n):
+        return n * 2  # crunch
+
+
+    for each in range(2):
+        print(ray.get(crunch.remote(each)))  # main
+    """
+
+
+def test_a_driver_that_joins_a_cluster_without_the_agent_is_told_so_and_why_knows(ray, driven, tmp_path):
+    (tmp_path / "joined.py").write_text(ray.write("joined.py", JOINED).read_text())
+    target, line = f"docker://{ray.nodes[0]}", lines(JOINED)
+    with driven("python3 /job/joined.py", OUTSIDE, target=target) as debugger:
+        debugger.set_breakpoints("/job/joined.py", [line["main"]])
+        debugger.attach(timeout=LIMIT)
+        debugger.continue_(debugger.wait_stopped(LIMIT), timeout=LIMIT)
+        stop = debugger.wait_stopped(LIMIT)
+        asked = ("why", f"joined.py:{line['crunch']}", "--on", target)
+        wait_until(lambda: "[ray-outside]" in dkdbg(tmp_path, *asked).stdout, "ray-outside")
+        debugger.set_breakpoints("/job/joined.py", [])
+        debugger.continue_(stop, timeout=LIMIT)
 
 
 def test_a_driver_that_ray_starts_on_another_node_runs_and_says_why_it_is_not_debugged(ray, tmp_path):

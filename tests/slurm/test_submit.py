@@ -90,6 +90,29 @@ def test_what_slurm_refuses_is_said_and_nothing_is_left(laptop, tmp_path):
     assert not laptop.sh("login", "squeue -h")
 
 
+def test_each_job_of_an_array_is_named_with_the_command_that_attaches_to_it(laptop, tmp_path):
+    laptop.put(f"{CODE}/x", "")
+    words = (
+        "--array=0-1",
+        "--in",
+        CODE,
+        "--wait",
+        "300",
+        "--",
+        "python3",
+        "-c",
+        "import time; time.sleep(300)",
+    )
+    with submitted(tmp_path, *words) as events:
+        job = str(events.wait("job", 300)["job"])
+        named = events.wait("array", 300)
+        assert events.process.wait(300) == 0
+    assert f"dkdbg attach slurm://login/{job}_0" in named["text"]
+    with attach_proxy(tmp_path, f"slurm://login/{job}_1") as proxy:
+        proxy.wait("target", 300)
+    laptop.sh("login", f"scancel {job}; rm -rf ~/.cache/dkdbg/job-*", user="me")
+
+
 def test_ctrl_c_while_it_waits_cancels_the_job(laptop, tmp_path):
     with submitted(tmp_path, "--hold", "--", "python3", "train.py") as events:
         job = str(events.wait("job", 300)["job"])

@@ -358,6 +358,8 @@ class RepoFacts:
         extras: names of the optional dependency groups of the project (`[project.optional-dependencies]`, setup.py).
         torch_index: wheel index that torch is taken from, such as `https://download.pytorch.org/whl/cu124`, None
             for the default index.
+        index_options: options of pip for the repository's indexes, as `--extra-index-url`, URL.
+        indexed: (URL, requirements) of the indexes that are named for these requirements alone.
         below: path of `root` below the root of its git repository, `a/b`; empty if it is that root.
         projects: the projects in a repository that has several, and is not a project itself.
         docker_run: the `docker run` line by which users start the image manually; None without such a line.
@@ -410,6 +412,8 @@ class RepoFacts:
     asked_dockerfile: bool = False
     extras: tuple[str, ...] = ()
     torch_index: str | None = None
+    index_options: tuple[str, ...] = ()
+    indexed: tuple[tuple[str, tuple[str, ...]], ...] = ()
     docker_run: DockerRun | None = None
     installed: tuple[tuple[str, str], ...] = ()
     source_root: str | None = None

@@ -104,6 +104,7 @@ class Process:
         answered: whether it has answered. files: files that it has loaded under the asked name.
         stopped: where a debugger holds it. cpu: seconds of CPU time.
         tracer: another tool that traces in the debugger's place; empty without one.
+        in_cluster: whether it is a driver of a Ray cluster outside of the session.
     """
 
     pid: int
@@ -120,6 +121,7 @@ class Process:
     optimize: int = 0
     debugger: str = ""
     tracer: str = ""
+    in_cluster: bool = False
     files: tuple[LoadedFile, ...] = ()
 
 
@@ -233,7 +235,8 @@ def _process(data: dict[str, Any]) -> Process:
         rank=rank if isinstance(rank, int) else None, joined=data.get("joined") is True, stopped=_text(data, "stopped"),
         started=_seconds(data, "started"), cpu=_seconds(data, "cpu"), answered=bool(answer), free=answer.get("free") is True, python=_text(answer, "python"),
         optimize=_number(answer, "optimize"),
-        debugger=_text(answer, "debugger"), tracer=_text(answer, "tracer"), files=tuple(_loaded(each) for each in _entries(answer.get("files"))),
+        debugger=_text(answer, "debugger"), tracer=_text(answer, "tracer"),
+        in_cluster=answer.get("cluster") is True, files=tuple(_loaded(each) for each in _entries(answer.get("files"))),
     )  # fmt: skip
 
 

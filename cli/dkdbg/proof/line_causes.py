@@ -36,8 +36,11 @@ def causes(asked: Asked) -> Iterator[Finding]:
     loaded = asked.loaded
     others = list(_of_file(asked, loaded))
     processes: list[Finding] = []
-    if not loaded or (session.unhooked and not any(file.ran for _, file in loaded)):
+    has_run = any(file.ran for _, file in loaded)
+    if not loaded or (session.unhooked and not has_run):
         processes.extend(_of_processes(session))
+    if not has_run:
+        processes.extend(_of_cluster(session))
     is_certain = bool(loaded) and any(each.cause not in _PERHAPS for each in others)
     yield from (*others, *processes) if is_certain else (*processes, *others)
 
@@ -94,6 +97,16 @@ def _of_processes(session: LineSession) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _of_cluster(session: LineSession) -> Iterator[Finding]:
+    """Report the workers of a Ray cluster that runs outside of the session."""
+    for process in session.processes:
+        if process.in_cluster:
+            yield Finding(
+                link="process", cause="ray-outside", says=f"{process.name} has joined a Ray cluster that runs outside of this session, whose workers are not debugged",
+                remedy="dkdbg run --on ray+TARGET -- COMMAND debugs them: TARGET is a node of the cluster, as in ray+docker://NAME",
+            )  # fmt: skip
+
+
 def _not_loaded(asked: Asked) -> Iterator[Finding]:
     session = asked.session
     if not session.processes or session.unhooked:
@@ -124,7 +137,7 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
         link="process", cause="not-loaded", says=f"none of the {len(session.processes)} processes ({_named(session.processes)}) has loaded {asked.path.name}{other}",
         remedy="set the breakpoint in that one; or put the folder above this one first on PYTHONPATH, or pip install -e it"
         if others
-        else "nothing has imported it yet, exec has run its text without its name, or another program runs: dkdbg where shows what does",
+        else "nothing has imported it yet (if a request or a browser's visit does, as in streamlit: dkdbg up, and open the address that it prints), exec has run its text without its name, or another program runs: dkdbg where shows what does",
     )  # fmt: skip
 
 

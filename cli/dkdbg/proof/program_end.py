@@ -43,6 +43,7 @@ _START_CAUSES = (
     (r"does not trust the certificate", "image", "index-untrusted"),
     (r"no space left", "image", "disk-full"),
     (r"variables? that (?:is|are) not set|missing a value", "setup", "variable-missing"),
+    (r"the image has no sh\b", "agent", "shell-missing"),
 )  # fmt: skip
 #: Causes that the script of an ENTRYPOINT may prevent by the variables that it sets.
 PREVENTED = frozenset(
@@ -169,6 +170,10 @@ def of_requirement(text: str) -> Finding | None:
     elif every := list(_NOT_INDEXED.finditer(text)):
         found = every[-1]  # an earlier match may be from uv, after which pip was tried
         says = "the package index has no {} for this Python"
+        stated = re.escape(next(filter(None, found.groups())))
+        if re.search(rf"\b{stated} (?:\(from versions: none\)|was not found in the package registry)", text):
+            says = "the package index has no {}"
+            remedy = f"correct its name, or name the index that has it, as --extra-index-url in a requirements file; otherwise {remedy}"
     else:
         return None
     name = next(filter(None, found.groups()))
@@ -402,6 +407,10 @@ _WITH_LF = "store it with LF: git add --renormalize after '*.sh text eol=lf' in 
 #: Pattern -> cause, what is wrong, remedy, link; {0} stands for the match, {1} for its first group, {line} for its
 #: line.
 _FILE_ERRORS = (
+    (
+        r"\[FATAL tini[^\n\]]*\] exec sh failed", "shell-missing", "the image has no sh, which starts the agent",
+        "keep its shell for debugging: another stage or base image (distroless: the tag debug)", "agent",
+    ),
     (
         (r"(?:\^M|\\r|\r)['\"\u2019]?: (?:\[Errno 2\] )?(?:bad interpreter|No such file or directory|not found|invalid option)|\$'\\r': command not found"
         r"|set: (?:line \d+: )?[Ii]llegal option -\r?(?:\n|$)"),

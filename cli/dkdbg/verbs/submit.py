@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 import time
 from typing import TYPE_CHECKING, NoReturn
@@ -13,7 +14,7 @@ from dkdbg.core.sessions import UNREADABLE
 from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 from dkdbg.launchers.lines.wrappers import program_name
 from dkdbg.targets import registry
-from dkdbg.targets.batch.job import NoCommandsError, after
+from dkdbg.targets.batch.job import NoCommandsError, SeveralJobsError, after, in_words
 from dkdbg.verbs import values
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ def call(options: argparse.Namespace, root: Path) -> int:
                 return 0
             _wait_for_nodes(queue, job, say)
             _wait_for_ranks(root, queue, job, say)
+        except SeveralJobsError as array:
+            return _name_each(queue, job, array.ids, say)
         except KeyboardInterrupt:
             if not job:
                 raise
@@ -229,6 +232,19 @@ def _ended(queue: Queue, job: Job) -> DkdbgError:
         f"{text}\n{words}" if words else text,
         hint=after(job, queue.address(job.id)),
     )
+
+
+def _name_each(queue: Queue, job: str, ids: Sequence[str], say: _Said) -> int:
+    """Print the attach command of each job of an array, or of each part of a heterogeneous job; return exit code 0."""
+    addresses = [queue.address(each) for each in ids]
+    commands = in_words([f"dkdbg attach {shlex.quote(each)}" for each in addresses])
+    say(
+        "array",
+        f"job {job} stands for several jobs, each with a session of its own: {commands}",
+        job=job,
+        addresses=addresses,
+    )
+    return 0
 
 
 def _leave(queue: Queue, job: str, address: str, say: _Said) -> int:

@@ -40,7 +40,9 @@ def causes(root: Path, asked: str, loaded: str, *, like: str = "", **more: str) 
     return [each.cause for each in line_causes.causes(question)]
 
 
-def findings(root: Path, python: str = "3.13.1", unhooked: tuple[dict[str, str], ...] = (), **facts: object):
+def findings(
+    root: Path, python: str = "3.13.1", unhooked: tuple[dict[str, str], ...] = (), *, cluster: bool = False, **facts: object
+):  # fmt: skip
     """Return the findings for the first line of utils.py, which the program has loaded; `facts` as the agent tells them."""
     look = sources.look(str(root / "utils.py"))
     there = {
@@ -51,7 +53,11 @@ def findings(root: Path, python: str = "3.13.1", unhooked: tuple[dict[str, str],
         "digest": look["digest"],
     }
     file = {"origin": "source", "code": True, "function": "f", **there, **facts}
-    process = {"pid": 7, "name": "train.py", "answer": {"python": python, "files": [file]}}
+    process = {
+        "pid": 7,
+        "name": "train.py",
+        "answer": {"python": python, "cluster": cluster, "files": [file]},
+    }
     session = {"id": "s", "name": "s", "state": "running", "processes": [process], "unhooked": unhooked}
     answer = line_answer.parse(
         json.dumps({"version": 1, "files": [there], "sessions": [session]}), is_container=True
@@ -78,6 +84,22 @@ def test_a_process_without_the_agent_comes_after_a_cause_that_is_certain(tmp_pat
     root = checkout(tmp_path, dict(FILES))
     found = findings(root, unhooked=({"name": "worker.py", "why": "python -S"},), **facts)
     assert [each.cause for each in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("ran", "expected"), [(False, ["ray-outside", "never-reached"]), (None, ["ray-outside"]), (True, [])]
+)
+def test_a_line_that_has_not_run_in_a_driver_may_run_in_a_ray_cluster_without_the_agent(
+    tmp_path, ran, expected
+):
+    found = findings(checkout(tmp_path, dict(FILES)), cluster=True, ran=ran)
+    assert [each.cause for each in found] == expected
+
+
+def test_a_file_that_a_server_may_load_with_a_visit_has_the_visit_as_its_remedy(tmp_path):
+    path = "/usr/lib/other.py"
+    [found] = findings(checkout(tmp_path, dict(FILES)), path=path, real=path, kind="image", digest="x")
+    assert (found.cause, "open the address" in found.remedy) == ("not-loaded", True)
 
 
 @pytest.mark.parametrize(("python", "is_vague"), [("3.11.7", True), ("3.13.1", False)])

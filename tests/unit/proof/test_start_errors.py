@@ -25,6 +25,7 @@ AROUND = Around(installs_from=lambda name: ("requirements.txt", name))
         ('service "migrate" didn\'t complete successfully: exit 1', "dependency-fails"),
         ("Error response from daemon: network shared not found", "external-absent"),
         ('external volume "models" not found', "external-absent"),
+        ('unable to start container process: exec: "sh": executable file not found in $PATH: unknown', "shell-missing"),
     ],
 )  # fmt: skip
 def test_errors_of_the_engine(output, cause):
@@ -52,7 +53,8 @@ FAILED = '#8 ERROR: process "/bin/sh -c pip install -r requirements.txt" did not
         ("#8 2.2 ERROR: No matching distribution found for torch==1.7.1", "torch==1.7.1", "dkdbg init --python"),
         ("#8 1.1 ERROR: No matching distribution found for uv\n#8 2.2 ERROR: No matching distribution found for torch==1.7.1", "torch==1.7.1", "dkdbg init --python"),
         ("#8 2.2   x No solution found when resolving dependencies:\n#8 2.2   `-> Because there is no version of torch==1.7.1 and you require", "torch==1.7.1", "another version"),
-        ("#8 2.2   `-> Because nonesuch was not found in the package registry and you require", "nonesuch", "another version"),
+        ("#8 2.2   `-> Because nonesuch was not found in the package registry and you require", "nonesuch", "correct its name"),
+        ("#8 2.1 ERROR: Could not find a version that satisfies the requirement acme==1 (from versions: none)\n#8 2.2 ERROR: No matching distribution found for acme==1", "acme==1", "the index that has it"),
     ],
 )  # fmt: skip
 def test_a_requirement_that_the_image_cannot_install_is_named(said, subject, remedy):

@@ -53,6 +53,13 @@ def test_both_forms_are_read_with_lines_that_go_on_and_a_node_once_a_core():
     assert PBS.read("8", 0, text, "").nodes == ("node4", "node5")
 
 
+def test_an_array_that_has_begun_is_no_single_job():
+    text = OPENPBS.replace("job_state = R", "job_state = B\n    array_indices_submitted = 0-6:2")
+    text = text.replace("    exec_host = node4/0*2+node5/0\n", "")
+    with pytest.raises(DkdbgError, match=r"job 3\[\].pbs is an array; .*: 3\[0\].pbs, 3\[6\].pbs"):
+        PBS.read("3[].pbs", 0, text, "")
+
+
 @pytest.mark.parametrize(("state", "phase"), [("Q", "waiting"), ("H", "waiting"), ("S", "held"), ("E", "ended"), ("C", "ended"), ("F", "ended")])  # fmt: skip
 def test_states_are_told_apart(state, phase):
     assert PBS.read("8", 0, TORQUE.replace("job_state = R", f"job_state = {state}"), "").phase == phase

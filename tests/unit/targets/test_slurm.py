@@ -22,6 +22,8 @@ def test_a_running_job_has_its_nodes_folder_and_tasks_and_an_array_is_no_single_
     with pytest.raises(DkdbgError, match="6_1, 6_2") as caught:
         SLURM.read("6", 0, lines, "")
     assert caught.value.hint == "name one: 6_1"
+    with pytest.raises(DkdbgError, match=r"several of its jobs: 6_1, 6_2$"):  # a range is no address
+        SLURM.read("6", 0, "6_[3-9]|PENDING|me|n/a|NOT_SET|Resources|/h\n" + lines, "")
     assert SLURM.read("6_2", 0, lines, "").id == "6_2"
     assert SLURM.read("6_2", 0, lines, "").left_s is None
 

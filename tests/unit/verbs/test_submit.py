@@ -10,10 +10,14 @@ from dkdbg import signals
 from dkdbg.core.jobs import Job
 from dkdbg.errors import DkdbgError, GoneError
 from dkdbg.launchers.lines.wrappers import program_name
-from dkdbg.targets.batch.job import JobAddress, choose_node
+from dkdbg.targets.batch.job import JobAddress, an_array, choose_node
+from dkdbg.targets.batch.slurm import SLURM
 from dkdbg.verbs import submit
 
 JOB = {"id": "7", "state": "COMPLETING", "phase": "ended", "user": "me", "nodes": ("n1",)}
+OPTIONS = argparse.Namespace(
+    on="slurm://login", ranks=["true"], others=[], folder="", wait=0, json=False, interactive=False, no_attach=False
+)  # fmt: skip
 RUNS = Job(**JOB, reason="NonZeroExitCode", folder="/code")
 
 
@@ -114,15 +118,39 @@ def test_a_signal_ends_it_while_it_connects(tmp_path, monkeypatch, number):
 
     former = {each: signal.signal(each, end) for each in signals.ENDING}
     monkeypatch.setattr(submit.registry, "queue_of", lambda _: Prompting(number))
-    options = argparse.Namespace(
-        on="slurm://login", ranks=["true"], others=[], folder="", wait=0, json=False, interactive=False
-    )
     try:
         with pytest.raises(KeyboardInterrupt):
-            submit.call(options, tmp_path)
+            submit.call(OPTIONS, tmp_path)
     finally:
         for each, handler in former.items():
             signal.signal(each, handler)
+
+
+class Array(Prompting):
+    """Submits an array, whose first job runs."""
+
+    def __init__(self, *ids):
+        super().__init__(0)
+        self.ids = ids
+
+    def connect(self):
+        pass
+
+    def submit(self, _wanted):
+        return "7"
+
+    def look(self, job):
+        raise an_array(job, self.ids, SLURM.job_form)
+
+
+@pytest.mark.parametrize("ids", [("7_0", "7_1"), ("7+0", "7+1")])
+def test_each_job_of_a_submitted_array_is_named_with_the_command_that_attaches_to_it(
+    tmp_path, monkeypatch, capsys, ids
+):
+    monkeypatch.setattr(submit.registry, "queue_of", lambda _: Array(*ids))
+    assert submit.call(OPTIONS, tmp_path) == 0
+    commands = [f"dkdbg attach slurm://login/{each}" for each in ids]
+    assert f": {', '.join(commands)}\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -390,6 +390,7 @@ def _watch_configuration() -> None:
 
     from . import missed_code
     from .pydevd_patches import own_tracer
+    from .ray import cluster
 
     run = PyDevdAPI.run
 
@@ -398,6 +399,7 @@ def _watch_configuration() -> None:
         done = run(self, py_db)
         with contextlib.suppress(Exception):
             missed_code.warn_of_zip(py_db)
+            cluster.warn(py_db)
             own_tracer.report()
         return done
 

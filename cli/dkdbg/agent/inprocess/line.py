@@ -18,6 +18,7 @@ import types
 
 from . import missed_code, session
 from .pydevd_patches import own_tracer
+from .ray import cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
         "optimize": sys.flags.optimize,
         "debugger": _debugger(),
         "tracer": own_tracer.tracer(),
+        "cluster": cluster.is_outside(),
         "files": found[:MAX_FILES],
     }
 

@@ -132,7 +132,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         unnamed=_unnamed(survey, {item.name for item in wanted}),
         included=included_files(tree, survey.manager.files),
         installs_itself=installs_itself(tree, survey.manager.files)
-        or any(file.local for file in files if file.kind in {"requirements", "conda"}),
+        or any(file.local for file in files if file.kind in {"requirements", "conda", "python_env"}),
         local_packages=survey.manager.local,
         frameworks=survey.frameworks,
         torch=torch,
@@ -159,6 +159,12 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         asked_dockerfile=survey.asked_dockerfile is not None,
         extras=tuple(dict.fromkeys(extra for file in files for extra in file.extras)),
         torch_index=_torch_index(survey, torch),
+        index_options=tuple(word for file in files for word in file.index_options),
+        indexed=tuple(
+            (index, tuple(item.requirement for item in wanted if item.index == index))
+            for index in dict.fromkeys(item.index for item in wanted)
+            if index
+        ),
         docker_run=survey.docker_run,
         installed=tuple(
             (path, how)

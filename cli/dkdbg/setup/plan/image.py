@@ -13,6 +13,8 @@ from dkdbg.printable import printable
 from dkdbg.setup.plan import literal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dkdbg.core.facts import DockerfileFact, RepoFacts, ServiceFact
 
 #: Packages that compile CUDA code at installation, which needs nvcc in the image.
@@ -162,7 +164,8 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
             ),
         )
     names = (*(facts.declared or facts.requirements), *_undeclared(facts))
-    return (*first, *_from_names(names, _index(facts)))
+    index = _index(facts) + "".join(f" {shlex.quote(word)}" for word in facts.index_options)
+    return (*first, *_from_own_indexes(facts), *_from_names(names, index))
 
 
 def _undeclared(facts: RepoFacts) -> tuple[str, ...]:
@@ -219,6 +222,17 @@ def _with_tool(tool: str, words: str, files: tuple[str, ...]) -> Install:
         run=f"python3 -m venv /opt/{tool} && /opt/{tool}/bin/pip install {tool} && /opt/{tool}/bin/{words}",
         copy=files,
     )
+
+
+def _from_own_indexes(facts: RepoFacts) -> Iterator[Install]:
+    """Yield an installation from each index that the repository names for certain requirements.
+
+    Among several indexes pip takes the highest version, which a stranger may upload to PyPI under the same name. The
+    installation of all names keeps what is there, and adds its dependencies.
+    """
+    for url, names in facts.indexed:
+        if known := list(filter(literal.is_requirement, names)):
+            yield Install(run=f"pip install --no-deps --index-url {shlex.quote(url)} {shlex.join(known)}")
 
 
 def _from_names(names: tuple[str, ...], index: str) -> tuple[Install, ...]:

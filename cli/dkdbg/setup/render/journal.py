@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: Path of the journal in a folder without git; up to version 0.1, in every checkout.
 BESIDE = FOLDER / "undo.json"
 _VERSION = 1
+#: File that dev container tools write beside a configuration, and its content, without spaces, if it locks no feature.
+_LOCK, _EMPTY_LOCK = "devcontainer-lock.json", b'{"features":{}}'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,6 +281,10 @@ class Journal:
             with contextlib.suppress(FileNotFoundError), Folder.at(inside, path.parent) as folder:
                 for leftover in staging_names(path.name):
                     folder.remove(leftover)
+                if entry.before is None and path.name == "devcontainer.json":
+                    lock = read(self.root, path.with_name(_LOCK)) or b""
+                    if b"".join(lock.split()) == _EMPTY_LOCK:
+                        folder.remove(_LOCK)
                 if entry.mode is not None and entry.mtime_ns is not None:
                     with contextlib.suppress(
                         PermissionError

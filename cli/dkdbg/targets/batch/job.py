@@ -212,16 +212,32 @@ def choose_node(job: Job, address: JobAddress, shown: str) -> str:
     return address.node or job.nodes[0]
 
 
-def an_array(job: str, ids: Sequence[str]) -> DkdbgError:
-    """Return the error for a job number that stands for several jobs."""
-    names = [printable(each) for each in ids]
+class SeveralJobsError(DkdbgError):
+    """A job number stands for several jobs.
+
+    Attributes:
+        ids: their numbers.
+    """
+
+    ids: Sequence[str] = ()
+
+
+def an_array(job: str, ids: Sequence[str], job_form: re.Pattern[str]) -> SeveralJobsError:
+    """Return the error for a job number that stands for several jobs.
+
+    Args:
+        job_form: see `BatchSystem`; jobs that wait may be listed as a range, which is no address.
+    """
+    names = [each for each in ids if job_form.fullmatch(each)] or [printable(each) for each in ids]
     is_heterogeneous = all("+" in each for each in ids)
     several = "has several parts" if is_heterogeneous else "is an array; the address fits several of its jobs"
-    return DkdbgError(
+    error = SeveralJobsError(
         f"job {job} {several}: {in_words(names)}",
         hint=f"name one: {names[0]}",
         exit_code=EXIT_USAGE,
     )
+    error.ids = names
+    return error
 
 
 def after(job: Job, address: str) -> str:

@@ -77,7 +77,7 @@ class Lsf(BatchSystem):
                 hint=f"try there: bjobs -l {job}",
             )
         if len(found) > 1 and job not in found:
-            raise an_array(job, [*found])
+            raise an_array(job, [*found], self.job_form)
         id_, record = (job, found[job]) if job in found else next(iter(found.items()))
         state = record["STAT"]
         folder = absolute(record.get("EXEC_CWD", "")) or absolute(record.get("SUB_CWD", ""))

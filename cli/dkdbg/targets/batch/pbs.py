@@ -13,7 +13,7 @@ from dkdbg.core.jobs import Job
 from dkdbg.core.known_errors import last_line
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
-from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, absolute, duration, is_node, on_path
+from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, absolute, an_array, duration, is_node, on_path
 from dkdbg.targets.batch.job_target import kind_of
 from dkdbg.targets.batch.slurm import SLURM
 
@@ -70,7 +70,7 @@ class Pbs(BatchSystem):
         return f"{_PATH}qstat -f {quoted} || qstat -x -f {quoted} 2>/dev/null"
 
     def read(self, job: str, code: int, stdout: str, stderr: str) -> Job:
-        """Parse the attributes of the first job in the answer."""
+        """Parse the attributes of the first job in the answer; an array that has begun states its range of indices."""
         known = attributes(stdout)
         state = known.get("job_state", "")
         if not state:
@@ -79,6 +79,8 @@ class Pbs(BatchSystem):
                 f"PBS has no job {job}" + (f": {last}" if last else f" (qstat ends with {code})"),
                 hint="qstat -u $USER there shows your jobs",
             )
+        if state == "B" and (bounds := re.findall(r"\d{1,9}", known.get("array_indices_submitted", ""))[:2]):
+            raise an_array(job, [job.replace("[]", f"[{each}]") for each in bounds], self.job_form)
         nodes = [each.partition("/")[0] for each in known.get("exec_host", "").split("+")]
         variables = dict(each.partition("=")[::2] for each in known.get("Variable_List", "").split(","))
         folder = known.get("init_work_dir") or variables.get("PBS_O_WORKDIR", "")

@@ -112,7 +112,7 @@ class Slurm(BatchSystem):
             raise DkdbgError(f"Slurm has no job {job}", hint="squeue --me there shows your jobs")
         found = [each for each in rows if each.partition("|")[0] == job] or rows
         if len(found) > 1:
-            raise an_array(job, [each.partition("|")[0] for each in found])
+            raise an_array(job, [each.partition("|")[0] for each in found], self.job_form)
         id_, state, user, batch_host, left, reason, folder = found[0].split("|", 6)
         tasks = re.search(rf"^{_TASKS}\s*(\d{{1,9}})\b", stdout, re.MULTILINE)
         output = re.search(rf"^{_OUTPUT}(/\S+)", stdout, re.MULTILINE)

@@ -54,6 +54,17 @@ def test_undo_leaves_the_tree_as_it_was_and_a_second_one_says_there_is_nothing_t
         Journal(root=repo).undo()
 
 
+@pytest.mark.parametrize("lock", ['{\n  "features": {}\n}\n', '{"features": {"x": {}}}'])
+def test_undo_removes_the_lock_that_tools_write_beside_our_dev_container_unless_it_locks_a_feature(
+    tmp_path, lock
+):
+    wanted = {".devcontainer/dkdbg/devcontainer.json": FileWanted(content=b"{}", reason="test")}
+    apply(tmp_path, between(tmp_path, wanted), Journal(root=tmp_path))
+    (tmp_path / ".devcontainer/dkdbg/devcontainer-lock.json").write_text(lock)
+    assert bool(Journal(root=tmp_path).undo().left) is ("x" in lock)
+    assert (tmp_path / ".devcontainer").exists() is ("x" in lock)
+
+
 def test_undo_goes_back_to_before_the_first_of_several_inits(repo):
     before = snapshot(repo)
     for n in (b"1", b"2", b"3"):

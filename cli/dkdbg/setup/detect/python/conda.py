@@ -1,8 +1,9 @@
-"""Read conda environment files, with names and pins translated for pip."""
+"""Read conda environment files, with names and pins translated for pip, and MLflow's Python environments."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -16,10 +17,11 @@ from dkdbg.setup.detect.python.requirements import (
     Wanted,
     folder_in,
     local_folders,
+    of_lines,
     parse_requirement,
     read_requirements,
 )
-from dkdbg.setup.detect.values import elements, load_yaml
+from dkdbg.setup.detect.values import Value, elements, load_yaml, table
 
 if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
@@ -34,12 +36,8 @@ _CONDA_NAMES = {
 
 def read_conda(tree: Tree, path: str) -> DependencyFile | None:
     """Return a conda environment file, None if it is broken or not an environment."""
-    try:
-        document = load_yaml(tree.text(path))
-    except (YAMLError, ValueError, RecursionError) as error:
-        tree.note(f"{path}: not valid YAML: {(str(error).splitlines() or ['syntax error'])[0]}")
-        return None
-    items = document.get("dependencies") if isinstance(document, dict) else None
+    document = _load(tree, path)
+    items = document.get("dependencies")
     if not isinstance(items, list):
         return None
     wanted: list[Wanted] = []
@@ -49,7 +47,7 @@ def read_conda(tree: Tree, path: str) -> DependencyFile | None:
     for item in items:
         if isinstance(item, dict):
             for line in elements(item.get("pip")):
-                indexes.extend(INDEX_OPTION.findall(str(line)))
+                indexes.extend(url for _, url in INDEX_OPTION.findall(str(line)))
                 if include := INCLUDE_OPTION.match(str(line)):
                     other = join(parent(path), include[1])
                     below = [read_requirements(tree, other)] if other and tree.has(other) else []
@@ -81,6 +79,26 @@ def read_conda(tree: Tree, path: str) -> DependencyFile | None:
         local=tuple(local),
         name=str(document.get("name")) if document.get("name") else None,
     )
+
+
+def read_python_env(tree: Tree, path: str) -> DependencyFile:
+    """Return a `python_env.yaml` of an MLproject: a version of Python, and lines for pip (MLflow docs, "MLproject")."""
+    document = _load(tree, path)
+    python = document.get("python")
+    return replace(
+        of_lines(tree, path, map(str, elements(document.get("dependencies")))),
+        kind="python_env",
+        python=((conda_spec(str(python)), "python"),) if python else (),
+    )
+
+
+def _load(tree: Tree, path: str) -> dict[str, Value]:
+    """Return the mapping in a YAML file; empty if it has none, or is broken, which is noted."""
+    try:
+        return table(load_yaml(tree.text(path)))
+    except (YAMLError, ValueError, RecursionError) as error:
+        tree.note(f"{path}: not valid YAML: {(str(error).splitlines() or ['syntax error'])[0]}")
+        return {}
 
 
 def _cuda_of_build(item: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from dkdbg.setup.detect.files import is_vendored, join, parent
-from dkdbg.setup.detect.python.conda import read_conda
+from dkdbg.setup.detect.python.conda import read_conda, read_python_env
 from dkdbg.setup.detect.python.pyproject import read_lock, read_pipfile, read_pixi, read_pyproject
 from dkdbg.setup.detect.python.python_source import parsed
 from dkdbg.setup.detect.python.requirements import DependencyFile, items_of, read_requirements
@@ -66,6 +66,8 @@ def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
                 )
             if conda is not None:
                 found.append(conda)
+        elif name in {"python_env.yaml", "python_env.yml"}:
+            found.append(read_python_env(tree, path))
         elif REQUIREMENT_FILES.fullmatch(name) or (
             parent(path).rsplit("/", 1)[-1] == "requirements" and name.endswith((".txt", ".in"))
         ):

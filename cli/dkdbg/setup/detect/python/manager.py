@@ -231,7 +231,7 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
     if "pixi" in tables or has("pixi.toml"):
         return _choice("pixi", tuple(by_kind.get("pixi", [])) or (project,))
     conda = _conda_files(by_kind.get("conda", []), readme)
-    requirements = _main_requirements(by_kind.get("requirements", []))
+    requirements = _main_requirements(by_kind.get("requirements", [])) or by_kind.get("python_env", [])
     setup = [file for kind in ("setup.py", "setup.cfg") for file in by_kind.get(kind, [])]
     if project and "project" in tables:
         setup.append(project)

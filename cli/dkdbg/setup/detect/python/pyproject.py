@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from packaging.markers import Marker
 from packaging.utils import canonicalize_name
 from tomlkit.exceptions import TOMLKitError
 
@@ -17,12 +18,13 @@ from dkdbg.setup.detect.python.requirements import (
     Wanted,
     items_of,
     local_folders,
+    options_of,
     read_requirements,
 )
 from dkdbg.setup.detect.values import Value, elements, load_toml, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from dkdbg.setup.detect.files import Tree
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 NEEDS_CUDA = "system-requirements.cuda"
 #: Entry of `DependencyFile.tables`: the project explicitly has no dependencies.
 NEEDS_NOTHING = "dependencies = []"
+#: Values of a marker's names in the image.
+_LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
 #: Names of optional groups that a program needs to run.
 _FOR_PROGRAMS = re.compile(r"all$|full|main|base|core|run|cpu|gpu|cuda|cu\d|train|torch|jax|tensorflow|tf$")
 
@@ -77,19 +81,23 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
     poetry_tables += [("dev", table(poetry.get("dev-dependencies")))]
     for group_name, entries in poetry_tables:
         for name, value in entries.items():
-            spec, url = _poetry_spec(value)
+            spec = _poetry_spec(value)
             if name == "python":
                 python.append((spec, "tool.poetry.dependencies.python"))
             elif spec or not project.get("dependencies"):
-                wanted.append(
-                    Wanted(name=canonicalize_name(name), spec=spec, url=url, source=path, extra=group_name)
-                )
+                wanted.append(Wanted(name=canonicalize_name(name), spec=spec, source=path, extra=group_name))
     pixi = table(tool.get("pixi"))
     in_pixi, pixi_python = _pixi_items(pixi, path)
     wanted.extend(in_pixi)
     of_poetry = (each for _, each in poetry_tables)
-    folders = _folders(tree, path, table(uv.get("sources")), table(pixi.get("pypi-dependencies")), *of_poetry)
-    wanted = [each for each in wanted if each.name not in folders]
+    sources = (table(uv.get("sources")), table(pixi.get("pypi-dependencies")), *of_poetry)
+    folders = _folders(tree, path, *sources)
+    indexes = [
+        table(item)
+        for listed in (uv.get("index"), poetry.get("source"), table(tool.get("pdm")).get("source"))
+        for item in elements(listed)
+    ]
+    wanted = [each for each in _sourced(wanted, indexes, *sources) if each.name not in folders]
     python.extend((spec, "tool.pixi.dependencies.python") for spec in pixi_python)
     scripts = {
         **table(project.get("scripts")),
@@ -118,6 +126,7 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
         wanted=tuple(wanted),
         python=tuple(python),
         indexes=tuple(_indexes(uv, poetry, tool)),
+        index_options=_index_options(indexes, uv, table(uv.get("pip")), table(pixi.get("pypi-options"))),
         scripts=tuple((str(key), value) for key, value in scripts.items() if isinstance(value, str)),
         extras=tuple(str(key) for key in [*optional, *table(poetry.get("extras"))]),
         name=str(project.get("name") or poetry.get("name") or "") or None,
@@ -131,12 +140,14 @@ def read_pixi(tree: Tree, path: str) -> DependencyFile:
     """Return the content of a pixi.toml, whose top level is `tool.pixi` of a pyproject.toml."""
     document = read_toml(tree, path)
     wanted, python = _pixi_items(document, path)
-    folders = _folders(tree, path, table(document.get("pypi-dependencies")))
+    sources = table(document.get("pypi-dependencies"))
+    folders = _folders(tree, path, sources)
+    wanted = [each for each in _sourced(wanted, (), sources) if each.name not in folders]
     about = table(document.get("workspace")) or table(document.get("project"))
     # pixi installs nothing on a machine without the CUDA driver.
     needs = [NEEDS_CUDA] if table(document.get("system-requirements")).get("cuda") else []
     return DependencyFile(
-        path=path, kind="pixi", wanted=tuple(each for each in wanted if each.name not in folders),
+        path=path, kind="pixi", wanted=tuple(wanted), index_options=_index_options((), table(document.get("pypi-options"))),
         python=tuple((spec, "dependencies.python") for spec in python), name=str(about.get("name") or "") or None,
         tables=("pixi", *needs), local=local_folders(tree, path, folders.values()),
     )  # fmt: skip
@@ -162,6 +173,60 @@ def _folders(tree: Tree, path: str, *tables: Mapping[str, Value]) -> dict[str, s
     return found
 
 
+def _sourced(
+    wanted: Iterable[Wanted], indexes: Iterable[Mapping[str, Value]], *tables: Mapping[str, Value]
+) -> Iterator[Wanted]:
+    """Yield the requirements with the repository, archive or index that one of the tables takes each from.
+
+    Sources: uv docs, "Dependency sources"; poetry docs, "Dependency specification"; pipenv docs, "Specifying Package
+    Indexes"; pixi docs, "pypi-dependencies".
+
+    Args:
+        indexes: the file's indexes, which the tables name.
+    """
+    urls = {str(each.get("name")): str(each.get("url")) for each in indexes}
+    stated: dict[str, Value] = {
+        canonicalize_name(name): value for each in tables for name, value in each.items()
+    }
+    for each in wanted:
+        value = stated.get(each.name)
+        listed = map(table, value if isinstance(value, list) else [value])
+        source = next((item for item in listed if _is_always(item)), {})
+        index = str(source.get("index") or source.get("source") or "")
+        index = urls.get(index, index)
+        yield replace(each, url=_url(source) or each.url, index=index if "://" in index else None)
+
+
+def _is_always(source: Mapping[str, Value]) -> bool:
+    """Return whether a source is for each installation on Linux, not for an extra or a group that the user chooses."""
+    if {"extra", "group"} & set(source):
+        return False
+    try:
+        return not source.get("marker") or Marker(str(source["marker"])).evaluate(_LINUX)
+    except (ValueError, RecursionError):  # not a marker
+        return True
+
+
+def _index_options(indexes: Iterable[Mapping[str, Value]], *settings: Mapping[str, Value]) -> tuple[str, ...]:
+    """Return pip's options for the indexes that may have any requirement.
+
+    Args:
+        indexes: tables with the URL of an index each; pdm's index of the name pypi replaces PyPI.
+        settings: tables with keys that are named like pip's options.
+    """
+    default, further = "--index-url", "--extra-index-url"
+    stated = [
+        (default if each.get("default") is True or each.get("name") == "pypi" else further, each.get("url"))
+        for each in indexes
+        if each.get("explicit") is not True and each.get("priority") != "explicit"
+    ]
+    for key in ("index-url", "extra-index-url", "extra-index-urls"):
+        stated += [
+            (f"--{key.removesuffix('s')}", url) for each in settings for url in elements(each.get(key))
+        ]
+    return options_of(stated)
+
+
 def _name_in(tree: Tree, path: str) -> str:
     """Return the name of the project in a pyproject.toml; empty without one."""
     return canonicalize_name(str(table(read_toml(tree, path).get("project")).get("name") or ""))
@@ -178,7 +243,7 @@ def _pixi_items(pixi: dict[str, Value], path: str) -> tuple[list[Wanted], list[s
         elif not _CONDA_ALONE.fullmatch(name):
             extras = table(value).get("extras")
             wanted.append(Wanted(
-                name=conda_name(name), spec=conda_spec(spec), source=path, url=_url(table(value)),
+                name=conda_name(name), spec=conda_spec(spec), source=path,
                 extras=tuple(map(str, elements(extras))),
             ))  # fmt: skip
     return wanted, python
@@ -200,21 +265,22 @@ def _indexes(uv: Value, poetry: Value, tool: Value) -> Iterator[str]:
     yield from (str(item.get("url", "")) for item in sources if isinstance(item, dict))
 
 
-def _poetry_spec(value: Value) -> tuple[str, str | None]:
+def _poetry_spec(value: Value) -> str:
     """Translate poetry's `^1.2` and `~1.2` to specifiers (poetry docs, "Dependency specification")."""
     if isinstance(value, list):
-        specs = [_poetry_spec(item) for item in value]
-        return next((item for item in specs if item[0]), ("", None))
+        return next(filter(None, map(_poetry_spec, value)), "")
     if isinstance(value, dict):
-        return (_poetry_spec(value.get("version", ""))[0], _url(value))
-    return caret(str(value)), None
+        return _poetry_spec(value.get("version", ""))
+    return caret(str(value))
 
 
 def _url(value: Mapping[str, Value]) -> str | None:
     """Return the source of a dependency in a table, as pip writes it: `git+https://...@v1`; None for an index."""
-    reference = value.get("rev") or value.get("tag") or value.get("branch")
+    reference = value.get("rev") or value.get("tag") or value.get("branch") or value.get("ref")
     git = f"git+{value.get('git')}{f'@{reference}' if reference else ''}" if value.get("git") else None
-    return git or (str(value["url"]) if value.get("url") else None)
+    folder = f"#subdirectory={value['subdirectory']}" if value.get("subdirectory") else ""
+    found = git or value.get("url")
+    return f"{found}{folder}" if found else None
 
 
 def caret(text: str) -> str:
@@ -244,20 +310,23 @@ def caret(text: str) -> str:
 def read_pipfile(tree: Tree, path: str) -> DependencyFile:
     """Return the content of a Pipfile."""
     document = read_toml(tree, path)
+    packages = table(document.get("packages"))
     wanted = [
-        Wanted(name=canonicalize_name(str(name)), spec=_poetry_spec(value)[0].replace("==*", ""), source=path)
-        for name, value in table(document.get("packages")).items()
+        Wanted(name=canonicalize_name(str(name)), spec=_poetry_spec(value).replace("==*", ""), source=path)
+        for name, value in packages.items()
     ]
     python = table(document.get("requires")).get("python_version")
-    sources = [
-        str(item.get("url", "")) for item in elements(document.get("source")) if isinstance(item, dict)
-    ]
+    indexes = [item for item in map(table, elements(document.get("source"))) if item]
+    folders = _folders(tree, path, packages)
     return DependencyFile(
         path=path,
         kind="Pipfile",
-        wanted=tuple(wanted),
+        wanted=tuple(each for each in _sourced(wanted, indexes, packages) if each.name not in folders),
         python=((f"=={python}.*", "requires.python_version"),) if python else (),
-        indexes=tuple(sources),
+        indexes=tuple(str(each.get("url", "")) for each in indexes),
+        # The further indexes have only the packages that name them.
+        index_options=_index_options([{**each, "default": True} for each in indexes[:1]]),
+        local=local_folders(tree, path, folders.values()),
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.values import Value
 
-INDEX_OPTION = re.compile(r"(?:-i|--index-url|--extra-index-url|-f|--find-links)[\s=]+(\S+)")
+INDEX_OPTION = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links)[\s=]+(\S+)")
 INCLUDE_OPTION = re.compile(r"(?:-r|--requirement)[\s=]*(\S+)")
 #: Prefix `- ` of a pip line in a conda environment.
 _ITEM = r"^(?:[ \t]*-[ \t]+[\x22\x27]?)?"
@@ -42,6 +42,7 @@ class Wanted:
         name: canonical distribution name.
         spec: version specifiers, such as `>=2.0,<3`, empty when unpinned.
         url: text after `@`, or a whole VCS line; None without either.
+        index: URL of the index that alone may have it; None for the usual ones.
         extras: extras of the distribution, as in `ray[default]`.
         marker: environment marker, empty without.
         source: file (and line).
@@ -52,6 +53,7 @@ class Wanted:
     spec: str
     source: str
     url: str | None = None
+    index: str | None = None
     extras: tuple[str, ...] = ()
     marker: str = ""
     extra: str | None = None
@@ -70,10 +72,11 @@ class DependencyFile:
 
     Attributes:
         path: relative to the root.
-        kind: `requirements`, `pyproject`, `setup.py`, `setup.cfg`, `conda`, `pixi`, `Pipfile`, `lock`.
+        kind: `requirements`, `pyproject`, `setup.py`, `setup.cfg`, `conda`, `python_env`, `pixi`, `Pipfile`, `lock`.
         wanted: its requirements, with those of included files.
         python: (specifier, key) pairs of Python constraints.
         indexes: package index URLs.
+        index_options: options of pip for the indexes that may have any requirement.
         scripts: (name, `module:function`) of console scripts.
         extras: names of optional groups.
         name: project or environment name, None if missing.
@@ -87,6 +90,7 @@ class DependencyFile:
     wanted: tuple[Wanted, ...] = ()
     python: tuple[tuple[str, str], ...] = ()
     indexes: tuple[str, ...] = ()
+    index_options: tuple[str, ...] = ()
     scripts: tuple[tuple[str, str], ...] = ()
     extras: tuple[str, ...] = ()
     name: str | None = None
@@ -115,21 +119,29 @@ def folder_in(line: str) -> tuple[str, ...]:
 
 def read_requirements(tree: Tree, path: str, _depth: int = 0) -> DependencyFile:
     """Return a pip requirements file, merged with the files that it includes by `-r`."""
+    return of_lines(tree, path, re.sub(r"\\\n", " ", tree.text(path)).split("\n"), _depth)
+
+
+def of_lines(tree: Tree, path: str, lines: Iterable[str], _depth: int = 0) -> DependencyFile:
+    """Return the content of a dependency file that has these lines of pip's requirements format."""
     wanted: list[Wanted] = []
     indexes: list[str] = []
+    options: list[str] = []
     local: list[str] = []
-    text = re.sub(r"\\\n", " ", tree.text(path))
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(lines, 1):
         stripped = re.sub(r"(?:^|\s)#.*$", "", line).strip()
         if not stripped:
             continue
-        indexes.extend(INDEX_OPTION.findall(stripped))
+        stated = INDEX_OPTION.findall(stripped)
+        indexes.extend(url for _, url in stated)
+        options.extend(options_of(stated))
         if include := INCLUDE_OPTION.match(stripped):
             other = join(parent(path), include[1])
             if other and tree.has(other) and _depth < 5:
                 below = read_requirements(tree, other, _depth + 1)
                 wanted.extend(below.wanted)
                 indexes.extend(below.indexes)
+                options.extend(below.index_options)
                 local.extend(below.local)
             continue
         if folders := folder_in(stripped):
@@ -142,7 +154,18 @@ def read_requirements(tree: Tree, path: str, _depth: int = 0) -> DependencyFile:
         kind="requirements",
         wanted=tuple(wanted),
         indexes=tuple(dict.fromkeys(indexes)),
+        index_options=tuple(options),
         local=tuple(local),
+    )
+
+
+def options_of(stated: Iterable[tuple[str, Value]]) -> tuple[str, ...]:
+    """Return the words of pip's index options, without PyPI, folders, and the builds of torch, chosen by their CUDA."""
+    return tuple(
+        word
+        for option, url in stated
+        if "://" in str(url) and "//pypi.org" not in str(url) and "pytorch.org" not in str(url)
+        for word in (option, str(url))
     )
 
 

@@ -48,6 +48,8 @@ def names(file):
         ({"Pipfile": "[packages]\ntorch = '*'\n"}, "pipenv"),
         ({"environment.yml": CONDA}, "conda"),
         ({"environment.yml": CONDA, "requirements.txt": "numpy\n"}, "pip"),
+        ({"python_env.yaml": "python: '3.9'\ndependencies: [numpy]\n"}, "pip"),
+        ({"python_env.yaml": "channels:\n  - pytorch\n" + CONDA}, "conda"),
         ({"environment.yml": CONDA, "requirements.txt": "x\n", "README.md": "    conda env create -f environment.yml\n"}, "conda"),
         ({"environment.yml": CONDA, "setup.py": "from setuptools import setup\nsetup(name='p')\n"}, "conda"),
         ({"Dockerfile": "FROM python:3.11\nRUN pip install torch\n"}, "docker"),
@@ -160,13 +162,28 @@ def test_setup_cfg_and_conda_are_read_and_their_pins_translated(project):
     assert (file.python, file.name) == (((">=3.8", "dependencies"),), "e")
 
 
+def test_the_python_environment_of_an_mlproject_is_installed(project):
+    text = "python: '3.9.18'\nbuild_dependencies: [pip]\ndependencies:\n  - mlflow<3\n  - -r more.txt\n"
+    project.write("MLproject", "name: p\npython_env: python_env.yaml\n").write("python_env.yaml", text)
+    facts = project.write("more.txt", "rich\n").program("train.py").facts()
+    assert facts.dependency_files == ("python_env.yaml",)
+    assert [each.run for each in plan_installs(facts)] == ["pip install 'mlflow<3' rich"]
+    assert facts.python.version == "3.9"
+
+
 def test_poetry_versions_are_translated():
     versions = ("^3.10", "^0.4", "~3.11", ">=3.9,<3.12", "*", "2.1.0")
     specs = [">=3.10,<4", ">=0.4,<0.5", ">=3.11,<3.12", ">=3.9,<3.12", "", "==2.1.0"]
     assert [caret(each) for each in versions] == specs
 
 
-BROKEN = {"pyproject.toml": "[p\n", "Pipfile": "= =\n", "setup.py": "def (:\n", "environment.yml": "a: [\n"}
+BROKEN = {
+    "python_env.yaml": "a: [\n",
+    "pyproject.toml": "[p\n",
+    "Pipfile": "= =\n",
+    "setup.py": "def (:\n",
+    "environment.yml": "a: [\n",
+}
 
 
 @pytest.mark.parametrize(("path", "text"), [*BROKEN.items(), (".vscode/launch.json", "{,")])

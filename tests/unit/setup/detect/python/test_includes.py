@@ -71,3 +71,43 @@ def test_a_package_of_the_repository_is_installed_from_its_folder_with_its_depen
     assert facts.local_packages == ("libs/core", "libs/tools")
     assert [*facts.declared] == [*declared, "numpy<3"]
     assert not any("core" in each.run for each in plan_installs(facts) if "environment.yml" not in each.run)
+
+
+UV_INDEX = '[[tool.uv.index]]\nname = "priv"\nurl = "https://priv/simple"\n'
+FROM_GIT = "core @ git+https://h/core@v1#subdirectory=py"
+FROM_PRIV = "pip install --no-deps --index-url https://priv/simple core"
+FURTHER = "pip install --extra-index-url https://priv/simple rich core"
+
+
+@pytest.mark.parametrize(("path", "text", "commands"), [
+    ("pyproject.toml", PROJECT + '[tool.uv.sources]\ncore = { git = "https://h/core", tag = "v1", subdirectory = "py" }\n', [f"pip install rich '{FROM_GIT}'"]),
+    ("pyproject.toml", PROJECT + '[tool.uv.sources]\ncore = [{ git = "https://h/x", marker = "sys_platform != \'linux\'" }, { index = "priv", marker = "sys_platform == \'linux\'" }]\n' + UV_INDEX + "explicit = true\n",
+     [FROM_PRIV, "pip install rich core"]),
+    ("pyproject.toml", PROJECT + '[tool.uv.sources]\ncore = [{ index = "priv", extra = "x" }]\n' + UV_INDEX, [FURTHER]),
+    ("pyproject.toml", PROJECT + UV_INDEX + "default = true\n", ["pip install --index-url https://priv/simple rich core"]),
+    ("pyproject.toml", PROJECT + '[tool.uv]\nextra-index-url = ["https://priv/simple", "https://pypi.org/simple"]\n', [FURTHER]),
+    ("pyproject.toml", PROJECT + '[build-system]\nbuild-backend = "pdm.backend"\n[[tool.pdm.source]]\nname = "priv"\nurl = "https://priv/simple"\n', [FURTHER]),
+    ("pixi.toml", '[workspace]\nname = "p"\n[pypi-dependencies]\nrich = "*"\ncore = { version = "*", index = "https://priv/simple" }\n', [FROM_PRIV, "pip install rich core"]),
+    ("pixi.toml", '[workspace]\nname = "p"\n[pypi-options]\nextra-index-urls = ["https://priv/simple"]\n[pypi-dependencies]\nrich = "*"\ncore = "*"\n', [FURTHER]),
+    ("Pipfile", '[[source]]\nname = "pypi"\nurl = "https://pypi.org/simple"\n[[source]]\nname = "priv"\nurl = "https://priv/simple"\n[packages]\nrich = "*"\ncore = { version = "*", index = "priv" }\n', [FROM_PRIV, "pip install rich core"]),
+    ("Pipfile", '[packages]\nrich = "*"\ncore = { git = "https://h/core", ref = "v1", subdirectory = "py" }\n', [f"pip install rich '{FROM_GIT}'"]),
+    ("Pipfile", '[packages]\nrich = "*"\ncore = { path = "libs/core" }\n', ["pip install rich"]),
+    ("requirements.txt", "--extra-index-url=https://priv/simple\nrich\ncore\n-e .\n", [FURTHER]),
+])  # fmt: skip
+def test_a_requirement_is_asked_of_the_repository_or_index_that_a_dependency_file_names(
+    project, path, text, commands
+):
+    """PyPI is not asked for the name of such a package, under which a stranger may have uploaded another one."""
+    facts = project.write(path, text).program("train.py").facts()
+    assert [each.run for each in plan_installs(facts)] == commands
+
+
+def test_poetry_without_a_lock_names_its_source_where_a_folder_keeps_poetry_from_the_build(project):
+    text = (
+        '[tool.poetry]\nname = "p"\n[tool.poetry.dependencies]\ntools = { path = "tools" }\n'
+        'core = { version = "*", source = "priv" }\nrich = "*"\n[[tool.poetry.source]]\nname = "priv"\n'
+        'url = "https://priv/simple"\npriority = "explicit"\n'
+    )
+    project.write("pyproject.toml", text).write("tools/pyproject.toml", '[project]\nname = "tools"\n')
+    commands = [each.run for each in plan_installs(project.program("train.py").facts())]
+    assert commands == [FROM_PRIV, "pip install core rich"]
