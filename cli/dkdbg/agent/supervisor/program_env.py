@@ -70,10 +70,9 @@ def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[
     reverse.asked(environment)
     if settings.ENV_NEMO_RL_NSYS in (own := _set_by_env(words[cut + 1 :])):
         environment[settings.ENV_NEMO_RL_NSYS] = own[settings.ENV_NEMO_RL_NSYS]
+    # tini warns if it can reap nothing: process 1 is the agent's.
     if os.path.basename((words[cut + 1 :] or [""])[0]).startswith("tini"):
-        environment.setdefault(
-            "TINI_SUBREAPER", "1"
-        )  # it warns if it can reap nothing: process 1 is the agent's
+        environment.setdefault("TINI_SUBREAPER", "1")
     profiles.prepare(environment, console.log)
     if environment.get(settings.ENV_PDB):
         environment[settings.ENV_PDB] = address = _address(environment[settings.ENV_PDB])

@@ -160,17 +160,22 @@ def _folders(tree: Tree, path: str, *tables: Mapping[str, Value]) -> dict[str, s
     """
     found: dict[str, str] = {}
     for name, value in (item for each in tables for item in each.items()):
-        for source in value if isinstance(value, list) else [value]:
-            if table(source).get("workspace") is True:
-                named = (
-                    each
-                    for each in tree.named("pyproject.toml")
-                    if _name_in(tree, each) == canonicalize_name(name)
-                )
-                found[canonicalize_name(name)] = posixpath.relpath(parent(next(named, path)), parent(path))
-            elif table(source).get("path"):
-                found[canonicalize_name(name)] = str(table(source)["path"])
+        source, called = _source(value), canonicalize_name(name)
+        if source.get("workspace") is True:
+            members = (each for each in tree.named("pyproject.toml") if _name_in(tree, each) == called)
+            member = next(members, None)
+            if member is None:
+                tree.note(f"{path}: {name} is in the workspace, and no pyproject.toml here has this name")
+            found[called] = posixpath.relpath(parent(member or path), parent(path))
+        elif source.get("path"):
+            found[called] = str(source["path"])
     return found
+
+
+def _source(value: Value) -> dict[str, Value]:
+    """Return the source of a dependency that is for each installation on Linux; empty for the usual index."""
+    listed = map(table, value if isinstance(value, list) else [value])
+    return next((each for each in listed if _is_always(each)), {})
 
 
 def _sourced(
@@ -189,9 +194,7 @@ def _sourced(
         canonicalize_name(name): value for each in tables for name, value in each.items()
     }
     for each in wanted:
-        value = stated.get(each.name)
-        listed = map(table, value if isinstance(value, list) else [value])
-        source = next((item for item in listed if _is_always(item)), {})
+        source = _source(stated.get(each.name))
         index = str(source.get("index") or source.get("source") or "")
         index = urls.get(index, index)
         yield replace(each, url=_url(source) or each.url, index=index if "://" in index else None)
@@ -201,8 +204,9 @@ def _is_always(source: Mapping[str, Value]) -> bool:
     """Return whether a source is for each installation on Linux, not for an extra or a group that the user chooses."""
     if {"extra", "group"} & set(source):
         return False
+    marker = source.get("marker") or source.get("markers")  # of uv and pixi, of poetry
     try:
-        return not source.get("marker") or Marker(str(source["marker"])).evaluate(_LINUX)
+        return not marker or Marker(str(marker)).evaluate(_LINUX)
     except (ValueError, RecursionError):  # not a marker
         return True
 

@@ -48,7 +48,8 @@ LOCKED = 'name = "a"\nversion = "1"\nsource = {{ {} = "{}" }}\n'
 
 @pytest.mark.parametrize(("files", "declared"), [
     ({"pyproject.toml": PROJECT + '[tool.uv.sources]\ncore = { workspace = true }\n[tool.uv.workspace]\nmembers = ["libs/*"]\n'}, ["rich"]),
-    ({"pyproject.toml": PROJECT + '[tool.uv.sources]\ncore = [{ path = "libs/core", editable = true }]\n'}, ["rich"]),
+    ({"pyproject.toml": PROJECT + '[tool.uv.sources]\ncore = [{ path = "libs/core", editable = true }]\n'
+      'rich = [{ path = "libs/no_package", marker = "sys_platform == \'darwin\'" }]\n'}, ["rich"]),
     ({"pyproject.toml": PROJECT + '[tool.uv.sources]\ncore = { path = "libs/core" }\n',
       "uv.lock": "".join(LOCKED.format(*each) for each in (("virtual", "."), ("editable", "libs/core"), ("directory", "../up"), ("editable", "gone")))}, ["rich"]),
     ({"pyproject.toml": '[tool.poetry]\nname = "p"\n[tool.poetry.dependencies]\nrich = "*"\ncore = { path = "./libs/core", develop = true }\n'}, ["rich"]),
