@@ -235,12 +235,16 @@ def _ended(queue: Queue, job: Job) -> DkdbgError:
 
 
 def _name_each(queue: Queue, job: str, ids: Sequence[str], say: _Said) -> int:
-    """Print the attach command of each job of an array, or of each part of a heterogeneous job; return exit code 0."""
-    addresses = [queue.address(each) for each in ids]
+    """Print attach commands for the jobs of an array, or the parts of a heterogeneous job; return exit code 0.
+
+    Args:
+        ids: those that the system lists one by one; an attach to the whole names them later.
+    """
+    addresses = [queue.address(each) for each in ids] or [queue.address(job)]
     commands = in_words([f"dkdbg attach {shlex.quote(each)}" for each in addresses])
     say(
         "array",
-        f"job {job} stands for several jobs, each with a session of its own: {commands}",
+        f"job {job} stands for several jobs, each with a session of its own once it runs, such as: {commands}",
         job=job,
         addresses=addresses,
     )

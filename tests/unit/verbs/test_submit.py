@@ -143,13 +143,16 @@ class Array(Prompting):
         raise an_array(job, self.ids, SLURM.job_form)
 
 
-@pytest.mark.parametrize("ids", [("7_0", "7_1"), ("7+0", "7+1")])
+@pytest.mark.parametrize(
+    ("ids", "named"),
+    [(("7_0", "7_1"), ("7_0", "7_1")), (("7+0", "7+1"), ("7+0", "7+1")), (("7_[0-3]",), ("7",))],
+)
 def test_each_job_of_a_submitted_array_is_named_with_the_command_that_attaches_to_it(
-    tmp_path, monkeypatch, capsys, ids
+    tmp_path, monkeypatch, capsys, ids, named
 ):
     monkeypatch.setattr(submit.registry, "queue_of", lambda _: Array(*ids))
     assert submit.call(OPTIONS, tmp_path) == 0
-    commands = [f"dkdbg attach slurm://login/{each}" for each in ids]
+    commands = [f"dkdbg attach slurm://login/{each}" for each in named]
     assert f": {', '.join(commands)}\n" in capsys.readouterr().err
 
 

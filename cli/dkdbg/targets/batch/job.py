@@ -216,7 +216,7 @@ class SeveralJobsError(DkdbgError):
     """A job number stands for several jobs.
 
     Attributes:
-        ids: their numbers.
+        ids: the numbers of those that are listed one by one.
     """
 
     ids: Sequence[str] = ()
@@ -228,7 +228,8 @@ def an_array(job: str, ids: Sequence[str], job_form: re.Pattern[str]) -> Several
     Args:
         job_form: see `BatchSystem`; jobs that wait may be listed as a range, which is no address.
     """
-    names = [each for each in ids if job_form.fullmatch(each)] or [printable(each) for each in ids]
+    fitting = [each for each in ids if job_form.fullmatch(each)]
+    names = fitting or [printable(each) for each in ids]
     is_heterogeneous = all("+" in each for each in ids)
     several = "has several parts" if is_heterogeneous else "is an array; the address fits several of its jobs"
     error = SeveralJobsError(
@@ -236,7 +237,7 @@ def an_array(job: str, ids: Sequence[str], job_form: re.Pattern[str]) -> Several
         hint=f"name one: {names[0]}",
         exit_code=EXIT_USAGE,
     )
-    error.ids = names
+    error.ids = fitting
     return error
 
 

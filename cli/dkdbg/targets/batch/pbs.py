@@ -79,8 +79,8 @@ class Pbs(BatchSystem):
                 f"PBS has no job {job}" + (f": {last}" if last else f" (qstat ends with {code})"),
                 hint="qstat -u $USER there shows your jobs",
             )
-        if state == "B" and (bounds := re.findall(r"\d{1,9}", known.get("array_indices_submitted", ""))[:2]):
-            raise an_array(job, [job.replace("[]", f"[{each}]") for each in bounds], self.job_form)
+        if state == "B" and (first := re.search(r"\d{1,9}", known.get("array_indices_submitted", ""))):
+            raise an_array(job, [job.replace("[]", f"[{first[0]}]")], self.job_form)
         nodes = [each.partition("/")[0] for each in known.get("exec_host", "").split("+")]
         variables = dict(each.partition("=")[::2] for each in known.get("Variable_List", "").split(","))
         folder = known.get("init_work_dir") or variables.get("PBS_O_WORKDIR", "")
