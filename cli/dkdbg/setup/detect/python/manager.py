@@ -215,7 +215,7 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
             return _choice(manager, (*lock, *base), extra=(join(directory, name) or name,))
     if "uv" in tables and "project" in tables:
         return _choice("uv", (project,))
-    if "poetry" in tables and ("poetry" in backend or (project and project.wanted)):
+    if "poetry" in tables and ("poetry" in backend or (project and (project.wanted or project.local))):
         return _choice("poetry", (project,))
     if (
         project

@@ -20,6 +20,7 @@ from dkdbg.setup.detect.python.requirements import (
     local_folders,
     options_of,
     read_requirements,
+    without_login,
 )
 from dkdbg.setup.detect.values import Value, elements, load_toml, table
 
@@ -38,6 +39,7 @@ _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix
 #: Names of optional groups that a program needs to run.
 _FOR_PROGRAMS = re.compile(r"all$|full|main|base|core|run|cpu|gpu|cuda|cu\d|train|torch|jax|tensorflow|tf$")
 
+_ROOT = "pyproject.toml"
 #: Conda packages that are not Python packages (pip cannot install them).
 _CONDA_ALONE = re.compile(
     r"make|git|git-lfs|ffmpeg|gcc\w*|gxx\w*|clang\w*|(?:c-|cxx-)?compilers?|cuda(?:[-_]\w+)*|cudnn|lib[\w-]+|nodejs|pkg-config|rust|openssl"
@@ -91,13 +93,20 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
     wanted.extend(in_pixi)
     of_poetry = (each for _, each in poetry_tables)
     sources = (table(uv.get("sources")), table(pixi.get("pypi-dependencies")), *of_poetry)
-    folders = _folders(tree, path, *sources)
+    root = _workspace(tree, path)
+    of_root = table(root.get("sources"))
+    folders, local = _taken_locally(tree, path, wanted, of_root, *sources)
     indexes = [
         table(item)
-        for listed in (uv.get("index"), poetry.get("source"), table(tool.get("pdm")).get("source"))
+        for listed in (
+            root.get("index"),
+            uv.get("index"),
+            poetry.get("source"),
+            table(tool.get("pdm")).get("source"),
+        )
         for item in elements(listed)
     ]
-    wanted = [each for each in _sourced(wanted, indexes, *sources) if each.name not in folders]
+    wanted = [each for each in _sourced(wanted, indexes, of_root, *sources) if each.name not in folders]
     python.extend((spec, "tool.pixi.dependencies.python") for spec in pixi_python)
     scripts = {
         **table(project.get("scripts")),
@@ -132,7 +141,7 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
         name=str(project.get("name") or poetry.get("name") or "") or None,
         tables=tuple(tables),
         backend=str(backend) if backend else None,
-        local=local_folders(tree, path, folders.values()),
+        local=local,
     )
 
 
@@ -172,6 +181,47 @@ def _folders(tree: Tree, path: str, *tables: Mapping[str, Value]) -> dict[str, s
     return found
 
 
+def _taken_locally(
+    tree: Tree,
+    path: str,
+    wanted: Iterable[Wanted],
+    of_root: Mapping[str, Value],
+    *sources: Mapping[str, Value],
+) -> tuple[set[str], tuple[str, ...]]:
+    """Return the names that a pyproject.toml takes from folders, and those folders that are packages of the repository.
+
+    Args:
+        of_root: sources of the workspace's root, whose paths start there.
+    """
+    needed, names = {each.name for each in wanted}, set[str]()
+    found: list[str] = []
+    for file, named in ((_ROOT, [of_root]), (path, sources)):
+        for name, folder in _folders(tree, file, *named).items():
+            if name not in needed:
+                continue
+            names.add(name)
+            packages = local_folders(tree, file, [folder])
+            found.extend(packages)
+            if not packages and join(parent(file), folder) not in {"", "."}:
+                tree.note(
+                    f"{file}: {name} is taken from {folder}, which is no package of this repository: it is not installed"
+                )
+    return names, tuple(dict.fromkeys(found))
+
+
+def _workspace(tree: Tree, path: str) -> dict[str, Value]:
+    """Return uv's table in the root of a workspace, which counts in each member; empty for the root itself.
+
+    Source: uv docs, "Using workspaces", workspace sources.
+    """
+    uv = (
+        table(table(read_toml(tree, _ROOT).get("tool")).get("uv"))
+        if path != _ROOT and tree.has(_ROOT)
+        else {}
+    )
+    return uv if uv.get("workspace") else {}
+
+
 def _source(value: Value) -> dict[str, Value]:
     """Return the source of a dependency that is for each installation on Linux; empty for the usual index."""
     listed = map(table, value if isinstance(value, list) else [value])
@@ -196,7 +246,7 @@ def _sourced(
     for each in wanted:
         source = _source(stated.get(each.name))
         index = str(source.get("index") or source.get("source") or "")
-        index = urls.get(index, index)
+        index = without_login(urls.get(index, index))
         yield replace(each, url=_url(source) or each.url, index=index if "://" in index else None)
 
 

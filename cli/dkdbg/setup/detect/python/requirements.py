@@ -62,7 +62,7 @@ class Wanted:
     def requirement(self) -> str:
         """Return the requirement as an argument of pip."""
         name = f"{self.name}[{','.join(self.extras)}]" if self.extras else self.name
-        whole = f"{name} @ {self.url}" if self.url else f"{name}{self.spec}"
+        whole = f"{name} @ {without_login(self.url)}" if self.url else f"{name}{self.spec}"
         return f"{whole} ; {self.marker}" if self.marker else whole
 
 
@@ -165,8 +165,13 @@ def options_of(stated: Iterable[tuple[str, Value]]) -> tuple[str, ...]:
         word
         for option, url in stated
         if "://" in str(url) and "//pypi.org" not in str(url) and "pytorch.org" not in str(url)
-        for word in (option, str(url))
+        for word in (option, without_login(str(url)))
     )
+
+
+def without_login(url: str) -> str:
+    """Return an address without the user and password in it, which would stay in a Dockerfile and its image."""
+    return re.sub(r"^((?:\w+\+)?https?://)[^/@\s]*@", r"\1", url)
 
 
 def parse_requirement(text: str, source: str, extra: str | None = None) -> Wanted | None:

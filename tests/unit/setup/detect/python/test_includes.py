@@ -41,13 +41,16 @@ def test_a_line_that_does_not(tmp_path, line):
     assert not installs_itself(tree(tmp_path, e_yml=f"dependencies:\n  - pip:\n    - {line}\n"), ["e.yml"])
 
 
-CORE = '[project]\nname = "core"\ndependencies = ["numpy<3", "tools"]\n[tool.uv.sources]\ntools = { workspace = true }\n'
+ALONE = '[project]\nname = "core"\ndependencies = ["numpy<3", "tools"]\n'
+CORE = ALONE + "[tool.uv.sources]\ntools = { workspace = true }\n"
 PROJECT = '[project]\nname = "p"\ndependencies = ["rich", "core"]\n'
 LOCKED = 'name = "a"\nversion = "1"\nsource = {{ {} = "{}" }}\n'
 
 
 @pytest.mark.parametrize(("files", "declared"), [
     ({"pyproject.toml": PROJECT + '[tool.uv.sources]\ncore = { workspace = true }\n[tool.uv.workspace]\nmembers = ["libs/*"]\n'}, ["rich"]),
+    ({"pyproject.toml": PROJECT + '[tool.uv.sources]\ncore = { workspace = true }\ntools = { path = "libs/tools" }\n[tool.uv.workspace]\nmembers = ["libs/*"]\n',
+      "libs/core/pyproject.toml": ALONE}, ["rich"]),
     ({"pyproject.toml": PROJECT + '[tool.uv.sources]\ncore = [{ path = "libs/core", editable = true }]\n'
       'rich = [{ path = "libs/no_package", marker = "sys_platform == \'darwin\'" }]\n'}, ["rich"]),
     ({"pyproject.toml": PROJECT + '[tool.uv.sources]\ncore = { path = "libs/core" }\n',
@@ -63,11 +66,9 @@ def test_a_package_of_the_repository_is_installed_from_its_folder_with_its_depen
     project, files, declared
 ):
     """No index is asked for its name, under which anybody may have uploaded another one."""
-    for path, text in files.items():
+    tools = '[project]\nname = "tools"\n'
+    for path, text in {"libs/core/pyproject.toml": CORE, "libs/tools/pyproject.toml": tools, **files}.items():
         project.write(path, text)
-    project.write("libs/core/pyproject.toml", CORE).write(
-        "libs/tools/pyproject.toml", '[project]\nname = "tools"\n'
-    )
     facts = project.program("train.py").facts()
     assert facts.local_packages == ("libs/core", "libs/tools")
     assert [*facts.declared] == [*declared, "numpy<3"]
@@ -81,11 +82,11 @@ FURTHER = "pip install --extra-index-url https://priv/simple rich core"
 
 
 @pytest.mark.parametrize(("path", "text", "commands"), [
-    ("pyproject.toml", PROJECT + '[tool.uv.sources]\ncore = { git = "https://h/core", tag = "v1", subdirectory = "py" }\n', [f"pip install rich '{FROM_GIT}'"]),
+    ("pyproject.toml", PROJECT + '[tool.uv.sources]\ncore = { git = "https://me:secret@h/core", tag = "v1", subdirectory = "py" }\n', [f"pip install rich '{FROM_GIT}'"]),
     ("pyproject.toml", PROJECT + '[tool.uv.sources]\ncore = [{ git = "https://h/x", marker = "sys_platform != \'linux\'" }, { index = "priv", marker = "sys_platform == \'linux\'" }]\n' + UV_INDEX + "explicit = true\n",
      [FROM_PRIV, "pip install rich core"]),
     ("pyproject.toml", PROJECT + '[tool.uv.sources]\ncore = [{ index = "priv", extra = "x" }]\n' + UV_INDEX, [FURTHER]),
-    ("pyproject.toml", PROJECT + UV_INDEX + "default = true\n", ["pip install --index-url https://priv/simple rich core"]),
+    ("pyproject.toml", PROJECT + UV_INDEX.replace("priv/", "me:secret@priv/") + "default = true\n", ["pip install --index-url https://priv/simple rich core"]),
     ("pyproject.toml", PROJECT + '[tool.uv]\nextra-index-url = ["https://priv/simple", "https://pypi.org/simple"]\n', [FURTHER]),
     ("pyproject.toml", PROJECT + '[build-system]\nbuild-backend = "pdm.backend"\n[[tool.pdm.source]]\nname = "priv"\nurl = "https://priv/simple"\n', [FURTHER]),
     ("pixi.toml", '[workspace]\nname = "p"\n[pypi-dependencies]\nrich = "*"\ncore = { version = "*", index = "https://priv/simple" }\n', [FROM_PRIV, "pip install rich core"]),
