@@ -311,7 +311,7 @@ def test_what_is_evaluated_at_a_second_stop_goes_by_the_true_clocks(program, tmp
 
 
 ASKED = """
-import asyncio, multiprocessing, subprocess, sys, time
+import asyncio, multiprocessing, signal, subprocess, sys, time
 
 def serve(connection):
     async def main():
@@ -329,7 +329,9 @@ if __name__ == "__main__":
     ours, theirs = multiprocessing.Pipe()
     multiprocessing.Process(target=serve, args=(theirs,), daemon=True).start()
     print(ask())
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
     held = 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
     print(ours.poll(0), ask(), flush=True)
     in_time = "import sys, time; print(time.monotonic() < float(sys.argv[1]), time.time() < float(sys.argv[2]))"
     subprocess.run([sys.executable, "-c", in_time, str(time.monotonic() + 2), str(time.time() + 2)])
@@ -344,8 +346,8 @@ def test_an_expression_may_ask_another_process_and_a_new_process_has_the_time_of
     line = 1 + ASKED.splitlines().index("    held = 1")
     with Editor(port, {str(tmp_path / "train.py"): [line]}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
-        time.sleep(4)  # the clocks stand
-        asked = {"expression": "ask()", "frameId": stop["frame"], "context": "repl"}
+        time.sleep(6)  # the clocks stand
+        asked = {"expression": "(ask(), time.sleep(3))[0]", "frameId": stop["frame"], "context": "repl"}
         assert stop["session"].request("evaluate", **asked)["result"] == "42"
         stop["session"].request("continue", threadId=stop["thread"])
         assert running.finish()[:2] == (0, "42\nFalse 42\nTrue True\n")

@@ -272,6 +272,7 @@ print(found)
         ("threading.Timer(60, print).start()", "a threading.Timer of 60 s that began before the attach"),
         ("threading.Event().wait(1)", None),
         ("while not threading.Event().wait(60): print()", None),
+        ("while True:\n        if threading.Event().wait(60): break", None),
         (
             "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n    threading.enumerate()[-1].join()",
             None,

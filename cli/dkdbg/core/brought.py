@@ -38,7 +38,8 @@ for each in $(grep -ls 'agent[-0-9a-f]*\.pyz' "$@" 2>/dev/null </dev/null); do
       agent.pyz | */agent.pyz | */agent-*.pyz) ;;
       *) continue ;;
     esac
-    cd -P "${each%/*}/cwd" && cd -P "$(dirname -- "$word")" && word=$(pwd -P)/${word##*/}
+    cd -P "${each%/*}/cwd" && cd -P "$(dirname -- "$word")" || continue
+    word=$(pwd -P)/${word##*/}
     case $(LC_ALL=C ls -ldn .) in d???????w[!tT]*) continue ;; esac # others may write
     [ ! -L "$word" ] && [ -O "$word" ] && [ -O . ] && printf '%s\n' "$word"
   done

@@ -171,7 +171,7 @@ def of_requirement(text: str) -> Finding | None:
         found = every[-1]  # an earlier match may be from uv, after which pip was tried
         says = "the package index has no {} for this Python"
         stated = re.escape(next(filter(None, found.groups())))
-        if re.search(rf"\b{stated} (?:\(from versions: none\)|was not found in the package registry)", text):
+        if re.search(rf"\b{stated} was not found in the package registry", text):
             says = "the package index has no {}"
             remedy = f"correct its name, or name the index that has it, as --extra-index-url in a requirements file; otherwise {remedy}"
     else:

@@ -54,7 +54,6 @@ FAILED = '#8 ERROR: process "/bin/sh -c pip install -r requirements.txt" did not
         ("#8 1.1 ERROR: No matching distribution found for uv\n#8 2.2 ERROR: No matching distribution found for torch==1.7.1", "torch==1.7.1", "dkdbg init --python"),
         ("#8 2.2   x No solution found when resolving dependencies:\n#8 2.2   `-> Because there is no version of torch==1.7.1 and you require", "torch==1.7.1", "another version"),
         ("#8 2.2   `-> Because nonesuch was not found in the package registry and you require", "nonesuch", "correct its name"),
-        ("#8 2.1 ERROR: Could not find a version that satisfies the requirement acme==1 (from versions: none)\n#8 2.2 ERROR: No matching distribution found for acme==1", "acme==1", "the index that has it"),
     ],
 )  # fmt: skip
 def test_a_requirement_that_the_image_cannot_install_is_named(said, subject, remedy):

@@ -41,6 +41,7 @@ _DEADLINES = {
 }
 #: The head of a loop, and of one that counts its rounds.
 _LOOP = re.compile(r"\s*(?:for|while)\b")
+_WHILE = re.compile(r"\s*while\b")
 _RANGE = re.compile(r"\s*for\b.*\bin\s+range\(")
 #: A line that ends a loop early, two lines that end it at a limit, and a line that counts.
 _ENDS_EARLY = re.compile(r"\s*(?:while\b.*\band\b|(?:if\b.*[:;]\s*)?(?:break|return)\b)")
@@ -130,9 +131,25 @@ def _older_wait_of(frame: Optional[FrameType]) -> str:
         if frame.f_code is threading.Timer.run.__code__:
             return "a threading.Timer of %g s that began before the attach" % timeout
         frame = frame.f_back
-    if frame is None or _LOOP.match(linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0)):
-        return ""  # a library's thread, or the period of a loop
+    if frame is None or _is_period(frame):  # a library's thread
+        return ""
     return "a wait of %g s that began before the attach," % timeout
+
+
+def _is_period(frame: FrameType) -> bool:
+    """Return whether a frame waits in the head of a loop, or in the body of a `while`, as a monitor does."""
+    lines, at = linecache.getlines(frame.f_code.co_filename), (frame.f_lineno or 0) - 1
+    if not 0 <= at < len(lines):
+        return False
+    if _LOOP.match(lines[at]):
+        return True
+    depth = _depth(lines[at])
+    for above in range(at - 1, frame.f_code.co_firstlineno - 2, -1):
+        if lines[above].strip() and _depth(lines[above]) < depth:
+            depth = _depth(lines[above])
+            if _WHILE.match(lines[above]):
+                return True
+    return False
 
 
 def _name_of(frame: FrameType) -> str:

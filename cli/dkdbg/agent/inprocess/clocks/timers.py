@@ -107,7 +107,8 @@ def watch() -> None:
                         break
                 now = session.monotonic()
                 _, _, rate, until = reader.state()
-                (stop if rate > 0.0 and now < until else start)()
+                # Not while this process stands: the clocks may go on for the sake of an evaluation.
+                (stop if State.stopped or (rate > 0.0 and now < until) else start)()
                 _sleep(_LOOKS_S)
             start()
 

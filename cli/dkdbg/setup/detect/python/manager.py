@@ -174,14 +174,14 @@ def _conda_named_in(files: Sequence[DependencyFile], readme: str, project: Choic
 
 def _with_member(choice: Choice, files: Sequence[DependencyFile], entry: str | None) -> Choice:
     """Add the workspace member that contains the program if the root's project has no dependencies."""
-    if any(file.wanted for file in choice.read if file.kind != "lock"):
+    if any(file.wanted or file.local for file in choice.read if file.kind != "lock"):
         return choice
     for directory in _folders_of(entry):
         member = next(
             (
                 file
                 for file in files
-                if file.kind == "pyproject" and parent(file.path) == directory and file.wanted
+                if file.kind == "pyproject" and parent(file.path) == directory and (file.wanted or file.local)
             ),
             None,
         )

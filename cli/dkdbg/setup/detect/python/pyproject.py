@@ -91,6 +91,7 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
     pixi = table(tool.get("pixi"))
     in_pixi, pixi_python = _pixi_items(pixi, path)
     wanted.extend(in_pixi)
+    _note_logins(tree, path)
     of_poetry = (each for _, each in poetry_tables)
     sources = (table(uv.get("sources")), table(pixi.get("pypi-dependencies")), *of_poetry)
     root = _workspace(tree, path)
@@ -149,6 +150,7 @@ def read_pixi(tree: Tree, path: str) -> DependencyFile:
     """Return the content of a pixi.toml, whose top level is `tool.pixi` of a pyproject.toml."""
     document = read_toml(tree, path)
     wanted, python = _pixi_items(document, path)
+    _note_logins(tree, path)
     sources = table(document.get("pypi-dependencies"))
     folders = _folders(tree, path, sources)
     wanted = [each for each in _sourced(wanted, (), sources) if each.name not in folders]
@@ -207,6 +209,14 @@ def _taken_locally(
                     f"{file}: {name} is taken from {folder}, which is no package of this repository: it is not installed"
                 )
     return names, tuple(dict.fromkeys(found))
+
+
+def _note_logins(tree: Tree, path: str) -> None:
+    """Note that the logins in a file's addresses are not taken over."""
+    if re.search(r"https?://[^/\s\"']+@", tree.text(path), re.IGNORECASE):
+        tree.note(
+            f"{path}: the user and password in an address are left out of the Dockerfile, where they would stay readable"
+        )
 
 
 def _workspace(tree: Tree, path: str) -> dict[str, Value]:
@@ -364,6 +374,7 @@ def caret(text: str) -> str:
 def read_pipfile(tree: Tree, path: str) -> DependencyFile:
     """Return the content of a Pipfile."""
     document = read_toml(tree, path)
+    _note_logins(tree, path)
     packages = table(document.get("packages"))
     wanted = [
         Wanted(name=canonicalize_name(str(name)), spec=_poetry_spec(value).replace("==*", ""), source=path)

@@ -171,7 +171,7 @@ def options_of(stated: Iterable[tuple[str, Value]]) -> tuple[str, ...]:
 
 def without_login(url: str) -> str:
     """Return an address without the user and password in it, which would stay in a Dockerfile and its image."""
-    return re.sub(r"^((?:\w+\+)?https?://)[^/@\s]*@", r"\1", url)
+    return re.sub(r"^((?:\w+\+)?https?://)[^/\s]*@", r"\1", url, flags=re.IGNORECASE)
 
 
 def parse_requirement(text: str, source: str, extra: str | None = None) -> Wanted | None:

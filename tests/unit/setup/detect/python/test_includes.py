@@ -82,11 +82,11 @@ FURTHER = "pip install --extra-index-url https://priv/simple rich core"
 
 
 @pytest.mark.parametrize(("path", "text", "commands"), [
-    ("pyproject.toml", PROJECT + '[tool.uv.sources]\ncore = { git = "https://me:secret@h/core", tag = "v1", subdirectory = "py" }\n', [f"pip install rich '{FROM_GIT}'"]),
+    ("pyproject.toml", PROJECT + '[tool.uv.sources]\ncore = { git = "https://me:s@cret@h/core", tag = "v1", subdirectory = "py" }\n', [f"pip install rich '{FROM_GIT}'"]),
     ("pyproject.toml", PROJECT + '[tool.uv.sources]\ncore = [{ git = "https://h/x", marker = "sys_platform != \'linux\'" }, { index = "priv", marker = "sys_platform == \'linux\'" }]\n' + UV_INDEX + "explicit = true\n",
      [FROM_PRIV, "pip install rich core"]),
     ("pyproject.toml", PROJECT + '[tool.uv.sources]\ncore = [{ index = "priv", extra = "x" }]\n' + UV_INDEX, [FURTHER]),
-    ("pyproject.toml", PROJECT + UV_INDEX.replace("priv/", "me:secret@priv/") + "default = true\n", ["pip install --index-url https://priv/simple rich core"]),
+    ("pyproject.toml", PROJECT + UV_INDEX.replace("priv/", "me:s@cret@priv/") + "default = true\n", ["pip install --index-url https://priv/simple rich core"]),
     ("pyproject.toml", PROJECT + '[tool.uv]\nextra-index-url = ["https://priv/simple", "https://pypi.org/simple"]\n', [FURTHER]),
     ("pyproject.toml", PROJECT + '[build-system]\nbuild-backend = "pdm.backend"\n[[tool.pdm.source]]\nname = "priv"\nurl = "https://priv/simple"\n', [FURTHER]),
     ("pixi.toml", '[workspace]\nname = "p"\n[pypi-dependencies]\nrich = "*"\ncore = { version = "*", index = "https://priv/simple" }\n', [FROM_PRIV, "pip install rich core"]),
@@ -99,7 +99,7 @@ FURTHER = "pip install --extra-index-url https://priv/simple rich core"
 def test_a_requirement_is_asked_of_the_repository_or_index_that_a_dependency_file_names(
     project, path, text, commands
 ):
-    """PyPI is not asked for the name of such a package, under which a stranger may have uploaded another one."""
+    """Where it names one for the package, PyPI is not asked for the name, under which a stranger may have uploaded another."""
     facts = project.write(path, text).program("train.py").facts()
     assert [each.run for each in plan_installs(facts)] == commands
 
