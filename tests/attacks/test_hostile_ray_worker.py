@@ -142,7 +142,7 @@ def test_a_worker_of_ray_ends_no_session_by_where_it_says_it_is(registry, listen
             threading.Thread(target=adapter.sendall, args=(sent,), daemon=True).start()
             heard(editor, last)
             assert len(entry.stopped) == (len("x" * 100 + ":1 (pause)") if last == "first" else len("pause"))
-        assert len(entry.proxy._stops.reasons) == 10_000
+        assert len(entry.proxy.stops.reasons) == 10_000
 
 
 @pytest.mark.attack(0)
