@@ -90,6 +90,9 @@ class Queue(Protocol):
     def output_tail(self, job: Job) -> str:
         """Return the end of the job's output; empty if it is unavailable."""
 
+    def cancelling(self, job: str) -> str:
+        """Return the command that cancels a job, for a shell on the login node."""
+
     def cancel(self, job: str) -> None:
         """Cancel the job. Raises DkdbgError: the system refuses."""
 

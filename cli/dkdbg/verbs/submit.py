@@ -244,7 +244,8 @@ def _name_each(queue: Queue, job: str, ids: Sequence[str], say: _Said) -> int:
     commands = in_words([f"dkdbg attach {shlex.quote(each)}" for each in addresses])
     say(
         "array",
-        f"job {job} stands for several jobs, each with a session of its own once it runs, such as: {commands}",
+        f"job {job} stands for several jobs, each with a session of its own once it runs, such as: {commands}; "
+        f"they go on, and {queue.cancelling(job)} on the login node ends them all",
         job=job,
         addresses=addresses,
     )

@@ -139,6 +139,9 @@ class Array(Prompting):
     def submit(self, _wanted):
         return "7"
 
+    def cancelling(self, job):
+        return f"scancel {job}"
+
     def look(self, job):
         raise an_array(job, self.ids, SLURM.job_form)
 
@@ -153,7 +156,7 @@ def test_each_job_of_a_submitted_array_is_named_with_the_command_that_attaches_t
     monkeypatch.setattr(submit.registry, "queue_of", lambda _: Array(*ids))
     assert submit.call(OPTIONS, tmp_path) == 0
     commands = [f"dkdbg attach slurm://login/{each}" for each in named]
-    assert f": {', '.join(commands)}\n" in capsys.readouterr().err
+    assert f": {', '.join(commands)}; they go on, and scancel 7 on" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

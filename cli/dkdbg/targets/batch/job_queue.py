@@ -90,9 +90,13 @@ class JobQueue:
             return printable_lines(done.stdout).rstrip()
         return ""
 
+    def cancelling(self, job: str) -> str:
+        """Return the command that cancels a job, for a shell on the login node."""
+        return shlex.join(self._system.cancel(job))
+
     def cancel(self, job: str) -> None:
         """Cancel a job with the system's own program."""
-        words = shlex.join(self._system.cancel(job))
+        words = self.cancelling(job)
         done = self._run(("sh", "-c", self._system.path + words))
         if done.code:
             raise self._system.explain(done.stderr, job=job, node="") or DkdbgError(
