@@ -16,7 +16,7 @@ from .. import session, stacks
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Callable, Dict, List, Optional, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 _GRPC = "the deadline of gRPC"
 #: Modules whose clocks go on: a description, and a test where a loaded module need not be in use.
@@ -143,13 +143,7 @@ def _is_period(frame: FrameType) -> bool:
         return False
     if _LOOP.match(lines[at]):
         return True
-    depth = _depth(lines[at])
-    for above in range(at - 1, frame.f_code.co_firstlineno - 2, -1):
-        if lines[above].strip() and _depth(lines[above]) < depth:
-            depth = _depth(lines[above])
-            if _WHILE.match(lines[above]):
-                return True
-    return False
+    return any(_WHILE.match(lines[above]) for above in _enclosing(lines, at, frame))
 
 
 def _name_of(frame: FrameType) -> str:
@@ -163,17 +157,12 @@ def _counts_naps(frame: FrameType) -> bool:
     lines, at = linecache.getlines(frame.f_code.co_filename), (frame.f_lineno or 0) - 1
     if not (0 <= at < len(lines) and _NAP.search(lines[at])):
         return False
-    depth = _depth(lines[at])
-    for above in range(at - 1, frame.f_code.co_firstlineno - 2, -1):
-        if lines[above].strip() and _depth(lines[above]) < depth:
-            depth = _depth(lines[above])
-            if _LOOP.match(lines[above]):
-                break
-    else:
+    head = next((above for above in _enclosing(lines, at, frame) if _LOOP.match(lines[above])), None)
+    if head is None:
         return False
-    loop = [lines[above]]
-    for line in lines[above + 1 :]:
-        if line.strip() and _depth(line) <= depth:
+    loop = [lines[head]]
+    for line in lines[head + 1 :]:
+        if line.strip() and _depth(line) <= _depth(lines[head]):
             break
         loop.append(line)
     if not any(map(_ENDS_EARLY.match, loop)):
@@ -183,6 +172,15 @@ def _counts_naps(frame: FrameType) -> bool:
     return bool(_RANGE.match(loop[0])) or any(
         re.search(r"\b%s\b" % name, line) for name in counted for line in limits
     )
+
+
+def _enclosing(lines: List[str], at: int, frame: FrameType) -> Iterator[int]:
+    """Yield the positions of the lines of a frame's function that enclose a line, by their indentation; innermost first."""
+    depth = _depth(lines[at])
+    for above in range(at - 1, frame.f_code.co_firstlineno - 2, -1):
+        if lines[above].strip() and _depth(lines[above]) < depth:
+            depth = _depth(lines[above])
+            yield above
 
 
 def _depth(line: str) -> int:
