@@ -828,6 +828,21 @@ def test_a_file_made_to_keep_init_busy_ends_in_seconds(tmp_path, name):
 
 
 @pytest.mark.attack(8)
+@pytest.mark.timeout(100)
+def test_a_workspace_of_hundreds_of_packages_that_need_each_other_is_read_in_seconds(tmp_path):
+    """Writes a uv workspace whose members need all others: init took minutes for 400, as each name read all of them."""
+    names = [f"m{number}" for number in range(400)]
+    needs = f"dependencies = {names}\n"
+    sources = "".join(f"{name} = {{ workspace = true }}\n" for name in names)
+    root = f"[project]\nname = 'p'\n{needs}[tool.uv.sources]\n{sources}[tool.uv.workspace]\nmembers = ['libs/*']\n"
+    members = {f"libs/{name}/pyproject.toml": f"[project]\nname = '{name}'\n{needs}" for name in names}
+    done = dkdbg_in(
+        checkout(tmp_path / "repo", {"main.py": "", "pyproject.toml": root, **members}), "init", "--json"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.attack(8)
 @pytest.mark.timeout(300)
 def test_a_chain_of_services_in_profiles_of_their_own_is_followed_in_seconds_and_said_in_a_line(tmp_path):
     """Has each of many services depend on the next one, all in profiles, the last one on the first."""

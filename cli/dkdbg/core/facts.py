@@ -24,6 +24,10 @@ BY_USER = "you set it"
 BY_WHEELS = "nothing declares it; the wheels it needs exist for it"
 
 
+#: Files that make a folder a package.
+PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rival:
     """An alternative value of a fact.

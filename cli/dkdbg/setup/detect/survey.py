@@ -375,7 +375,7 @@ class Survey:
             readme=self.readme,
             told=installs_with(self.readme),
         )
-        return with_local(chosen_manager, self.dependency_files)
+        return with_local(self.tree, chosen_manager, self.dependency_files)
 
     def near_devcontainers(self) -> list[DevcontainerFact]:
         """Return the dev containers, those beside the program first."""

@@ -8,6 +8,7 @@ import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from dkdbg.core.facts import PROJECT_FILES
 from dkdbg.core.plan import Decision, ImagePlan, Install
 from dkdbg.printable import printable
 from dkdbg.setup.plan import literal
@@ -26,8 +27,6 @@ NO_ISOLATION = frozenset({"apex", "causal-conv1d", "detectron2", "flash-attn", "
 DEVEL_BASE = "nvidia/cuda:12.6.3-cudnn-devel-ubuntu22.04"
 #: Variables by which the user decides whether and where Python writes bytecode.
 _OF_BYTECODE = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"})
-#: Packaging files that an editable installation reads.
-_PACKAGING = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
 def plan_image(
@@ -252,7 +251,7 @@ def _bare(requirement: str) -> str:
 def inputs_of_ours(image: ImagePlan) -> tuple[str, ...]:
     """Return the input files of an image built from our Dockerfile, relative to the repository's root."""
     copied = tuple(name for install in image.installs for name in install.copy)
-    packaging = _PACKAGING if image.installs_project else ()
+    packaging = PROJECT_FILES if image.installs_project else ()
     named = (str(image.dockerfile), f"{image.dockerfile}.dockerignore", *copied, *packaging)
     return tuple(dict.fromkeys(name for name in named if _is_plain(name)))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dkdbg.agent.settings import SERVICE
 from dkdbg.core import config as configuration
 from dkdbg.core import debug_names
+from dkdbg.core.facts import PROJECT_FILES
 from dkdbg.core.plan import FETCHED, FROM_NOWHERE, mount_points
 from dkdbg.core.settings import SETTINGS, toml_template
 from dkdbg.delivery import single_file
@@ -126,7 +127,7 @@ def _copies(names: tuple[str, ...]) -> list[str]:
 
 def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
     """Return the directories that an editable install would add to sys.path, container side."""
-    packaged = {"pyproject.toml", "setup.py", "setup.cfg"} & set(plan.facts.dependency_files)
+    packaged = set(PROJECT_FILES) & set(plan.facts.dependency_files)
     roots = []
     if packaged or plan.facts.package_manager in {"setuptools", "poetry", "uv"}:
         roots = [".", *(["src"] if (plan.facts.root / "src").is_dir() else [])]

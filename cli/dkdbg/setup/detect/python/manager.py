@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
+from dkdbg.core.facts import PROJECT_FILES
 from dkdbg.setup.detect.files import join, parent
 from dkdbg.setup.detect.python.dependencies import is_side_file
 
@@ -25,8 +26,6 @@ _LOCKS: dict[str, PackageManager] = {
     "Pipfile.lock": "pipenv",
     "pixi.lock": "pixi",
 }
-#: Kinds of files that make a folder a package.
-_PACKAGED = ("pyproject", "setup.py", "setup.cfg")
 #: Names of requirements files, the most general first.
 _MAIN_REQUIREMENTS = (
     "requirements.txt", "base.txt", "main.txt", "prod.txt", "common.txt", "default.txt", "requirement.txt",
@@ -66,20 +65,34 @@ class Choice:
     local: tuple[str, ...] = ()
 
 
-def with_local(choice: Choice, files: Sequence[DependencyFile]) -> Choice:
+def _is_package(file: DependencyFile) -> bool:
+    return file.path.rsplit("/", 1)[-1] in PROJECT_FILES
+
+
+def with_local(tree: Tree, choice: Choice, files: Sequence[DependencyFile]) -> Choice:
     """Add the packages of the repository that the choice installs, with theirs; no index is asked for one of them.
 
     Args:
         files: every dependency file.
     """
+    named: dict[str, str] = {
+        canonicalize_name(each.name): parent(each.path)
+        for each in reversed(files)
+        if each.name and each.kind == "pyproject"
+    }
     local: dict[str, None] = {}
     read = list(choice.read)
     for file in read:  # which grows
-        for folder in file.local:
-            if folder not in local:
+        for name in file.members:
+            if name not in named:
+                tree.note(
+                    f"{file.path}: {name} is in the workspace, and no pyproject.toml here has this name"
+                )
+        for folder in (*file.local, *(named[name] for name in file.members if name in named)):
+            if folder not in local and folder != ".":
                 local[folder] = None
-                read += [each for each in files if parent(each.path) == folder and each.kind in _PACKAGED]
-    own = {canonicalize_name(each.name) for each in read if each.name and each.kind in _PACKAGED}
+                read += [each for each in files if parent(each.path) == folder and _is_package(each)]
+    own = {canonicalize_name(each.name) for each in read if each.name and _is_package(each)}
     needed = (each for each in read if each in choice.read or any(item.extra is None for item in each.wanted))
     kept = (
         replace(each, wanted=tuple(item for item in each.wanted if item.name not in own)) for each in needed
@@ -174,14 +187,16 @@ def _conda_named_in(files: Sequence[DependencyFile], readme: str, project: Choic
 
 def _with_member(choice: Choice, files: Sequence[DependencyFile], entry: str | None) -> Choice:
     """Add the workspace member that contains the program if the root's project has no dependencies."""
-    if any(file.wanted or file.local for file in choice.read if file.kind != "lock"):
+    if any(file.wanted or file.local or file.members for file in choice.read if file.kind != "lock"):
         return choice
     for directory in _folders_of(entry):
         member = next(
             (
                 file
                 for file in files
-                if file.kind == "pyproject" and parent(file.path) == directory and (file.wanted or file.local)
+                if file.kind == "pyproject"
+                and parent(file.path) == directory
+                and (file.wanted or file.local or file.members)
             ),
             None,
         )
@@ -215,7 +230,9 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
             return _choice(manager, (*lock, *base), extra=(join(directory, name) or name,))
     if "uv" in tables and "project" in tables:
         return _choice("uv", (project,))
-    if "poetry" in tables and ("poetry" in backend or (project and (project.wanted or project.local))):
+    if "poetry" in tables and (
+        "poetry" in backend or (project and (project.wanted or project.local or project.members))
+    ):
         return _choice("poetry", (project,))
     if (
         project

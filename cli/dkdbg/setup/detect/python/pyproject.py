@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from packaging.markers import Marker
 from packaging.utils import canonicalize_name
@@ -95,8 +94,6 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
     of_poetry = (each for _, each in poetry_tables)
     sources = (table(uv.get("sources")), table(pixi.get("pypi-dependencies")), *of_poetry)
     root = _workspace(tree, path)
-    of_root = table(root.get("sources"))
-    folders, local = _taken_locally(tree, path, wanted, of_root, *sources)
     indexes = [
         table(item)
         for listed in (
@@ -107,7 +104,7 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
         )
         for item in elements(listed)
     ]
-    wanted = [each for each in _sourced(wanted, indexes, of_root, *sources) if each.name not in folders]
+    found = _from_sources(tree, path, wanted, indexes, sources, of_root=table(root.get("sources")))
     python.extend((spec, "tool.pixi.dependencies.python") for spec in pixi_python)
     scripts = {
         **table(project.get("scripts")),
@@ -133,7 +130,7 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
     return DependencyFile(
         path=path,
         kind="pyproject",
-        wanted=tuple(wanted),
+        **found,
         python=tuple(python),
         indexes=tuple(_indexes(uv, poetry, tool)),
         index_options=_index_options(indexes, uv, table(uv.get("pip")), table(pixi.get("pypi-options"))),
@@ -142,7 +139,6 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
         name=str(project.get("name") or poetry.get("name") or "") or None,
         tables=tuple(tables),
         backend=str(backend) if backend else None,
-        local=local,
     )
 
 
@@ -151,71 +147,22 @@ def read_pixi(tree: Tree, path: str) -> DependencyFile:
     document = read_toml(tree, path)
     wanted, python = _pixi_items(document, path)
     _note_logins(tree, path)
-    sources = table(document.get("pypi-dependencies"))
-    folders = _folders(tree, path, sources)
-    wanted = [each for each in _sourced(wanted, (), sources) if each.name not in folders]
+    found = _from_sources(tree, path, wanted, (), [table(document.get("pypi-dependencies"))])
     about = table(document.get("workspace")) or table(document.get("project"))
     # pixi installs nothing on a machine without the CUDA driver.
     needs = [NEEDS_CUDA] if table(document.get("system-requirements")).get("cuda") else []
     return DependencyFile(
-        path=path, kind="pixi", wanted=tuple(wanted), index_options=_index_options((), table(document.get("pypi-options"))),
+        path=path, kind="pixi", **found, index_options=_index_options((), table(document.get("pypi-options"))),
         python=tuple((spec, "dependencies.python") for spec in python), name=str(about.get("name") or "") or None,
-        tables=("pixi", *needs), local=local_folders(tree, path, folders.values()),
+        tables=("pixi", *needs),
     )  # fmt: skip
-
-
-def _folders(tree: Tree, path: str, *tables: Mapping[str, Value]) -> dict[str, str]:
-    """Return the dependencies that are folders, not distributions of an index: name -> path as written.
-
-    Source: uv docs, "Dependency sources"; poetry docs, "Path dependencies"; pixi docs, "pypi-dependencies".
-    """
-    found: dict[str, str] = {}
-    for name, value in (item for each in tables for item in each.items()):
-        source, called = _source(value), canonicalize_name(name)
-        if source.get("workspace") is True:
-            members = (each for each in tree.named("pyproject.toml") if _name_in(tree, each) == called)
-            member = next(members, None)
-            if member is None:
-                tree.note(f"{path}: {name} is in the workspace, and no pyproject.toml here has this name")
-            found[called] = posixpath.relpath(parent(member or path), parent(path))
-        elif source.get("path"):
-            found[called] = str(source["path"])
-    return found
-
-
-def _taken_locally(
-    tree: Tree,
-    path: str,
-    wanted: Iterable[Wanted],
-    of_root: Mapping[str, Value],
-    *sources: Mapping[str, Value],
-) -> tuple[set[str], tuple[str, ...]]:
-    """Return the names that a pyproject.toml takes from folders, and those folders that are packages of the repository.
-
-    Args:
-        of_root: sources of the workspace's root, whose paths start there.
-    """
-    needed, names = {each.name for each in wanted}, set[str]()
-    found: list[str] = []
-    for file, named in ((_ROOT, [of_root]), (path, sources)):
-        for name, folder in _folders(tree, file, *named).items():
-            if name not in needed:
-                continue
-            names.add(name)
-            packages = local_folders(tree, file, [folder])
-            found.extend(packages)
-            if not packages and join(parent(file), folder) not in {"", "."}:
-                tree.note(
-                    f"{file}: {name} is taken from {folder}, which is no package of this repository: it is not installed"
-                )
-    return names, tuple(dict.fromkeys(found))
 
 
 def _note_logins(tree: Tree, path: str) -> None:
     """Note that the logins in a file's addresses are not taken over."""
     if re.search(r"https?://[^/\s\"']+@", tree.text(path), re.IGNORECASE):
         tree.note(
-            f"{path}: the user and password in an address are left out of the Dockerfile, where they would stay readable"
+            f"{path}: a Dockerfile of dkdbg init leaves out the user and password in an address here, as they would stay readable"
         )
 
 
@@ -238,26 +185,64 @@ def _source(value: Value) -> dict[str, Value]:
     return next((each for each in listed if _is_always(each)), {})
 
 
-def _sourced(
-    wanted: Iterable[Wanted], indexes: Iterable[Mapping[str, Value]], *tables: Mapping[str, Value]
-) -> Iterator[Wanted]:
-    """Yield the requirements with the repository, archive or index that one of the tables takes each from.
+class _Sourced(TypedDict):
+    """Fields of a `DependencyFile`."""
+
+    wanted: tuple[Wanted, ...]
+    local: tuple[str, ...]
+    members: tuple[str, ...]
+
+
+def _from_sources(
+    tree: Tree,
+    path: str,
+    wanted: Iterable[Wanted],
+    indexes: Iterable[Mapping[str, Value]],
+    sources: Iterable[Mapping[str, Value]],
+    *,
+    of_root: Mapping[str, Value] | None = None,
+) -> _Sourced:
+    """Return the requirements with the repository, archive or index that a file takes each from, without those that are folders.
 
     Sources: uv docs, "Dependency sources"; poetry docs, "Dependency specification"; pipenv docs, "Specifying Package
     Indexes"; pixi docs, "pypi-dependencies".
 
     Args:
-        indexes: the file's indexes, which the tables name.
+        indexes: the file's indexes, which the sources name.
+        sources: tables with a source for each name.
+        of_root: the same of the workspace's root, whose paths start there.
     """
-    urls = {str(each.get("name")): str(each.get("url")) for each in indexes}
-    stated: dict[str, Value] = {
-        canonicalize_name(name): value for each in tables for name, value in each.items()
+    own: dict[str, Value] = {
+        canonicalize_name(name): value for each in sources for name, value in each.items()
     }
+    of_workspace: dict[str, Value] = {
+        canonicalize_name(name): value for name, value in (of_root or {}).items()
+    }
+    urls = {str(each.get("name")): str(each.get("url")) for each in indexes}
+    kept: list[Wanted] = []
+    local: list[str] = []
+    members: list[str] = []
     for each in wanted:
-        source = _source(stated.get(each.name))
-        index = str(source.get("index") or source.get("source") or "")
-        index = without_login(urls.get(index, index))
-        yield replace(each, url=_url(source) or each.url, index=index if "://" in index else None)
+        file, value = (path, own[each.name]) if each.name in own else (_ROOT, of_workspace.get(each.name))
+        source = _source(value)
+        if source.get("workspace") is True:
+            members.append(each.name)
+        elif folder := str(source.get("path") or ""):
+            packages = local_folders(tree, file, [folder])
+            local.extend(packages)
+            if not packages and join(parent(file), folder) not in {"", "."}:
+                tree.note(
+                    f"{file}: {each.name} is taken from {folder}, which is no package of this repository: it is not installed"
+                )
+        else:
+            index = str(source.get("index") or source.get("source") or "")
+            index = without_login(urls.get(index, index))
+            kept.append(replace(each, url=_url(source) or each.url, index=index if "://" in index else None))
+    return {
+        "wanted": tuple(kept),
+        "local": tuple(dict.fromkeys(local)),
+        "members": tuple(dict.fromkeys(members)),
+    }
 
 
 def _is_always(source: Mapping[str, Value]) -> bool:
@@ -289,11 +274,6 @@ def _index_options(indexes: Iterable[Mapping[str, Value]], *settings: Mapping[st
             (f"--{key.removesuffix('s')}", url) for each in settings for url in elements(each.get(key))
         ]
     return options_of(stated)
-
-
-def _name_in(tree: Tree, path: str) -> str:
-    """Return the name of the project in a pyproject.toml; empty without one."""
-    return canonicalize_name(str(table(read_toml(tree, path).get("project")).get("name") or ""))
 
 
 def _pixi_items(pixi: dict[str, Value], path: str) -> tuple[list[Wanted], list[str]]:
@@ -382,16 +362,14 @@ def read_pipfile(tree: Tree, path: str) -> DependencyFile:
     ]
     python = table(document.get("requires")).get("python_version")
     indexes = [item for item in map(table, elements(document.get("source"))) if item]
-    folders = _folders(tree, path, packages)
     return DependencyFile(
         path=path,
         kind="Pipfile",
-        wanted=tuple(each for each in _sourced(wanted, indexes, packages) if each.name not in folders),
+        **_from_sources(tree, path, wanted, indexes, [packages]),
         python=((f"=={python}.*", "requires.python_version"),) if python else (),
         indexes=tuple(str(each.get("url", "")) for each in indexes),
         # The further indexes have only the packages that name them.
         index_options=_index_options([{**each, "default": True} for each in indexes[:1]]),
-        local=local_folders(tree, path, folders.values()),
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from dkdbg.core.facts import PROJECT_FILES
 from dkdbg.setup.detect.files import join, parent
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ _INSTALLS_ITSELF = re.compile(
 _KINDS = (".txt", ".in", ".yml", ".yaml")
 #: A folder in a requirements file: pip takes a word for one after -e, or if it has a slash.
 _FOLDER = re.compile(r"(?:(-e|--editable)[ \t=]*)?([\w./-]+)(?:\[[\w,-]+\])?")
-#: Files that mark the folder of a package.
-_PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +82,7 @@ class DependencyFile:
         tables: managers' tables in a pyproject: `project`, `poetry`, `uv`, `pdm`, `pixi`, ...
         backend: build backend of a pyproject, None if missing.
         local: folders of the repository that it installs as packages, relative to the root, without the root itself.
+        members: names of packages of the repository that it takes from the workspace.
     """
 
     path: str
@@ -97,6 +97,7 @@ class DependencyFile:
     tables: tuple[str, ...] = ()
     backend: str | None = None
     local: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
 
 
 def local_folders(tree: Tree, path: str, written: Iterable[str]) -> tuple[str, ...]:
@@ -106,7 +107,7 @@ def local_folders(tree: Tree, path: str, written: Iterable[str]) -> tuple[str, .
         dict.fromkeys(
             each
             for each in found
-            if each not in {None, "", "."} and any(tree.has(f"{each}/{name}") for name in _PROJECT_FILES)
+            if each not in {None, "", "."} and any(tree.has(f"{each}/{name}") for name in PROJECT_FILES)
         )
     )
 
