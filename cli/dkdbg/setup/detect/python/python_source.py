@@ -79,7 +79,6 @@ def read_source(text: str) -> SourceFact:
     required: list[str] = []
     imports: set[str] = set()
     parses = False
-    listens: int | None = None
     serving: ast.Call | None = None
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
@@ -89,12 +88,11 @@ def read_source(text: str) -> SourceFact:
         elif isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             parses = parses or called in _PARSERS or called in {"command", "parse_args"}
-            if listens is None and (listens := _port(node)) is not None:
+            if serving is None and _served(node):
                 serving = node
             if called in {"add_argument", "option", "argument"}:
                 required.extend(_required(node, called))
-    if serving is not None and _takes_usual_port(serving):
-        listens = next((port for name, port in _APP_PORTS.items() if name in imports), listens)
+    listens = _port(serving, imports) if serving is not None else None
     return SourceFact(
         has_guard=any(isinstance(node, ast.If) and _is_guard(node.test) for node in module.body),
         runs=any(_acts(node) for node in module.body),
@@ -102,27 +100,30 @@ def read_source(text: str) -> SourceFact:
         parses_args=parses,
         trains=bool(_TRAIN.search(text)),
         listens=listens,
-        on_loopback=listens is not None and serving is not None and _is_on_loopback(serving),
+        on_loopback=serving is not None and listens is not None and _is_on_loopback(serving),
         imports=frozenset(imports),
     )
 
 
-def _port(node: ast.Call) -> int | None:
-    """Return the port of a call that serves until the program ends, as in `app.run(port=8000)`; None for another call."""
+def _served(node: ast.Call) -> re.Match[str] | None:
+    """Return the match of a call that serves until the program ends, as in `app.run(port=8000)`; None for another call."""
     match = _SERVES.fullmatch(ast.unparse(node.func)) if isinstance(node.func, ast.Attribute) else None
     # absl's `app.run(main)` serves nothing.
-    if match is None or (match[1] and node.args and not isinstance(node.args[0], ast.Constant)):
-        return None
+    is_absl = match and match[1] and node.args and not isinstance(node.args[0], ast.Constant)
+    return None if is_absl else match
+
+
+def _port(node: ast.Call, imports: set[str]) -> int | None:
+    """Return the port of a call that serves, 0 for an unknown one; None if it serves nothing with these modules."""
+    match = _served(node)
     given = next((word.value for word in node.keywords if word.arg in {"port", "server_port"}), None)
     if isinstance(given, ast.Constant) and isinstance(given.value, int):
         return given.value
-    return 0 if given or match[3] else _APP_PORT if match[1] else 7860 if match[2] else 8000
-
-
-def _takes_usual_port(node: ast.Call) -> bool:
-    """Return whether a call that serves is an `app.run()` without a port."""
-    match = _SERVES.fullmatch(ast.unparse(node.func))
-    return bool(match and match[1]) and not any(word.arg == "port" for word in node.keywords)
+    if match is None or given or match[3]:
+        return 0
+    if match[1]:
+        return next((port for name, port in _APP_PORTS.items() if name in imports), _APP_PORT)
+    return 7860 if match[2] else 8000
 
 
 def _is_on_loopback(node: ast.Call) -> bool:
