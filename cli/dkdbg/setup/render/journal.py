@@ -282,9 +282,10 @@ class Journal:
                 for leftover in staging_names(path.name):
                     folder.remove(leftover)
                 if entry.before is None and path.name == "devcontainer.json":
-                    lock = read(self.root, path.with_name(_LOCK)) or b""
-                    if b"".join(lock.split()) == _EMPTY_LOCK:
-                        folder.remove(_LOCK)
+                    with contextlib.suppress(DkdbgError):  # a folder, or a link: it is not of the tools
+                        lock = read(self.root, path.with_name(_LOCK)) or b""
+                        if b"".join(lock.split()) == _EMPTY_LOCK:
+                            folder.remove(_LOCK)
                 if entry.mode is not None and entry.mtime_ns is not None:
                     with contextlib.suppress(
                         PermissionError

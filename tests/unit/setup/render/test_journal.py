@@ -54,6 +54,20 @@ def test_undo_leaves_the_tree_as_it_was_and_a_second_one_says_there_is_nothing_t
         Journal(root=repo).undo()
 
 
+@pytest.mark.parametrize("kind", ["folder", "link", "pipe"])
+def test_undo_ends_well_where_the_lock_beside_our_dev_container_is_no_file(tmp_path, kind):
+    """A hostile repository has it: undo read it, and ended with an error."""
+    root, outside = tmp_path / "repo", tmp_path / "outside"
+    root.mkdir()
+    outside.write_text('{"features": {}}')
+    wanted = {".devcontainer/dkdbg/devcontainer.json": FileWanted(content=b"{}", reason="test")}
+    apply(root, between(root, wanted), Journal(root=root))
+    lock = root / ".devcontainer/dkdbg/devcontainer-lock.json"
+    {"folder": lock.mkdir, "link": lambda: lock.symlink_to(outside), "pipe": lambda: os.mkfifo(lock)}[kind]()
+    assert Journal(root=root).undo().left
+    assert (lock.parent.exists(), outside.exists()) == (True, True)
+
+
 @pytest.mark.parametrize("lock", ['{\n  "features": {}\n}\n', '{"features": {"x": {}}}'])
 def test_undo_removes_the_lock_that_tools_write_beside_our_dev_container_unless_it_locks_a_feature(
     tmp_path, lock
