@@ -148,6 +148,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
             -H --host --hostfile --include --exclude --nproc_per_node --num_nodes --master_addr --master_port
             --extra_launch_args --ssh-port
         """,
+        first_words="run",
     ),
     # ray/scripts/scripts.py: jobs, the processes of a node, workers that run tasks and actors.
     Ray(

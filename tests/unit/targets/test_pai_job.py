@@ -120,6 +120,7 @@ def test_what_two_roles_share_is_not_changed_for_one():
         (["pip install x", "python3 -u -m app.train --lr 1"], [("python3", ("-u", "-m"), "app.train")]),
         (["torchrun --nproc_per_node=4 train.py"], [("torchrun", (), "")]),
         (["accelerate config default; accelerate launch train.py"], [("accelerate", (), "launch")]),
+        (["mpirun -np 4 python train.py", "colossalai check -i"], [("mpirun", (), "")]),
         (["python -m torch.distributed.launch train.py"], [("python", ("-m",), "torch.distributed.launch")]),
         (["echo 'unfinished", "time python3.8 a.py"], [("python3.8", (), "a.py")]),
     ],

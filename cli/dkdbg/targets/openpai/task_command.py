@@ -13,6 +13,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dkdbg.launchers import registry
 from dkdbg.targets.openpai.job import MARK, PORT
 
 if TYPE_CHECKING:
@@ -38,18 +39,12 @@ _NOT_THE_MODULE = re.compile(
     r"(pip|venv|virtualenv|ensurepip|compileall|json|site|http|zipfile|tarfile|paipdb|dkdbg)(\..*)?"
 )
 _MODULE = re.compile(r"[A-Za-z_][\w.]*")
-#: Commands that start several Python processes, and their required first argument.
+#: Programs that start several Python processes -> first arguments of which one is required; empty for any.
 _LAUNCHERS = {
-    "torchrun": "",
-    "deepspeed": "",
-    "accelerate": "launch",
-    "composer": "",
-    "horovodrun": "",
-    "colossalai": "run",
+    name: each.first_words for each in registry.launchers() if each.spreads for name in each.programs
 }
-_LAUNCHER_MODULES = re.compile(
-    r"torch\.distributed\.(run|launch)|accelerate\.commands\.\w+|deepspeed\.launcher\.\w+"
-)
+_LAUNCHERS["accelerate"] = ("launch",)
+_LAUNCHER_MODULES = {module for each in registry.launchers() if each.spreads for module in each.modules}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +67,7 @@ class Script:
     @property
     def starts_many(self) -> bool:
         """Return whether the command starts several Python processes: too many for pdb on one port."""
-        return self.python in _LAUNCHERS or (self.is_module and bool(_LAUNCHER_MODULES.fullmatch(self.path)))
+        return self.python in _LAUNCHERS or (self.is_module and self.path in _LAUNCHER_MODULES)
 
     @property
     def name(self) -> str:
@@ -188,8 +183,9 @@ def _script(words: list[str]) -> Script | None:
         words = words[1:]
     if not words:
         return None
-    if words[0] in _LAUNCHERS and len(words) > 1 and words[1] == (_LAUNCHERS[words[0]] or words[1]):
-        return Script(python=words[0], flags=(), path=_LAUNCHERS[words[0]])
+    required = _LAUNCHERS.get(words[0])
+    if required is not None and words[1:] and (not required or words[1] in required):
+        return Script(python=words[0], flags=(), path=words[1] if required else "")
     if not _PYTHON.fullmatch(words[0]):
         return None
     count = 1
