@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.contract import CONTINUE_ALL, DEFAULT_PORT, RESTART_AUTO
 from dkdbg.agent.inprocess import ranks
-from dkdbg.agent.settings import FLAG, PACKAGES, PATTERNS, RANKS, SIZE, TEXTS
+from dkdbg.agent.settings import FLAG, PACKAGES, PATTERNS, RANKS, SERVICE, SIZE, TEXTS
 from dkdbg.core.address import ENDPOINT, LOCAL
 from dkdbg.core.plan import CHECKED_IN, FROM_NOWHERE
 from dkdbg.core.settings import KEYS
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FILE_NAME = "dkdbg.toml"
 BOM = "\ufeff"
+#: Key -> field of `Config`, where the key is a word of Python.
+_FIELDS = {"continue": "continues"}
 #: Keys that flags of `init` set; `init` writes them into dkdbg.toml.
 ANSWERS = ("service", "dockerfile", "command", "python", "gpu", "wait")
 #: Maximum characters of a dkdbg.toml: tomlkit takes seconds for more, and a clone's file may have any size.
@@ -100,6 +102,15 @@ class Config:
     sync: SyncConfig = SyncConfig()
     targets: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def service_settings(self) -> tuple[tuple[str, object], ...]:
+        """Return the default of each setting of the debug service that has a key, by its environment variable."""
+        return tuple(
+            (setting.env, getattr(self, _FIELDS.get(key, key)))
+            for key, setting in KEYS.items()
+            if SERVICE in setting.where.split()
+        )
+
 
 def decode(data: bytes) -> str:
     """Decode a dkdbg.toml; keep a byte order mark. Raises DkdbgError: it is not UTF-8, which TOML requires."""
@@ -145,7 +156,7 @@ def parse(text: str) -> Config:
         raise DkdbgError(f"{FILE_NAME}: " + "; ".join(wrong), hint=_keys(), exit_code=EXIT_USAGE)
     ignore = tuple(sync.get("ignore", ()))
     max_size = size(sync["max_size"]) if "max_size" in sync else None
-    given: dict[str, Any] = {"continues" if key == "continue" else key: value for key, value in table.items()}
+    given: dict[str, Any] = {_FIELDS.get(key, key): value for key, value in table.items()}
     given["apt"] = tuple(given.get("apt", ()))
     return replace(
         Config(),

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
 from dkdbg.agent import settings
+from dkdbg.agent.contract import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,6 +27,8 @@ FROM_PERSON: TokenKind = "prompt"
 TOKEN_KINDS = (FROM_NOWHERE, FROM_ENVIRONMENT, FROM_PERSON)
 #: Contents of git: either the agent, or its digest.
 CHECKED_IN, FETCHED = AGENTS = ("checked-in", "fetched")
+#: Host address on which a debug service's port is published.
+PUBLISHED_ON = LOOPBACK
 #: Path of the agent in a debug service's container.
 AGENT_FILE = "/opt/dkdbg/agent.pyz"
 
@@ -147,10 +150,7 @@ class ServicePlan:
         app_ports: the program's own container ports.
         wait: seconds that the program waits for an editor; 0 starts at once.
         reload: whether a changed source file restarts the program by default.
-        restart: default action of an attach when sources changed after the program's start; see config.py.
-        ranks: ranks that are debugged by default; see config.py.
-        continues: default effect of continuing one rank on the others; see config.py.
-        beats: patterns of threads that run on while the others are held; see config.py.
+        settings: default in the debug service of each setting that dkdbg.toml has a key for, by its variable.
         as_owner: whether the program becomes the owner of the workspace; otherwise it runs as its image's or service's
             user.
         home_of: the user that plain compose runs the program as; empty for an image from dkdbg's Dockerfile.
@@ -195,10 +195,7 @@ class ServicePlan:
     app_ports: tuple[int, ...] = ()
     wait: int = 600
     reload: bool = False
-    restart: str = "auto"
-    ranks: str = "all"
-    continues: str = "all"
-    beats: str = ""
+    settings: tuple[tuple[str, object], ...] = ()
     as_owner: bool = True
     home_of: str = ""
     image_files: str = ""

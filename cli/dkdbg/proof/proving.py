@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg import process
-from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core.address import is_loopback
+from dkdbg.core.plan import PUBLISHED_ON
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from dkdbg.proof import file_causes, first_lines, line_answer, line_causes, program_end, stopping
@@ -339,7 +339,7 @@ class _Run:
 
     def _options(self, trial: Trial, target: Target) -> AttachOptions:
         subject = self._subject
-        host, port = LOOPBACK, trial.port
+        host, port = PUBLISHED_ON, trial.port
         if not port:
             endpoint = target.endpoint()
             if endpoint.address is None:

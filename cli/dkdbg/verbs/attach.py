@@ -29,7 +29,7 @@ from dkdbg.targets import registry
 from dkdbg.verbs import values
 from dkdbg.verbs.parts import attach_listen
 from dkdbg.verbs.parts.attach_proxy import AttachProxy, plain_proxy
-from dkdbg.verbs.parts.rank_option import continues_of, ranks_of
+from dkdbg.verbs.parts.launch_options import continues_of, ranks_of
 from dkdbg.verbs.parts.repository import check_root, check_written, make_plan
 
 if TYPE_CHECKING:

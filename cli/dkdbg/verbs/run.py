@@ -23,7 +23,7 @@ from dkdbg.relay import remote_program
 from dkdbg.setup.render import manifest
 from dkdbg.targets import registry
 from dkdbg.verbs import values
-from dkdbg.verbs.parts.rank_option import launch_flags, ranks_of
+from dkdbg.verbs.parts.launch_options import launch_flags, ranks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints
-from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.settings import ENV_FOR
+from dkdbg.core.plan import PUBLISHED_ON
 from dkdbg.core.target import Capability
 from dkdbg.core.target_values import Start
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -141,7 +141,7 @@ def _up(root: Path, *, as_json: bool, wait_timeout: int) -> None:
     if as_json:
         state = {
             "service": service.name,
-            "host": LOOPBACK if started.port is not None else None,
+            "host": PUBLISHED_ON if started.port is not None else None,
             "port": started.port,
             "gpu": started.gpu,
             "token": started.token,
@@ -165,7 +165,7 @@ def _up(root: Path, *, as_json: bool, wait_timeout: int) -> None:
         if started.engine:
             console.say(hints.REMOTE_SYNC())
     else:
-        console.say(f'ready: attach to {LOOPBACK}:{started.port} (F5, configuration "dkdbg: attach")')
+        console.say(f'ready: attach to {PUBLISHED_ON}:{started.port} (F5, configuration "dkdbg: attach")')
         for inside, outside in started.ports:
             console.say(f"  http://{outside} is port {inside} of your program")
         console.say(hints.UP_DONE())

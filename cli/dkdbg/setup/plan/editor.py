@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.dap.messages import PROJECT
 from dkdbg.core import debug_names
-from dkdbg.core.plan import FROM_ENVIRONMENT, FROM_NOWHERE, FROM_PERSON
+from dkdbg.core.plan import FROM_ENVIRONMENT, FROM_NOWHERE, FROM_PERSON, PUBLISHED_ON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def launch_entry(plan: ProjectPlan, port: int, project: str = "") -> dict[str, o
         port: local port to attach to.
         project: id of setup/render/editor_files.py; empty to attach to any project.
     """
-    connect: dict[str, object] = {"host": LOOPBACK, "port": port}
+    connect: dict[str, object] = {"host": PUBLISHED_ON, "port": port}
     if project:
         connect[PROJECT] = project  # within `connect`, where editors do not underline it
     entry: dict[str, object] = {

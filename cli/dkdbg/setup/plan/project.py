@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 from dkdbg.core.compose_files import main_files
 from dkdbg.core.facts import BY_WHEELS, PythonFact
-from dkdbg.core.plan import FROM_ENVIRONMENT, FROM_PERSON, Decision, ImagePlan, Mapping, ProjectPlan
+from dkdbg.core.plan import (
+    FROM_ENVIRONMENT,
+    FROM_PERSON,
+    PUBLISHED_ON,
+    Decision,
+    ImagePlan,
+    Mapping,
+    ProjectPlan,
+)
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.plan import literal
 from dkdbg.setup.plan.choices import choices
@@ -75,7 +83,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
         decisions=(
             *image_why,
             *service_why,
-            Decision(what=f"port {service.port} on 127.0.0.1", why="anyone who can connect to a debug port can run code"),
+            Decision(what=f"port {service.port} on {PUBLISHED_ON}", why="anyone who can connect to a debug port can run code"),
             *_token_and_gpu(facts, config, service),
             Decision(what=devcontainer, why=why),
         ),

@@ -13,7 +13,7 @@ from dkdbg.agent.settings import SERVICE
 from dkdbg.core import config as configuration
 from dkdbg.core import debug_names
 from dkdbg.core.facts import PROJECT_FILES
-from dkdbg.core.plan import FETCHED, FROM_NOWHERE, mount_points
+from dkdbg.core.plan import FETCHED, FROM_NOWHERE, PUBLISHED_ON, mount_points
 from dkdbg.core.settings import SETTINGS, toml_template
 from dkdbg.delivery import single_file
 from dkdbg.repository import dotenv
@@ -186,6 +186,7 @@ def _service(plan: ProjectPlan, project: str) -> str:
         "health": quoted(["CMD", *service.agent, "health", "--wait"]),
         "command": "" if service.inherits_command else quoted(_compose_argv(service)[first:]),
         "app_ports": _app_ports(service),
+        "published_on": PUBLISHED_ON,
         "settings": _settings(plan),
         "token": plan.token != FROM_NOWHERE,
         "owner": workspace if service.as_owner else None,
@@ -203,13 +204,10 @@ def _settings(plan: ProjectPlan) -> list[tuple[Setting, object]]:
     """Return the settings of the debug service that mean something in this repository, each with its default."""
     service = plan.service
     planned = {
+        **dict(service.settings),
         "DKDBG_PORT": service.port,
         "DKDBG_WAIT": service.wait,
-        "DKDBG_RELOAD": int(service.reload),
-        "DKDBG_RESTART": service.restart,
-        "DKDBG_RANKS": service.ranks,
-        "DKDBG_CONTINUE": service.continues,
-        "DKDBG_BEATS": service.beats,
+        "DKDBG_RELOAD": service.reload,
         "DKDBG_BASE": plan.image.base,
     }
     unused = {
@@ -221,7 +219,8 @@ def _settings(plan: ProjectPlan) -> list[tuple[Setting, object]]:
         "DKDBG_APP_PORT_": True,
     }
     found = [each for each in SETTINGS if SERVICE in each.where.split() and not unused.get(each.env)]
-    return [(each, planned.get(each.env, each.default)) for each in found]
+    values = [(each, planned.get(each.env, each.default)) for each in found]
+    return [(each, int(value) if isinstance(value, bool) else value) for each, value in values]
 
 
 def _aliases(service: ServicePlan) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
-from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.settings import ENV_STANDS_FOR
+from dkdbg.core.plan import PUBLISHED_ON
 from dkdbg.core.target_values import Prepared
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.launchers.lines.command_lines import launchers_in
@@ -102,7 +102,7 @@ def prepare(
     argv = target.once(
         wanted.command,
         entrypoint=_entrypoint(described.get("entrypoint") or ()) if wanted.command else "",
-        publish=f"{LOOPBACK}:{port}:{service.port}" if publishes else "",
+        publish=f"{PUBLISHED_ON}:{port}:{service.port}" if publishes else "",
         all_ports=publishes and all(map(is_free, published_ports(described))),
         variables={
             "DKDBG_WAIT": str(wanted.wait),

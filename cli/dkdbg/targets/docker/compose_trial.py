@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process, signals
-from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core.known_errors import last_line
+from dkdbg.core.plan import PUBLISHED_ON
 from dkdbg.core.target_values import Trial
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets.docker import compose_cli, containers
@@ -225,7 +225,7 @@ def _check_ports(model: Mapping[str, Any], wanted: Once, ours: set[str]) -> None
     others = [each for each in service.get("ports") or () if each.get("target") != wanted.service.port]
     for port in published_ports({"ports": others}):
         if str(port) not in ours and not is_free(port):
-            taken = explain(1, f"Bind for {LOOPBACK}:{port} failed: port is already allocated")
+            taken = explain(1, f"Bind for {PUBLISHED_ON}:{port} failed: port is already allocated")
             raise with_port(taken, model, wanted.service.name)
 
 

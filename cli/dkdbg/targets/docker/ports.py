@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from dkdbg.agent.contract import LOOPBACK
+from dkdbg.core.plan import PUBLISHED_ON
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def free_port(preferred: int, *, ours: int | None, tries: int = 50) -> int:
 
 def unused_port() -> int:
     """Return a port of 127.0.0.1 chosen by the kernel: two simultaneous callers get different ones."""
-    with socket.create_server((LOOPBACK, 0)) as probe:
+    with socket.create_server((PUBLISHED_ON, 0)) as probe:
         port: int = probe.getsockname()[1]
         return port
 
@@ -70,7 +70,7 @@ def is_free(port: int) -> bool:
         # Like docker-proxy: a port in TIME_WAIT is free, a listening one is not.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((LOOPBACK, port))
+            probe.bind((PUBLISHED_ON, port))
         except OSError:
             return False
     return True

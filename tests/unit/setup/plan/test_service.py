@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from dkdbg.core.config import Config
+from dkdbg.agent.settings import FLAG, PATTERNS, RANKS
+from dkdbg.core.config import Config, parse
 from dkdbg.core.facts import DockerRun, EntryPoint
+from dkdbg.core.settings import KEYS
 from dkdbg.setup.plan.project import REMOTE_USER
+from dkdbg.setup.render.project import wanted_files
 from tests.unit.setup.plan.given import dockerfile, of_service, plan, service
 
 TRAIN = EntryPoint(command="python train.py", file="train.py", launcher="python", source="README.md")
@@ -257,3 +260,20 @@ def test_an_image_of_ours_has_no_user_of_its_own_and_that_of_the_repositorys_doc
 def test_root_a_number_or_a_variable_is_no_user_to_reopen_as(user):
     own = service(None, context=None, image="i", user=user, is_python=True)
     assert of_service(own, entrypoint=TRAIN).remote_user == REMOTE_USER
+
+
+@pytest.mark.parametrize("key", [key for key, each in KEYS.items() if each.in_compose])
+def test_each_key_for_the_debug_service_is_the_default_of_its_variable_there(key, tmp_path):
+    setting = KEYS[key]
+    kinds = {FLAG: ("true", "1"), RANKS: ('"0,3"', "0,3"), PATTERNS: ('"beat*"', "beat*")}
+    if isinstance(setting.values, range):
+        typed, shown = str(setting.values[7]), str(setting.values[7])
+    elif isinstance(setting.values, tuple):
+        other = next(each for each in setting.values if each != setting.default)
+        typed, shown = f'"{other}"', other
+    else:
+        typed, shown = kinds[setting.values]
+    config = parse(f"[debug]\n{key} = {typed}\n")
+    made = plan(config, entrypoint=TRAIN, candidates=(TRAIN,))
+    files = wanted_files(tmp_path, made, config, local_port=5678)
+    assert f"${{{setting.env}:-{shown}}}" in files[made.service.compose_file].content.decode()
