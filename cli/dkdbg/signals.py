@@ -27,12 +27,15 @@ _heard: list[int] = []
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Signals that were ignored when this process started: nohup does so with SIGHUP, a script with SIGINT for `COMMAND &`.
 _INHERITED = frozenset(each for each in ENDING if signal.getsignal(each) == signal.SIG_IGN)
-#: Seconds until Ctrl-C is noticed at the latest.
+#: Maximum seconds until Ctrl-C is noticed.
 SIGNAL_INTERVAL = 0.3
 
 
 def handle_promptly() -> None:
-    """Start the thread. Call it once, in the main thread; it does nothing where the platform lacks such signals."""
+    """Start the thread that interrupts the main thread when a signal arrives.
+
+    Call it once, in the main thread. It does nothing on a platform without `pthread_kill`.
+    """
     if _heard or not hasattr(signal, "pthread_kill"):
         return
     read, write = os.pipe()
@@ -58,7 +61,10 @@ def handle(
     handler: Callable[[int, FrameType | None], object] | signal.Handlers,
     numbers: Iterable[signal.Signals] = ENDING,
 ) -> dict[signal.Signals, Any]:
-    """Set the handler of signals that end a verb, and return the former handlers. Signals ignored from the start stay ignored."""
+    """Set the handler of signals that end a verb, and return the former handlers.
+
+    Signals that were ignored when this process started stay ignored.
+    """
     return {each: signal.signal(each, handler) for each in numbers if each not in _INHERITED}
 
 
@@ -76,9 +82,9 @@ def ignore() -> None:
 
 @contextlib.contextmanager
 def delayed() -> Iterator[None]:
-    """Delay signals that end a verb until the with statement's end: what is created in it is noted first.
+    """Delay signals that end a verb until the end of the with statement, so that it can record what it creates.
 
-    A signal without a handler ends the process there. One that the parent process ignores stays ignored.
+    A delayed signal without a handler then ends the process. One that the parent process ignores stays ignored.
     """
     came: list[int] = []
     found = {number: signal.getsignal(number) for number in ENDING}

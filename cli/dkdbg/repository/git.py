@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-#: Timeout in seconds: git may block for ever on a repository, such as one with a FIFO as a list of patterns.
+#: Timeout in seconds: git may block for ever on a repository, such as one in which a file of ignore patterns is a
+#: FIFO.
 _TIMEOUT_S = 30.0
 #: An empty core.fsmonitor turns it off in every git version; before 2.36 `false` would name a program.
 _OPTIONS = (
@@ -49,7 +50,7 @@ FOLDERS = frozenset({".git", "git~1"})
 
 
 def folded(name: str) -> str:
-    """Return a name as some file systems read it: lower case, no invisible characters, no stream, no final dots."""
+    """Return a name as HFS+ or NTFS would match it: lower case, no invisible characters, stream or final dots."""
     shown = name if name.isascii() else "".join(each for each in name if unicodedata.category(each) != "Cf")
     return shown.casefold().partition(":")[0].rstrip(" .")
 
@@ -75,7 +76,7 @@ def ask(folder: Path, verb: Literal["ls-files", "check-attr", "config"], *words:
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for git, without the variables of a hook or an outer git about its repository."""
+    """Return the environment for git, without the repository variables that a hook or an outer git has set."""
     kept = {
         name: value
         for name, value in environ.items()
@@ -85,7 +86,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def in_bare_repository(folder: Path) -> bool:
-    """Return whether git, started in `folder`, would find a bare repository first."""
+    """Return whether git, started in `folder`, would find a bare repository before a folder with a `.git`."""
     for each in (folder, *folder.parents):
         if os.path.lexists(each / "HEAD") and any(
             os.path.lexists(each / name) for name in ("objects", "commondir")
@@ -97,7 +98,7 @@ def in_bare_repository(folder: Path) -> bool:
 
 
 def tracks(folder: Path, path: str) -> bool | None:
-    """Return whether git tracks `path`, relative to `folder`, in any case of letters; None if git does not answer."""
+    """Return whether git tracks `path` (relative to `folder`), ignoring case; None if git does not answer."""
     output = ask(folder, "ls-files", "-z", "--cached", "--", f":(icase,literal){path}")
     return None if output is None else bool(output)
 

@@ -88,7 +88,7 @@ def read(root: Path, path: PurePosixPath) -> bytes | None:
     """Return the bytes of a file of the repository, None if it does not exist.
 
     Raises:
-        DkdbgError: as `place`; or the file cannot be read.
+        DkdbgError: as `real_path`; or the file cannot be read.
     """
     try:
         return folders.read_whole(real_path(root, path))
@@ -141,7 +141,7 @@ def locked(root: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> bool:
-    """Return whether we have locked an open file; True on a file system without locks."""
+    """Lock an open file; return whether that succeeded, True on a file system without locks."""
     try:
         return runtime_dir.lock(descriptor)
     except OSError:
@@ -149,7 +149,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def staging_names(name: str) -> tuple[str, str]:
-    """Return the names of a file's new and old versions during a transaction, and after a crash."""
+    """Return the temporary names of a file's new and old versions; after a crash such files may remain."""
     return f".{name}.dkdbg-new", f".{name}.dkdbg-old"
 
 
@@ -226,7 +226,7 @@ class Transaction:
 
     @signals.delayed()
     def commit(self) -> None:
-        """Write all changes; signals that end a verb are delayed until then.
+        """Write all changes; signals that end a verb are delayed until all are written.
 
         Raises:
             DkdbgError: writing failed; the files are as before if `is_unchanged`, else the message reports the
@@ -307,7 +307,7 @@ class Transaction:
 
 
 def _stage(folder: Folder, change: Change) -> None:
-    """Write the new version of a target, and link the old one, beside it."""
+    """Write the new version of a target beside it, and hard-link the old version there."""
     name = change.path.name
     new, old = staging_names(name)
     _unlink(folder, (new, old))  # left by a crash

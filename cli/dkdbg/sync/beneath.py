@@ -1,7 +1,7 @@
-"""Opens paths below one local root by single components and through no symlink, even while the tree changes.
+"""Opens paths below a local root one component at a time, through no symlink, even while the tree changes.
 
-A container that mounts a part of the repository can replace a folder with a symlink at any moment: a path
-that was checked a moment ago may then lead out of the root. A descriptor does not.
+A container that mounts a part of the repository can replace a folder with a symlink at any moment: a path that
+was checked a moment ago may then lead out of the root. A descriptor does not.
 """
 
 from __future__ import annotations
@@ -90,11 +90,10 @@ class Beneath:
             os.close(self._tree.root)
 
     def forget(self) -> None:
-        """Open every folder again from here on.
+        """Close the kept parent folder, so that every folder is opened again from here on.
 
-        Otherwise the last parent folder stays open, because most files are in the same folder as the previous one.
-
-        The last one is kept open, as most files lie beside the previous one.
+        Otherwise the last parent folder stays open, because most files are in the same folder as the previous
+        one.
         """
         if self._at >= 0:
             os.close(self._at)

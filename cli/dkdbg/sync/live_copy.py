@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
     from dkdbg.sync.session import Session
 
-#: Events to report for a sync beside a program, with a maximum of each kind. Other events are dropped, also
-#: saved files: the message at the restart names them.
+#: Events that a sync beside a program reports, and the maximum of each kind. Other events are dropped, including
+#: those for saved files, which the message at the restart names.
 _EVENTS, _MAX_EACH = (
     frozenset({"failed", "kept", "skipped", "grows", "polled", "settings", "quiet", "lost", "progress"}),
     20,
@@ -123,7 +123,7 @@ class LiveCopy:
             self._arrived.set()
 
     def _compare(self) -> None:
-        """Compare a shared folder instead of sending: one side may see a change before the other."""
+        """Compare both views of a shared folder, instead of sending: one side may see a change before the other."""
         from dkdbg.sync.verify import of_one_folder, verify
 
         same = f"nothing to sync: {self.folder} there is the folder that you see"

@@ -197,16 +197,15 @@ def pull(
 ) -> Pulled:  # fmt: skip
     """Copy `folders`, relative to the remote root (`relative`), below the local folder `into`.
 
-    Skip equal files. Leave out files that exist here and differ from the last pull's: they are the user's. Equal means
-    the same size and mtime; a copy gets both only when it is complete and its digest is right.
+    Skip equal files. Leave out files that exist here and differ from the last pull's: they are the user's. Equal
+    means the same size and mtime; a copy gets both only when it is complete and its digest is right.
 
     Args:
         limit: maximum bytes to write in all.
 
     Raises:
-        DkdbgError: the target cannot be reached, has no such folder, or more than `limit` in it; or it sends
-            more than
-            it has announced.
+        DkdbgError: the target cannot be reached, has no such folder, has more than `limit` bytes in it, or sends
+            more than it has announced.
     """
     contact = Contact(roots.remote, roots.local, pythons=roots.pythons, look_only=True)
     try:
@@ -401,7 +400,7 @@ class _Puller:
             self.pulled.left_out[_text(parts)] = _why(error)
 
     def _completes_bare(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> bool:
-        """Return whether a path, or a folder above it, would complete a bare repository. Then record it as left out."""
+        """Return whether a path, or a folder above it, would complete a bare repository; if so, leave it out."""
         if not any(self._is_last_of_bare(parts[:depth], bare) for depth in range(1, len(parts) + 1)):
             return False
         self.pulled.never.add(_text(parts))
@@ -411,7 +410,7 @@ class _Puller:
         return True
 
     def _is_last_of_bare(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> bool:
-        """Return whether all other parts of a bare repository are beside it, here or in the listing."""
+        """Return whether a path is the last part of a bare repository, with the others here or in the listing."""
         name = _folded(parts[-1])
         if name not in _BARE:
             return False
@@ -474,7 +473,9 @@ class _Puller:
                 os.close(folder)
 
     def _content(self, descriptor: int, size: int, problem: str) -> str:
-        """Write the content up to END; return the problem, or "". Read all of it even after a problem.
+        """Write the content up to END, and return the problem, or "".
+
+        The content is read to its end even after a problem.
 
         Raises:
             DkdbgError: more than `size` bytes arrive.
@@ -502,7 +503,7 @@ class _Puller:
                     problem = _why(error)
 
     def _folder(self, parts: list[bytes]) -> int:
-        """Return a descriptor of a local folder, made when it is missing. Follows no symlink."""
+        """Return a descriptor of a local folder, created if missing; follow no symlink."""
         at = os.dup(self._tree.root)
         for part in parts:
             try:
@@ -516,7 +517,7 @@ class _Puller:
 
 
 class _RefusedThereError(Exception):
-    """The other side has refused a request, with a reason."""
+    """The receiver has refused a request, with a reason."""
 
 
 def _frame(stream: Stream, *kinds: int) -> tuple[int, dict[str, Any], bytes]:
@@ -534,7 +535,7 @@ def _listing(stream: Stream) -> Iterator[Entry]:
 
 
 def _dress(descriptor: int, head: dict[str, Any]) -> None:
-    """Set the original's mode and time, but but its owner can read and write it, and other users cannot write it."""
+    """Set the original's mode and time, but its owner may read and write it, and other users may not write it."""
     os.fchmod(descriptor, head["mode"] & 0o755 | 0o600)
     os.utime(descriptor, ns=(head["mtime_ns"], head["mtime_ns"]))
 

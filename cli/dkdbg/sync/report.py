@@ -60,7 +60,7 @@ def progress(facts: dict[str, Any]) -> str:
 
 
 def share(facts: dict[str, Any]) -> float:
-    """Return the finished share of a copy, from 0 to 1; each file counts as some bytes more (`_A_FILE`)."""
+    """Return the finished share of a copy, from 0 to 1; each file counts as `_A_FILE` more bytes."""
     total = facts["bytes_total"] + _A_FILE * facts["files_total"]
     return (facts["bytes"] + _A_FILE * facts["files"]) / total if total else 1.0
 

@@ -354,7 +354,7 @@ class Retries:
     ) -> None:  # fmt: skip
         """Record the results of the last attempt.
 
-        A path that is in none of them and does not wait is in sync, and forgotten.
+        A path that is in none of these collections and has no due time counts as in sync, and is forgotten.
 
         Args:
             grew: growing files, with the seconds that it took to send them.

@@ -82,7 +82,7 @@ def _asked(reach: Reach, text: str) -> str:
 
 
 def _is_one(root: str, folder: str, reach: Reach, pythons: Sequence[str]) -> bool:
-    """Create a probe file in `folder` there, look for it here, and remove it."""
+    """Return whether two folders are one: create a probe file in `folder` there, look for it here, remove it."""
     with contextlib.suppress(StreamEndedError):
         found = probe(folder, reach, pythons)
         if found is not None:  # otherwise the folder is not writable, and nothing can be proved
@@ -165,7 +165,7 @@ def guesses(folder: str, here: Sequence[Mount], there: Sequence[Mount], home: st
 
 
 def _whole(mount: Mount) -> tuple[str, str] | None:
-    """Return the server or device, and its folder; None for a source that only one machine has, such as tmpfs."""
+    """Return the server or device, and the folder on it; None for a source that only one machine has, like tmpfs."""
     server, colon, path = mount.source.partition(":")
     if colon and path.startswith("/"):  # exports of a server may be nested
         return server, posixpath.normpath(posixpath.join(path, mount.root.lstrip("/")))

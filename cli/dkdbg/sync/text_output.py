@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
     from dkdbg.sync.verify import Comparison
 
-#: Seconds between two lines of progress without a terminal.
+#: Seconds between progress lines when the output is not a terminal.
 _PROGRESS_INTERVAL_S = 5.0
-#: Maximum names of one kind to list within this many seconds; after that, names are listed again.
+#: Maximum number of events of one kind to print, and the seconds after which this count restarts.
 _MAX_LISTED, _LISTED_WITHIN_S = 20, 10.0
 
 
@@ -40,12 +40,12 @@ class Reporter:
         ] = {}  # kind of line -> start of the current list, and its length
 
     def line(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a line above the status line; nothing with JSON output."""
         if not self._json:
             self._status.say(printable(text))
 
     def begins(self, local: str, remote: str, why: str) -> None:
-        """Report which local folder is synced to which remote one: the target may have named the local folder."""
+        """Print the local folder, the remote one, and `why` this pair was chosen, unless by --to."""
         self.line(f"syncing {local} -> {remote}" + ("" if why == "--to" else f" ({why})"))
 
     def event(self, happened: Event) -> None:
@@ -115,7 +115,7 @@ class Reporter:
             console.say(text)
 
     def _few(self, happened: Event) -> None:
-        """List the first events of a kind; report once that there are more within a few seconds."""
+        """Print the first events of one kind, then once that there are more; restart after `_LISTED_WITHIN_S`."""
         now = self._clock()
         began, count = self._reported.get(happened.name, (now, 0))
         if now - began > _LISTED_WITHIN_S:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Seconds until differences are compared once more: a running sync may be about to send them.
 _RETRY_AFTER_S = 0.5
-#: Number of local entries to assume in the limit for unsynced remote entries, which allows a million of them.
+#: The `known` of an `Amount` that accepts up to a million unsynced remote entries.
 _OTHERS = 400_000
 _ANSWER_TIMEOUT_S = 300.0
 _ELSEWHERE = "leads to another target there"
@@ -39,7 +39,7 @@ class Comparison:
 
     Attributes:
         equal: number of files, links and folders that are the same on both sides.
-        differences: path -> difference, for entries that are here or that sync put there.
+        differences: path -> difference, for local entries and for those that sync has written to the target.
         only_there: paths that exist only on the target, and are not in sync's ledger.
     """
 
@@ -71,7 +71,7 @@ def compare(
 
 
 def of_one_folder(found: Comparison) -> Comparison:
-    """Return the comparison for a shared folder: excluded files exist on both sides, and absolute links may differ."""
+    """Adapt a comparison to a folder that both sides share: no remote-only paths; absolute links explained."""
     link = "is a link to an absolute path of this machine, which is another path there"
     return Comparison(
         equal=found.equal, only_there=(),
@@ -150,7 +150,10 @@ def _others(stream: Stream) -> set[str]:
 def _once_more(
     stream: Stream, scanner: Scanner, there: dict[str, There], different: dict[str, str]
 ) -> tuple[int, dict[str, str]]:
-    """Compare differing entries again, on both sides: a program may have been writing, or a sync running."""
+    """Compare the differing entries again, with fresh state of both sides; return as `compare`.
+
+    They may have differed only because a program was writing or another sync was running.
+    """
     index = scanner.scan()
     fresh = stat(stream, list(different))
     now = {

@@ -105,13 +105,14 @@ def attach(
     Args:
         names: addresses or names of targets; empty for the debug service of this repository.
         port: on 127.0.0.1; the next free one if it is taken.
-        ports: first of the ports per process, which exist for every client; None: only for clients without child
-            sessions.
+        ports: first of the ports per process, which each process gets; None: only for an editor that opens no
+            child sessions.
         as_json: print events as JSON objects, one a line.
         listen: host (empty for all addresses) and port on which to accept jobs that can only connect out.
-        ranks: ranks to debug; None for the ranks in dkdbg.toml, or else the ranks that the targets were started with.
-        pids: PIDs of running Pythons at the target to attach to; empty for the only program of a container without an
-            agent.
+        ranks: ranks to debug; None for the ranks in dkdbg.toml, or else the ranks that the targets were started
+            with.
+        pids: PIDs of running Pythons at the target to attach to; empty for the only program of a container
+            without an agent.
         is_over: polled; ends the proxy once it returns True.
 
     Raises:
@@ -215,7 +216,7 @@ class _Reporter:
         self._thread.start()
 
     def note(self, note: Note) -> None:
-        """Report a router's note."""
+        """Report a message of the attach proxy's router."""
         more = {"target": note.upstream} if note.upstream else {}
         self.event(note.kind, note.text, prefix=note.upstream, **more)
 
@@ -303,7 +304,7 @@ def _welcome(
     *,
     entered: Sequence[tuple[str, str]],
 ) -> set[tuple[str, str]]:
-    """Report where to attach, the launch entry, and the targets that are awaited; return the entry's mappings."""
+    """Report where to attach, the launch entry and each target's state; return the entry's mappings."""
     entry = entry_for(plan, port)
     reporter.event(
         "listening",
@@ -345,7 +346,7 @@ def _said_by_sessions(upstreams: Sequence[Upstream]) -> set[tuple[str, str]]:
 
 
 def _code_of(root: Path, target: Target, seen: Seen, *, guess: bool) -> Sequence[tuple[str, str]]:
-    """Return the mappings of a remote target, from its session, or else with `guess` from where a copy would be put.
+    """Return the mappings of a remote target: its session's, or else, with `guess`, the folder for a copy.
 
     Without `guess`, no folder is added for a session that is slow to answer.
     """

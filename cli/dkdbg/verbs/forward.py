@@ -1,4 +1,4 @@
-"""`dkdbg forward`: forward ports of a remote target to this machine until Ctrl-C, and reconnect after a cut."""
+"""`dkdbg forward`: forward ports of a remote target to this machine until Ctrl-C, and reconnect after a loss."""
 
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ def _listen(relay: Relay, local: int | None, there: int) -> int:
 
 
 def _watch(relay: Relay, as_json: bool, is_over: Callable[[], bool]) -> None:
-    """Report each cut and each reconnection, until Ctrl-C or the time limit of --for."""
+    """Report each loss of the connection and each reconnection, until Ctrl-C or the time limit of --for."""
     why = relay.why
     reported: tuple[str, int] | None = (why, 0) if why else None
     while not is_over():
-        # A cut between two polls shows in the number of connections: programs wait for the new one.
+        # A loss that is over between two polls shows only in the number of connections.
         now = (why, 0 if why else relay.connections)
         if now != reported:
             text = "connected" if not why else f"not connected: {why}"

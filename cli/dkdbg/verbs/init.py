@@ -264,7 +264,7 @@ def _next_steps(root: Path, plan: ProjectPlan) -> None:
 
 
 def _say_attributes(root: Path) -> None:
-    """Print the line that the user's .gitattributes lack; dkdbg does not edit that file."""
+    """Print a command that adds a missing line to .gitattributes; dkdbg does not edit the user's file."""
     found = git.attributes(
         root, str(FOLDER / single_file.NAME), "text", "filter", "working-tree-encoding", "linguist-generated"
     )
@@ -354,7 +354,7 @@ def _init_ranks(root: Path, options: argparse.Namespace) -> int:
 
 
 def _with_answers(root: Path, plan: ProjectPlan, config: Config, asked: Asked) -> tuple[ProjectPlan, Config]:
-    """Ask about the close choices of a plan; return the plan and the configuration with the answers.
+    """Ask about a plan's choices with nearly equal options; return the plan and configuration as answered.
 
     Args:
         asked: values of flags, by their keys in dkdbg.toml.
@@ -377,7 +377,7 @@ def _with_answers(root: Path, plan: ProjectPlan, config: Config, asked: Asked) -
 
 
 def _choose_project(plan: ProjectPlan) -> str:
-    """Ask which project of a repository with several to set up; return its folder, empty for the repository itself."""
+    """Ask which of several projects to set up; return its folder, empty for the repository itself."""
     facts, best = plan.facts, plan.facts.entrypoint
     if best is None or not plan.service.from_entry or not facts.projects:
         return ""

@@ -1,4 +1,4 @@
-"""`dkdbg logs`: print the output of a program, from the place that keeps it."""
+"""`dkdbg logs`: print the output of a program, from wherever it is kept."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse as argparse does, and accept `--on TARGET` where the first word is TARGET."""
+        """Parse as argparse does, and accept `--on TARGET` in place of a TARGET as the first word."""
         if args is not None and any(each.metavar == "TARGET" for each in self._get_positional_actions()):
             args = self._target_first(args)
         return super().parse_known_args(args, namespace)

@@ -111,7 +111,7 @@ def _live(target: Target) -> list[SeenSession]:
 
 
 def _has_ended(target: Target) -> bool:
-    """Return whether no program runs there; its agent may notice the end, and end itself, a moment later."""
+    """Return whether no program runs there, once its agent has had time to notice an end."""
     end = time.monotonic() + _END_TIMEOUT_S
     while any(each.state != "idle" for each in _live(target)):
         if time.monotonic() > end:

@@ -228,7 +228,7 @@ def _told(target: Target, more: Sequence[str]) -> tuple[str, ...]:
 
 
 def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
-    """Return the target in the folder of its address, or else in the folder that shares `root`, or else in dkdbg's."""
+    """Return the target in its address's folder, or else in the one that shares `root`, or else in dkdbg's own."""
     if not target.names_workdir:
         from dkdbg.sync import shared
 

@@ -65,7 +65,8 @@ def _of_service(root: Path) -> int:
         return 0
     seen = _seen()
     _running(seen)
-    # In all repositories without their own compose service the debug service has the same name.
+    # The debug services of all repositories without a compose service of their own have the same name, so look at
+    # its sessions.
     ours = _ours(root, service) if any(each.name == service.name for each in seen) else []
     for number, line in enumerate(_next(service, ours)):
         _say("next" if number == 0 else "", line)

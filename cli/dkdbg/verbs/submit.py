@@ -238,7 +238,8 @@ def _name_each(queue: Queue, job: str, ids: Sequence[str], say: _Said) -> int:
     """Print attach commands for the jobs of an array, or the parts of a heterogeneous job; return exit code 0.
 
     Args:
-        ids: those that the system lists one by one; an attach to the whole names them later.
+        ids: the numbers that the system lists one by one; if empty, the whole array's address is printed, and an
+            attach to it lists them later.
     """
     addresses = [queue.address(each) for each in ids] or [queue.address(job)]
     commands = in_words([f"dkdbg attach {shlex.quote(each)}" for each in addresses])

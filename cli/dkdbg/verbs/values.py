@@ -37,7 +37,7 @@ def duration(text: str) -> float:
 
 
 def has_passed(limit: float | None) -> Callable[[], bool]:
-    """Return a function that returns whether so many seconds have passed since now; None never pass.
+    """Return a function that tells whether `limit` seconds have passed since this call; with None, they never do.
 
     It uses wall-clock time, which goes on while a laptop sleeps.
     """

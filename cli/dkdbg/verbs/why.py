@@ -222,7 +222,7 @@ def _causes(
     *,
     is_home: bool,
 ) -> list[Finding]:
-    """Return the causes, and append the observed facts to `facts`."""
+    """Return the causes that keep the line from stopping the program; append observed facts to `facts`."""
     path, line = place
     lines = sources.look(str(path)).get("lines")
     if isinstance(lines, int) and line > lines:
@@ -254,7 +254,7 @@ def _looked(
 ) -> tuple[Entry, LineAnswer]:
     """Return the mapping that an editor uses for a file, and the target's answer about the mapped path.
 
-    The first mapping that leads to a file wins, else the first one that maps the path.
+    The first mapping whose remote file exists wins, else the first one that maps the path at all.
 
     Raises:
         DkdbgError: the target does not answer.

@@ -47,9 +47,10 @@ def no_way_to(directory: str, error: Exception, verb: str) -> DkdbgError:
 
 
 def below_git_root(root: Path) -> str:
-    """Return the path of `root` below its git repository, such as `a/b`; empty for its root or outside of one.
+    """Return the path of `root` below the root of its git repository, such as `a/b`; empty for that root, or without one.
 
-    A home folder under git is never mounted as a whole, nor is a folder of another user (/tmp/.git).
+    Also empty if the repository must not be mounted as a whole (a home folder under git, or a folder above it, or
+    another user's folder such as /tmp/.git), or if the path needs quoting in a compose file.
     """
     if os.path.lexists(root / ".git"):
         return ""

@@ -129,7 +129,7 @@ class Tree:
             self.note(f"detection took longer than {MAX_WALK_S:g} s: not all files were read")
             return ""
         try:
-            # The walk has found a file inside; it may be a FIFO by now, which would block for ever.
+            # The walk has found a regular file here. By now it may be a FIFO, which would block forever.
             real = os.path.realpath(self.root / path)
             descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with os.fdopen(descriptor, "rb") as stream:
@@ -205,7 +205,11 @@ def is_vendored(path: str) -> bool:
 
 
 def _walk(root: Path, problems: list[str], omitted: dict[str, str]) -> tuple[list[str], list[str]]:
-    """Walk the tree, and raise DkdbgError if the root itself cannot be listed."""
+    """Return the files and directories below the root, shallow ones first.
+
+    Raises:
+        DkdbgError: the root is not a directory, or cannot be listed.
+    """
     if not root.is_dir():
         raise DkdbgError(f"{root} is not a directory", hint="Give the folder of the repository.")
     files: list[str] = []
@@ -267,7 +271,7 @@ def _walk(root: Path, problems: list[str], omitted: dict[str, str]) -> tuple[lis
 
 
 def _is_left_out(path: str, omitted: dict[str, str]) -> bool:
-    """Return whether the walk leaves out a folder; note build products."""
+    """Return whether the walk leaves out a folder; record folders of build products in `omitted`."""
     if path in SKIP_ROOT_DIRS:
         omitted[path] = "build products were not read"
     name = path.rsplit("/", 1)[-1]

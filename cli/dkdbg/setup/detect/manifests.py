@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _YAML = re.compile(r".+\.(?:ya?ml|json)")
 _KIND = re.compile(rf"\bkind[\"']?\s*:\s*[\"']?(?:{'|'.join(TITLE.values())})\b")
-#: API group of each kind, to reject other objects of the same kind name.
+#: API group of each kind: another group may have a kind of the same name.
 _GROUPS = {
     "Deployment": "apps",
     "StatefulSet": "apps",
@@ -73,7 +73,10 @@ class Manifests:
         return found
 
     def builders(self, file: str) -> list[str]:
-        """Return the folders that build a file, without those that another one builds on; shallow ones first."""
+        """Return the outermost folders whose builds include a file, shallow first.
+
+        A folder that the build of another one includes is left out.
+        """
         building = {each: self.built_in(each) for each in self.kustomizations}
         found = [each for each, paths in building.items() if file in paths]
         return [
@@ -82,7 +85,11 @@ class Manifests:
 
 
 def find(root: Path) -> Manifests:
-    """Find the manifests below the root. Raises DkdbgError: the root cannot be listed."""
+    """Find the manifests below the root.
+
+    Raises:
+        DkdbgError: the root cannot be listed.
+    """
     tree = Tree(root)
     charts = tuple(parent(each) for each in tree.named("Chart.yaml"))
     kustomizations: dict[str, Kustomization] = {}

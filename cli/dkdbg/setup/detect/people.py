@@ -20,8 +20,9 @@ _MAX_HOMES = 2000
 def others() -> tuple[str, ...]:
     """Return the names of other users with a home here, sorted; some may be missing.
 
-    Users are accounts with a login shell and a home, and owners of folders beside this user's home: a directory service
-    (LDAP, SSSD) often lists no accounts. Root does not count. A single user here is taken for the user who runs dkdbg.
+    Users are accounts with a login shell and a home, and owners of folders beside this user's home: a directory
+    service (LDAP, SSSD) often lists no accounts. Root does not count. If only one user is found, that user is
+    assumed to run dkdbg, and the result is empty.
     """
     me = os.getuid()
     names = {

@@ -59,7 +59,9 @@ def inspect(
     python: str | None = None,
     gpu: Gpu | None = None,
 ) -> RepoFacts:
-    """Return the facts of a repository. Reads a bounded number of files, runs and writes nothing.
+    """Return the facts of a repository.
+
+    Reads a bounded number of files; runs and writes nothing.
 
     Args:
         root: local folder of the repository.
@@ -67,12 +69,12 @@ def inspect(
         command: the program that the user named, as shell text; None to detect it.
         service: name of the compose service that the user named; None to detect it.
         dockerfile: the Dockerfile that the user named; None to detect it.
-        python: Python minor version that the user wants in a Dockerfile of dkdbg's; None to detect it.
+        python: Python minor version for a Dockerfile that dkdbg writes; None to detect it.
         gpu: the need for a GPU that the user stated; None to detect it.
 
     Raises:
-        DkdbgError: the folder cannot be read, or the compose file that plain `docker compose` uses is invalid. Other
-            broken files are skipped and listed in `problems`.
+        DkdbgError: the folder cannot be read, or the compose file that plain `docker compose` uses is invalid.
+            Other broken files are skipped and listed in `problems`.
     """
     tree = Tree(root.absolute(), ignore=ignore)
     if below := _generated_below(tree):
@@ -97,7 +99,7 @@ def _generated_below(tree: Tree) -> frozenset[str]:
 
 
 def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> RepoFacts:
-    """Return all facts; a stated GPU need wins, and a stated Python where there is no Dockerfile and no service."""
+    """Return all facts; `asked_gpu` overrides detection, `asked_python` only without a Dockerfile or service."""
     tree, chosen = survey.tree, survey.chosen
     said = _torch(survey, DEFAULT)
     python, pythons = _python(survey, said.version if said else None)
@@ -219,7 +221,7 @@ def _python(survey: Survey, torch: str | None) -> tuple[PythonFact, tuple[Rival,
     workflows = [
         (path, survey.tree.text(path)) for path in survey.tree.files if path.startswith(".github/workflows/")
     ]
-    # A hosting service's build counts as much as CI.
+    # A hosting service's runtime.txt counts as much as CI.
     workflows += [
         ("runtime.txt", f"python-version: {version}")
         for version in re.findall(r"3\.\d+", survey.tree.text("runtime.txt"))
@@ -350,7 +352,7 @@ def _requirements(survey: Survey) -> tuple[str, ...]:
 
 def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:
     imported = imports.distributions(survey.imported)
-    # The distribution `sklearn` is empty by now.
+    # The distribution `sklearn` no longer installs scikit-learn.
     renamed = ("scikit-learn",) if "sklearn" in named and "scikit-learn" not in named else ()
     return (
         *renamed,
@@ -373,7 +375,7 @@ def _mappings(survey: Survey) -> tuple[tuple[str, str], ...]:
     if survey.chosen is not None:
         return survey.chosen.mappings
     if survey.dockerfile is not None:
-        # An image that copies no code gets it by the mounts of a `docker run` line.
+        # An image that copies no code may get it by the mounts of a `docker run` line.
         manual = survey.docker_run.mounts if survey.docker_run else ()
         mounted = tuple(pair for pair in manual if service.holds_code(survey.tree, pair[0]))
         if found := survey.dockerfile.code or mounted:

@@ -47,7 +47,7 @@ _INSTALL_DOCUMENT = re.compile(
 _OF_DOCUMENTS = {".", ".github", "docs", "doc", "docker", "install", "readme", "documentation"}
 #: Folders that contain Dockerfiles, but no files to copy into images.
 _OF_IMAGES = {"docker", ".docker", "build"}
-#: A shell script that a line starts.
+#: A shell script that a command line runs.
 _SCRIPT = re.compile(r"(?:\b(?:bash|sh|sbatch|source)\s+|(?<![\w/.])\./)([\w./-]{1,200}\.sh)\b")
 #: Names of scripts that create an environment.
 _MAKES_ENVIRONMENT = re.compile(
@@ -196,7 +196,7 @@ class Survey:
         )
 
     def _is_bare(self, item: RunningService) -> bool:
-        """Return whether a dev container installs packages, which this service's image lacks, into its container."""
+        """Return whether a service's image lacks packages, which its dev container installs when it is created."""
         text = self.tree.text(item.fact.dockerfile) if item.fact.dockerfile else ""
         return (
             item.seen is None
@@ -208,9 +208,10 @@ class Survey:
         )
 
     def _startable(self, wanted: str | None) -> tuple[RunningService, ...]:
-        """Return the services to choose from, without those that would make compose reject the user's own files, too.
+        """Return the services to choose from: all if the user named one, else complete ones that compose can start.
 
-        Compose reads a file whole when it extends one of its services, and requires all its variables.
+        A service whose file needs variables without a value is left out: compose reads that file whole to extend
+        from it, and would reject the user's own files with it.
         """
         read = self.composed.read
         return tuple(
@@ -401,7 +402,7 @@ class Survey:
         return TextEvidence(text=text, source=self.dockerfile.path)
 
     def _build_context(self, dockerfile: str) -> str:
-        """Return the folder of a Dockerfile's copies: its own, unless they only exist below the root."""
+        """Return a Dockerfile's likely build context: its own folder, unless its sources exist only in the root."""
         for item in self.devcontainers:
             if item.dockerfile == dockerfile and item.context is not None:
                 return item.context

@@ -34,7 +34,7 @@ def elements(value: Value) -> list[Value]:
 
 @dataclass(frozen=True, eq=False)
 class Override:
-    """A value with compose's tag `!override`, which replaces the one of an earlier file; None for `!reset`."""
+    """A value tagged `!override` by compose, which replaces an earlier file's; `value` is None for `!reset`."""
 
     value: Value
 
@@ -86,7 +86,11 @@ def load_yaml(text: str, *, keeps_tags: bool = False) -> Value:
 
 
 def load_yaml_documents(text: str) -> list[Value]:
-    """Return the values of all YAML documents. Raises YAMLError, ValueError, RecursionError: as `load_yaml`."""
+    """Return the values of all YAML documents.
+
+    Raises:
+        YAMLError, ValueError, RecursionError: as `load_yaml`.
+    """
     found = list(map(untagged, itertools.islice(_yaml_documents(text), MAX_DOCUMENTS + 1)))
     if len(found) > MAX_DOCUMENTS:
         raise ValueError(f"it has more than {MAX_DOCUMENTS} documents")

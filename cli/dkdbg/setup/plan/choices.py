@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from dkdbg.core.facts import DockerfileFact, EntryPoint, RepoFacts
     from dkdbg.core.plan import ServicePlan
 
-#: A program at most so many points behind the best is close enough to ask about; see setup/detect/launch/entrypoint.py.
+#: Maximum points behind the best program at which `init` still asks about a program; see
+#: setup/detect/launch/entrypoint.py.
 _NEAR_POINTS = 3.0
 #: Maximum questions of an `init`, and options of a question.
 MAX_QUESTIONS, MAX_ASKED = 3, 5
@@ -71,7 +72,10 @@ def _of_facts(facts: RepoFacts, topic: str, chosen: Option | None) -> Choice | N
 
 
 def _command(facts: RepoFacts, service: ServicePlan, dockerfile: DockerfileFact | None) -> Choice | None:
-    """Return the written command and the other programs; a service or an image that starts one leaves no doubt."""
+    """Return the planned command, and the other programs as alternatives.
+
+    None of them is close if the command comes from a service or an image: that leaves no doubt.
+    """
     best = facts.entrypoint
     usable = [each for each in facts.candidates if not each.shows_windows]
     if service.from_entry and best is not None:
@@ -93,7 +97,10 @@ def _command(facts: RepoFacts, service: ServicePlan, dockerfile: DockerfileFact 
 
 
 def _wait(facts: RepoFacts, service: ServicePlan) -> Choice | None:
-    """Return the seconds to wait for an editor: a script that publishes a port may be a server or a training run."""
+    """Return the choice between waiting for an editor and starting at once; None if the command only idles.
+
+    It is unclear for a script that publishes a port, which may be a server or a training run.
+    """
     entry = facts.entrypoint
     if service.idle:
         return None

@@ -103,7 +103,7 @@ def target_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) ->
 
 
 def target_task(name: str, port: int, argv: Sequence[str]) -> dict[str, object]:
-    """Return the task that F5 on a target runs first; the program uses its terminal, with Ctrl-C.
+    """Return the task that F5 on a target runs first; its terminal is the program's, including Ctrl-C.
 
     The task keeps running in the background, and VS Code goes on once the remote agent reports that it listens.
 
@@ -181,7 +181,8 @@ def _background(name: str, words: Sequence[str]) -> dict[str, object]:
         "presentation": {"reveal": "always", "panel": "dedicated", "showReuseMessage": False, "clear": True},
         "problemMatcher": {
             "owner": "dkdbg",
-            # VS Code requires a pattern; the program's output contains no file problems.
+            # VS Code requires a pattern. This one never matches, because the program reports no problems in
+            # files.
             "pattern": {"regexp": "^dkdbg: never: (.*)$", "message": 1},
             "background": {
                 "activeOnStart": True,
@@ -202,11 +203,12 @@ def path_mappings(mappings: tuple[Mapped, ...]) -> list[dict[str, str]]:
 
 
 def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
-    """Return the tasks. `up` ends as soon as an attach will work, or fails with the reason why it will not.
+    """Return the entries of tasks.json.
 
-    It is a process task without a background matcher: VS Code starts the debugger when the task ends with 0, and asks
-    the user otherwise. Its terminal is shown from the start: a first build takes minutes, and with a hidden terminal
-    VS Code shows nothing for 10 s and then offers Debug Anyway.
+    The task `up` ends as soon as an attach will work, or fails with the reason why it will not. It is a process
+    task without a background matcher: VS Code starts the debugger when the task ends with 0, and asks the user
+    otherwise. Its terminal is shown from the start: a first build takes minutes, and with a hidden terminal VS
+    Code shows nothing for 10 s and then offers Debug Anyway.
     """
     quiet = {"reveal": "silent", "panel": "dedicated", "showReuseMessage": False, "clear": True}
     shown = {**quiet, "reveal": "always"}

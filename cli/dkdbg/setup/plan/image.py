@@ -226,8 +226,8 @@ def _with_tool(tool: str, words: str, files: tuple[str, ...]) -> Install:
 def _from_own_indexes(facts: RepoFacts) -> Iterator[Install]:
     """Yield an installation from each index that the repository names for certain requirements.
 
-    Among several indexes pip takes the highest version, which a stranger may upload to PyPI under the same name. The
-    installation of all names keeps what is there, and adds its dependencies.
+    Among several indexes pip takes the highest version, which an attacker may upload to PyPI under the same name.
+    The later installation of all requirements keeps the packages installed here, and adds their dependencies.
     """
     for url, names in facts.indexed:
         if known := list(filter(literal.is_requirement, names)):
@@ -292,7 +292,7 @@ def inputs_of_yours(
 def takes_bytecode(
     facts: RepoFacts, dockerfile: DockerfileFact, base: ServiceFact | None, variables: frozenset[str]
 ) -> bool:
-    """Return whether a `__pycache__` written to the mounted repository would make the next start install again.
+    """Return whether a `__pycache__` in the repository would make the next image build install packages again.
 
     Args:
         facts: provides the .dockerignore files.

@@ -1,8 +1,8 @@
 """Reject repository text that cannot be written into our files, before anything is written.
 
-Quoting for a file's own syntax happens at rendering. This module rejects text that cannot be quoted: editors and dev
-container tools replace `${...}` everywhere and have no escape for it, a Dockerfile and a .env file end at a line's
-end, and a command line cannot contain NUL.
+Quoting for a file's own syntax happens at rendering. This module rejects text that cannot be quoted: editors and
+dev container tools replace `${...}` everywhere and have no escape for it, values in a Dockerfile or .env file
+cannot contain a line end, and a command line cannot contain NUL.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _check_image(image: ImagePlan) -> None:
 
 
 def is_file_name(path: str) -> bool:
-    """Return whether Dockerfile and .dockerignore can name this file, and pip does not take it for an option."""
+    """Return whether a Dockerfile and .dockerignore can name this file, and pip does not read it as an option."""
     return (
         all(map(is_text, path))
         and not _SPECIAL.search(path)

@@ -61,7 +61,9 @@ _OURS = frozenset({PROFILE, DEVCONTAINER_PROFILE})
 
 
 def left_out(facts: RepoFacts, base: ServiceFact | None) -> tuple[str, ...]:
-    """Return the services to add to our profiles, from the files that compose merges with ours.
+    """Return the services to add to dkdbg's profiles, because services that those profiles start depend on them.
+
+    Only services of files that compose merges with dkdbg's are returned.
 
     Args:
         base: the service that the debug service extends, None without one.

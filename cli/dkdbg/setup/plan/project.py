@@ -93,7 +93,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
 
 
 def _with_image(facts: RepoFacts, base: ServiceFact, image: ImagePlan) -> RepoFacts:
-    """Return facts in which a service is built from another Dockerfile, in place of its own image without packages."""
+    """Return facts in which `base` is built from the Dockerfile of `image`, since its own image lacks packages."""
     context = next((each.context for each in facts.dockerfiles if each.path == image.dockerfile), ".")
     built = replace(base, dockerfile=image.dockerfile, context=context, release=base.image or base.dockerfile)
     services = tuple(built if each == base else each for each in facts.services)
@@ -103,7 +103,7 @@ def _with_image(facts: RepoFacts, base: ServiceFact, image: ImagePlan) -> RepoFa
 def _with_workspace(
     service: ServicePlan, mappings: tuple[Mapping, ...]
 ) -> tuple[ServicePlan, tuple[Mapping, ...], str]:
-    """Return a folder for "Reopen in Container" that contains the whole repository.
+    """Return the service, the mappings, and the folder with the whole repository for "Reopen in Container".
 
     If the image contains only a part of it, the whole repository is mounted as well, so that the launch entry's
     `${workspaceFolder}/part` means the same files inside and outside.
@@ -118,9 +118,9 @@ def _with_workspace(
 def _with_working_dir(
     facts: RepoFacts, service: ServicePlan, workspace: str, image: DockerfileFact | None
 ) -> ServicePlan:
-    """Start a documented command in the folder of the repository for which it is documented.
+    """Return the service with the working directory for which its command is documented.
 
-    Do so, too, for an image with the repository in `/`, over which nothing can be mounted.
+    With an image that has the repository in `/`, over which nothing can be mounted, that is the workspace.
     """
     entry, base = facts.entrypoint, service.extends
     begins = (base.working_dir if base else None) or (image.workdir if image else None)
@@ -130,7 +130,7 @@ def _with_working_dir(
         return replace(service, working_dir=workspace)
     if not service.from_entry or entry is None or entry.cwd.startswith("/"):
         return service
-    # Without a service the command changes to its folder itself.
+    # Without a service to extend, the command itself begins with `cd`.
     meant = str(PurePosixPath(workspace, entry.cwd if base else "."))
     return service if begins is None or begins == meant else replace(service, working_dir=meant)
 
@@ -231,7 +231,7 @@ def _without_useless(facts: RepoFacts) -> tuple[RepoFacts, tuple[str, ...]]:
 def _with_sources(
     facts: RepoFacts, service: ServicePlan, mappings: tuple[Mapping, ...], image: DockerfileFact | None
 ) -> tuple[ServicePlan, tuple[str, ...]]:
-    """Put the mounted sources before the image's installed copy on PYTHONPATH; return the service and notes."""
+    """Return the service with the mounted sources before the image's installed copy on PYTHONPATH, and notes."""
     how = dict(facts.installed).get(image.path) if image else None
     if image is None or how not in {"copied", "released"} or facts.source_root is None:
         return service, ()

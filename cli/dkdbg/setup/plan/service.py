@@ -281,8 +281,8 @@ def _of_service(
             )
     if whole is None:
         return
-    # Compose rejects a file that it reads whole without its env files. A service that only extends from the file reads
-    # those that exist.
+    # Compose rejects a file that it reads as a whole if env files are missing. A service that only extends from
+    # the file reads those that exist.
     is_refused = whole.needs_files and whole.file in {*facts.compose_read, *others.includes}
     if is_refused:
         shown = ", ".join(name for name, _ in whole.needs_files)
@@ -457,7 +457,7 @@ def choose_command(
 
 
 def _typed(line: str) -> tuple[str, ...]:
-    """Split a documented line into argv, with a shell if needed; a line with an open quote as far as possible."""
+    """Split a documented command line into argv, through a shell if needed; accept an unclosed quote."""
     try:
         return shell_argv(line)
     except DkdbgError:
@@ -465,7 +465,7 @@ def _typed(line: str) -> tuple[str, ...]:
 
 
 def stands_in(entry: EntryPoint | None, base: ServiceFact | None, dockerfile: DockerfileFact | None) -> bool:
-    """Return whether an entry point was read from the start of the service or the image."""
+    """Return whether an entry point comes from the start command of the service or the image."""
     places = {f"{base.file}: service {base.name}"} if base else {dockerfile.path} if dockerfile else set()
     return entry is not None and entry.source in places
 
@@ -506,7 +506,10 @@ def _later(words: tuple[tuple[int, str], ...], before: tuple[str, ...]) -> tuple
 def _one_rank(
     argv: tuple[str, ...],
 ) -> tuple[tuple[str, ...], tuple[tuple[int, str], ...], tuple[str, ...], int]:
-    """Replace the number of processes in a command by a variable; also return the documented number, or 0."""
+    """Return argv with a variable for the number of processes.
+
+    Also return the argv words with variables, notes, and the documented number, 0 if unknown.
+    """
     found = one_process(argv)
     if found is None:
         return argv, (), (), 0
@@ -539,13 +542,16 @@ def _first_project(facts: RepoFacts) -> str:
 
 
 def _relative_path(entry: EntryPoint) -> str:
-    """Return the PYTHONPATH that stands before the command if it is relative, and so valid everywhere; else nothing."""
+    """Return the PYTHONPATH assigned before the command if it is relative, so valid anywhere; else nothing."""
     path = dict(each.split("=", 1) for each in entry.assigned).get("PYTHONPATH", "")
     return path if re.fullmatch(r"[\w.-][\w./-]*(?::[\w.-][\w./-]*)*", path) else ""
 
 
 def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> Iterator[str]:
-    """Report arguments for the user to add. They are not written, because a shell or the program would interpret them."""
+    """Yield notes on arguments that the user has to add.
+
+    They are not written, because a shell or the program would interpret them.
+    """
     # CUDA_VISIBLE_DEVICES names the GPUs of another machine.
     kept = [each for each in entry.assigned if not each.startswith("CUDA_VISIBLE_DEVICES=")]
     ours = f"PYTHONPATH={_relative_path(entry)}"
@@ -602,7 +608,7 @@ def _longest_first(pairs: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
 
 
 def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "override", "COMPOSE_FILE"]]:
-    """Return the file that plain `docker compose` reads without flags, and how (decision 4 of the design)."""
+    """Return the compose file to write, and how plain `docker compose` reads it (decision 4 of the design)."""
     merged = main_files(facts.compose_files, facts.compose_env)
     if not merged:
         return "compose.yaml", "compose.yaml"

@@ -38,7 +38,7 @@ _FIRST_TARGET_PORT = 5677
 
 
 def editor_files(root: Path, plan: ProjectPlan, local_port: int, project: str) -> dict[str, FileWanted]:
-    """Return both files. The launch entry attaches to `local_port` on 127.0.0.1 and expects `project` there.
+    """Return launch.json and tasks.json; the launch entry attaches to `project` on `local_port` of 127.0.0.1.
 
     Raises:
         DkdbgError: a file is not JSON with comments, or its structure is not VS Code's.
@@ -53,7 +53,11 @@ def editor_files(root: Path, plan: ProjectPlan, local_port: int, project: str) -
 
 
 def target_files(root: Path, entry: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, FileWanted]:
-    """Return both files with a target's entry and task added or replaced. Raises DkdbgError: as `editor_files`."""
+    """Return launch.json and tasks.json with a target's entry and task added or replaced.
+
+    Raises:
+        DkdbgError: as `editor_files`.
+    """
     files = {}
     for name, array, new in ((LAUNCH, "configurations", entry), (TASKS, "tasks", task)):
         written, field = _written(root, name), _NAMES[array]
@@ -67,7 +71,7 @@ def target_files(root: Path, entry: Mapping[str, Any], task: Mapping[str, Any]) 
 def ranks_files(
     root: Path, entries: Sequence[Mapping[str, Any]], compound: Mapping[str, Any], task: Mapping[str, Any]
 ) -> dict[str, FileWanted]:
-    """Return both files with the ranks' entries, compound and task added or replaced.
+    """Return launch.json and tasks.json with the ranks' entries, compound and task added or replaced.
 
     Raises:
         DkdbgError: as `editor_files`.
@@ -123,7 +127,9 @@ def with_port(root: Path, local_port: int) -> FileWanted | None:
 
 
 def with_mappings(root: Path, plan: ProjectPlan) -> FileWanted:
-    """Return launch.json with the plan's path mappings in our entry, each in place of the first of its local folder.
+    """Return launch.json with the plan's path mappings in our entry.
+
+    Each replaces the entry's first mapping of the same local folder, or is appended.
 
     Raises:
         DkdbgError: as `editor_files`.

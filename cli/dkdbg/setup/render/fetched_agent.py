@@ -20,13 +20,13 @@ from dkdbg.setup.render.manifest import FOLDER, GITIGNORE, GITIGNORE_TEXT
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: The digest, in the form that `sha256sum --check` reads, and the agent itself.
+#: Paths of the digest, a file that `sha256sum --check` reads, and of the agent.
 DIGEST, AGENT = FOLDER / "agent.sha256", FOLDER / single_file.NAME
 _FORM = re.compile(r"# dkdbg (\S{1,40}), Python (\d{1,2})\.(\d{1,3})\n([0-9a-f]{64})  agent\.pyz\n")
 
 
 def files(agent: bytes, python: tuple[int, ...]) -> dict[str, FileWanted]:
-    """Return the files that stand for an agent in git.
+    """Return the files that represent the agent in git: its digest, and a .gitignore for the agent itself.
 
     Args:
         python: the Python that the agent is built for, such as (3, 11).
@@ -48,7 +48,7 @@ def is_fetched(root: Path) -> bool:
 
 
 def fill(root: Path) -> bool:
-    """Write the agent that the digest names, if it is missing or another one; return whether it was written.
+    """Build and write the agent with the recorded digest, unless it is there; return whether it was written.
 
     Raises:
         DkdbgError: the installed dkdbg and debugpy build another agent, or the file cannot be written.

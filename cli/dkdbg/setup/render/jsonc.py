@@ -86,7 +86,7 @@ def overruled(
     *,
     file: str = "JSON text",
 ) -> tuple[str, ...]:
-    """Return where the merged `text` differs from `value` by the user's choice, one phrase each.
+    """Return a phrase for each value of the user's that the merged `text` keeps instead of that in `value`.
 
     Raises:
         DkdbgError: as `upsert`.
@@ -100,7 +100,7 @@ def overruled(
 def drop(
     text: str, path: Sequence[str], key_field: str, last: Mapping[str, object], *, file: str = "JSON text"
 ) -> str:
-    """Remove the first object with `last`'s `key_field` if it equals `last`, and its array if that empties it.
+    """Return `text` without the object named like `last`, if it equals `last`, and without an emptied array.
 
     Raises:
         DkdbgError: as `upsert`.
@@ -118,7 +118,7 @@ def drop(
 def _find(
     text: str, path: Sequence[str], key_field: str, key: object, file: str
 ) -> tuple[Edit, Node | None, int | None]:
-    """Return the parsed text, the array at `path`, and the index of its first object with the name `key`."""
+    """Return the parsed text, the array at `path`, and the index of its first object whose `key_field` is `key`."""
     edit = Edit.of(text, file)
     array = edit.container(path, list)
     for index, item in enumerate(array.items if array else ()):
@@ -144,8 +144,9 @@ class Step:
 def next_step(have: object, want: object, last: object) -> Step | None:
     """Return the next edit that turns `have` into `want`; None if only the user's changes remain.
 
-    Objects are merged key by key, arrays of objects item by item (a pair of path mappings is one item), other values
-    as a whole. A value is ours as long as it equals its value in `last`, the last request (None if unknown).
+    Objects are merged key by key, arrays of objects item by item (a pair of path mappings is one item), other
+    values as a whole. A value is the user's unless it equals its value in `last`, the last request (None if
+    unknown).
     """
     return _step(have, want, _UNKNOWN if last is None else last, ())
 

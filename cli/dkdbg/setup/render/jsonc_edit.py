@@ -73,7 +73,7 @@ class Edit:
         return self.append(node, value, key=path[depth])
 
     def _with_root(self, value: object) -> str:
-        """Return a text without a value, but with its comments, completed by a root value."""
+        """Return the text, which has no value but perhaps comments, with a root value appended."""
         body = self._render(value, "") + self.newline
         comments = self.text.rstrip(" \t\r\n")
         return (comments if comments in {"", BOM} else comments + self.newline) + body

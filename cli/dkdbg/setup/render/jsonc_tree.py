@@ -196,7 +196,7 @@ class _Parser:
         return str(json.loads(found.group()))
 
     def _container(self, depth: int, close: str) -> Node:
-        """Take an object or an array."""
+        """Parse an object or an array, with its brackets."""
         start = self.at
         self._take()
         members: list[Member] = []
@@ -229,7 +229,7 @@ class _Parser:
         )
 
     def _key(self) -> str:
-        """Take a key with its colon."""
+        """Parse a key and the colon after it; return the key."""
         if self._peek() != '"':
             self._fail("a key in double quotes or '}'")
         key = self._string()

@@ -56,7 +56,11 @@ class Manifest:
 
 
 def load(root: Path) -> Manifest:
-    """Return the manifest; empty without one. Raises DkdbgError: the manifest cannot be read."""
+    """Return the manifest; empty without one.
+
+    Raises:
+        DkdbgError: the manifest cannot be read.
+    """
     data = read(root, MANIFEST)
     if data is None:
         return Manifest(files={}, notes={})

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: Id of the Feature beside devcontainer.json, and name of its folder.
 OWNER_FEATURE = "dkdbg-owner"
-#: Offset of the program's ports on the host, where a service of the user's may use the original ones.
+#: Offset of the program's ports on the host: a service of the user may use the original ports.
 APP_PORT_SHIFT = 10000
 
 
@@ -201,7 +201,7 @@ def _service(plan: ProjectPlan, project: str) -> str:
 
 
 def _settings(plan: ProjectPlan) -> list[tuple[Setting, object]]:
-    """Return the settings of the debug service that mean something in this repository, each with its default."""
+    """Return the settings of the debug service that apply in this repository, each with its default."""
     service = plan.service
     planned = {
         **dict(service.settings),
@@ -231,13 +231,13 @@ def _aliases(service: ServicePlan) -> tuple[str, ...]:
 
 
 def _compose_argv(service: ServicePlan) -> list[str]:
-    """Return the command line for compose: `$` for the container's shell doubled, values of .env by name."""
+    """Return argv for the compose file: `$` is doubled, and words with values from .env stay as written."""
     written = dict(service.from_env)
     return [written.get(index, word.replace("$", "$$")) for index, word in enumerate(service.argv)]
 
 
 def _shell_command(service: ServicePlan) -> str:
-    """Return the command line for a shell in the container, which has the values of .env in its environment."""
+    """Return the command for a shell in the container; words from .env are variables `DKDBG_ARG_<index>`."""
     from_env = dict(service.from_env)
     return " ".join(
         f'"$DKDBG_ARG_{index}"' if index in from_env else shlex.quote(word)
@@ -246,7 +246,7 @@ def _shell_command(service: ServicePlan) -> str:
 
 
 def _own_folders(plan: ProjectPlan) -> tuple[str, ...]:
-    """Return the mount points of the repository's `.dkdbg` inside mounted parents, container side."""
+    """Return the container paths at which mounts of the repository, or of its parents, show its `.dkdbg`."""
     base, below = plan.service.extends, PurePosixPath(plan.facts.below).parts
     theirs = () if base is None else base.binds if base.mounted is None else base.mounted
     found = []
@@ -292,7 +292,10 @@ def _devcontainer(plan: ProjectPlan) -> dict[str, FileWanted | None]:
 
 
 def _owner_feature(folder: str) -> dict[str, FileWanted | None]:
-    """Return the local Feature that makes the remote user the owner of its files; it has to be below .devcontainer/."""
+    """Return the local Feature that makes the remote user the owner of its files.
+
+    A local Feature has to be below .devcontainer/.
+    """
     return {
         f"{folder}/{OWNER_FEATURE}/{name}": FileWanted(
             content=artefact("devcontainer", f"owner/{name}").read_bytes(),

@@ -42,7 +42,11 @@ def read(environ: Mapping[str, str]) -> str | None:
 
 
 def make(environ: Mapping[str, str]) -> str:
-    """Create the token, readable by this user only, and return it. Raises DkdbgError: it cannot be written."""
+    """Create the token, readable by this user only, and return it.
+
+    Raises:
+        DkdbgError: it cannot be written.
+    """
     file, token = path(environ), secrets.token_urlsafe(LENGTH)
     create_private(file, token + "\n")
     return token

@@ -37,7 +37,7 @@ _SHAPES = {length: _TYPES[:length] for length in (1, _INTENT, _HELD)}
 #: Nanoseconds in which a file may change again without a new time, like git's "racy" entries.
 RACY_NS = 50_000_000
 _PIECE = 1 << 20
-#: Outdated lines before the log is rewritten.
+#: Maximum outdated lines in the log before it is rewritten.
 _MAX_WASTE_LINES = 20_000
 
 _dumps = json.JSONEncoder(separators=(",\n", ":"), check_circular=False).encode
@@ -217,8 +217,6 @@ def _as_lines(entries: List[Entry]) -> str:
     """Return lines of the log from one call of the encoder: a call costs as much as a line or two.
 
     Texts contain no newline.
-
-    Texts hold no newline.
     """
     text = _dumps(entries)[1:-1]
     return text.replace("],\n[", "]\0[").replace(",\n", ",").replace("\0", "\n") + "\n"

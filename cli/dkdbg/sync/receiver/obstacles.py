@@ -58,7 +58,7 @@ class Obstacles:
         return at
 
     def _enter(self, folder: int, parts: Sequence[bytes]) -> int:
-        """Return a descriptor of a folder in an open one; remove or keep another kind of entry there."""
+        """Return a descriptor of a folder in an open one; make the folder, as `make_folder` does, if it is missing."""
         try:
             return tree.open_below(folder, parts[-1])
         except OSError as error:
@@ -69,7 +69,7 @@ class Obstacles:
         return tree.open_below(folder, parts[-1])
 
     def make_folder(self, folder: int, path: str, name: bytes, mode: int) -> None:
-        """Make a folder and record it; remove or keep another kind of entry there. Raises OSError."""
+        """Make a folder and record it; first remove another kind of entry there or move it to kept/. Raises OSError."""
         old = tree.look_at(folder, name)
         entry = [path, "d", mode, 0, "", ""]
         if old is None or tree.kind_of(old) != "d":
@@ -177,7 +177,7 @@ class Obstacles:
             self.keep(folder, path, name, old)
 
     def _folder_away(self, folder: int, path: str, name: bytes) -> None:
-        """Remove a folder that sync made if it is empty; keep any other."""
+        """Remove a folder if sync made it and it is empty; otherwise move it to kept/."""
         if path in self._ledger.held:
             try:
                 os.rmdir(name, dir_fd=folder)

@@ -218,7 +218,9 @@ class Operations:
     def _remove_folder(
         self, folder: int, path: str, name: bytes, entry: Entry, info: os.stat_result
     ) -> Optional[str]:
-        """Remove an empty folder; leave another kind of entry in its place.
+        """Remove a folder if it is empty, and drop it from the ledger; return the path if something stays there.
+
+        Another kind of entry in its place always stays.
 
         Raises:
             Refused: the folder still contains entries of sync. The ledger keeps it until they are gone.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dkdbg.sync.receiver.state import State
     from dkdbg.sync.receiver.wire import Entry
 
-#: Attempts when another process removes or replaces a folder between two steps.
+#: Maximum attempts if another process removes or replaces a folder between two steps.
 _MAX_ATTEMPTS = 3
 _MAX_REMEMBERED = 10_000
 
@@ -59,7 +59,7 @@ class Placer:
         return b"t%d" % self._count
 
     def new_file(self, data: bytes, mode: int) -> Tuple[bytes, int]:
-        """Write a temporary file and return its name and open descriptor. Raises OSError: nothing is left."""
+        """Write a temporary file and return its name and open descriptor. Raises OSError, and then leaves no file."""
         name = self.temporary_name()
         descriptor = tree.create_file(self._state.temporary, name, mode)  # tmp/ is private
         try:

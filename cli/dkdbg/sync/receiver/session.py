@@ -25,7 +25,7 @@ _FLUSH_BYTES = 1 << 16
 
 
 class Session:
-    """The receiver's answers. Frames have been checked by `heads`; HELLO is the first.
+    """The receiver's answers to frames, which receiver.py has checked; HELLO is the first.
 
     Attributes:
         silence: seconds without a frame after which the host counts as gone; 0 to wait for ever.

@@ -86,7 +86,7 @@ class Transfers:
         return None
 
     def ignore(self, number: int) -> None:
-        """Ignore pieces of a refused file that the host sent before it knew."""
+        """Ignore pieces of a refused file that the host sent before it learned of the refusal."""
         self._ended.add(number)
 
     def data(self, number: int, body: bytes) -> None:

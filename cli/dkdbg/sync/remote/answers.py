@@ -167,7 +167,7 @@ _TEXTS = {
     wire.FAILED: {"reason": _REASON, "hint": _REASON}, wire.ERROR: {"reason": _REASON, "hint": _REASON},
     wire.KEPT: {"path": _PATH, "where": _PATH}, wire.FILE: {"path": _PATH},
 }  # fmt: skip
-#: Further checks.
+#: Frame kind -> further check of its head.
 _LOOKS: dict[int, Callable[[dict[str, Any]], None]] = {
     **dict.fromkeys(_LISTINGS, _entries), wire.READY: _ready, wire.END: _end,
 }  # fmt: skip

@@ -41,7 +41,7 @@ SILENCE_S = 300
 
 
 class SameFolderError(DkdbgError):
-    """Both sides are one folder: syncing it would be wrong."""
+    """Both sides are the same folder, which must not be synced with itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Ready:
     Attributes:
         root: the remote root, as the receiver resolved it.
         probe: path of a file with a random name that the receiver made, relative to the root; empty without one.
-        empty: whether the root holds nothing that the ledger does not know.
+        empty: whether the root contains nothing but sync's own folder.
         former: the local folder that was synced to this root before, if it was another one.
         mounts: mount points below the root, relative to it.
     """
@@ -73,7 +73,8 @@ class Contact:
     Args:
         root: remote root, absolute.
         local: local root, absolute; files of another local root are not deleted. Empty for a probe alone.
-        pythons: interpreters to try; the one that answers is tried first next time. A single one was named by the user.
+        pythons: interpreters to try; the one that answers is tried first next time. If there is only one, the
+            user has named it.
         look_only: write nothing on the target.
         makes: whether to make a missing root.
 

@@ -22,7 +22,7 @@ class Sent(NamedTuple):
         kind: kind of the operation's frame (wire.PUT, ...).
         size: bytes of its file.
         waiting: bytes in its own frame.
-        before: the previous entry. made: the new entry; None: gone.
+        before, made: the previous and the new entry; None for a missing one.
         abandoned: the file changed while it was sent: the answer is ignored.
     """
 

@@ -42,8 +42,8 @@ class Replica:
     Attributes:
         view: remote entries by path.
         sender: carries out steps.
-        staying: called with paths that sync put there and that exist here, but take no part any more: once they are
-            deleted here, the caller has to pass them to `steps`.
+        staying: called with paths that sync put there and that still exist here, but no longer take part in sync:
+            once they are deleted here, the caller has to pass them to `steps`.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Replica:
         return plan.plan(local, remote)
 
     def _alone(self, paths: Collection[str]) -> Collection[str]:
-        """Return the `paths` that still exist here although none takes part. They stay unchanged on the remote side."""
+        """Return the `paths` that still exist locally, outside the index; their remote entries stay unchanged."""
         alone = still_here(self._local, paths)
         if not alone:
             return alone
@@ -101,7 +101,7 @@ class Replica:
         return still_here(self._local, alone)  # some may have been deleted before they were watched
 
     def _left_over(self, index: Index, looked: Collection[str]) -> list[str]:
-        """Return entries that sync put below these places and that take no part any more.
+        """Return remote entries at or below `looked` that sync put there and that have left the index.
 
         Their deletion here may have been missed.
         """
@@ -167,7 +167,7 @@ class Progress:
         self._next = 0.0
 
     def __call__(self, files: int, size: int) -> None:
-        """Add files with so many bytes in all."""
+        """Add `files` arrived files with `size` bytes in total."""
         self._facts["files"] += files
         self._facts["bytes"] += size
         now = time.monotonic()
@@ -218,7 +218,7 @@ def stat(stream: Stream, paths: list[str]) -> dict[str, There]:
 
 
 def _fitting(paths: list[str]) -> Iterator[list[str]]:
-    """Yield `paths` in lists that each fit into a frame. A character takes at most 12 in ASCII JSON."""
+    """Yield `paths` in lists that each fit into a frame. A character takes at most 12 bytes in ASCII JSON."""
     chunk: list[str] = []
     size = 0
     for path in paths:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
     from dkdbg.sync.tree.reading import Content
 
-#: A large file counts as a log after it has grown so many times in a row, each within so many seconds.
+#: A large file counts as a log after growing more than this many times in a row, each within this many seconds.
 _MAX_GROWN, _GROWN_WITHIN_S = 3, 30.0
 
 
@@ -173,9 +173,9 @@ class Sender:
             return False
 
     def _grows_again(self, path: str, content: Content) -> bool:
-        """Return whether a large file has grown each of the last times: a log that is sent whole for each of its lines.
+        """Return whether a large file has grown each of the last times.
 
-        A log that is sent whole for each of its lines.
+        It is then a log, which is sent whole for each of its lines.
         """
         if content.body is not None:
             return False
@@ -241,7 +241,7 @@ class Sender:
         Return whether it is still the content of the file at `path`, and the offset.
 
         Args:
-            growing: whether the file may be longer by then.
+            growing: whether the file may grow meanwhile, without an error.
         """
         self._streaming += 1
         try:

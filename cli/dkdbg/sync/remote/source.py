@@ -15,9 +15,9 @@ _AS_OLD = ("commondir", "description")
 def source_of(local: str) -> str:
     """Return the local root as the ledger records it: the mark of its checkout, NUL, and its path, absolute.
 
-    The mark is the time and the inode of a file that git has created with the clone. Another clone has another time, a
-    copy has another inode, and both stay when a dev container is rebuilt around the checkout. Without git the mark is
-    the machine's name and the root's inode.
+    The mark is the time and the inode of a file that git has created with the clone. Another clone has another
+    time, a copy has another inode, and neither changes when a dev container is rebuilt around the checkout.
+    Without git the mark is the machine's name and the root's inode.
     """
     folder = git_folder(Path(local))
     for name in _AS_OLD if folder is not None else ():

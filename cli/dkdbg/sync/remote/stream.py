@@ -283,7 +283,7 @@ class Stream:
         )
 
     def _end(self) -> StreamEndedError | DkdbgError:
-        """Return why writing failed, from the reader, once it has seen the end."""
+        """Return the reader's reason for the end of the stream, after a failed write; wait until it is known."""
         deadline = time.monotonic() + 5
         while self._ended is None and time.monotonic() < deadline:
             self._reader.join(0.05)
@@ -291,7 +291,7 @@ class Stream:
 
 
 def no_answer() -> StreamEndedError:
-    """Return the error for another side that counts as gone."""
+    """Return the error for a receiver that has not answered for SILENCE_S."""
     return StreamEndedError(f"no answer for {SILENCE_S:g} s", code=None, answered=True)
 
 

@@ -39,7 +39,7 @@ class Level:
 
     Attributes:
         path: the folder relative to the root, ending in `/`; empty for the root.
-        standing: the standing of the folder itself.
+        standing: the result of the rules for the folder itself.
     """
 
     __slots__ = ("_lists", "_paths", "_sources", "path", "standing")
@@ -49,7 +49,7 @@ class Level:
         self._paths = lists.paths_at(path.count("/"))
 
     def judge(self, name: str, is_dir: bool) -> Standing:
-        """Return the standing of the entry `name` of this folder; a symlink is not a folder."""
+        """Return the result of the rules for the entry `name` of this folder; a symlink is not a folder."""
         path = self.path + name
         lists, above = self._lists, self.standing
         if above is IN and not (

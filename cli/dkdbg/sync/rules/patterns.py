@@ -1,7 +1,9 @@
-"""Compiled lines of .gitignore and .dockerignore, default exclusions, and their result. Most names cost a set look-up.
+"""Compiled lines of .gitignore and .dockerignore, default exclusions, and their result.
 
-pathspec turns a pattern into a regular expression. We match entry by entry from the root down, as git does,
-so the suffix by which pathspec matches everything below a folder is removed. We handle patterns for folders only
+Most patterns are plain names or suffixes, which cost one set look-up.
+
+pathspec turns a pattern into a regular expression. We match entry by entry from the root down, as git does, so
+the suffix by which pathspec matches everything below a folder is removed. We handle patterns for folders only
 (`dir_only`) ourselves.
 """
 
@@ -233,7 +235,8 @@ OUT = (
     "*.swp", "*.swx", "*~", ".#*", "#*#",
     "*.ckpt", "*.pt", "*.pth", "*.safetensors",
 )  # fmt: skip
-#: Folders of runs. Sources can have these names, too: Python files take part, and so does a folder with tracked files.
+#: Output folders of training runs. Source folders may have these names, too: Python files in them take part, and
+#: so does a folder with tracked files.
 RUNS = ("checkpoints/", "outputs/", "wandb/", "mlruns/", "lightning_logs/")
 SOURCE = (".py", ".pyi")
 RUN_FOLDERS = "defaults for run folders"
@@ -250,11 +253,12 @@ ENVIRONMENT = Rule(
 
 
 class Standing(NamedTuple):
-    """The result of the rules for one entry; entries below it start with it.
+    """The result of the rules for one entry, from which entries below it start.
 
     Attributes:
         git: the default or the rule of git that excludes the entry.
-        docker: the last rule of .dockerignore that matched the entry or a folder above; a negated rule brings it back.
+        docker: the last rule of .dockerignore that matched the entry or a folder above; a negated rule brings it
+            back.
         sync: the pattern of `[sync] ignore` that excludes the entry.
         kept: the pattern of `[sync] ignore` that brought the entry itself back.
     """

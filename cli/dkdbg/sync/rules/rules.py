@@ -1,7 +1,7 @@
 """Decides which paths below the local root take part in sync, and by which rule.
 
-From weak to strong: the defaults; git's ignore rules, where tracked paths are never ignored; .dockerignore,
-with Docker's meaning; `[sync] ignore` of dkdbg.toml, the last word, where `!` brings back.
+From weak to strong: the defaults; git's ignore rules, where tracked paths are never ignored; .dockerignore, with
+Docker's meaning; `[sync] ignore` of dkdbg.toml, which has the last word; `!` brings entries back.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Rules:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Return absolute paths of rule files outside the folders of the tree."""
+        """Return absolute paths of git's rule files that are not in the tree itself, such as info/exclude."""
         return self._sources.files
 
     def same_as(self, other: Rules) -> bool:
-        """Return whether both decide the same, as far as rules outside the folders of the tree go."""
+        """Return whether both decide the same, apart from .gitignore files in folders below the root."""
         return self.max_size == other.max_size and self._sources.same_as(other._sources)
 
     def why(self, path: str) -> Verdict:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Maximum bytes of a rule file to read.
 MAX_RULE_BYTES = 4_000_000
-#: Maximum bytes of a file that names a folder; a path cannot be longer.
+#: Maximum bytes of a file that names a folder, such as `.git` of a worktree; a path cannot be longer.
 _MAX_LINE_BYTES = 1 << 15
 
 
@@ -35,8 +35,9 @@ class Sources:
         sync: the patterns of dkdbg.toml.
         docker: the patterns of .dockerignore.
         git: git's patterns for the root folder and the defaults, from strong to weak.
-        reaching, docker_reaching: negated patterns, split at `/`, that may bring back content of an excluded folder.
-        files: absolute paths of rule files outside the folders of the tree; `nested` adds some.
+        reaching, docker_reaching: negated patterns, split at `/`, that may bring back content of an excluded
+            folder.
+        files: absolute paths of git's rule files that are not in the tree itself; `nested` adds some.
     """
 
     def __init__(self, root: str, ignore: Sequence[str]) -> None:

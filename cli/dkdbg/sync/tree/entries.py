@@ -14,7 +14,7 @@ FILE, FOLDER, LINK = "f", "d", "l"
 
 
 class Entry(NamedTuple):
-    """One path that takes part. A path is relative to the local root, with `/`, as `os.fsdecode` returns it.
+    """One path of the sync, relative to the local root, with `/` separators, as decoded by `os.fsdecode`.
 
     Attributes:
         kind: `f`, `d` or `l`.
@@ -35,11 +35,12 @@ class Entry(NamedTuple):
 
 
 class Skip(NamedTuple):
-    """A path that would take part but cannot.
+    """Why a path that the rules include is left out.
 
     Attributes:
         reason: a sentence for the user.
-        unknown: whether the path and everything below it is unreadable: the other side keeps its version.
+        unknown: whether the path could not be read: the remote side then keeps its version of it and everything
+            below.
     """
 
     reason: str
@@ -80,11 +81,12 @@ class Changes:
     Attributes:
         written: new or changed entries, parents before their content. A path whose kind changed is also in
             `removed`, with everything below it.
-        removed: paths that are gone or do not take part any more, content before its folder.
+        removed: paths that are gone or excluded now, content before its folder.
         skipped: paths newly left out for a reason other than a rule.
         cleared: paths of `Index.skipped` that are not left out for that reason any more.
-        looked: the places that were checked with everything below them, empty for the root. The index lacks paths that
-            take no part, so that their deletion goes unnoticed: the other side may still have them.
+        looked: paths that were checked, each with everything below it; an empty path is the root. The index does
+            not contain excluded paths and cannot show their deletion, so the caller checks remote entries below
+            `looked`.
     """
 
     written: dict[str, Entry] = field(default_factory=dict)
@@ -100,8 +102,9 @@ class Changes:
 def compare(before: Index, after: Index, *, below: Collection[str] | None = None) -> Changes:
     """Return the changes from `before` to `after`.
 
-    `below` are the only places that `after` covers, None for the whole tree. Unreadable entries may still exist:
-    entries of `before` at or below an unknown `Skip` stay.
+    `below` lists the paths that `after` covers, each with everything below it; None means the whole tree. Entries
+    of `before` at or below an unreadable path (a `Skip` with `unknown`) may still exist, so they do not count as
+    removed.
     """
     unknown = {path for path, skip in after.skipped.items() if skip.unknown}
     removed = []

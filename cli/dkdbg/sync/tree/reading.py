@@ -16,8 +16,8 @@ from dkdbg.sync.tree.scan import stamp
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Nanoseconds after a change in which a file can change again with the same time stamp. Kernels tick at 1 to
-#: 10 ms, some file systems count whole seconds (up to two).
+#: Nanoseconds after a change in which another change may get the same timestamp. Kernels tick every 1 to 10 ms
+#: (`_TICK`); some file systems store whole seconds, up to two (`_COARSE`).
 _TICK, _COARSE = 30_000_000, 2_100_000_000
 
 _PIECE = 1 << 20
@@ -31,10 +31,11 @@ class Content(NamedTuple):
     """A file's content.
 
     Attributes:
-        entry: the file's entry when it was read; its stamp is empty if the file could change again with the same time.
+        entry: the file's entry when reading began. Its stamp is empty if another change may get the same
+            timestamp, or if the file has grown.
         digest: sha256 of the content, in hex.
-        body: the content when it is at most `keep` bytes, else None.
-        grown: whether the file has grown since; `body` and `digest` are those of its size when reading began.
+        body: the content if it is at most `keep` bytes (see `read`), else None.
+        grown: whether the file grew while it was read; `body` and `digest` cover its size when reading began.
     """
 
     entry: Entry
@@ -50,10 +51,11 @@ def read(
     """Read `path`, relative to `root`, to its end. Follows no symlink below the root.
 
     Args:
-        root: the local root, absolute and resolved, or an open object for it, which saves opening it for each
+        root: the local root, absolute and resolved, or a `Beneath` of it, which saves opening the root for each
             file.
-        growing: whether the file may become longer meanwhile, like a log: read only up to its size at the beginning.
-        between: called after each 1 MiB of a file that is not kept: reading may take some seconds.
+        keep: maximum bytes to return as `Content.body`.
+        growing: whether the file may grow meanwhile, like a log: read only up to its size at the beginning.
+        between: called after each 1 MiB of a file longer than `keep`: reading it may take some seconds.
 
     Raises:
         FileChangedError: the file changed meanwhile, is gone, or is not a file any more.
@@ -88,7 +90,7 @@ def _whole(fd: int, size: int) -> bytes:
 
 
 def _piecemeal(fd: int, size: int, keep: int, between: Callable[[], object]) -> tuple[bytes | None, str]:
-    """Return the content, when it is at most `keep` bytes, and the digest of a file that is read in pieces."""
+    """Read `size` bytes in pieces; return them (None if more than `keep`) and their digest."""
     digest, kept = hashlib.sha256(), list[bytes]()
     for piece in _pieces(fd, size):
         digest.update(piece)
@@ -100,7 +102,7 @@ def _piecemeal(fd: int, size: int, keep: int, between: Callable[[], object]) -> 
 
 
 def _same(one: os.stat_result, other: os.stat_result) -> bool:
-    """Return whether the content is the same, without reading: a faster `tree.signature` for thousands of files."""
+    """Return whether two stats mean equal content; faster than `tree.signature` for thousands of files."""
     return (
         one.st_mtime_ns == other.st_mtime_ns and one.st_ctime_ns == other.st_ctime_ns
         and one.st_size == other.st_size and one.st_ino == other.st_ino
@@ -110,11 +112,11 @@ def _same(one: os.stat_result, other: os.stat_result) -> bool:
 def pieces(
     root: str | Beneath, path: str, entry: Entry, *, offset: int = 0, growing: bool = False
 ) -> Iterator[bytes]:
-    """Yield the content of `path` from `offset` in pieces of up to 1 MiB, while it is the file in `entry`.
+    """Yield the content of `path` from `offset` in pieces of up to 1 MiB, as long as `entry` describes the file.
 
-    The size and mtime of `entry` are compared before the first piece and after the last one. With `growing` the file
-    may have become longer: only its first `entry.size` bytes are yielded, which the other side compares with their
-    digest.
+    The size and mtime of `entry` are compared before the first piece; changes are detected again after the last
+    one. With `growing` the file may have become longer: only its first `entry.size` bytes are yielded, and the
+    receiver compares them with their digest.
 
     Raises:
         FileChangedError: `path` is another file, or changed meanwhile.
@@ -144,7 +146,7 @@ def _open(root: str | Beneath, path: str) -> int:
 
 
 def _pieces(fd: int, size: int) -> Iterator[bytes]:
-    """Yield the next `size` bytes of an open file, or fewer: a growing file might never end."""
+    """Yield the next `size` bytes of an open file, or fewer at its end: a growing file needs the limit."""
     while size > 0 and (piece := os.read(fd, min(_PIECE, size))):
         yield piece
         size -= len(piece)

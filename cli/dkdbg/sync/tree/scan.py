@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dkdbg.sync.rules.level import Level
     from dkdbg.sync.rules.patterns import Standing
 
-#: Maximum depth of folders: each is a descriptor, and a call on the stack.
+#: Maximum depth of folders: each level costs an open file descriptor and stack frames.
 MAX_DEPTH = 200
 
 
@@ -66,10 +66,11 @@ class Scanner:
         self.rules = rules(self.root)
 
     def scan(self) -> Index:
-        """Return the whole present tree, with the present rules.
+        """Index the whole tree, with rules read anew.
 
         Raises:
-            DkdbgError: the root is gone or is another folder than at the start: this must not count as an empty tree.
+            DkdbgError: the root is gone or is not the folder it was at the start, which must not count as an
+                empty tree.
         """
         self._check()
         self.rules = self._make_rules(self.root)
@@ -147,7 +148,7 @@ class Scanner:
         """Return the path to check for a dirty `path`: itself or a folder above; empty for all, None for nothing."""
         if not path or path in {".gitignore", ".dockerignore"}:
             return ""
-        # git writes its index often, mostly without a change; `.git` may appear or disappear
+        # git rewrites its index often, usually without effect on the rules; `.git` may appear or disappear
         if path.startswith("/") or path in {config.FILE_NAME, ".git"}:
             same = self._make_rules(self.root).same_as(self.rules)
             return (None if path.startswith("/") else path) if same else ""
@@ -234,9 +235,9 @@ class Scanner:
     def _folder(
         self, path: str, status: os.stat_result, level: Level, standing: Standing, found: Index, *, above: int,
     ) -> bool:  # fmt: skip
-        """Index the folder `path`, which is in the folder of `level`, open as `above`.
+        """Index the folder `path`, a child of the folder of `level`, whose open descriptor is `above`.
 
-        Return whether it takes part.
+        Return whether it takes part in the sync.
 
         Raises:
             OSError: it cannot be listed.
@@ -293,7 +294,7 @@ class Scanner:
         return False
 
     def _without_hollow(self, index: Index, changes: Changes) -> Changes:
-        """Remove excluded folders whose last included entry is gone: check folders again that lost an entry."""
+        """Return `changes` plus the removal of excluded folders that have lost their last included entry."""
         gone = set(changes.removed)
         for path in gone:
             self._levels.pop(path, None)
@@ -360,7 +361,7 @@ def _identity(root: str) -> tuple[int, int]:
 
 
 def _ignores_case(root: str) -> bool:
-    """Return whether `Foo` also opens `foo`, as usual on a Mac: only a listing then has the exact name."""
+    """Return whether the root's file system ignores case, as usual on a Mac; exact names then need a listing."""
     try:
         return os.path.samefile(
             root, os.path.join(os.path.dirname(root), os.path.basename(root).swapcase())
@@ -394,7 +395,7 @@ def _travelling_target(root: str, path: str, text: str) -> str | None:
         return None
     if parts[up:] and ".." not in parts[up:]:
         return "/".join(parts)
-    # Let the file system resolve `a/../b`, or a folder above: `a` may be a link itself.
+    # Let the file system resolve `a/../b`, where `a` may itself be a link, and links to a parent folder.
     inside = _inside_root(root, os.path.realpath(os.path.join(root, folder, text)))
     return None if inside is None else _relative_target(folder, inside)
 

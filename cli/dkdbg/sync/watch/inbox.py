@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-#: Seconds without another event after which an open or missing file is checked; and the maximum wait.
+#: Seconds without further events before an open or missing file is checked, and the maximum wait.
 QUIET_S, MAX_WAIT_S = 0.05, 1.0
 
 
@@ -27,7 +27,7 @@ class Coalescer:
         self._waiting: dict[str, tuple[float, float]] = {}
 
     def settled(self, path: str) -> None:
-        """Schedule a complete `path` for now."""
+        """Make `path`, which is complete, due now."""
         self._waiting.pop(path, None)
         self._ready[path] = None
 
@@ -39,7 +39,7 @@ class Coalescer:
         self._waiting[path] = (first, min(now + QUIET_S, first + MAX_WAIT_S))
 
     def due(self) -> float | None:
-        """Return when `take` will have something; 0 for now, None when nothing is waiting."""
+        """Return the time at which the next path is due; 0 for now, None without one."""
         if self._ready:
             return 0.0
         return min((at for _, at in self._waiting.values()), default=None)
@@ -109,7 +109,7 @@ class Source:
         raise NotImplementedError
 
     def watch_leaving(self, paths: Iterable[str]) -> None:
-        """Report when one of these relative paths is deleted; their folders take no part and are not watched."""
+        """Report when one of these relative paths is deleted. Their folders are excluded, so not watched yet."""
 
     def watch_linked(self, path: str) -> None:
         """Report writes to a hard-linked file, also through a name elsewhere. Made for `Scanner(linked=...)`."""

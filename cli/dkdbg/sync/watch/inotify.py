@@ -87,7 +87,7 @@ class InotifySource(WatchCallback, Source):
             return True
 
     def watch_file(self, path: str) -> bool:
-        """Report changes of the file at this absolute path, whose folder is watched. Return whether this is new."""
+        """Report changes of the file at this absolute path by watching its folder. Return whether it is new."""
         with self._lock:
             if any(path in paths for paths in self._files.values()):
                 return False

@@ -19,12 +19,11 @@ _POLL_S = 2.0
 
 
 class Batch(NamedTuple):
-    """Paths to check again.
+    """Paths to check again, for `Scanner.rescan`.
 
     Attributes:
-        paths: relative to the root; a folder means everything below it; an absolute path is a rule file
-            elsewhere.
-            Pass them to `Scanner.rescan`.
+        paths: relative to the root; a folder means everything below it; an absolute path is a rule file outside
+            the root.
         lost: why events were lost, as a sentence: everything has to be scanned again. Empty otherwise.
     """
 
@@ -100,7 +99,7 @@ class Watcher:
         self.source.close()
 
     def _pace_polls(self, now: float) -> None:
-        """Set the time of the next poll: after ten times as long as the caller took to check the polled folders."""
+        """Schedule the next poll after ten times as long as the last check of polled folders took."""
         if self._polled_at:
             self._next_poll = now + max(_POLL_S, 10 * (now - self._polled_at))
             self._polled_at = 0.0

@@ -25,9 +25,10 @@ _SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
 #: Name of a folder with a job script: `job-`, or `held-` for a job that only waits for commands, then 8 hex digits.
 _TAG = re.compile(r"\b(job|held)-[0-9a-f]{8}\b")
-#: Parent of these folders on the login node: below the user's home, which the nodes of a cluster share.
+#: Parent of the folders with job scripts, on the login node: below the home, which a cluster's nodes share.
 _BASE = '"${XDG_CACHE_HOME:-$HOME/.cache}/dkdbg"'
-#: Script that creates a folder which only its user can enter, and removes folders of unknown jobs after an hour.
+#: Script that creates a job's folder, accessible only to its user, and removes folders of unknown jobs after an
+#: hour.
 _PREPARE = """\
 umask 077 && mkdir -p {base} && cd {base} && folder=$(pwd -P) || exit 1
 known=$({jobs}) && for each in "$folder"/job-* "$folder"/held-*; do
@@ -67,12 +68,12 @@ def is_node(name: str) -> bool:
     return _NODE.fullmatch(name) is not None
 
 
-#: Beginning of the message about missing programs in each system's table.
+#: Start of each message in `BatchSystem.known` that reports missing programs.
 NO_COMMANDS = "there are no commands of"
 
 
 class NoCommandsError(DkdbgError):
-    """The system's programs are not found; waiting does not help."""
+    """The batch system's programs are missing; retrying does not help."""
 
 
 class BatchSystem(Protocol):
@@ -105,7 +106,7 @@ class BatchSystem(Protocol):
         """Return a script for `sh` on a node that exits with 0 only if the job has ended or no longer runs."""
 
     def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the prefix, for the login node, that runs a command on a node of the job; empty without one."""
+        """Return the prefix, for the login node, that runs a command on a node of the job; empty if unsupported."""
         return ()
 
     def explain(self, stderr: str, *, job: str, node: str) -> DkdbgError | None:
@@ -216,7 +217,7 @@ class SeveralJobsError(DkdbgError):
     """A job number stands for several jobs.
 
     Attributes:
-        ids: the numbers of those that are listed one by one.
+        ids: the numbers that are valid in an address; jobs listed as a range are missing.
     """
 
     ids: Sequence[str] = ()
@@ -226,7 +227,7 @@ def an_array(job: str, ids: Sequence[str], job_form: re.Pattern[str]) -> Several
     """Return the error for a job number that stands for several jobs.
 
     Args:
-        job_form: see `BatchSystem`; jobs that wait may be listed as a range, which is no address.
+        job_form: see `BatchSystem`; waiting jobs may be listed as a range, which is not valid in an address.
     """
     fitting = [each for each in ids if job_form.fullmatch(each)]
     names = fitting or [printable(each) for each in ids]
@@ -248,7 +249,7 @@ def after(job: Job, address: str) -> str:
 
 
 def in_words(names: Sequence[str]) -> str:
-    """Return the first names as text, with the number of the others."""
+    """Join the first four names, and the number of the others, as text."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if names[4:] else "")
 
 
@@ -286,7 +287,7 @@ def prepared(mark: str, tag: str, stdout: str) -> str:
 
 
 def filling(folder: str, size: int) -> str:
-    """Return the script for `sh` that reads the agent, `size` bytes, and the job script from its standard input."""
+    """Return the `sh` script that writes the agent (`size` bytes) and the job script from stdin to `folder`."""
     return f"umask 077 && cd {folder} && head -c {size} >agent.pyz && cat >job.sh && echo filled"
 
 

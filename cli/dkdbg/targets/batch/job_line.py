@@ -138,14 +138,14 @@ class JobLine:
         return self._node or self.look(asks=True)
 
     def again(self, *, silent: bool, limit: float) -> Node:
-        """Find the node again after a cut, without a password prompt."""
+        """Find the node again after a lost connection, without a password prompt."""
         if silent:
             self.login.drop()
             self._way = None
         return self.look(limit=limit)
 
     def lost(self) -> str:
-        """Return why a command with exit code 255 was cut off; empty if it exited regularly."""
+        """Return why a command that exited with 255 lost its connection; empty if 255 is its own exit code."""
         if not self.login.is_there():
             return f"the connection to {self._address.name} was lost"
         try:
@@ -252,7 +252,7 @@ class JobNode(Reach):
         return self.script(f"{enter(self.folder)}exec {shlex.join(argv)}", tty=tty)
 
     def script(self, text: str, *, tty: bool = False) -> tuple[str, ...]:
-        """Return the local command line that runs `text` with a `sh` there."""
+        """Return the local command line that runs the script `text` with `sh` on the node."""
         if self.way == "step":
             return self.login.wrap((*self.step(tty), "sh", "-c", text), tty=tty)
         words = (
@@ -264,10 +264,11 @@ class JobNode(Reach):
     def starting(self, relay: Sequence[str]) -> tuple[str, ...]:
         """Return the command line that starts a relay; see `Reach.starting`.
 
-        Processes started by ssh survive it. A step kills all its processes at its end, so the keeper gets a step of
-        its own.
+        Processes started by ssh outlive the connection. A step kills all its processes when it ends, so the
+        relay's keeper gets a step of its own.
 
-        The step ends with its srun on the login node. This srun is not our child, so it survives a lost connection.
+        That step lasts as long as its srun on the login node, which is not our child and survives a lost
+        connection.
         """
         if self.way == "ssh":
             return self.wrap(relay)
@@ -287,7 +288,7 @@ class JobNode(Reach):
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """A node's answer to the query."""
+    """Parsed answer of a node to `looking`."""
 
     user: str
     host: str

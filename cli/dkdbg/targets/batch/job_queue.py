@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _ANSWER_TIMEOUT_S, _SEND_TIMEOUT_S = 60.0, 120.0
 #: Line printed after sbatch has exited. Both sbatch and a lost ssh connection may give exit code 255.
 _ENDED = "dkdbg-submit-ended"
-#: Lines of a job's output to show.
+#: Number of last lines of a job's output to show.
 _SHOWN_LINES = 8
 _PYTHON = "import sys; print('dkdbg-python %d %d' % sys.version_info[:2])"
 
@@ -54,7 +54,7 @@ class JobQueue:
         self._login.reach()
 
     def submit(self, wanted: Submission) -> str:
-        """Send the agent and the script, and submit the script."""
+        """Send the agent and the job script, submit the script, and return the job's number."""
         login = self._login.reach(asks=False)
         self._check_folder(login, wanted.folder)
         tag = f"{'job' if wanted.command else 'held'}-{secrets.token_hex(4)}"
@@ -73,7 +73,7 @@ class JobQueue:
         return self._hand_over(login, text, tag, folder, words[0])
 
     def held(self) -> str:
-        """Return the number of a job that waits for commands, by its script's folder; empty without one."""
+        """Return the number of a job that waits for commands, known by its `held-` folder; empty without one."""
         return next((job for tag, job in self._tags(asks=True).items() if tag.startswith("held-")), "")
 
     def look(self, job: str) -> Job:
@@ -116,7 +116,7 @@ class JobQueue:
         return self._login.read(self._login.reach(asks=False).wrap(argv), limit=_ANSWER_TIMEOUT_S)
 
     def _tags(self, *, asks: bool) -> dict[str, str]:
-        """Return our waiting and running jobs by tag. Raises DkdbgError."""
+        """Return the numbers of this user's waiting and running jobs by tag. Raises DkdbgError."""
         login = self._login.reach(asks=asks)
         done = self._login.read(login.wrap(("sh", "-c", self._system.jobs())), limit=_ANSWER_TIMEOUT_S)
         if done.code:
@@ -142,7 +142,7 @@ class JobQueue:
             )
 
     def _prepare(self, login: Reach, tag: str) -> str:
-        """Create the folder for script and agent, which only its user may enter."""
+        """Create the folder for the script and the agent, accessible only to its user; return its path."""
         mark = f"dkdbg-{secrets.token_hex(8)}"
         done = self._login.read(
             login.wrap(("sh", "-c", preparing(tag, mark, self._system.jobs()))), limit=_ANSWER_TIMEOUT_S
@@ -183,7 +183,11 @@ class JobQueue:
         return (3, 10)
 
     def _hand_over(self, login: Reach, text: str, tag: str, folder: str, submitter: str) -> str:
-        """Submit once. Without an answer, look for the job in the system's list, where it may also appear later."""
+        """Submit once and return the job's number, taken from the system's list of jobs if the answer is lost.
+
+        Raises:
+            DkdbgError: the job was refused, or is not in the list, where it may still appear.
+        """
         missing = ""
         try:
             done = self._login.read(login.wrap(("sh", "-c", text)), limit=_ANSWER_TIMEOUT_S)
@@ -210,7 +214,7 @@ class JobQueue:
         try:
             if not missing:
                 self._login.drop()
-            # Signals are delayed: a prompt could not be interrupted.
+            # no password prompt: signals are delayed, so it could not be interrupted
             job = self._tags(asks=False).get(tag, "")
         except DkdbgError as error:
             why = error.message

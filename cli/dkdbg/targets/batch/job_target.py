@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _AGENT_TIMEOUT_S = 30.0
 #: Nodes to query at the same time: a query is a command on the login node, and sshd accepts ten per connection.
 _MAX_PARALLEL = 6
-#: PBS copies the file when the job ends.
+#: PBS copies the output file to its place only when the job ends.
 _NO_FILE = (
     "dkdbg: {} does not exist yet: the job has printed nothing, or its system copies the file at its end"
 )
@@ -47,7 +47,8 @@ class JobTarget(Target):
         line: connection to the node, if shared with other targets.
     """
 
-    #: Polling starts processes there, and queries the batch system, which all users of the cluster share.
+    #: Seconds between polls: each starts processes on the node, and queries the batch system, which all users of
+    #: the cluster share.
     pause = 5.0
     capabilities = frozenset({Capability.REMOTE, Capability.LOGS, Capability.TIME_LIMITED})
 
@@ -74,7 +75,7 @@ class JobTarget(Target):
         return self._line.found().reach.wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """Return the agent of a session on the node, or an agent that we send there until `close`."""
+        """Return the command of an agent on the node: a session's, or one that we send there until `close`."""
         node = self._line.found()
         if node.agents:
             return ("sh", node.agents[0])
@@ -92,7 +93,7 @@ class JobTarget(Target):
         return Workspace(local=".", remote=job.folder, why=f"job {job.id} runs there")
 
     def endpoint(self) -> Endpoint:
-        """Return the endpoint of the named or the newest session, by a relay: its connections outlive ssh and srun."""
+        """Return the endpoint of the named or newest session, through a relay, which outlives ssh and srun."""
         if self._line.why:  # the relay reconnects on its own
             return Endpoint(address=None, why=f"{self.label}: {self._line.why}")
         if why := self._known():
@@ -190,11 +191,11 @@ class JobTarget(Target):
         return self._line.deadlines
 
     def lost(self) -> str:
-        """Return why a command was cut off; see `core/target.py`."""
+        """Return why a command lost its connection; see `core/target.py`."""
         return self._line.lost()
 
     def again(self, *, silent: bool, limit: float) -> Reach:
-        """Find the job's node again after a cut."""
+        """Find the job's node again after a lost connection."""
         return self._line.again(silent=silent, limit=limit).reach
 
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
@@ -213,7 +214,7 @@ class JobTarget(Target):
         )
 
     def over(self) -> Sequence[str]:
-        """Return the command that tells whether the job is over; it runs on the node: this machine may sleep by then."""
+        """Return the command that checks whether the job is over; run on the node, as this machine may sleep."""
         return ("sh", "-c", self._system.over(self._line.found().job.id))
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PATH = on_path("bjobs")
 #: Fields of `bjobs -o ... -json`, which needs 10.1.0.2; the keys of a record are the fields' names in capitals.
 _FIELDS = "jobid jobindex stat user exec_host exec_cwd sub_cwd output_file pend_reason exit_reason exit_code time_left"
-#: STAT of bjobs(1); all others are final: DONE, EXIT, ZOMBI.
+#: Phases of the STAT values of bjobs(1); all other values are final: DONE, EXIT, ZOMBI.
 _PHASES: dict[str, Phase] = {
     "PEND": "waiting", "PSUSP": "waiting", "WAIT": "waiting", "PROV": "waiting", "RUN": "running",
     "USUSP": "held", "SSUSP": "held", "UNKWN": "held",
@@ -55,7 +55,10 @@ _KNOWN = (
 
 
 class Lsf(BatchSystem):
-    """LSF's commands; see `targets/batch/job.py`. No step: blaunch works only in the job, lsrun only outside it."""
+    """LSF's scripts and command lines, as `BatchSystem` describes them.
+
+    There is no `step`: blaunch works only in the job, lsrun only outside it.
+    """
 
     name, scheme, template, path = "LSF", "lsf", "templates/jobs/lsf.sh.j2", _PATH
     known = _KNOWN
@@ -135,7 +138,7 @@ def _id(record: dict[str, str]) -> str:
 
 
 def _left(text: str) -> float | None:
-    """Return the seconds of TIME_LEFT, `1:59 L` in hours and minutes; `E` marks an estimate, which ends no job."""
+    """Return the seconds of TIME_LEFT, such as `1:59 L` (hours, minutes); None for an estimate (`E`)."""
     limit, _, mark = text.partition(" ")
     return duration(f"{limit}:00") if mark in ("L", "X") else None
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.batch.job import Script
 
 _ATTRIBUTE = re.compile(r"\s+([A-Za-z_]+(?:\.[A-Za-z_]+)?) = (.*)")
-#: job_state (qstat(1B)); all others are final: C, E, F, X.
+#: Phases of the values of job_state (qstat(1B)); all other values are final: C, E, F, X.
 _PHASES: dict[str, Phase] = {
     "Q": "waiting", "H": "waiting", "W": "waiting", "T": "waiting", "M": "waiting", "R": "running", "B": "running",
     "S": "held", "U": "held",
@@ -57,7 +57,10 @@ _KNOWN = (
 
 
 class Pbs(BatchSystem):
-    """PBS's commands; see `targets/batch/job.py`. No step: a command in a running job is started by ssh."""
+    """PBS's scripts and command lines, as `BatchSystem` describes them.
+
+    There is no `step`: a command in a running job is started by ssh.
+    """
 
     name, scheme, template, path = "PBS", "pbs", "templates/jobs/pbs.sh.j2", _PATH
     known = _KNOWN
@@ -70,7 +73,7 @@ class Pbs(BatchSystem):
         return f"{_PATH}qstat -f {quoted} || qstat -x -f {quoted} 2>/dev/null"
 
     def read(self, job: str, code: int, stdout: str, stderr: str) -> Job:
-        """Parse the attributes of the first job in the answer; an array that has begun states its range of indices."""
+        """Parse the attributes of the first job in the answer. Raises SeveralJobsError for a begun array."""
         known = attributes(stdout)
         state = known.get("job_state", "")
         if not state:

@@ -83,7 +83,7 @@ _KNOWN = (
 
 
 class Slurm(BatchSystem):
-    """Slurm's commands; see `targets/batch/job.py`."""
+    """Slurm's scripts and command lines, as `BatchSystem` describes them."""
 
     name, scheme, template, path = "Slurm", "slurm", "templates/jobs/slurm.sh.j2", _PATH
     known = _KNOWN
@@ -94,7 +94,7 @@ class Slurm(BatchSystem):
         """Query a job with squeue, which knows a job for some minutes after its end (MinJobAge)."""
         one = f"squeue --noheader --states=all --jobs={job}"
         more = f"echo {_TASKS}$({one} --Format=NumTasks); echo {_OUTPUT}$(scontrol show job -o {job} | sed -n 's/.* StdOut=//p')"
-        # squeue lists all parts of a heterogeneous job for the name of one.
+        # Asked for one part of a heterogeneous job, squeue lists all of them.
         nodes = f"{one} --format='%i %N' | sed -n 's/^{job} //p'" if "+" in job else f"{one} --format=%N"
         more += f'; echo {_NODES}$(scontrol show hostnames "$({nodes})" 2>/dev/null)'
         return f"{_PATH}{one} --format='{_FIELDS}' && {{ {more}; }}"
@@ -108,7 +108,7 @@ class Slurm(BatchSystem):
                 hint=f"try there: squeue --jobs={job}",
             )
         if not rows:
-            # such as a missing task of an array
+            # for example, the array has no such task
             raise DkdbgError(f"Slurm has no job {job}", hint="squeue --me there shows your jobs")
         found = [each for each in rows if each.partition("|")[0] == job] or rows
         if len(found) > 1:

@@ -37,7 +37,7 @@ class BuildStep:
 
 
 class BuildSteps:
-    """One or several builds with interleaved lines."""
+    """Parser of the log of one or several builds, whose lines may be interleaved."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}

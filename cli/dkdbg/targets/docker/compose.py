@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ComposeService:
-    """One debug service. Run the command lines in the repository's root, where compose finds its files.
+    """The docker command lines of one debug service; each method returns the one that does what it describes.
+
+    Run them in the repository's root, where compose finds its files.
 
     Attributes:
-        model: model that `up`, `create`, `build` and `once` read from standard input instead of the files; empty for the
-            files.
+        model: model that `up`, `create`, `build` and `once` read from standard input instead of the files; empty
+            for the files.
         folder: with a model: the repository's root, absolute.
     """
 
@@ -141,7 +143,7 @@ class ComposeService:
 
 
 def started(model: Mapping[str, Any], service: str) -> Iterator[str]:
-    """Yield the service and all services that start together with it."""
+    """Yield the service and, recursively, the services that it depends on."""
     services = model.get("services", {})
     seen: set[str] = set()
     todo = [service]

@@ -52,7 +52,7 @@ def check_project(
     """Return the project as merged by compose (`docker compose config`).
 
     Raises:
-        DkdbgError: compose does not accept the project's files; contains its reason.
+        DkdbgError: compose does not accept the project's files; the message contains compose's reason.
     """
     model: dict[str, object] = json.loads(check(process.run(target.config(), cwd=root, env=env)).stdout)
     return model
@@ -75,10 +75,10 @@ def create(target: ComposeService, root: Path, *, env: dict[str, str], report: R
 def up(
     target: ComposeService, argv: tuple[str, ...], root: Path, *, env: dict[str, str], report: Report
 ) -> None:
-    """Start the service by one of its command lines.
+    """Start the service with `argv`, one of its command lines.
 
     Raises:
-        DkdbgError: the start failed; the program's last lines were reported before.
+        DkdbgError: the start failed; the last lines of the program's output have been reported.
     """
     result = process.stream(argv, cwd=root, env=env, report=report, stdin_text=target.model)
     if result.code:
@@ -87,8 +87,8 @@ def up(
 
 
 def report_last_lines(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
-    """Report the program's last lines."""
-    # Some versions of compose clear the terminal's line before each.
+    """Report the last lines of the program's output."""
+    # Some versions of compose print a code that clears the terminal's line before each line.
     tail = process.run(target.logs(), cwd=root, env=env).stdout.replace("\x1b[2K", "").strip()
     if tail:
         report("last lines of the program:\n" + "\n".join(f"  | {line}" for line in tail.splitlines()))

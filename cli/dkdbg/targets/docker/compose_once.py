@@ -40,10 +40,11 @@ def prepare(
     detached: bool = False,
     copies: RemoteCopies | None = None,
 ) -> Prepared:
-    """Prepare `OneOff.once` for a service of the compose project in `root`, without changing files.
+    """Prepare `Target.once` for a service of the compose project in `root`, without changing files.
 
-    A running service is left alone: then only the debug port is published, on a free port. A service that idles is
-    stopped, unless its own command is to run once more.
+    A running service is left alone. If one of its published ports is in use, only the debug port is published, on
+    a free port. A service that idles, and in which nothing was started, is stopped, unless its own command is to
+    run once more.
 
     Args:
         detached: the command line returns once the command is started, and its container stays after its end.
@@ -116,7 +117,7 @@ def prepare(
         stays=host.is_podman or detached,
         detached=detached,
     )
-    # The model has no service of a profile that is off.
+    # `depends_on` may name a service whose profile is off: it is not in the model.
     needs = [each for each in described.get("depends_on") or () if _described(model, each)]
     if not detached or _needs_are_ready(model, service.name, root):
         needs = []
@@ -139,7 +140,7 @@ def _needs_are_ready(model: Mapping[str, Any], service: str, root: Path) -> bool
 
 
 def _is_entered(container: str) -> bool:
-    """Return whether another command was started in a container with `docker exec`."""
+    """Return whether a command that `docker exec` has started runs in a container."""
     asked = process.run(("docker", "top", container, "-o", "pid,ppid,args"), timeout=None)
     lines = asked.stdout.splitlines()[1:]
     rows = [line.split(None, 2) for line in lines]
@@ -150,7 +151,10 @@ def _is_entered(container: str) -> bool:
 
 
 def _tell(name: str, number: int) -> bool:
-    """Send a signal with docker: compose would only report "canceled", and leave the container and its port behind."""
+    """Send a signal to a container with docker; return whether docker delivered it.
+
+    compose would only report "canceled", and leave the container and its port behind.
+    """
     return not process.run(["docker", "kill", "--signal", str(number), name], timeout=_ANSWER_TIMEOUT_S).code
 
 

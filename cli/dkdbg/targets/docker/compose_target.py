@@ -105,7 +105,7 @@ class ComposeTarget(ContainerTarget):
         return start(self._root, wanted, report=report, at_end=at_end, copies=copies)
 
     def replaced(self) -> tuple[str, ...]:
-        """Return mounted files that were replaced on this machine, by inode and contents; empty for a remote engine."""
+        """Return mounted files replaced on this machine, judging by inode and content; empty on a remote engine."""
         found = self.look() if client.endpoint().is_local else None
         stale = []
         for there, here in found.binds.items() if found is not None and found.running else ():
@@ -121,7 +121,7 @@ class ComposeTarget(ContainerTarget):
             return False
         if seen[1] != str(info.st_size) or info.st_size > _MAX_COMPARED_BYTES:
             return True
-        # A virtual machine in between has its own inode numbers.
+        # A virtual machine between here and the container has its own inode numbers, so compare the contents.
         digest = process.run(self.wrap(["sha256sum", there]), cwd=self._root).stdout.split()[:1]
         return bool(digest) and digest != [hashlib.sha256(here.read_bytes()).hexdigest()]
 
@@ -132,7 +132,7 @@ class ComposeTarget(ContainerTarget):
         check(process.run(ComposeService(service=self.address.rest).restart(), cwd=self._root, timeout=None))
 
     def down(self, service: DebugService, *, everything: bool) -> str:
-        """Remove the service with `docker compose rm`, or the project with `down`."""
+        """Remove the service (`docker compose rm`) or the project (`down`); return a summary for the user."""
         from dkdbg.targets.docker import compose_cli, compose_up, remote_up
 
         target, is_local = ComposeService(service=self.address.rest), client.endpoint().is_local

@@ -77,7 +77,8 @@ def start(
     at_end(lambda: remove_dead_links(root, wanted.service))
     at_end(remove_volumes)
     prepared = prepare(root, wanted, report=report, detached=True, copies=copies)
-    # `prepare` creates the volume `dkdbg-image`; what else has appeared during its build is the user's.
+    # Taken after `prepare`, which creates the volume `dkdbg-image`; anything else that appears during its build
+    # is the user's.
     before, volumes = containers.of_project(root), _volumes(model)
     known = {each.service for each in before if not each.one_off}
     ran = {each.service for each in before if each.running and not each.one_off}
@@ -129,10 +130,10 @@ def _without_ids(report: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def _await(start: process.Result, needs: Mapping[str, Mapping[str, Any]], root: Path) -> None:
-    """Wait until services are as `depends_on` asks; `compose run` would recreate changed ones.
+    """Wait until services meet their `depends_on` conditions; `compose run` would recreate changed ones.
 
     Raises:
-        DkdbgError: a required service has failed to start, or can no longer become as asked.
+        DkdbgError: a required service has failed to start, or can no longer meet its condition.
     """
     if all(need.get("required", True) for need in needs.values()):
         check(start)
@@ -147,7 +148,7 @@ def _await(start: process.Result, needs: Mapping[str, Mapping[str, Any]], root: 
 
 
 def _is_met(condition: str, name: str, state: Mapping[str, Any]) -> bool:
-    """Return whether a service's container is as `depends_on` asks. Raises DkdbgError: it cannot become so any more."""
+    """Return whether a container meets a `depends_on` condition. Raises DkdbgError: it cannot any more."""
     runs, code = state["Running"], state["ExitCode"]
     health = (state.get("Health") or {}).get("Status", "without a healthcheck")
     if condition == "service_completed_successfully":
@@ -161,7 +162,7 @@ def _is_met(condition: str, name: str, state: Mapping[str, Any]) -> bool:
 
 
 def _trial(prepared: Prepared) -> Trial:
-    """Return the started run."""
+    """Return the `Trial` of a started run, whose functions query its container."""
 
     def ready(limit: float) -> bool:
         end = time.monotonic() + limit

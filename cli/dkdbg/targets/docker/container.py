@@ -30,7 +30,8 @@ SERVICE, PROJECT_DIR, ONE_OFF = (
 )  # fmt: skip
 #: Label of compose: the project's name.
 PROJECT_NAME = "com.docker.compose.project"
-#: Programs that restart unhealthy containers, the label that selects these, and its values. The engine restarts none.
+#: Programs that restart unhealthy containers, the label that selects these, and its values. The engine itself
+#: restarts none of them.
 _RESTARTING = (
     ("autoheal", "autoheal", frozenset({"true"})),
     ("deunhealth", "deunhealth.restart.on.unhealthy", frozenset({"true"})),
@@ -43,7 +44,7 @@ AGENT = ("sh", AGENT_FILE)
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerReach(Reach):
-    """Reach of a container.
+    """A container, reached with `docker exec`.
 
     Attributes:
         name: name or id for `docker exec`.
@@ -87,19 +88,21 @@ class Container:
         host_network: whether its ports are this machine's.
         published: TCP port inside -> `host:port` outside.
         port: the debug port inside.
-        address: the container's own IP address on one of its networks; empty without one. Networks without a gateway
-            (`internal: true`) do not count: nothing is published there, and the agent cannot tell this machine by it.
+        address: the container's own IP address on one of its networks; empty without one. Networks without a
+            gateway (`internal: true`) do not count: they publish no ports, and the agent recognizes this machine
+            by the gateway.
         service: set by compose, otherwise empty.
         one_off: made by `docker compose run`.
         created: time as the engine writes it, which sorts by time.
         environment: from the image and the service.
         workdir: working directory of its program; empty for `/`.
-        devices: whether the engine was asked for a device such as a GPU (some versions of compose drop that silently).
+        devices: whether the engine was asked for a device such as a GPU (some versions of compose drop that
+            silently).
         agent: command of its agent, without a verb.
         user: `uid:gid` that the agent runs as; empty for the container's own user.
         binds: folder inside -> folder of the engine's machine that is mounted there.
         unhealthy_after: seconds without an answer after which its own healthcheck fails; None without one.
-        restarted_by: the program that restarts it then; empty for none.
+        restarted_by: the program that restarts it once it is unhealthy; empty for none.
     """
 
     id: str
@@ -162,7 +165,7 @@ class Container:
 
     @property
     def deadlines(self) -> tuple[Deadline, ...]:
-        """Return its healthcheck, which a held program does not answer; a debug service's is the agent's."""
+        """Return the deadline of its own healthcheck, which a paused program misses; none in a debug service."""
         if self.unhealthy_after is None:
             return ()
         then = (
@@ -174,10 +177,11 @@ class Container:
         return ({"what": what, "ends": None, "after": self.unhealthy_after, "lift": ""},)
 
     def with_run(self, words: Sequence[str], user: str = "") -> Container:
-        """Return this container with the session that `dkdbg run` has started in it.
+        """Return this container with the agent, name, port and user of a `dkdbg run` session in it.
 
         Args:
-            words: command line of a process that a user of the engine, not the container, has started in it.
+            words: command line of a process that a user of the engine (`docker exec`), not the container, has
+                started in it.
             user: the user that it runs as, as given to the engine.
         """
         for position, word in enumerate(words):

@@ -67,7 +67,7 @@ class ContainerTarget(Target):
         raise NotImplementedError
 
     def here(self) -> Container | None:
-        """Return the container to run something in; like `look`, but its session may be left out."""
+        """Return the container to run something in: as `look`, but possibly without its session."""
         return self.look()
 
     def absent(self) -> DkdbgError:
@@ -81,7 +81,7 @@ class ContainerTarget(Target):
     # -- the target ----------------------------------------------------------------------------------------------
 
     def find(self) -> Reach:
-        """Find the running container; the reach keeps referring to it."""
+        """Return the reach of the container that runs now; it keeps referring to this container."""
         self._found = found = self._alive(self._seen or self.here())
         self._seen = None
         return ContainerReach(name=found.id, label=self.called(found))
@@ -98,9 +98,11 @@ class ContainerTarget(Target):
         return found.agent if found.label else None
 
     def listen_address(self, port: int | None = None) -> tuple[str, int]:
-        """Return all addresses, since the agent accepts only the host's connections; on the host's network, loopback.
+        """Return the address for the agent to listen on: all interfaces, or loopback.
 
-        A relay ends in the container: then loopback is sufficient, with any port, even beside another agent.
+        All interfaces are safe, since the agent accepts only the host's connections. Loopback is for a container
+        on the host's network, or one that only a relay reaches. A relay ends in the container: then loopback is
+        sufficient, with any port, even beside another agent.
         """
         found = self._running()
         if not self._is_near(found):
@@ -112,7 +114,7 @@ class ContainerTarget(Target):
         return workspace_of(self._running())
 
     def endpoint(self) -> Endpoint:
-        """Return the published port of a debug service, or its own; a relay if this machine cannot reach it."""
+        """Return the agent's endpoint: the published port, the container's own address, or else a relay."""
         try:
             self._last = found = self.look()
             if self.run and found is not None:
@@ -161,7 +163,7 @@ class ContainerTarget(Target):
         return ContainerReach(name=self._running().id, label=self.label, user=user)
 
     def code_at(self, folder: str) -> tuple[str, str] | None:
-        """Find a folder in the mounts, on a local engine."""
+        """Return host and container side of the mount that contains a folder; None on a remote engine."""
         found = self._running()
         return found.code_at(folder) if client.endpoint().is_local else None
 

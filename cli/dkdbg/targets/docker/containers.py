@@ -106,8 +106,8 @@ def of_name(name: str, *, runs: bool = True) -> Container | None:
     """Return the container with this name or id, None if there is no such container.
 
     Args:
-        runs: look for a session that `dkdbg run` has started in it. If any process was started in it, such as a shell,
-            that loads the SDK, which takes longer than a sync of 10,000 unchanged files.
+        runs: also look for a session that `dkdbg run` has started in it. If any process, such as a shell, was
+            started in it, this loads the SDK, which takes longer than a sync of 10,000 unchanged files.
     """
     found = _found(name)
     if found is None:
@@ -122,7 +122,7 @@ def of_service(target: ComposeService, root: Path) -> Container | None:
 
 
 def inspected_service(target: ComposeService, root: Path) -> dict[str, Any] | None:
-    """Return the engine's full description of that container."""
+    """Return the engine's full description of a compose service's container; None as for `of_service`."""
     listed = process.run(target.ps(), cwd=root)
     ids = [] if listed.code else listed.stdout.split()
     return _found(ids[0]) if ids else None
@@ -220,7 +220,7 @@ def of_run(id_: str, run: str) -> Container | None:
 
 
 def _running(inspected: dict[str, Any]) -> Iterator[tuple[list[str], str]]:
-    """Yield the command line and the user of each of the engine's exec commands that runs."""
+    """Yield command line and user of each running exec command, as the engine reports them."""
     running = inspected.get("ExecIDs") or ()
     if not inspected["State"]["Running"] or not running:
         return

@@ -51,7 +51,7 @@ class DockerTarget(ContainerTarget):
         return [*lines, f"others that run: {', '.join(rest)}"] if rest else lines
 
     def called(self, found: Container) -> str:
-        """Return its name."""
+        """Return the container's address with its full name."""
         return f"{SCHEME}://{found.name}"
 
 

@@ -121,7 +121,8 @@ _KNOWN = (
           r"|Error response from daemon: (?:Get|Head) \"https?://[^\"\n]*/v2/|initializing source docker://|short-name [^\n]* did not resolve to an alias",
           "the base image is not on this machine and cannot be pulled",
           "log in (docker login), or name one that you have: DKDBG_BASE=registry.example/python:3.11 where dkdbg init wrote the Dockerfile, its FROM line in one of yours"),
-    # A failed pip also looks for a newer pip, whose index it may fail to reach without harm ("- skipping").
+    # Not pip's own search for a newer pip after a failure: if that index is unreachable, no harm is done ("-
+    # skipping").
     Known(r"(?m:^(?![^\n]*Could not fetch URL [^\s:]+:[^\s:]+/pip/: )[^\n]*(?:CERTIFICATE_VERIFY_FAILED|certificate signed by unknown authority|unable to get local issuer certificate|invalid peer certificate))",
           "the build does not trust the certificate of your network's proxy or index",
           "DKDBG_CA=/etc/ssl/certs/ca-certificates.crt passes your CA bundle to a Dockerfile that dkdbg init wrote; in one of yours, "

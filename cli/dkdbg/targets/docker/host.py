@@ -161,9 +161,10 @@ ENV_PROCESSES = "DKDBG_PROCESSES"
 def choose_processes(
     root: Path, service: DebugService, gpu: GpuKind, host: HostFacts, *, report: Callable[[str], None]
 ) -> dict[str, str]:
-    """Return the variable with the number of processes; empty if the user sets it, or the repository documents none.
+    """Return DKDBG_PROCESSES as an environment; empty if the user sets it, or the repository documents no number.
 
-    Each rank gets its own GPU (NCCL rejects two on one). Without GPUs each gets a core, if the program runs on a CPU.
+    Each rank gets its own GPU (NCCL rejects two on one). Without GPUs each gets a core, if the program runs on a
+    CPU.
     """
     if not service.processes or dotenv.read(root, ENV_PROCESSES):
         return {}

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from dkdbg.targets.docker.compose import ComposeService
     from dkdbg.targets.docker.container import Container
 
-#: The volume that templates/image_files.sh creates in a project, for the files that only the image has.
+#: Volume that templates/image_files.sh creates in a project, for files of the image that the checkout lacks.
 IMAGE_VOLUME = "dkdbg-image"
-#: Name of an unnamed volume, and of a project's `dkdbg-image`.
+#: Names of anonymous volumes, and of a project's `dkdbg-image`.
 _OURS = re.compile(rf"[0-9a-f]{{64}}|.+_{IMAGE_VOLUME}")
 
 
 class ImageBuild:
-    """The image of one start.
+    """The image build before one start.
 
     Args:
         root: the compose project's folder.
@@ -73,18 +73,18 @@ class ImageBuild:
             process.run(("docker", "image", "prune", "--force", *words), cwd=self._root)
 
     def remove_stale(self) -> None:
-        """Remove a former image's container together with the volumes of its folders, which compose would keep."""
+        """Remove the container of a replaced image, with its volumes of image folders, which compose would keep."""
         found = containers.inspected_service(self._target, self._root) if self._service.masks else None
         if found is not None and self._id_of(found["Config"]["Image"]) != found["Image"]:
             remove_with_volumes(self._root, self._target, self._service.masks)
 
     @property
     def is_shown(self) -> bool:
-        """Return whether links in the checkout show the image's own files, which a running program may need."""
+        """Return whether the checkout contains links to the image's own files, which a running program may need."""
         return bool(self._service.image_files and _run_script(self._root, "links").stdout)
 
     def build(self, run: Callable[[], None]) -> None:
-        """Run a build without the links in its context that show the image's own files in the checkout."""
+        """Run a build while the links to the image's own files are removed from the checkout, its context."""
         away = _run_script(self._root, "links").stdout if self._service.image_files else ""
         if not away:
             run()
@@ -98,7 +98,7 @@ class ImageBuild:
                     _run_script(self._root, "links_back", stdin_text=away)
 
     def copy_files(self, project: str, report: Callable[[str], None]) -> None:
-        """Copy the files that only the image has below the mount to the volume `dkdbg-image`, once for each image.
+        """Copy files below the mount that only the image has to the volume `dkdbg-image`, once for each image.
 
         Args:
             project: compose's name of the project.
@@ -139,7 +139,7 @@ def remove_links(root: Path, service: DebugService) -> None:
 
 @signals.ignored()
 def remove_dead_links(root: Path, service: DebugService) -> None:
-    """Remove the links of an agent that was killed, unless a running container of the project needs them.
+    """Remove the image file links of a killed agent, unless a running container of the project needs them.
 
     Raises:
         DkdbgError: the engine does not answer.
@@ -158,7 +158,7 @@ def removal_of_copies(project: str) -> tuple[tuple[str, ...], ...]:
 
 
 def masked_volumes(found: Mapping[str, Any], masks: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of a container's unnamed volumes that show the image's own folders `masks`."""
+    """Return the names of a container's anonymous and `dkdbg-image` volumes that are mounted at `masks`."""
     mounts = [each for each in found.get("Mounts") or () if _OURS.fullmatch(str(each.get("Name")))]
     return tuple(each["Name"] for each in mounts if each.get("Destination") in masks)
 
@@ -177,7 +177,8 @@ def remove_project(root: Path, target: ComposeService, service: DebugService) ->
     """Remove the whole project, and volumes of our services in it that contain only the image's folders."""
     there = containers.of_project(root)
     volumes = [name for each in _ours(there, service) for name in _masked(each, service)]
-    # Debug services of an earlier name are missing from the files. Other containers unknown to compose are not ours.
+    # Debug services with a former name are missing from the compose files, so `down` leaves them. Other
+    # containers unknown to compose do not belong to dkdbg.
     former = [each.id for each in there if each.label and not each.one_off]
     result = process.run(target.down_project(), cwd=root, timeout=120.0)
     if former and not result.code:
@@ -202,7 +203,7 @@ def _masked(container: Container, service: DebugService) -> tuple[str, ...]:
 
 
 def lines_to_remove(root: Path, service: DebugService) -> list[str]:
-    """Return shell commands that do the same without compose and its files: a line for each container of the service.
+    """Return shell commands that remove the service's containers and volumes without compose, one line a container.
 
     Raises:
         DkdbgError: no docker command, no engine, no permission.

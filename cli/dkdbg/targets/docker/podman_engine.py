@@ -56,14 +56,14 @@ def up(
 ) -> None:
     """Start the service and return when attaching will work.
 
-    Podman checks a container's health with systemd timers, and not at all without systemd. So the agent is queried
-    directly.
+    Podman checks a container's health with systemd timers, and not at all without systemd. So the agent is
+    queried directly.
 
     Args:
         wait_timeout: seconds.
 
     Raises:
-        DkdbgError: the start failed; the program's last lines were reported before.
+        DkdbgError: the start failed; the last lines of the program's output have been reported.
     """
     compose_cli.up(target, target.up_unseen(), root, env=env, report=report)
     deadline = time.monotonic() + wait_timeout

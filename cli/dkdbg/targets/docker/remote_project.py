@@ -17,11 +17,12 @@ from dkdbg.targets.docker.compose import started
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Label of services started on a remote engine: user, machine and folder of the start.
+#: Label of services started on a remote engine: the user, machine and folder that started them.
 FROM = "dev.dkdbg.from"
-#: Folder of the agent, in the container's own layer (compose/service.yaml.j2 mounts it there).
+#: Folder of the agent in a container: here in its writable layer; compose/service.yaml.j2 mounts it there
+#: locally.
 AGENT_FOLDER = "/opt/dkdbg"
-#: Name of the secret that replaces a missing token, and is not read.
+#: Source of the token's secret if there is no token: a local file that is not read (compose/service.yaml.j2).
 _NO_TOKEN = "dkdbg-token"  # noqa: S105
 
 
@@ -137,7 +138,7 @@ def remote_project(
 
 
 def _files_of(model: dict[str, Any], name: str) -> list[str]:
-    """Remove and return the local files that a service gets as configs and secrets, which compose mounts too."""
+    """Describe the local files among a service's secrets and configs; drop the unused token's."""
     absent = []
     service = model["services"][name]
     for kind in ("secrets", "configs"):

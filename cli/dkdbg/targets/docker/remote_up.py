@@ -170,9 +170,9 @@ def copy_agent(root: Path, container: str) -> None:
 
 @contextlib.contextmanager
 def filling(image: str, volumes: Sequence[str]) -> Iterator[ContainerReach]:
-    """Yield a temporary container of an image that has volumes, given as options of `docker run`."""
+    """Yield a temporary container of `image` with `volumes`, which are options of `docker run`."""
     name = f"dkdbg-fill-{secrets.token_hex(6)}"
-    # It exits at the end of its standard input, even if we are killed.
+    # The container exits at the end of its standard input, even if we are killed.
     running = process.converse(
         (
             "docker", "run", "--interactive", "--rm", "--init", "--name", name, "--network", "none", "--user", "0:0",
@@ -194,14 +194,14 @@ def filling(image: str, volumes: Sequence[str]) -> Iterator[ContainerReach]:
 
 
 class RemoteCopies:
-    """The copies for one run.
+    """Copies of the mounted folders and the agent, in volumes of a remote engine, for one run.
 
     Args:
         root: the compose project's folder, resolved.
         fill: copies a local folder into a given container. Raises DkdbgError.
 
     Attributes:
-        volumes: names of the volumes; empty before any may exist.
+        volumes: names of the volumes; empty before `make` has created any.
     """
 
     def __init__(self, root: Path, service: DebugService, fill: Callable[[Reach, Filled], None]) -> None:

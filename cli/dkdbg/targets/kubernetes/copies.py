@@ -60,7 +60,7 @@ _HOPELESS = ("its container has ended", "it has failed", "it was evicted", "Cras
 def plan(
     query: PodQuery, reach_of: Callable[[Pod], PodReach], *, command: Sequence[str], wait: int
 ) -> tuple[PodCopy, bytes]:
-    """Return the copy that would be created now, and the single file for its pods.
+    """Return the copy that would be created now, and the agent (`agent.pyz`) for its pods.
 
     Args:
         reach_of: returns the reach of a pod's container.
@@ -68,7 +68,7 @@ def plan(
         wait: seconds that the program waits for an editor.
 
     Raises:
-        DkdbgError: the object does not exist, or a copy already does, or its program is unknown.
+        DkdbgError: the object does not exist, or its program is unknown.
     """
     original = kubectl.owner(query)
     words, said_by = list(command), "as you typed it"
@@ -103,7 +103,7 @@ def check_free(query: PodQuery, *, replace: bool) -> None:
 
 
 def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
-    """Return the copy that an overlay of `dkdbg init --k8s` describes, and its single file.
+    """Return the copy that an overlay of `dkdbg init --k8s` describes, and its agent (`agent.pyz`).
 
     Args:
         folder: absolute, on this machine.
@@ -225,7 +225,7 @@ def _check_ours(query: PodQuery, found: dict[str, Any]) -> None:
 def _look(
     query: PodQuery, pods: Sequence[Pod], reach_of: Callable[[Pod], PodReach], ready: dict[str, Pod]
 ) -> str:
-    """Add to `ready` the pods whose agent answers; return the other pods' reasons for waiting.
+    """Add to `ready` the pods whose agent answers; return why the last other pod waits, empty if unknown.
 
     Raises:
         DkdbgError: one of the pods cannot start.
@@ -279,7 +279,7 @@ def _create(query: PodQuery, document: dict[str, Any]) -> str:
 
 
 def _create_carrier(query: PodQuery, carrier: dict[str, Any]) -> None:
-    """Create the ConfigMap, once the cluster has removed that of a copy which was taken down just now.
+    """Create the ConfigMap; wait while the cluster still removes that of a copy which was just taken down.
 
     Source: Kubernetes documentation, "Garbage Collection": dependents are deleted in the background.
     """

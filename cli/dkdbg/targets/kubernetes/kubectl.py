@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.kubernetes.pod import Pod
     from dkdbg.targets.kubernetes.pod_address import PodQuery
 
-#: Timeouts for an answer, kubectl's own and ours; maximum bytes of an answer.
+#: Timeouts in seconds for an answer: kubectl's own, and that of its process.
 _ANSWER_TIMEOUT_S, _HARD_TIMEOUT_S = 20, 30.0
 #: Timeout for a change, which kubectl may wait for.
 _CHANGE_TIMEOUT_S = 120.0

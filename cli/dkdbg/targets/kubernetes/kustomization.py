@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 #: Names of the file that kustomize reads in a folder.
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-#: Keys are in lower case here: kustomize ignores case.
-#: Keys that rename objects, and the references to them.
+#: Keys that rename objects and the references to them. Keys are in lower case here and below: kustomize ignores
+#: case.
 _RENAMES = ("nameprefix", "namesuffix", "configmapgenerator", "secretgenerator")
 #: Keys of files and folders to build, and of other files; an entry may hold its path below one of `_PATHS`.
 _BUILT = ("resources", "bases", "components")
@@ -30,7 +30,7 @@ _PLAIN = (
 #: Paths to build that kustomize may take for a URL or a git repository, even if a file has that name:
 #: `alice@host:org/repo`, but not `a@v1.yaml`: a repository has a path behind its host.
 _REMOTE = re.compile(r"[:?]|@.*/|//|_git/|^github\.com/", re.IGNORECASE | re.DOTALL)
-#: A remote path among other files, for which kustomize clones no repository.
+#: Remote paths among the other files: URLs only, since kustomize clones no repository for these.
 _URL = re.compile(r"\s*https?:", re.IGNORECASE)
 
 
@@ -70,7 +70,7 @@ class Kustomization:
 
 
 def _texts(value: object, *, inline: bool = False) -> Iterator[str]:
-    """Return the paths in the value of a key.
+    """Yield the paths in the value of a key.
 
     Args:
         inline: skip texts of several lines, and JSON objects, which are contents instead of paths.

@@ -20,15 +20,15 @@ from dkdbg.targets.kubernetes.workload import COPY_OF, DKDBG, MADE_BY, copy_labe
 if TYPE_CHECKING:
     from dkdbg.targets.kubernetes.pod_copy import PodCopy
 
-#: Folder of overlays in a repository, the single file that they share, and the files of an overlay.
+#: Folder of overlays in a repository, the folder with the agent that they share, and the files of an overlay.
 FOLDER = ".dkdbg/k8s"
 AGENT_FOLDER = f"{FOLDER}/agent"
 KUSTOMIZATION, OBJECT, PATCH = "kustomization.yaml", "workload.json", "patch.json"
 _KUSTOMIZE = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
 #: Name of the ConfigMap of AGENT_FOLDER, which each overlay renames.
 _AGENT = "dkdbg-agent"
-#: `test` compares texts with Go's escapes, `<` as \\u003c. kustomize does so with YAML, but not with a file that begins
-#: with `[`.
+#: First line of a patch, so that it does not begin with `[`, and kustomize reads it as YAML. Then kustomize
+#: escapes its texts as Go does, `<` as \\u003c, which the operation `test` compares; it does not escape JSON.
 _AS_YAML = "# RFC 6902\n"
 _BREAKS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029", 0xFEFF: "\\ufeff"}
 #: Keys to compare in the manifest before changing it: another program needs another overlay.
@@ -60,7 +60,7 @@ class Overlay:
         return f"{FOLDER}/{self.kind}-{self.name}"
 
     def files(self) -> dict[str, str]:
-        """Return the overlay's and AGENT_FOLDER's files by their paths in the repository, without the single file."""
+        """Return the overlay's and AGENT_FOLDER's files by their paths in the repository, without the agent."""
         base = posixpath.relpath(self.base, self.folder) if self.base else OBJECT
         found = {
             f"{AGENT_FOLDER}/{KUSTOMIZATION}": _KUSTOMIZE + _yaml(
@@ -135,7 +135,7 @@ class Overlay:
 
 
 def _yaml(value: dict[str, Any]) -> str:
-    """Write each key on its own line with its value as JSON, which all YAML parsers read alike."""
+    """Return YAML with each key on its own line and its value as JSON, which all YAML parsers read alike."""
     return "".join(_key(key, each) for key, each in value.items())
 
 

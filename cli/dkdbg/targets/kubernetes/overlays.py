@@ -30,7 +30,8 @@ _MAX_YAML_CHARS = 500_000
 #: Maximum values of a kustomization, with its aliases expanded.
 _MAX_VALUES = 100_000
 _BETWEEN = re.compile(r"^---$", re.MULTILINE)
-#: Git rejects every protocol, and Go sends HTTP to a port that nothing can listen on.
+#: Environment that keeps a build offline: Git rejects every protocol, and Go sends HTTP to a port that nothing
+#: can listen on.
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 _OFFLINE = {
     "GIT_ALLOW_PROTOCOL": "none",
@@ -109,7 +110,7 @@ def _existing(path: Path) -> Path | None:
 
 
 def _read(path: Path, most: int) -> bytes:
-    """Return a kustomization. Raises BadPod: it has more than `most` bytes or is ambiguous; OSError, ValueError."""
+    """Read a kustomization. Raises BadPod: more than `most` bytes, or ambiguous; OSError, ValueError."""
     with path.open("rb") as file:
         raw = file.read(most + 1)
     if len(raw) > most:
@@ -120,7 +121,7 @@ def _read(path: Path, most: int) -> bytes:
 
 
 def _check_size(value: object, left: int) -> int:
-    """Return `left` minus the number of values in a value. Raises BadPod: there are more."""
+    """Return `left` minus the number of values nested in `value`. Raises BadPod: there are more."""
     if left < 0:
         raise BadPod(f"more than {_MAX_VALUES} values")
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -144,7 +145,7 @@ def _refused(what: str, shown: str, flag: str = "") -> DkdbgError:
 
 
 def render_file(content: bytes, shown: str) -> list[dict[str, Any]]:
-    """Build a single manifest; see `render`. Raises DkdbgError: as `render`."""
+    """Return the objects with pods in a single manifest; see `render`. Raises DkdbgError: as `render`."""
     with tempfile.TemporaryDirectory(prefix="dkdbg-") as made:  # private: it may contain secrets
         folder = Path(made)
         name = "manifest.json" if shown.endswith(".json") else "manifest.yaml"
@@ -161,7 +162,7 @@ def namespace() -> str:
 
 
 def agent_of(folder: Path, *, hint: str) -> bytes:
-    """Return the single file of an overlay.
+    """Return the agent (`agent.pyz`) of an overlay.
 
     Args:
         hint: how to create a missing file.

@@ -37,11 +37,11 @@ class BadPod(ValueError):  # noqa: N818 - a value that is no pod
 
 @dataclass(frozen=True, kw_only=True)
 class PodReach(Reach):
-    """Reach of a container of a pod.
+    """A container of a pod, reached with `kubectl exec`.
 
-    The container's `sh` starts the command, so that kubectl passes its exit code on, including 126 and 127. If the
-    container runtime itself cannot find a command, today's clusters report no exit code to kubectl. After a nonzero
-    exit code kubectl adds a line to standard error.
+    The container's `sh` starts the command, so that kubectl passes its exit code on, including 126 and 127. If
+    the container runtime itself cannot find a command, today's clusters report no exit code to kubectl. After a
+    nonzero exit code kubectl adds a line to standard error.
 
     Attributes:
         program: `kubectl`, or `oc`.
@@ -183,7 +183,7 @@ def active_deadline(spec: dict[str, Any], status: dict[str, Any]) -> float | Non
 
 
 def _probes(container: dict[str, Any]) -> tuple[tuple[str, float], ...]:
-    """Return the probes by which the kubelet restarts a held container: not tcpSocket, which the kernel answers."""
+    """Return the probes, with their seconds, that a paused program fails: not tcpSocket (the kernel answers)."""
     found = []
     for name in ("livenessProbe", "startupProbe"):
         probe = object_of(container.get(name))
@@ -195,7 +195,7 @@ def _probes(container: dict[str, Any]) -> tuple[tuple[str, float], ...]:
 
 
 def pods_of(value: object) -> list[Pod]:
-    """Return the pods of an object, or of a list, of the API. Raises BadPod: one of them is not a pod."""
+    """Parse the pod, or the list of pods, that the API returned. Raises BadPod: one of them is not a pod."""
     found = object_of(value)
     return [Pod.of(each) for each in (_list(found["items"]) if "items" in found else [found])]
 

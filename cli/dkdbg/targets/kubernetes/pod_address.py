@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FORM = "k8s://NAMESPACE/POD[/CONTAINER]"
 POD, DEPLOYMENT, JOB, PYTORCHJOB = "pod", "deployment", "job", "pytorchjob"
 STATEFULSET, CRONJOB = "statefulset", "cronjob"
-#: The label of a kind's pods that contains its name.
+#: For each kind, the label of its pods that contains the object's name.
 _LABEL_OF = {JOB: "job-name", PYTORCHJOB: "training.kubeflow.org/job-name"}
 #: Kinds of objects that own pods.
 OWNERS = (DEPLOYMENT, STATEFULSET, JOB, CRONJOB, PYTORCHJOB)

@@ -32,10 +32,10 @@ from dkdbg.targets.kubernetes.workload import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: Folder and name of the single file in the copy's containers.
+#: Folder and name of the agent's file in the copy's containers.
 AGENT_FOLDER, AGENT_FILE = "/opt/dkdbg", "agent.pyz"
 _VOLUME = "dkdbg-agent"
-#: Failures of a probe before the kubelet acts: a stopped program answers no probe.
+#: failureThreshold of the copy's probes, never reached: a program stopped in a debugger answers no probe.
 _NEVER = 1_000_000
 _NO_DEADLINE = ("no activeDeadlineSeconds", "debugging takes time")
 #: Maximum characters of a command line to show.
@@ -58,7 +58,7 @@ class PodCopy:
 
     Attributes:
         original: kind and name, for messages.
-        document: the object; it mounts the ConfigMap `agent_map`, which contains the single file.
+        document: the object; it mounts the ConfigMap `agent_map`, which contains the agent (`agent.pyz`).
         before: the part of the original that is copied, for a comparison.
         decisions: pairs of a difference and its reason.
         notes: notes to show before the copy is created.
@@ -149,7 +149,7 @@ def _apart(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _controller(kind: str, spec: dict[str, Any], labels: dict[str, str]) -> list[tuple[str, str]]:
-    """Make the copy's controller select only the copy's pods, and remove its time limits."""
+    """Make the copy's controller select only its own pods, without time limits; return the decisions."""
     decisions = []
     if kind in SELECTING:
         spec["selector"] = {"matchLabels": dict(labels)}

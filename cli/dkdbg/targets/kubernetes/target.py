@@ -42,12 +42,12 @@ SCHEME = "k8s"
 #: Timeout for an answer from a pod, and maximum bytes of it.
 _ANSWER_TIMEOUT_S = 20.0
 _MAX_ANSWER = 8 << 20
-#: Seconds for which no user holds a program; a probe that allows more is no deadline.
+#: Seconds for which no user pauses a program; a probe that allows as many is not a deadline.
 _LONG_S = 86400.0
 #: Maximum number of pods to query at the same time.
 _MAX_PARALLEL = 8
-#: Command line that `dkdbg run` starts, joined with spaces (`PodReach.wrap`, `Brought.argv`): the agent or a relay to
-#: it, possibly after a check that its file still exists (`relay/remote_program.py`).
+#: Command line of kubectl that `dkdbg run` starts, joined with spaces (`PodReach.wrap`, `Brought.argv`): it runs
+#: the agent or a relay to it, possibly after a check that its file still exists (`relay/remote_program.py`).
 _LOCAL_RUN = re.compile(
     r'\S* exec -it? --namespace=(\S+) --container=(\S+) (\S+) -- sh -c exec "\$0" "\$@" '
     r"(?:sh -c .* )?env DKDBG_RUN=[0-9a-f]+ sh \S+\.pyz (?:launch|relay) "
@@ -100,7 +100,7 @@ class PodTarget(Target):
         return self._running().reach.wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """Return the agent that runs in the pod, wherever its file is."""
+        """Return the command of an agent that runs in the container; None without one."""
         path = _agent_in(self._running().reach)
         return None if path is None else ("sh", path)
 
@@ -247,7 +247,7 @@ class PodTarget(Target):
         )  # fmt: skip
 
     def make_copy(self, *, report: Callable[[str], None], limit: float) -> tuple[str, ...]:
-        """Create the copy in the same namespace."""
+        """Create the copy in the same namespace, wait for its pods, and return their addresses."""
         assert self._copy is not None, "nothing was planned"  # noqa: S101
         if self._replaces:
             copies.remove(self._query, wait=True)
@@ -361,7 +361,7 @@ def _agent_in(reach: PodReach) -> str | None:
 
 
 def _sessions() -> list[SeenSession]:
-    """Return the sessions of pods in which this user runs a command from here; querying all pods costs too much."""
+    """Return the sessions of pods with a local `dkdbg run`; querying all pods costs too much."""
     targets = [PodTarget(Address(scheme=SCHEME, rest=each)) for each in _pods_of_local_runs()]
 
     def asked(target: PodTarget) -> list[SeenSession]:
@@ -380,9 +380,9 @@ KIND = Kind(target=lambda address, _root: PodTarget(address), sessions=_sessions
 
 
 def _pods_of_local_runs() -> list[str]:
-    """Return the pods in which this user runs a command from this machine, as `NAMESPACE/POD/CONTAINER`.
+    """Return the pods in which a `dkdbg run` of this machine runs a command, as `NAMESPACE/POD/CONTAINER`.
 
-    They are in the command lines of the user's local kubectl processes with our kubeconfig.
+    They are in the command lines of this user's kubectl processes that have our KUBECONFIG.
     """
     found = (_LOCAL_RUN.match(line) for line in _command_lines())
     return sorted({f"{each[1]}/{each[3]}/{each[2]}" for each in found if each})

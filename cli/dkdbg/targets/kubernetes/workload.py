@@ -37,7 +37,7 @@ _MAX_NAME_CHARS = 52
 
 
 def kind_of_copy(kind: str) -> str:
-    """Return the kind of the copy: one Job for a CronJob."""
+    """Return the kind of an object's copy: the same, but Job for a CronJob."""
     return JOB if kind == CRONJOB else kind
 
 

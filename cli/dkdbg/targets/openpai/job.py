@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Names, as in the recipe, of the port and of the deployment for debugging.
 PORT, DEPLOYMENT = "debug", "debug"
-#: Beginning of our command, to find it again.
+#: Beginning of our command in a deployment, by which a later edit recognizes it.
 MARK = "# dkdbg"
 #: Commands of the manual recipe that download paipdb.
 _MANUAL_STEPS = re.compile(r"/pai_data/debug\b|^apt-get install (-\S+ )*wget$|/paipdb\.py\b")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 #: Timeout for an answer of the server, and its maximum bytes, enough for a job with thousands of tasks.
 _ANSWER_TIMEOUT_S = 20.0
 _MAX_ANSWER = 32 << 20
-#: Seconds to wait for a greeting: pdb sends one first.
+#: Seconds to wait for a greeting, which pdb sends when a client connects.
 _GREETING_TIMEOUT_S = 0.5
 _CONNECT = 3.0
 #: Maximum bytes of an agent's record.
@@ -354,7 +354,11 @@ def tasks_of(body: bytes) -> list[Task]:
 
 
 def chosen(tasks: list[Task], query: PaiQuery) -> list[Task]:
-    """Return the tasks that a query selects and that have a port for debugging. Raises DkdbgError: no task matches."""
+    """Return the selected tasks that have a port for debugging, or all selected ones while none has a node.
+
+    Raises:
+        DkdbgError: no task is selected, or none has such a port.
+    """
     asked = [
         each for each in tasks if query.role is None or (each.role, each.index) == (query.role, query.index)
     ]

@@ -30,11 +30,11 @@ _ASSIGNMENT = re.compile(r"\w+=.*")
 #: Scripts that install dependencies of the job.
 _NOT_THE_PROGRAM = re.compile(r"(^|/)(setup|install\w*|download\w*|prepare\w*|get-pip)\.py$")
 _OURS = re.compile(r"-m\s+(paipdb|dkdbg\.pai)\b")
-#: A template of the platform, which would change a line.
+#: A template variable of the platform, which it replaces before the shell sees the line.
 _TEMPLATE = re.compile(r"<%.*?%>")
 
 
-#: Modules that install something, or look something up.
+#: Modules that are not the program to debug: they install something, or look something up.
 _NOT_THE_MODULE = re.compile(
     r"(pip|venv|virtualenv|ensurepip|compileall|json|site|http|zipfile|tarfile|paipdb|dkdbg)(\..*)?"
 )
@@ -49,10 +49,10 @@ _LAUNCHER_MODULES = {module for each in registry.launchers() if each.spreads for
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """A command that runs a program.
+    """A command that runs a program, as its values of `python`, `flags` and `path`.
 
-    `python -u train.py` is `python`, (`-u`,), `train.py`; `python -m app.train` is `python`, (`-m`,), `app.train`;
-    `torchrun ...` is `torchrun`, (), and `accelerate launch ...` is `accelerate`, (), `launch`.
+    `python -u train.py` is `python`, (`-u`,), `train.py`; `python -m app.train` is `python`, (`-m`,),
+    `app.train`; `torchrun ...` is `torchrun`, (), and `accelerate launch ...` is `accelerate`, (), `launch`.
     """
 
     python: str
@@ -105,13 +105,13 @@ def command(
     dap: bool,
     secret: str,
 ) -> str:
-    """Return the shell code.
+    """Return the shell code that makes a task's script wait for a debugger.
 
     Args:
         package: result of `delivery.single_file.build_pdb`, compressed with gzip, in base64; unused with `agent`.
         agent: path of the whole agent, `agent.pyz`, in the container; empty if unknown.
-        script: the script that waits for a debugger; None if the commands run paipdb themselves, or the program calls
-            paipdb.
+        script: the script that waits for a debugger; None if the commands run paipdb themselves, or the program
+            calls paipdb.
         dap: wait for an editor, instead of pdb.
         secret: name of the job's secret that contains the token; empty without one.
     """

@@ -85,7 +85,7 @@ class RayTarget(Target):
         )
 
     def worker_flags(self, workers: str | None) -> tuple[str, ...]:
-        """Return flags with which Ray starts the driver's workers with our setup function."""
+        """Return the flags that make Ray start the driver's workers with our setup function."""
         return ("--ray-workers", "*" if workers is None else workers)
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class RayTarget(Target):
         return found
 
     def each(self) -> Sequence[Target]:
-        """Return the targets of the driver, if it can run here, and of the workers."""
+        """Return the targets of the driver, if the inner target can run one, and of the workers."""
         try:
             _ = self.driver
         except DkdbgError:
@@ -138,7 +138,7 @@ class RayTarget(Target):
             self._inner.close()
 
     def _there(self) -> tuple[Reach, tuple[str, ...]]:
-        """Return where the agent that queries the cluster runs, and its command line."""
+        """Return the reach and the command line of the agent that queries the cluster."""
         reach = self._inner.find()
         if self._inner.address.scheme == LOCAL and (agent := self._inner.agent()):
             return reach, agent
@@ -161,7 +161,7 @@ class RayTarget(Target):
         return self._proxies()
 
     def _proxies(self) -> list[SeenRecord]:
-        """Return the proxies that run there for this cluster, oldest first."""
+        """Return this cluster's proxies that run at the inner target, oldest first."""
         reach, agent = self._there()
         name = session_name(self._cluster.dashboard)
         done = process.read(
@@ -224,7 +224,7 @@ class Cluster:
 
     @property
     def is_node(self) -> bool:
-        """Return whether the target is a node of the cluster, on which a driver can run."""
+        """Return whether `inner` is a node of the cluster, on which a driver can run."""
         return ":" not in self.dashboard
 
 

@@ -1,8 +1,8 @@
-"""Accept jobs that can only connect out: they connect over TLS, prove that they know the token, and carry a relay.
+"""Accept jobs that can only connect out: they connect over TLS and prove that they know the token; a relay follows.
 
-Any host on an open network can find the port. Without proof of the token a connection gets only a TLS handshake and a
-random number. At most MAX_PENDING connections are pending at a time, each for a few seconds; a new
-one replaces the least important one.
+Any host on an open network can find the port. Without proof of the token a connection gets only a TLS handshake
+and a random number. At most MAX_PENDING connections are pending at a time, each for a few seconds; a new one
+replaces the least important one.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class JobListener:
             return made, True
 
     def _refuse(self, address: str, why: str) -> None:
-        """Log a refusal, but not each one of a flood."""
+        """Log a refused connection; count those within `_LOG_INTERVAL_S` instead of logging each."""
         with self._lock:
             self._refused += 1
             now = time.monotonic()
@@ -220,7 +220,7 @@ class ConnectedJob:
         return True
 
     def close(self) -> None:
-        """Drop the job; its keeper exits."""
+        """Drop the job and close its connection, so that the keeper in the job exits."""
         with self._changed:
             self.is_closed = True
             left, self._waiting = self._waiting, None
@@ -245,7 +245,7 @@ class ConnectedJob:
 
 
 class _Line:
-    """A job's connection, as a transport of a relay. Raises OSError: it has ended."""
+    """A job's connection, as a transport of a relay."""
 
     def __init__(self, line: SecureChannel, word: str) -> None:
         self.outer = line.sock

@@ -1,11 +1,11 @@
 """Query a job over the Unix socket of the `dkdbg attach --listen` that the job is connected to.
 
-As a program, `query_client.py SOCKET JOB SESSION WORD...` prints the agent's output and errors, and exits with its exit
-code: so verbs query such a job by a command line, as everywhere. For a fast start this module imports nothing from
-dkdbg or site-packages.
+As a program, `query_client.py SOCKET JOB SESSION WORD...` prints the agent's output and errors, and exits with
+its exit code. So a verb queries such a job with a command line, like any other target. For a fast start this
+module imports nothing from dkdbg or site-packages.
 
-In both directions the first line is JSON: `{"job": name, "session": id, "words": [...]}`, or `{}` for the list of
-jobs. The answer consists of frames: a kind (1 byte), a length (4, big-endian), and as many bytes.
+The question is a line of JSON: `{"job": name, "session": id, "words": [...]}`, or `{}` for the list of jobs. The
+answer consists of frames: a kind (1 byte), a length (4, big-endian), and as many bytes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: Kinds of frames: output, errors, exit code (4 bytes), or the reason for its absence (text); one of the latter two is
-#: last.
+#: Kinds of frames: output, errors, exit code (4 bytes), and why there is no exit code (text). One of the last two
+#: ends an answer.
 OUT, ERR, EXIT, REFUSED = b"o", b"e", b"x", b"r"
 HEAD = struct.Struct(">cI")
 #: Maximum bytes of a frame, and of a question.
@@ -35,7 +35,7 @@ _FAILED = 1
 def ask(
     path: str, question: dict[str, object], *, timeout: float | None = _TIMEOUT_S
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the frames of the answer; the last one is EXIT or REFUSED.
+    """Send a question and yield the frames of the answer; the last one is EXIT or REFUSED.
 
     Args:
         path: path of the socket. timeout: seconds between frames; None if the answering side has a timeout.

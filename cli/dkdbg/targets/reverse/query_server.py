@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: The verbs that an agent of our version answers.
 ANSWERED = frozenset(program.QUESTIONS)
-#: Names of the sockets contain the PID.
+#: Beginning and end of a socket's name; the PID is between them.
 _PREFIX, _SUFFIX = "calls-", ".sock"
 #: Maximum bytes of a socket's path: the system's limit is 107, on macOS 103.
 _MAX_SOCKET_PATH_BYTES = 100
@@ -36,7 +36,7 @@ _MAX_SOCKET_PATH_BYTES = 100
 _MAX_CLIENTS, _TIMEOUT_S = 32, 60.0
 #: Timeout for the list of jobs: the waiting process may be stopped (Ctrl-Z), and `ps` continues without it.
 _LIST_TIMEOUT_S = 10.0
-#: Seconds between two polls for silent changes.
+#: Seconds between two checks whether the answer has ended or the server stops, which no socket reports.
 _POLL_S = 0.5
 
 
@@ -173,7 +173,7 @@ def _in(folder: Path) -> list[Path]:
 
 
 def _listening(path: Path) -> socket.socket:
-    """Return a listening socket, moved into place only once it listens: see `_sweep`."""
+    """Return a socket that listens at `path`; it gets this name only then, or `_sweep` could remove it."""
     listener = socket.socket(socket.AF_UNIX)
     making = path.with_name(f"{path.name}~")
     try:

@@ -58,7 +58,7 @@ class _Job:
 
 
 class ReverseTarget(Target):
-    """A connected job; see `core/target.py`."""
+    """A job connected to a `dkdbg attach --listen`, which another process runs; see `core/target.py`."""
 
     capabilities = frozenset({Capability.ATTACH_ONLY})
 
@@ -77,7 +77,7 @@ class ReverseTarget(Target):
         return _JobReach(self)
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """Wrap a question to its agent."""
+        """Return the local command line that sends a question to the job's agent."""
         if self._job is None:
             self.find()
         job = self._job
@@ -99,7 +99,7 @@ class ReverseTarget(Target):
         return (*program, job.socket_path, job.name, job.id, *argv[1:])
 
     def agent(self) -> tuple[str, ...] | None:
-        """Return a placeholder for its questions."""
+        """Return a placeholder for the agent's command line, as `wrap` expects it."""
         self.find()
         return (_AGENT,)
 
@@ -128,14 +128,14 @@ class ReverseTarget(Target):
 
 
 class _JobReach(Reach):
-    """Reach of a job, limited to questions to its agent."""
+    """A connected job; only questions to its agent reach it."""
 
     def __init__(self, target: ReverseTarget) -> None:
         self.label = target.label
         self._target = target
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """Wrap a question to the agent."""
+        """Return the local command line that sends a question to the job's agent."""
         return self._target.wrap(argv, tty=tty)
 
 
@@ -176,7 +176,7 @@ def _found(address: Address) -> _Job:
 
 
 def _seen(job: _Job) -> SeenSession:
-    """Query a job's agent for its session. Never raises: without an answer the session is shown too."""
+    """Return a job's session as its agent reports it, or as lost or unreadable. Never raises."""
     lost = SeenSession(
         target=_TARGET, address=job.address, id=job.id, name=job.name, state="lost", detail=job.why
     )
@@ -220,7 +220,7 @@ KIND = Kind(
 
 
 class ConnectedJobTarget(Target):
-    """A connected job; see `core/target.py`.
+    """A job connected to this process, a `dkdbg attach --listen`; see `core/target.py`.
 
     Args:
         name: unique among the connected jobs.

@@ -76,7 +76,7 @@ def hosts_of(address: Address) -> SshHosts:
 
 @dataclass(frozen=True, kw_only=True)
 class SshReach(Reach):
-    """Reach of a host behind ssh.
+    """A host behind ssh, reached with the `ssh` command.
 
     Attributes:
         hosts: the hops there.
@@ -93,15 +93,15 @@ class SshReach(Reach):
         return self.script(f"{enter(self.hosts.folder)}exec {shlex.join(argv)}", tty=tty)
 
     def script(self, text: str, *, tty: bool = False) -> tuple[str, ...]:
-        """Return the local command line that runs `text` with a `sh` there."""
+        """Return the local command line that runs the script `text` with `sh` on the host."""
         return (
             "ssh", *self.options, "-tt" if tty else "-T", "-e", "none", *PLAIN_SESSION, *self.hosts.destination(),
             for_any_shell(text),
         )  # fmt: skip
 
 
-#: Options against settings in ~/.ssh/config that are meant for interactive sessions: forwards, which would be requested
-#: each time, and a command that replaces ours.
+#: Options that override settings in ~/.ssh/config for interactive sessions: port forwards, which each command
+#: would request again, and a RemoteCommand, which would replace the command to run.
 PLAIN_SESSION = ("-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none")
 
 
@@ -124,7 +124,7 @@ def for_any_shell(text: str) -> str:
 
 
 def _chunks(data: bytes) -> list[str]:
-    """Return the words that `printf %b` concatenates to `data`."""
+    """Encode `data` as words that `printf %b` decodes and concatenates."""
     words, word = [], ""
     for byte in data:
         word += chr(byte) if byte in _PLAIN else f"\\0{byte:03o}"

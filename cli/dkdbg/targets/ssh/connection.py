@@ -92,7 +92,7 @@ class SharedConnection:
         return options is not None and self._is_running(options)
 
     def close(self) -> None:
-        """Stop our own connection after its last command, including those of other processes, and remove the folder."""
+        """Stop our own connection once all commands over it have ended, other processes' too; remove its folder."""
         self._closed = True  # before taking the lock: a connecting `reach` holds it, and now ends
         with self._lock:
             if self._options:
@@ -105,7 +105,7 @@ class SharedConnection:
                 os.close(held)
 
     def _own(self, *, asks: bool, limit: float) -> tuple[str, ...]:
-        """Return options for our own socket, with its ssh running."""
+        """Return the options of ssh for our own control master; start it if it does not run."""
         asks = asks and _has_terminal()
         # One process at a time for each host: if two start together, the second finds the socket in use and becomes a connection
         # that cannot be shared or stopped. There is no timeout while the user is prompted.
@@ -131,7 +131,8 @@ class SharedConnection:
             *PLAIN_SESSION, *self._hosts.destination(),
         )  # fmt: skip
         with tempfile.TemporaryFile("w+b") as stderr:  # the control master would keep a pipe open
-            # While it prompts the user it has the terminal, and its Ctrl-C.
+            # An ssh that may prompt stays in our session: it needs the terminal, and Ctrl-C there has to reach
+            # it.
             running = process.start(
                 argv, stdout=process.DISCARD, stderr=stderr.fileno(), new_session=not asks
             )
@@ -188,7 +189,7 @@ class SharedConnection:
 
     @staticmethod
     def _show(stderr: BinaryIO, start: int) -> int:
-        """Print text that belongs to a prompt of ssh at the terminal, such as a server's banner."""
+        """Print ssh's new output around a prompt, such as a server's banner; return its bytes."""
         text = _read(stderr, start)
         sys.stderr.write(printable_lines(text))
         return len(text.encode())
@@ -254,7 +255,7 @@ def _read(stderr: BinaryIO, start: int) -> str:
 
 
 def _end(pid: int, *, whole_session: bool) -> None:
-    """Stop ssh; with `whole_session` also its ssh for a hop, which would not notice while connecting."""
+    """Stop ssh; with `whole_session` also its ssh to a hop, which could outlive it while connecting."""
     with contextlib.suppress(OSError):
         if whole_session:
             os.killpg(pid, signal.SIGKILL)

@@ -94,6 +94,6 @@ def explain(hosts: SshHosts, stderr: str) -> DkdbgError:
         return DkdbgError(f"ssh://{way} cannot be reached: {last}", hint=f"try: {more['ssh']}")
     (_, problem, hint, _), match = found
     groups = [printable((each or "").strip()) for each in match.groups() or (match[0],)]
-    # The remote side may have written the groups, and users type what a hint suggests.
+    # Quote the groups in the hint: the remote side may have written them, and users type what a hint suggests.
     typed = map(shlex.quote, groups)
     return DkdbgError(f"ssh://{way}: {problem.format(*groups, **more)}", hint=hint.format(*typed, **more))

@@ -48,7 +48,7 @@ class Login:
         return self._connection.reach(asks=asks, limit=limit)
 
     def read(self, argv: Sequence[str], *, limit: float) -> process.Result:
-        """Run a local command line of the host's `Reach`, and return its result.
+        """Run a command line from the host's `Reach` on this machine, and return its result.
 
         Raises:
             DkdbgError: ssh has lost the connection, or the command does not exit within `limit` seconds.
@@ -63,7 +63,7 @@ class Login:
         return self._connection is None or self._connection.is_there()
 
     def drop(self) -> None:
-        """Reconnect next time because the connection is dead."""
+        """Give up a dead connection, so that the next `reach` connects anew."""
         if self._connection is not None:
             self._connection.drop()
 

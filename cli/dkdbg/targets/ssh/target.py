@@ -93,7 +93,7 @@ class SshTarget(Target):
         )
 
     def with_workdir(self, name: str) -> SshTarget:
-        """Create the working directory with `mkdir -p`."""
+        """Create the working directory with `mkdir -p`; return the target with it."""
         if not self._hosts.folder:
             return SshTarget(
                 Address(scheme=SCHEME, rest=f"{self.address.rest}/~/{OURS}/{name}")
@@ -117,7 +117,7 @@ class SshTarget(Target):
         return self._found().wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """Return the agent of a session there, or an agent that we send there until `close`."""
+        """Return the command of an agent there: a session's, or one that is sent there until `close`."""
         with self._lock:
             self._found()
             if self._agents:
@@ -156,17 +156,17 @@ class SshTarget(Target):
         return sessions.of_records(self._records(), target=where, address=str(self.address), label=self.label)
 
     def lost(self) -> str:
-        """Return why a command with ssh's own exit code was cut off; empty if it exited regularly."""
+        """Return why a command that exited with ssh's own code lost its connection; empty if it did not."""
         return "" if self._connection.is_there() else f"the connection to {self.label} was lost"
 
     def again(self, *, silent: bool, limit: float) -> SshReach:
-        """Reconnect over the shared connection, or a new one."""
+        """Return the host over the shared connection, or over a new one if that is lost or went silent."""
         if silent:
             self._connection.drop()
         return self._connection.reach(asks=False, limit=limit)
 
     def close(self) -> None:
-        """Close the relay, the connection after its last command, and release the agent; do not wait for a query."""
+        """Close the relay, release the agent, and close the connection; wait for no query."""
         self._endpoint.close()
         brought, self._brought = self._brought, None
         if brought is not None:

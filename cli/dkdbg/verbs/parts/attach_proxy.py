@@ -32,7 +32,7 @@ class Reporting(Protocol):
     """Receiver of events. Thread-safe."""
 
     def note(self, note: Note) -> None:
-        """Report a router's note."""
+        """Report a message of the attach proxy's router."""
 
     def line(self, text: str) -> None:
         """Report a line for the user."""
@@ -46,8 +46,8 @@ class AttachProxy:
 
     Args:
         port: if taken, the next free one is used.
-        base: first of the ports per process, which exist for every client; None: only for clients without child
-            sessions.
+        base: first of the ports per process, which each process gets; None: only for an editor that opens no
+            child sessions.
         ranks: default ranks for editors that choose none; empty for the ranks that the targets were started with.
         continues: default effect of continuing one rank on the others, `all` or `one`.
         token: token to prove to agents that require one for the list of processes.

@@ -127,7 +127,7 @@ def _show(plan: CopyPlan, *, whole: bool) -> None:
 
 
 def _lines(document: object) -> list[str]:
-    """Return the document as YAML, as `kubectl get -o yaml` prints it."""
+    """Return the lines of the document as YAML, like `kubectl get -o yaml`."""
     from ruamel.yaml import YAML  # 50 ms
 
     out = io.StringIO()

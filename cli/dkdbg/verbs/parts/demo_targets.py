@@ -32,14 +32,14 @@ START_LIMIT = 30.0
 
 
 def compose(folder: Path, plan: ProjectPlan, host: HostFacts) -> ComposeRun:
-    """Return the example in a container of this machine's engine."""
+    """Return a run of the example in a container of this machine's engine, not started yet."""
     root = str(folder)
     mappings = tuple((root if m.local == "." else f"{root}/{m.local}", str(m.remote)) for m in plan.mappings)
     return ComposeRun(folder=folder, plan=plan, host=host, path_mappings=mappings)
 
 
 def local(folder: Path, plan: ProjectPlan) -> LocalRun:
-    """Return the example as a plain process of this machine."""
+    """Return a run of the example as a plain process of this machine, not started yet."""
     return LocalRun(folder=folder, command=_for_this_machine(plan.service.command))
 
 
@@ -68,11 +68,11 @@ class ComposeRun:
         return ComposeService(service=self.plan.service.name)
 
     def start(self) -> int:
-        """Build and start the service on a free port."""
+        """Build and start the service on a free port; return the port."""
         return on_free_port(self.plan.service.port, ours=None, start=self._up)
 
     def restart(self) -> int:
-        """Start a new container of the same image: the changed file is mounted, not built."""
+        """Start a new container of the same image, which mounts the changed file; return the port."""
         check(process.run(self._target.down(), cwd=self.folder, env=self._environment()))
         self._up(self.port)
         return self.port
@@ -109,7 +109,7 @@ class LocalRun:
     _child: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     def start(self) -> int:
-        """Start a plain process under the agent, which picks a free port."""
+        """Start a plain process under the agent; return the free port that the agent has chosen."""
         runtime = str(self.folder / ".dkdbg-run")
         argv = (
             sys.executable, "-m", "dkdbg.agent", "launch", "--host", LOOPBACK, "--port", "0",

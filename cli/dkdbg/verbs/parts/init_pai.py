@@ -162,7 +162,7 @@ def _role(job: PaiJob, name: str, path: PurePosixPath) -> Role:
 
 
 def _script(role: Role, command: str | None) -> Script | None:
-    """Return the script to wait in; None if the commands run paipdb already, or no script that dkdbg recognizes."""
+    """Return the script to wait in; None if the commands already run paipdb, or no script that dkdbg recognizes."""
     if task_command.runs_ours(role.commands):
         return None
     found = task_command.scripts_of(role.commands)

@@ -44,7 +44,7 @@ _OURS, _SHOWN_BYTES = ("waiting", "running"), 20_000
 
 
 def subject(root: Path, name: str, command: Sequence[str], *, sync: bool, timeout: float) -> Subject:
-    """Return the proof of a run on a target.
+    """Return the subject of a proof: a run on a target, not started yet.
 
     Args:
         root: the repository's root, resolved.

@@ -1,4 +1,4 @@
-"""Facts of the repository that remedies name, and the repairs of `dkdbg verify --fix`, each shown before it is done."""
+"""Repository facts that remedies mention, and the repairs of `dkdbg verify --fix`, shown before they are made."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _REQUIREMENTS = re.compile(r"(?:-r|--requirement)[ =]?([\w./-]+\.(?:txt|in))")
 
 
 def around(root: Path, command: str) -> Around:
-    """Return the facts of the repository that remedies name."""
+    """Return the facts of the repository that remedies mention."""
     tree = Tree(root)
     own = {path.rsplit("/", 1)[-1].removesuffix(".py") for path in tree.files if path.endswith(".py")}
     own |= {path.rsplit("/", 1)[-1] for path in tree.dirs}
@@ -54,7 +54,7 @@ def around(root: Path, command: str) -> Around:
 
 
 def of_plan(root: Path, plan: ProjectPlan, config: Config) -> Around:
-    """Return the same for the debug service."""
+    """Return the facts that remedies mention, as `around`, for the debug service of a plan."""
     service, extends = plan.service, plan.service.extends
     is_given = (
         config.command is not None or service.entrypoint or (extends and extends.entrypoint is not None)
@@ -125,7 +125,7 @@ def _install(root: Path, package: str, *, yes: bool, as_json: bool) -> str:
 
 
 def _start_by(root: Path, command: str, *, yes: bool, as_json: bool) -> str:
-    """Set the command in dkdbg.toml and the debug service, unless it holds values of .env, which no file may have."""
+    """Set the command in dkdbg.toml and the debug service, unless it contains values that belong only in .env."""
     if make_plan(root)[0].service.from_env:
         return ""
     plan, config = make_plan(root, command=command)
@@ -145,7 +145,7 @@ def _map(root: Path, *, yes: bool, as_json: bool) -> str:
 def _wanted(
     root: Path, plan: ProjectPlan, config: Config, names: Collection[str]
 ) -> dict[str, FileWanted | None]:
-    """Return those of the files that `init` would write: other changes have other reasons."""
+    """Return only the files `names` of those that `init` would write: other files change for other reasons."""
     return {path: file for path, file in files_for(root, plan, config).items() if path in names}
 
 

@@ -97,7 +97,7 @@ def make_plan(root: Path, **asked: str | int | tuple[str, ...] | None) -> tuple[
 
 
 def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWanted | None]:
-    """Return the wanted files; the launch entry keeps the local port that an earlier `up` has chosen."""
+    """Return the files that `init` wants, None for one to remove; the launch entry keeps an earlier `up`'s port."""
     from dkdbg.setup.render.project import wanted_files
 
     wanted = wanted_files(root, plan, config, local_port=saved_port(root, plan.service.port))

@@ -1,4 +1,4 @@
-"""Decide whether the program needs a GPU, can use one or uses none; give the evidence, and say if it leaves a doubt.
+"""Decide whether the program needs a GPU, can use one or uses none, with the evidence and any doubt.
 
 Code and configuration decide. The prose of a README does not: where code leaves a doubt, `init` asks.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _INSISTS = re.compile(
     r"assert\s+(?:torch|th)\.cuda\.is_available\(\)|"
     r"if\s+not\s+(?:torch|th)\.cuda\.is_available\(\)\s*:\s*\n\s*(?:raise|sys\.exit|exit|print\([^\n]*\)\s*\n\s*(?:sys\.)?exit)|"
-    # every new tensor is on CUDA, despite checks elsewhere; not inside an `if`
+    # makes every new tensor a CUDA tensor, despite checks elsewhere; not matched directly below an `if`
     r"^(?![ \t]*(?:(?:el)?if\b(?!\s+__name__)|else\b))[^\n]*\n[ \t]*torch\.set_default_tensor_type\(\s*(?:[\"']torch|torch)\.cuda\.",
     re.MULTILINE,
 )
@@ -169,7 +169,7 @@ def _of_services(
     *,
     can: bool,
 ) -> GpuNeed | None:
-    """Return the need that services state, None without any; `can`: the repository has code for a GPU."""
+    """Return the need that compose services state, else None; `can`: whether packages here can use a GPU."""
     if service is None:
         return None
     name, asks = service
@@ -186,7 +186,7 @@ def _of_services(
 
 
 def _program(entry: tuple[str, str] | None, texts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the sources that select the device: the program, with its package if it is only the package's entry.
+    """Return the sources that may select the device: the program, and its package if it only starts that package.
 
     Without a program, as in a library, all sources count.
     """

@@ -73,7 +73,7 @@ def read_torch(
     """Return the torch fact, None if the repository does not use torch.
 
     Args:
-        files: dependency files, the strongest evidence first: locks, then the installed ones.
+        files: dependency files, the strongest evidence first: locks, other installed files, the rest.
         base: base image of the service or Dockerfile, None if missing.
         base_source: name of the file with that image.
         build: RUN lines of that Dockerfile.
@@ -106,7 +106,7 @@ def read_torch(
     elif build_exact is not None:
         version, source = build_exact.version, build_exact.source
     elif image.torch is not None:
-        # A vendor build has the CUDA of its image, whatever wheels exist.
+        # A vendor's build of torch has the CUDA of its image, whichever CUDA versions have wheels.
         return TorchFact(version=image.torch, cuda=image.cuda, source=f"{base_source}: FROM {base}")
     elif document_exact is not None and (ranged is None or _fits(document_exact.version, ranged.spec)):
         version, source = document_exact.version, document_exact.source
@@ -132,7 +132,7 @@ def read_torch(
 def _cuda(
     pins: list[_Pin], documents: list[_Pin], image: str | None, version: str | None
 ) -> tuple[str | None, str]:
-    """Return the stated CUDA nearest to the pin; None for the default index's."""
+    """Return the CUDA stated nearest to the torch pin, with its source; None if nothing states one."""
     stated = next((pin for pin in pins if pin.cuda), None)
     if stated is not None:
         return stated.cuda, stated.source
@@ -180,7 +180,10 @@ def _file_pins(file: DependencyFile) -> Iterable[_Pin]:
 
 
 def _text_pins(evidence: TextEvidence) -> list[_Pin]:
-    """Read install lines: `pip install torch==2.6.0 --index-url .../cu124`, `conda install pytorch=1.13 pytorch-cuda=11.7`."""
+    """Return the torch pins of install lines, such as `pip install torch==2.6.0 --index-url .../cu124`.
+
+    With conda: `conda install pytorch=1.13 pytorch-cuda=11.7`.
+    """
     text = re.sub(r"\\\s*\n", " ", evidence.text)
     found: list[_Pin] = []
     for match in _INSTALL.finditer(text):
@@ -270,7 +273,7 @@ def _minor(version: str) -> str:
 
 
 def is_for_cpu(path: str, text: str) -> bool:
-    """Return whether a requirements file is for machines without a GPU, by its name or its torch."""
+    """Return whether a requirements file is for machines without a GPU, by its name, its torch or its index."""
     name = path.rsplit("/", 1)[-1]
     return bool(
         _CPU_NAME.search(name) or re.search(r"^[ \t]*torch\s*={2,3}\s*[\d.]+\+cpu\b", text, re.MULTILINE)
@@ -280,7 +283,7 @@ def is_for_cpu(path: str, text: str) -> bool:
 def torch_index(
     files: Iterable[DependencyFile], build: TextEvidence, documents: Iterable[str], fact: TorchFact | None
 ) -> str | None:
-    """Return the repository's own wheel index for torch with the CUDA of the fact, None for PyPI."""
+    """Return the PyTorch wheel index that the repository names for the CUDA of `fact`; None if it names none."""
     if fact is None or fact.cuda is None:
         return None
     urls = [url for file in files for url in file.indexes]

@@ -40,10 +40,10 @@ _RETAGS = re.compile(r"!(?:reset|override)\b")
 #: Maximum compose files to read; more are variants of one another.
 _MAX_FILES = 60
 _MAX_EXTENDS = 8
-#: Keys whose value is a string or a list; compose appends them to one list.
+#: Keys whose value is a string or a list; compose merges both forms into one list.
 _STRING_OR_LIST = frozenset({"dns", "dns_search", "env_file", "tmpfs"})
 SECTIONS = ("networks", "volumes", "configs", "secrets")
-#: A valid name in a section; a volume with another name is a folder (compose-spec, "Volumes").
+#: Valid name of a network, volume, config or secret; any other volume source is a path (compose-spec, "Volumes").
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -166,7 +166,7 @@ class _File:
 
     @classmethod
     def of(cls, tree: Tree, path: str, document: Value, *, strict: bool) -> _File:
-        """Read the data that all services share."""
+        """Return a compose file with the data that all its services share."""
         # `${PWD}` is the folder in which users start compose: the project folder.
         env = {
             "PWD": _typed_in(tree, path, document),
@@ -254,7 +254,7 @@ def _needed(document: Value, env: dict[str, str]) -> tuple[str, ...]:
 def _needed_files(
     tree: Tree, path: str, document: Value, env: dict[str, str]
 ) -> tuple[tuple[str, str | None], ...]:
-    """Return the missing environment files of services that compose starts without a profile."""
+    """Return (missing environment file, its example or None) for services that compose starts without a profile."""
     absent = dict.fromkeys(
         name
         for body in map(table, _bodies(document).values())
@@ -265,7 +265,7 @@ def _needed_files(
 
 
 def _example_of(tree: Tree, name: str) -> str | None:
-    """Return the file to copy, such as `.env.example` or `example.env` for `.env`, None if missing."""
+    """Return the example of an environment file, such as `.env.example` or `example.env`; None if missing."""
     last = name.rsplit("/", 1)[-1]
     plain = last.removeprefix(".")
     for kind in ("example", "sample", "template", "dist", "default"):
@@ -335,7 +335,7 @@ def _typed_in(tree: Tree, path: str, document: Value) -> str:
 
 
 def _merged(documents: Iterable[Value]) -> Value:
-    """Return compose files as one, without tags."""
+    """Return compose files merged into one, without compose's tags."""
     return untagged(functools.reduce(merge, documents, {}))
 
 

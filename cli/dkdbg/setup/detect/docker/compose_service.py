@@ -179,7 +179,7 @@ def _ports(ports: list[Value]) -> tuple[int, ...]:
 
 
 def _env_files(tree: Tree, here: str, value: Value) -> tuple[str, ...]:
-    """Return all env files if a required one is missing: compose then rejects every command."""
+    """Return all env files if a required one is missing, because compose then rejects every command; else none."""
     found = read_env_files(here, value)
     if any(path is None for path, _ in found) or not absent_files(tree, here, value):
         return ()

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 _RUN = re.compile(r"\b(?:docker|podman|nvidia-docker)\s+(?:container\s+)?run\s+(.+)")
-#: A variable for the command in a script or Makefile: `cmd=nvidia-docker`, `DOCKER ?= podman`,
-#: `DOCKER=${DOCKER:-docker}`.
+#: Assignment of the `docker` command to a variable, in a script or Makefile: `cmd=nvidia-docker`, `DOCKER ?=
+#: podman`, `DOCKER=${DOCKER:-docker}`.
 _NAMED = re.compile(
     r"^[ \t]{0,40}(?:export[ \t]{1,8})?(\w{1,60})[ \t]{0,8}[:?]?=[ \t]{0,8}[\"']?(?:\$\{\w{1,60}:-)?(?:sudo[ \t]{1,8})?(?:nvidia-)?(?:docker|podman)\}?[\"']?[ \t]*$",
     re.MULTILINE,
@@ -32,7 +32,7 @@ _HERE = re.compile(
 )
 _VALUED = {"-v": "volume", "--volume": "volume", "--mount": "mount", "-w": "workdir", "--workdir": "workdir", "--shm-size": "shm", "--ipc": "ipc",
            "-p": "port", "--publish": "port", "-e": "env", "--env": "env", "--env-file": "env_file"}  # fmt: skip
-#: A variable with options, and one with the folder of the script or Makefile.
+#: An assignment; its values that count are `docker run` options and the folder of the script or Makefile.
 _ASSIGNED = re.compile(r"\s*(?:export\s+|local\s+|readonly\s+)?(\w{1,60})\s*[:?+]?=\s*(.{1,2000})$")
 _OPTIONS = re.compile(r"[\"'(]?\s*--?\w")
 _OWN_FOLDER = re.compile(
@@ -86,7 +86,7 @@ def read_docker_run(tree: Tree) -> DockerRun | None:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield the lines, continued ones joined; `docker run` lines have their option variables replaced."""
+    """Yield the lines, with continued lines joined, and with option variables replaced in `docker run` lines."""
     values: dict[str, str] = {}
     for line in logical_lines(text):
         assigned = _ASSIGNED.match(line) if len(values) < _MAX_ITEMS else None
@@ -108,7 +108,7 @@ def _filled(line: str, values: Mapping[str, str]) -> str:
 
 
 def _text(tree: Tree, path: str) -> str:
-    """Return a file's text with possible `docker run` lines; for a Dockerfile, only its comments may have them."""
+    """Return the text of a file to search for `docker run` lines: only the comments, for a Dockerfile."""
     text = tree.text(path)
     if not path.lower().endswith("dockerfile"):
         for name in sorted(set(_NAMED.findall(text)))[:_MAX_ITEMS]:
@@ -159,7 +159,10 @@ def _read(tree: Tree, path: str, text: str, built: frozenset[str]) -> DockerRun 
 
 
 def _mount(tree: Tree, path: str, source: str = "", target: str = "") -> tuple[str, str] | None:
-    """Return (local, remote) of a mounted folder of the repository. The line runs in the root, or beside its script."""
+    """Return (local, remote) of a mount of a repository folder, None for any other mount.
+
+    The current folder of a `docker run` line is the root or, if that does not fit, the folder of its file.
+    """
     here = _HERE.match(source)
     if here is None or not target.startswith("/") or "$" in target or target == "/":
         return None
@@ -172,7 +175,7 @@ def _mount(tree: Tree, path: str, source: str = "", target: str = "") -> tuple[s
 
 
 def _env_files(tree: Tree, path: str, named: list[str]) -> tuple[str, ...]:
-    """Return the files of `--env-file` below the repository; they may be missing, because git mostly ignores them."""
+    """Return the `--env-file` files inside the repository; they may be missing, because git usually ignores them."""
     found = []
     for name in named:
         here = _HERE.match(name)
@@ -190,8 +193,8 @@ def _env_files(tree: Tree, path: str, named: list[str]) -> tuple[str, ...]:
 def _read_environment(given: Iterable[str]) -> tuple[tuple[str, str | None], ...]:
     """Return (name, value) of each `-e`; the last one of a name applies.
 
-    The value is None if the user's environment has to provide it: it is missing, computed by a shell, a placeholder,
-    or a secret. With `-e NAME=${OTHER}` the user's environment has the value under the name OTHER.
+    The value is None if the user's environment has to provide it: it is missing, computed by a shell, a
+    placeholder, or a secret. For `-e NAME=${OTHER}` it is `${OTHER}`.
     """
     found: dict[str, str | None] = {}
     for word in given:

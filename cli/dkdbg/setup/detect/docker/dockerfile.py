@@ -36,7 +36,7 @@ _PYTHON_CHOICE = re.compile(
     r"python\s*(?:={1,2}|~=)\s*(3\.\d{1,2})|--python[= ](?:python)?(3\.\d{1,2})|uv python install (3\.\d{1,2})"
 )
 _PYTHON_PATH = re.compile(r"lib/python(3\.\d{1,2})")
-#: The distribution's own Python, by any of its packages.
+#: Debian packages that install the distribution's own Python.
 _SYSTEM_PYTHON = re.compile(
     r"\spython3(?:\.\d+)?(?:-(?:pip|dev|venv|minimal|full|setuptools|distutils))?(?=\s|$|=)|\spython-is-python3(?=\s|$|=)"
 )
@@ -49,7 +49,7 @@ _OTHER_PYTHON = re.compile(
 _REMOVE = re.compile(
     r"(?:^|[;&|\n(]|\bsudo|\bthen)[ \t]{0,200}(?:/bin/)?rm[ \t]{1,200}(-\w{0,20}[rR][^;&|\n)]*)"
 )
-#: Base images without a shell; such images for Python, with their ENTRYPOINT.
+#: Base images without a shell; then those of them for Python, with their ENTRYPOINT.
 _SHELL_LESS = re.compile(r"(?:^|/)distroless/(?!.*debug)|^scratch$|^cgr\.dev/(?!.*-dev)")
 _SHELL_LESS_PYTHONS = (
     (r"(?:^|/)distroless/python3", "/usr/bin/python3"),
@@ -67,7 +67,7 @@ _HARMLESS = frozenset(
         "update-ca-certificates", "useradd", "usermod", "wget", "yum",
     }
 )  # fmt: skip
-#: Package managers that install the repository only as a link to its sources.
+#: Package manager -> subcommands that copy no code of the repository: at most they link to its sources.
 _FROM_FILES = {
     "conda": {"env", "install", "update", "clean", "config", "create"},
     "mamba": {"env", "install", "update", "clean", "create"},
@@ -83,8 +83,8 @@ _COUNTED = re.compile(
 )
 _PIPS_FILE = re.compile(r"^(?:-[rc][\n=]?|--(?:requirements?|constraints?)[\n=])([^\n]+)", re.MULTILINE)
 _CONDAS_FILE = re.compile(r"^(?:-f|--file)[\n=]([^\n]+)", re.MULTILINE)
-#: Patterns, without slashes around them, that match bytecode in every folder. Without `**/` they would match in the
-#: context's own folder only. Source: the Dockerfile reference, .dockerignore.
+#: `.dockerignore` patterns, without outer slashes, that match bytecode in every folder. Without `**/` they would
+#: match only in the context's own folder. Source: the Dockerfile reference, .dockerignore.
 _BYTECODE = re.compile(r"\*\*/(?:__pycache__(?:/\*\*?)?|\*\.py(?:c|\?|\[\w*c\w*\]))|\*\*?")
 
 
@@ -383,7 +383,7 @@ def _venvs(stages: list[_Stage], final: _Stage) -> tuple[str, ...]:
 
 
 def absolute(directory: str, path: str) -> str:
-    """Return `path` as absolute in the container's `directory`, without `.`, `..` and a final slash."""
+    """Return the absolute form of `path`, resolved from the container's `directory`, without a final slash."""
     steps: list[str] = []
     for step in PurePosixPath(directory, path).parts:
         if step == "..":
@@ -482,7 +482,7 @@ def _is_harmless(words: list[str]) -> bool:
 
 
 def _is_harmless_pip(words: list[str]) -> bool:
-    """Return whether pip uses only requirements files of the repository, or its sources as a link."""
+    """Return whether pip takes only requirements files, or sources in editable mode, from the repository."""
     before = ""
     for word in words:
         local = re.match(r"(?:\.|/|file:)", word) or word.endswith(("/", ".whl", ".tar.gz"))

@@ -23,7 +23,7 @@ _NGC_PYTORCH = {
     "25.05": ("2.8", "12.9"), "25.06": ("2.8", "12.9"), "25.08": ("2.8", "13.0"), "25.09": ("2.9", "13.0"),
     "25.10": ("2.9", "13.0"), "25.11": ("2.10", "13.0"), "25.12": ("2.10", "13.1"),
 }  # fmt: skip
-#: Version of the distribution's own python3.
+#: (Part of an image reference, version of that distribution's python3).
 _DISTRIBUTIONS = (
     ("ubuntu:16.04", "3.5"), ("ubuntu16.04", "3.5"), ("xenial", "3.5"), ("ubuntu:18.04", "3.6"), ("ubuntu18.04", "3.6"), ("bionic", "3.6"), ("ubuntu:20.04", "3.8"), ("ubuntu20.04", "3.8"),
     ("focal", "3.8"), ("ubuntu:22.04", "3.10"), ("ubuntu22.04", "3.10"), ("jammy", "3.10"), ("ubuntu:24.04", "3.12"),
@@ -98,7 +98,7 @@ def _python(name: str, torch: str | None) -> tuple[str | None, bool]:
             "3.6" if tag < "20.12" else "3.8" if tag < "23.01" else "3.10" if tag < "24.11" else "3.12"
         ), False
     if "pytorch/pytorch" in name and torch:
-        # The images carry conda's Python up to 2.9, according to their own `python --version`.
+        # Versions as these images' own `python --version` prints them; up to torch 2.9 it is conda's Python.
         major, minor = (int(part) for part in torch.split(".")[:2])
         if major == 1:
             return ("3.10" if minor >= 13 else "3.8" if minor == 11 else "3.7"), False

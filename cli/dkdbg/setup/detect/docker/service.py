@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.launch.launches import Seen
 
-#: Maximum files to mount one by one: each is a mount of the engine.
+#: Maximum files to mount one by one; each needs a bind mount of its own.
 _MAX_FILES = 40
 _SIDE_ROLES = re.compile(
     r"(?:^|[-_.])(?:db|database|postgres\w*|mysql|mariadb|redis|mongo\w*|rabbitmq|kafka|zookeeper|minio|nginx|traefik|caddy|proxy|"
@@ -55,7 +55,7 @@ _VARIANT = re.compile(
 )
 
 
-#: A service at most so many points behind the chosen one is close enough to ask about.
+#: Maximum points behind the chosen service at which `init` still asks about a service.
 _NEAR_POINTS = 8.0
 #: Compose files for production.
 _PRODUCTION = re.compile(r"(?:^|[-_./])(?:prod|production|release)(?:$|[-_./])", re.IGNORECASE)
@@ -86,7 +86,7 @@ class RunningService:
     mappings: Mappings
 
 
-#: A service and its points.
+#: (Points, service).
 Ranked = tuple[float, RunningService]
 
 
@@ -124,7 +124,8 @@ def read_service(
     base = read_image(dockerfile.base if dockerfile else fact.image or "")
     image_name = (fact.image or "").rsplit("/", 1)[-1].split(":")[0].split("@")[0].lower()
     has_code = any(tree.has_dir(local) for local, _ in mappings)
-    # A pulled image is a release. With a Dockerfile here, it contains this repository's code.
+    # An image with a slash in its name is pulled: if the repository has a Dockerfile, it is a release with a copy
+    # of the code.
     released = "/" in (fact.image or "") and not has_code and any(tree.matching(_DOCKERFILE))
     is_own_image = fact.context is None and bool(image_name) and image_name in projects and not released
     installs = fact.dockerfile is not None and installs_python(tree.text(fact.dockerfile))
@@ -147,9 +148,9 @@ def read_service(
 
 
 def with_only_build(tree: Tree, services: tuple[RunningService, ...]) -> tuple[RunningService, ...]:
-    """Return the services, where the only one that is built from Python sources here counts as Python.
+    """Return the services; if none counts as Python, the only one built from Python sources here does.
 
-    Neither the name of its base image nor a start script has to show Python.
+    Neither its base image nor its start script need show Python.
     """
     if any(each.fact.is_python for each in services):
         return services
@@ -168,7 +169,7 @@ def with_only_build(tree: Tree, services: tuple[RunningService, ...]) -> tuple[R
 
 
 def _from_here(fact: ServiceFact, projects: frozenset[str], images: Mapping[str, str]) -> ServiceFact:
-    """Return a service with a release of this repository as one that is built from these sources.
+    """Return a service that runs a release of this repository as one that builds these sources instead.
 
     `ghcr.io/acme/chat` is a release of a project called chat; `acme/chat-api` is built by `api/Dockerfile`,
     `Dockerfile.api` or `api.Dockerfile`. Other services are returned unchanged.
@@ -188,7 +189,7 @@ def _from_here(fact: ServiceFact, projects: frozenset[str], images: Mapping[str,
 
 
 def _named_for(dockerfile: str) -> set[str]:
-    """Return the purpose of a Dockerfile from its folder and name: `api/Dockerfile`, `Dockerfile.api`."""
+    """Return the possible purposes of a Dockerfile, from its folder and name: `api/Dockerfile`, `Dockerfile.api`."""
     *folders, name = dockerfile.lower().split("/")
     return {*folders[-1:], *_DOCKERFILE.split(name)[0].split("."), *name.split(".")[1:]} - {""}
 
@@ -223,7 +224,8 @@ def ranked(services: tuple[RunningService, ...], preferred: str | None) -> tuple
     def in_file(pair: Ranked) -> float:
         return pair[0] + _name_points(pair[1])
 
-    # A name such as `app` distinguishes services of one file, not projects.
+    # A name such as `app` distinguishes services of one file. It says nothing about services of different
+    # projects.
     files = {pair[1].fact.file: pair for pair in sorted(pairs, key=in_file)}
     best = max(files.values(), key=lambda pair: pair[0], default=None)
     others = sorted((pair for pair in pairs if pair is not best), key=in_file, reverse=True)
@@ -231,7 +233,7 @@ def ranked(services: tuple[RunningService, ...], preferred: str | None) -> tuple
 
 
 def rivals(ranked: Sequence[Ranked], chosen: RunningService) -> tuple[Rival, ...]:
-    """Return the services beside the chosen one."""
+    """Return the other ranked services, as alternatives to the chosen one."""
     points = next((points for points, each in ranked if each is chosen), None)
     names = [each.fact.name for _, each in ranked]
     return tuple(
@@ -310,7 +312,10 @@ def code_mappings(
 
 
 def _matching(tree: Tree, pattern: str, remote: str) -> list[tuple[str, str]]:
-    """Return the Python files of a `COPY *.py /app/`; `remote` ends with the pattern if it is a folder."""
+    """Return (local, remote) of the Python files that `COPY *.py /app/` copies.
+
+    `remote` ends with the pattern if the destination is a folder.
+    """
     folder = remote.rsplit("/", 1)[0] if remote.endswith("/" + pattern.rsplit("/", 1)[-1]) else remote
     paths = (path for path in tree.files if path.endswith(".py") and not path.endswith("setup.py"))
     found = [
@@ -320,7 +325,7 @@ def _matching(tree: Tree, pattern: str, remote: str) -> list[tuple[str, str]]:
 
 
 def holds_code(tree: Tree, directory: str) -> bool:
-    """Return whether a directory contains Python or shell sources at any depth."""
+    """Return whether a directory contains Python or Cython sources at any depth; the root always counts."""
     if directory == ".":
         return True
     directory = tree.real_dir(directory) or directory
@@ -338,7 +343,7 @@ def _argv(fact: ServiceFact, dockerfile: DockerfileFact | None) -> tuple[str, ..
 
 
 def image_argv(dockerfile: DockerfileFact) -> tuple[str, ...]:
-    """Return the argv of `docker run IMAGE`, with the image's own values of variables."""
+    """Return the argv of `docker run IMAGE`, with ENV and ARG values of the Dockerfile filled in."""
     return (*_filled(dockerfile.entrypoint, dockerfile), *_filled(dockerfile.cmd, dockerfile))
 
 

@@ -30,7 +30,7 @@ _MAX_READ = 2500
 _CHECKS = re.compile(
     r"-h|--(?:eval|evaluate|test|help|check|version|dry[-_]run|validate|resume-eval|throughput)(?:[-_]only)?"
 )
-#: A file that starts only as a module of its package: `python -m package.program`.
+#: Import in a file that runs only as a module of its package: `python -m package.program`.
 _RELATIVE_IMPORT = re.compile(r"^(?:from\s+\.+[\w.]*\s+import\b)", re.MULTILINE)
 #: Call that creates an app -> command line for the app, and for a function that returns the app.
 _SERVED = {
@@ -101,7 +101,7 @@ def script_file(tree: Tree, target: str) -> str | None:
 
 
 def discovered(tree: Tree, launcher: str, cwd: str) -> str | None:
-    """Return the file that a launcher runs by default."""
+    """Return the file that a launcher runs if its command line names none."""
     by = registry.named(launcher)
     paths = (join(cwd, name) for name in (by.discovers if by else ()))
     return next((path for path in paths if path is not None and tree.has(path)), None)
@@ -114,7 +114,8 @@ def find_file(tree: Tree, target: str, cwd: str) -> tuple[str | None, str, str |
         path = join(base, clean)
         if path is not None and tree.has(path):
             return path, base, target
-    # `/app/train.py`, `YourRepo/train.py`, or the name of a file in a subfolder.
+    # The path may be one in a container (`/app/train.py`), start with the repository's name
+    # (`YourRepo/train.py`), or be the name of a file in a subfolder.
     steps = [
         step for step in clean.split("/") if step and step != ".." and not step.startswith(("$", "<", "{"))
     ]
@@ -148,8 +149,8 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
     known.mentions += 1
     known.readme_mentions += candidate.place == "readme"
     known.places.add(candidate.place)
-    # A console script in a README stays a console script. A better place replaces the command line. So does a full run
-    # after a command that only checks something.
+    # A command line from a better place replaces the known one: a README's line outweighs the bare console
+    # script. So does a full run, after a command from an equal place that only checks something.
     better = place_points(candidate.place) - place_points(known.place)
     works = _worth(candidate.launch) - _worth(known.launch)
     if better > 0 or (better == 0 and works > 0):
@@ -159,7 +160,7 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
 
 
 def _worth(launch: Launch) -> float:
-    """Return how well a line represents its program: lines that train before others, then lines that run unchanged."""
+    """Return how well a line represents its program: training counts for it, checks and placeholders against it."""
     return 8 * (verb_of(launch) == "train") - 8 * only_checks(launch) - 0.5 * blanks(launch.command)
 
 
@@ -208,7 +209,7 @@ def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> C
 
 
 def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
-    """Add programs that no command line starts."""
+    """Add the programs among the Python files that no command line starts."""
     paths = [path for path in tree.files if path.endswith(".py") and path not in found][:_MAX_READ]
     for order, path in enumerate(paths):
         if _NEVER.search(path) or is_vendored(path) or path.count("/") > 5:
@@ -265,7 +266,7 @@ def served(tree: Tree, path: str, text: str) -> tuple[Launch, str] | None:
 
 
 def _app(text: str, imports: Collection[str]) -> tuple[str, str] | None:
-    """Return the template of a command line, and the app's variable or a function without arguments that creates it."""
+    """Return a command line template for a file's app, and the app's variable or argument-free factory."""
     apps: dict[str, str] = {}
     factories: dict[str, str] = {}
     for node in parsed(text).body:

@@ -1,7 +1,7 @@
 """Rank the programs of a repository by how likely the user wants to debug them.
 
-A candidate's rank is the sum of several points: where it was seen (launches.PLACES), the role in its name (in machine
-learning training before serving before evaluation before data preparation), how plain its name is, how often it is
+A candidate's rank is the sum of several points: where it was seen (launches.PLACES), the role in its name (in
+machine learning: training, then serving, evaluation, data preparation), how plain its name is, how often it is
 mentioned, and its source code. No repository is special-cased.
 """
 
@@ -53,7 +53,7 @@ _ROLE_POINTS = {
 #: Minimum points for a script with only a main guard to be chosen as the program.
 _THRESHOLD = 16
 _MAX_PARSED = 80
-#: Minimum notebooks of a course; in a course, PLACES for its scripts is at most this one.
+#: Minimum notebooks of a course, and the best place in PLACES that a script of a course may have.
 _MANY_NOTEBOOKS, _ASIDE_PLACE = 10, "subreadme"
 #: GUI toolkits, which fail without a display, as in a container.
 _WINDOWS = frozenset(
@@ -85,7 +85,7 @@ def rank(
     is_ml: bool = False,
     notebooks: tuple[str, ...] = (),
 ) -> Ranking:
-    """Return every way to start the program, best first.
+    """Return the ways to start the program, the best first, and whether the best one is good enough.
 
     Args:
         seen: launch lines, with files as typed.
@@ -259,7 +259,7 @@ def _home(candidate: Candidate) -> str:
 
 
 def _line(text: str, candidate: Candidate) -> int:
-    """Return the line of a document that has the command, or the first one with its program; 0 without any."""
+    """Return the line number of a command in a document, else of its program's first mention; 0 without either."""
     target = candidate.launch.target or ""
     wanted = (candidate.launch.command, target.rsplit("/", 1)[-1])
     at = next((text.find(each) for each in wanted if each and each in text), -1)

@@ -42,9 +42,9 @@ _MAX_SCRIPTS = 120
 _MAX_LINE = 4000
 #: Maximum nesting of a Makefile's variables.
 _MAX_NESTED = 4
-#: (runner, name of a task) -> its lines.
+#: (runner, task name) -> command lines of the task.
 Tasks = dict[tuple[str, str], tuple[str, ...]]
-#: File, target and lines.
+#: (file, target, command lines).
 Recipe = tuple[str, str, list[str]]
 #: Runner, task and arguments: `pixi run -e dev app`, `hatch run test:cov`, `uv run poe train --epochs 1`.
 _RUN = re.compile(
@@ -244,7 +244,7 @@ def _editor(tree: Tree) -> Iterator[Seen]:
 
 
 def _from(cwd: str, text: str) -> str:
-    """Return a value of launch.json with its paths below `${workspaceFolder}` relative to `cwd`."""
+    """Return a value of launch.json, with paths below `${workspaceFolder}` made relative to `cwd`."""
     up = "" if cwd == "." else "../" * len(cwd.split("/"))
     return re.sub(r"\$\{workspace(?:Folder|Root)\}/?", up, text)
 

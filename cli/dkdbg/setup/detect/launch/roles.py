@@ -1,4 +1,4 @@
-"""Tell what a program or a task does by its name."""
+"""Infer the role of a program or task from its name."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def read_python_env(tree: Tree, path: str) -> DependencyFile:
 
 
 def _load(tree: Tree, path: str) -> dict[str, Value]:
-    """Return the mapping in a YAML file; empty if it has none, or is broken, which is noted."""
+    """Return the mapping in a YAML file; empty if it has none. A broken file is noted, and counts as empty."""
     try:
         return table(load_yaml(tree.text(path)))
     except (YAMLError, ValueError, RecursionError) as error:

@@ -92,7 +92,7 @@ def is_side_file(path: str) -> bool:
 
 
 def read_setup_py(tree: Tree, path: str) -> DependencyFile:
-    """Read the arguments of the `setup()` call without running it; resolve lists in variables."""
+    """Return the content of a setup.py: the arguments of its `setup()` call, read without running it."""
     try:
         module = parsed(tree.text(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -48,7 +48,7 @@ _IMPORT = re.compile(
     r"^[ \t]*(?:import[ \t]+([A-Za-z_][\w.]*(?:[ \t]*,[ \t]*[A-Za-z_][\w.]*)*)|from[ \t]+([A-Za-z_][\w.]*)[ \t]+import)",
     re.MULTILINE,
 )
-#: Distributions that usually come as dependencies, of torch and transformers first.
+#: Distributions that others, above all torch and transformers, usually install as dependencies.
 _COMES_ALONG = {
     "absl-py", "aiohttp", "attrs", "click", "einops", "filelock", "fsspec", "grpcio", "httpx", "huggingface-hub", "jinja2", "joblib",
     "markdown", "networkx", "numpy", "packaging", "pandas", "pillow", "protobuf", "psutil", "pydantic", "python-dateutil", "pyyaml",
@@ -118,13 +118,13 @@ def notebook_code(tree: Tree, path: str) -> str:
 
 
 def notebook_pythons(tree: Tree, notebooks: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return (path, text) of the Python that last ran notebooks with pinned installs, from their metadata.
+    """Return (path, `python 3.N`) for the Pythons that last ran notebooks with pinned installs, by their metadata.
 
-    The pinned releases have wheels for it. Without pins it is only the author's Python.
+    The pinned releases have wheels for that Python. In a notebook without pins it is merely the author's Python.
     """
     found: dict[str, list[str]] = {}
     for path in notebooks[:_MAX_NOTEBOOKS]:
-        # The metadata is after the cells, or before them.
+        # The metadata may be before or after the cells.
         text = tree.text(path)
         if not re.search(r"pip3? install\b[^\n]*==", text):
             continue

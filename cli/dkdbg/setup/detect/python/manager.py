@@ -70,7 +70,9 @@ def _is_package(file: DependencyFile) -> bool:
 
 
 def with_local(tree: Tree, choice: Choice, files: Sequence[DependencyFile]) -> Choice:
-    """Add the packages of the repository that the choice installs, with theirs; no index is asked for one of them.
+    """Add the repository's own packages that the choice installs, directly or indirectly, and their requirements.
+
+    The result has no requirement for these packages, so pip does not look for them on an index.
 
     Args:
         files: every dependency file.
@@ -275,9 +277,9 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
 def _as_locked(
     files: Sequence[DependencyFile], locks: Sequence[DependencyFile]
 ) -> tuple[DependencyFile, ...]:
-    """Return the files with the lock's versions: pip installs what pixi.toml names, and cannot read its lock.
+    """Return the files with the versions in the lock: pip installs from pixi.toml, but cannot read pixi's lock.
 
-    A local version (`2.7.1+cu126`) is in no usual index.
+    A local version (`2.7.1+cu126`) loses its local part, because it is in no usual index.
     """
     specs = {item.name: item.spec.partition("+")[0] for lock in locks for item in lock.wanted}
     return tuple(
@@ -317,7 +319,7 @@ def _has_requirements(files: Sequence[DependencyFile]) -> bool:
 
 
 def _main_requirements(files: Sequence[DependencyFile]) -> tuple[DependencyFile, ...]:
-    """Return the file to install, none if all are for tests, other platforms and similar."""
+    """Return the one file to install, none if all files are for tests, other platforms or similar."""
 
     def order(file: DependencyFile) -> tuple[int, int, str]:
         name = file.path.rsplit("/", 1)[-1]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 NEEDS_CUDA = "system-requirements.cuda"
 #: Entry of `DependencyFile.tables`: the project explicitly has no dependencies.
 NEEDS_NOTHING = "dependencies = []"
-#: Values of a marker's names in the image.
+#: Values of environment-marker variables (PEP 508) in the image.
 _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
 #: Names of optional groups that a program needs to run.
 _FOR_PROGRAMS = re.compile(r"all$|full|main|base|core|run|cpu|gpu|cuda|cu\d|train|torch|jax|tensorflow|tf$")
@@ -46,7 +46,7 @@ _CONDA_ALONE = re.compile(
 
 
 def read_toml(tree: Tree, path: str) -> dict[str, Value]:
-    """Return the content of a TOML file; empty if it is missing, or is not TOML, which is noted."""
+    """Return the content of a TOML file; empty if it is missing. Invalid TOML is noted, and counts as empty."""
     try:
         return table(load_toml(tree.text(path)))
     except (TOMLKitError, ValueError, RecursionError) as error:
@@ -159,7 +159,7 @@ def read_pixi(tree: Tree, path: str) -> DependencyFile:
 
 
 def _note_logins(tree: Tree, path: str) -> None:
-    """Note that the logins in a file's addresses are not taken over."""
+    """Note that credentials in a file's URLs are left out of the generated Dockerfile."""
     if re.search(r"https?://[^/\s\"']+@", tree.text(path), re.IGNORECASE):
         tree.note(
             f"{path}: a Dockerfile of dkdbg init leaves out the user and password in an address here, as they would stay readable"
@@ -167,7 +167,7 @@ def _note_logins(tree: Tree, path: str) -> None:
 
 
 def _workspace(tree: Tree, path: str) -> dict[str, Value]:
-    """Return uv's table in the root of a workspace, which counts in each member; empty for the root itself.
+    """Return the `tool.uv` table of the workspace root, which applies to every member; empty for the root itself.
 
     Source: uv docs, "Using workspaces", workspace sources.
     """
@@ -180,13 +180,13 @@ def _workspace(tree: Tree, path: str) -> dict[str, Value]:
 
 
 def _source(value: Value) -> dict[str, Value]:
-    """Return the source of a dependency that is for each installation on Linux; empty for the usual index."""
+    """Return the source of a dependency that applies to every installation on Linux; empty for the usual index."""
     listed = map(table, value if isinstance(value, list) else [value])
     return next((each for each in listed if _is_always(each)), {})
 
 
 class _Sourced(TypedDict):
-    """Fields of a `DependencyFile`."""
+    """Fields of `DependencyFile` that depend on the sources of its requirements."""
 
     wanted: tuple[Wanted, ...]
     local: tuple[str, ...]
@@ -202,15 +202,15 @@ def _from_sources(
     *,
     of_root: Mapping[str, Value] | None = None,
 ) -> _Sourced:
-    """Return the requirements with the repository, archive or index that a file takes each from, without those that are folders.
+    """Return the requirements, each with its VCS URL, archive or index; local folders are returned separately.
 
-    Sources: uv docs, "Dependency sources"; poetry docs, "Dependency specification"; pipenv docs, "Specifying Package
-    Indexes"; pixi docs, "pypi-dependencies".
+    Sources: uv docs, "Dependency sources"; poetry docs, "Dependency specification"; pipenv docs, "Specifying
+    Package Indexes"; pixi docs, "pypi-dependencies".
 
     Args:
         indexes: the file's indexes, which the sources name.
         sources: tables with a source for each name.
-        of_root: the same of the workspace's root, whose paths start there.
+        of_root: the sources of the workspace root; paths in them are relative to that root.
     """
     own: dict[str, Value] = {
         canonicalize_name(name): value for each in sources for name, value in each.items()
@@ -246,7 +246,7 @@ def _from_sources(
 
 
 def _is_always(source: Mapping[str, Value]) -> bool:
-    """Return whether a source is for each installation on Linux, not for an extra or a group that the user chooses."""
+    """Return whether a source applies to every installation on Linux, whatever extras or groups the user chooses."""
     if {"extra", "group"} & set(source):
         return False
     marker = source.get("marker") or source.get("markers")  # of uv and pixi, of poetry
@@ -257,10 +257,10 @@ def _is_always(source: Mapping[str, Value]) -> bool:
 
 
 def _index_options(indexes: Iterable[Mapping[str, Value]], *settings: Mapping[str, Value]) -> tuple[str, ...]:
-    """Return pip's options for the indexes that may have any requirement.
+    """Return pip's options for the indexes that are not limited to certain requirements.
 
     Args:
-        indexes: tables with the URL of an index each; pdm's index of the name pypi replaces PyPI.
+        indexes: tables, each with the URL of an index; an index named pypi replaces PyPI (pdm).
         settings: tables with keys that are named like pip's options.
     """
     default, further = "--index-url", "--extra-index-url"
@@ -277,7 +277,10 @@ def _index_options(indexes: Iterable[Mapping[str, Value]], *settings: Mapping[st
 
 
 def _pixi_items(pixi: dict[str, Value], path: str) -> tuple[list[Wanted], list[str]]:
-    """Return requirements and specifiers of Python; both tables use conda's version syntax."""
+    """Return the requirements and Python specifiers in pixi's two dependency tables.
+
+    Both tables use conda's version syntax.
+    """
     wanted, python = [], []
     listed = [*table(pixi.get("dependencies")).items(), *table(pixi.get("pypi-dependencies")).items()]
     for name, value in listed:
@@ -368,12 +371,12 @@ def read_pipfile(tree: Tree, path: str) -> DependencyFile:
         **_from_sources(tree, path, wanted, indexes, [packages]),
         python=((f"=={python}.*", "requires.python_version"),) if python else (),
         indexes=tuple(str(each.get("url", "")) for each in indexes),
-        # The further indexes have only the packages that name them.
+        # Only the first index serves all packages; the others serve packages that name them.
         index_options=_index_options([{**each, "default": True} for each in indexes[:1]]),
     )
 
 
-#: The folder of a package in a uv.lock, in a poetry.lock.
+#: The folder of a local package in a uv.lock or poetry.lock.
 _LOCKED_FOLDER = re.compile(
     r"""^(?:source = \{ (?:editable|virtual|directory) =|\[package\.source\]\ntype = "directory"\nurl =) "([\w./-]+)\"""",
     re.MULTILINE,
@@ -397,7 +400,8 @@ def read_lock(tree: Tree, path: str) -> DependencyFile:
     )
 
 
-#: `.../linux-64/pytorch-2.10.0-cuda129_mkl_py314_h6_302.conda`, `.../torch-2.7.1-cp312-cp312-linux_x86_64.whl`.
+#: A package in a pixi.lock: `.../linux-64/pytorch-2.10.0-cuda129_mkl_py314_h6_302.conda`,
+#: `.../torch-2.7.1-cp312-cp312-linux_x86_64.whl`.
 _LOCKED = re.compile(
     r"^[ \t]*- (?:conda|pypi): \S*/([A-Za-z0-9_.-]+?)-(\d[\w.+!%]*)(?:-\S*)?(?:\.conda|\.tar\.bz2|\.whl|\.tar\.gz)\s*$",
     re.MULTILINE,

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 _TRAIN = re.compile(
     r"\.backward\(|optimizer\.step\(|\.fit\(|Trainer\(|DataLoader\(|apply_gradients|GradientTape|train_step|\.train\(\)"
 )
-#: A statement at the first column with an effect, in a text that cannot be parsed.
+#: Statement at the first column that has an effect, in a text that cannot be parsed.
 _ACTS = re.compile(r"^(?:(?:for|while|with)\b|[A-Za-z_][\w.]*\()", re.MULTILINE)
-#: Calls that serve until the program ends: Flask, Gradio, uvicorn, aiohttp, waitress, the standard library's servers;
-#: without a port of their own, gRPC and RunPod.
+#: Calls that serve until the program ends. With a default port: Flask, Gradio, uvicorn, aiohttp, waitress, the
+#: standard library's servers. Without one: gRPC and RunPod.
 _SERVES = re.compile(
     r"(app|application)\.run|(?:demo|app|iface|interface|ui|blocks)\.(launch)|(?:uvicorn\.run|web\.run_app|waitress\.serve|\w+\.serve_forever)"
     r"|(\w+\.wait_for_termination|runpod\.serverless\.start)"
 )
-#: Port of an `app.run()` that names none, as in Flask, and of the libraries with another one; None: it serves nothing.
+#: Default port of `app.run()`, as in Flask; libraries with another default port; None for those that start no
+#: server.
 _APP_PORT = 5000
 _APP_PORTS = {"marimo": None, "modal": None, "dash": 8050, "sanic": 8000}
 _PARSERS = {"ArgumentParser", "HfArgumentParser", "CLI", "Typer", "OptionParser"}
@@ -31,13 +32,13 @@ class SourceFact:
 
     Attributes:
         has_guard: the file has an `if __name__ == "__main__"`.
-        runs: its top level does more than define things, so that running it has an effect.
+        runs: its top level does more than definitions, so that running the file has an effect.
         required: required option strings and positionals.
         parses_args: the file parses a command line.
         trains: the file has calls of a training loop.
         listens: port of a server that the file starts, 0 if unknown; None if it starts no server.
         on_loopback: whether that server only accepts connections from its own machine.
-        framework_words: top names of imports at any level.
+        imports: top-level names of the imported modules, wherever the file imports them.
         error: `LINE: why` if the file cannot be parsed, else empty.
     """
 
@@ -150,7 +151,7 @@ def _acts(node: ast.stmt) -> bool:
         return True
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         called = node.value.func
-        # Such calls do not make a program: modules set up logging, paths or warnings, too.
+        # Such calls do not make a file a program: modules also set up logging, paths or warnings.
         dotted = ast.unparse(called)
         return not re.match(
             r"(?:logging|warnings|sys\.path|os\.environ|logger|load_dotenv|torch\.(?:set|backends)|\w+\.register)",

@@ -74,7 +74,8 @@ def read_python(
     for each in (*stated, *(Statement(minor=number, source=requires or BY_WHEELS) for number in free)):
         found.setdefault(each.minor, each)
     best, *others = found.values()
-    # The repository works with every version in a CI matrix, but not with every version that its documents state.
+    # A repository works with every version in its CI matrix, but not with every version that its documents
+    # mention.
     in_doubt = best.in_prose
     return PythonFact(version=f"3.{best.minor}", source=best.source), tuple(
         Rival(
@@ -117,7 +118,7 @@ def _statements(
 
 
 def _in_workflows(workflows: Iterable[tuple[str, str]]) -> Iterable[Statement]:
-    """Yield the versions in CI: a matrix's first, nearest to the default first, then others by frequency."""
+    """Yield the versions in CI: those of a matrix, nearest to the default first, then the others by frequency."""
     single: list[Statement] = []
     matrix: list[Statement] = []
     for path, text in workflows:

@@ -29,7 +29,7 @@ _INSTALLS_ITSELF = re.compile(
     re.MULTILINE,
 )
 _KINDS = (".txt", ".in", ".yml", ".yaml")
-#: A folder in a requirements file: pip takes a word for one after -e, or if it has a slash.
+#: A folder in a requirements file: a word after -e, or a word with a slash.
 _FOLDER = re.compile(r"(?:(-e|--editable)[ \t=]*)?([\w./-]+)(?:\[[\w,-]+\])?")
 
 
@@ -71,17 +71,19 @@ class DependencyFile:
 
     Attributes:
         path: relative to the root.
-        kind: `requirements`, `pyproject`, `setup.py`, `setup.cfg`, `conda`, `python_env`, `pixi`, `Pipfile`, `lock`.
+        kind: `requirements`, `pyproject`, `setup.py`, `setup.cfg`, `conda`, `python_env`, `pixi`, `Pipfile`,
+            `lock`.
         wanted: its requirements, with those of included files.
         python: (specifier, key) pairs of Python constraints.
         indexes: package index URLs.
-        index_options: options of pip for the indexes that may have any requirement.
+        index_options: options of pip for the indexes that are not limited to certain requirements.
         scripts: (name, `module:function`) of console scripts.
         extras: names of optional groups.
         name: project or environment name, None if missing.
         tables: managers' tables in a pyproject: `project`, `poetry`, `uv`, `pdm`, `pixi`, ...
         backend: build backend of a pyproject, None if missing.
-        local: folders of the repository that it installs as packages, relative to the root, without the root itself.
+        local: folders of the repository that it installs as packages, relative to the root, without the root
+            itself.
         members: names of packages of the repository that it takes from the workspace.
     """
 
@@ -101,7 +103,7 @@ class DependencyFile:
 
 
 def local_folders(tree: Tree, path: str, written: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the paths written in a dependency file that are packages of the repository; see `DependencyFile`."""
+    """Return the paths among `written`, in a dependency file, that are packages of the repository."""
     found = (join(parent(path), each) for each in written)
     return tuple(
         dict.fromkeys(
@@ -161,7 +163,10 @@ def of_lines(tree: Tree, path: str, lines: Iterable[str], _depth: int = 0) -> De
 
 
 def options_of(stated: Iterable[tuple[str, Value]]) -> tuple[str, ...]:
-    """Return the words of pip's index options, without PyPI, folders, and the builds of torch, chosen by their CUDA."""
+    """Return pip's index options as argv words, without PyPI, folders, and PyTorch's own indexes.
+
+    PyTorch's index is chosen by CUDA.
+    """
     return tuple(
         word
         for option, url in stated
