@@ -69,7 +69,7 @@ def finish() -> None:
 
 
 def escape_what_cannot_be_shown() -> None:
-    """Write characters as escape sequences that the encoding of standard output lacks (cp1252, ISO-8859-1)."""
+    """Write characters that standard output's encoding (cp1252, ISO-8859-1) lacks as escape sequences."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -92,9 +92,9 @@ def table(
     """Print a table. In a terminal its cells wrap to fit; in a file or a pipe no line wraps.
 
     Args:
-        rows: cells, as many in each as `header` has.
+        rows: rows of cells, each as long as `header`.
         styles: heading -> text of a cell -> the rich style of that cell, used where colours are wanted.
-        whole: headings of columns to copy from, whose cells wrap last.
+        whole: headings of the columns that users copy from; their cells wrap last.
         label: text before the first line; the other lines are indented by its width.
     """
     from dkdbg import terminal  # noqa: PLC0415 - rich takes 50 ms, half of what a start may take
@@ -129,7 +129,7 @@ def emit_line(value: object) -> None:
 
 
 def event_line(kind: str, text: str, **more: object) -> str:
-    """Return an event of a verb that goes on running, as one line of JSON."""
+    """Return an event of a long-running verb as one line of JSON."""
     return json.dumps({"event": kind, "time": round(time.time(), 3), "text": text, **more})
 
 
@@ -162,7 +162,7 @@ class Status:
         self._shown = True
 
     def say(self, text: str) -> None:
-        """Print a line that stays."""
+        """Replace the status line with a line that stays."""
         self.clear()
         say(text)
 
@@ -200,7 +200,7 @@ def width() -> int | None:
 
 
 def interactive() -> bool:
-    """Return whether the user can answer questions here."""
+    """Return whether standard input is a terminal, on which the user can answer questions."""
     return sys.stdin.isatty()
 
 
@@ -233,9 +233,10 @@ _KEY = re.compile(rb"\x1b[\[O][A-D]|[\s\S]")
 
 
 def choose(question: str, options: list[str], *, start: int = 0) -> int | None:
-    """Let the user choose an option with the arrow keys and Enter. Return its index; None for `q`, Escape or no terminal.
+    """Let the user choose an option with the arrow keys and Enter; return its index.
 
-    A digit selects an option at once if there are fewer than ten. A terminal without cursor movement gets numbers.
+    Return None for `q`, Escape, the end of input or no terminal. A digit selects an option at once if there are
+    fewer than ten. A terminal without cursor movement gets a numbered list.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
         return _choose_by_number(question, options, start)

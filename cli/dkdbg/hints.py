@@ -1,4 +1,4 @@
-"""Hints of the everyday commands, by name. All other hints are written where they are raised."""
+"""Hints of the everyday commands, by name. All other hints are written where their errors are raised."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     root = _root(options.directory, options.verb or "")
     if options.context is not None:
-        # As `docker --context` does, for all that this process starts.
+        # Like `docker --context`: applies to every process that this one starts.
         unset = "unset DOCKER_HOST; " if os.environ.pop("DOCKER_HOST", None) else ""
         os.environ["DOCKER_CONTEXT"] = options.context
         shown = printable(shlex.quote(options.context))
@@ -68,12 +68,13 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _root(directory: str, verb: str) -> Path:
-    """Return the folder to work in: the nearest repository above that is set up, as git does it.
+    """Return the folder to work in: as with git, the nearest initialised repository at or above `directory`.
+
+    Without one, return `directory` itself.
 
     Args:
         directory: value of -C; `.` without one.
-        verb: empty for none. For `init` a folder that is named, or is a project, is itself the repository to set
-            up.
+        verb: empty for none. `init` works in `directory` itself if -C names it or if it is a project.
     """
     from dkdbg.setup.detect.around import initialised, is_project, no_way_to
 

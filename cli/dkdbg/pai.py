@@ -1,6 +1,6 @@
 """Replace OpenPAI's paipdb by changing one import: `from dkdbg.pai import settrace`, `python -m dkdbg.pai SCRIPT`.
 
-The file is also copied into containers with the agent: keep it at Python 3.8. The code is in
+The file is also copied into containers with the agent, so it must run on Python 3.8. The code is in
 dkdbg.agent.inprocess.pai.
 """
 

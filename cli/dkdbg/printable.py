@@ -1,8 +1,8 @@
 """Escape text of containers, programs and file names, which may contain terminal control sequences.
 
-Escape sequences set a terminal's title, colours and clipboard, and overwrite text. So does a lone carriage return.
-Bidirectional controls (U+202A to U+202E, U+2066 to U+2069) show text in another order (CVE-2021-42574). Letters of
-all languages stay as they are.
+Escape sequences set a terminal's title, colours and clipboard, and overwrite text. A lone carriage return
+overwrites text, too. Bidirectional controls (U+202A to U+202E, U+2066 to U+2069) show text in another order
+(CVE-2021-42574). Letters of all languages stay as they are.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ForTerminal:
         self._rest = ""
 
     def __call__(self, data: bytes) -> bytes:
-        """Take the next bytes (none at the end) and return the ones to show, in UTF-8."""
+        """Take the next bytes (empty at the end) and return the ones to show, in UTF-8."""
         text = self._rest + self._decoder.decode(data, final=not data)
         cut = _UNFINISHED.search(text) if data else None
         text, self._rest = (text[: cut.start()], text[cut.start() :]) if cut else (text, "")

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
-#: For `start`: an output for the caller to read, and one to discard.
+#: Values for an output of `start`: to be read by the caller, or discarded.
 PIPE = subprocess.PIPE
 DISCARD = subprocess.DEVNULL
-#: Bytes of an untrusted standard error to keep, and to read; seconds to wait for it to be closed.
+#: Limits of an untrusted standard error: bytes of its end to keep, bytes to read, and seconds to wait for its
+#: end.
 _STDERR_TAIL_BYTES, _MAX_STDERR_BYTES, _GRACE_S = 16384, 1 << 20, 1.0
 #: Raised by waits for a started process.
 TimeoutExpired = subprocess.TimeoutExpired
@@ -67,8 +68,8 @@ def run(
         cwd: local directory.
         env: the whole environment; None inherits it.
         timeout: seconds.
-        names: the outputs contain file names, decoded by `os.fsdecode` without loss. Otherwise they are text to
-            read.
+        names: whether the outputs contain file names, to be decoded by `os.fsdecode` without loss; otherwise they
+            are decoded as text to read.
         stdin_text: text for its standard input.
 
     Raises:
@@ -100,7 +101,8 @@ def run(
 def _environment(env: Mapping[str, str] | None, cwd: Path | None) -> Mapping[str, str]:
     """Return the environment with PWD set to `cwd`: compose derives the project's name from it.
 
-    A shell that entered through a symlink keeps the link's name there, which would make two projects of one.
+    After `cd` through a symlink, the shell's PWD contains the link's name: one repository would become two
+    projects.
     """
     ours = os.environ if env is None else env
     return ours if cwd is None else {**ours, "PWD": str(cwd)}
@@ -108,7 +110,7 @@ def _environment(env: Mapping[str, str] | None, cwd: Path | None) -> Mapping[str
 
 @contextlib.contextmanager
 def _exists(program: str) -> Iterator[None]:
-    """Turn the error of a program that does not exist into ours."""
+    """Raise DkdbgError instead of FileNotFoundError for a program that does not exist."""
     try:
         yield
     except FileNotFoundError as error:
@@ -277,7 +279,7 @@ def stream(
 
 @contextlib.contextmanager
 def _input(text: str) -> Iterator[int | IO[str]]:
-    """Open a file without a name that contains a text, because a pipe could fill up; the null device for none."""
+    """Open an unnamed file that contains `text`, because a pipe could fill up; the null device for an empty text."""
     if not text:
         yield DISCARD
         return
@@ -308,10 +310,10 @@ def attached(
     Args:
         argv: command line, never through a shell.
         tty: the child shares our terminal and reads the keys itself, Ctrl-C included.
-        on_signal: called with each signal that asks us to end, in place of passing it to the child. An exception in
-            it ends the child. None passes the signal on.
+        on_signal: called with each signal that asks us to end, in place of passing it to the child. An exception
+            in it ends the child. None passes the signal on.
         cwd, env: the child's folder and environment; inherited by default.
-        outputs: descriptors for its standard output and error; None inherits ours.
+        outputs: descriptors for its standard output and error; None inherits those of this process.
     """
     sys.stdout.flush()
     early: list[int] = []
@@ -353,8 +355,8 @@ def shown(argv: Sequence[str], cleaner: Callable[[], Callable[[bytes], bytes]]) 
     """Run `argv` as `attached` does, and clean the output that goes to a terminal; other output is unchanged.
 
     Args:
-        cleaner: returns a filter for one stream. The filter takes the next bytes, none at the end, and returns the
-            ones to show.
+        cleaner: returns a filter for one stream. The filter takes the next bytes, empty at the end, and returns
+            the ones to show.
     """
     writers: list[int | None] = []
     threads = []

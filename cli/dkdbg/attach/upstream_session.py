@@ -31,14 +31,14 @@ MAX_PID = 1 << 31
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """Meaning of a message of the upstream.
+    """Meaning of a message from the upstream.
 
     Attributes:
-        kind: `reply`: send `body` back; `ready` and `attached`: see Phase; `refused`: either side refuses, `text` is
-            the reason; `child`: a new process; `output`: `message` is the event; `ended`: the program has ended, and
-            the
-            upstream will close; `closed`: the upstream has ended the session; `barrier`, `group`: report on its ranks
-            in `message`.
+        kind: `reply`: send `body` back. `ready`, `attached`: the session has entered this phase (see Phase).
+            `refused`: either side refuses the attach; `text` is the reason. `child`: `process` is new. `output`:
+            `message` is the event. `ended`: the program has ended, and the upstream will close the connection.
+            `closed`: the upstream has ended the session. `barrier`, `group`: `message` is a report on the
+            upstream's ranks.
     """
 
     kind: Literal[
@@ -51,7 +51,7 @@ class Heard:
 
 
 class UpstreamSession:
-    """Attaches on each new connection.
+    """Editor's root session with one agent; attaches again on each new connection.
 
     Args:
         initialize, arguments: arguments of the editor's `initialize` and `attach`.
@@ -74,11 +74,11 @@ class UpstreamSession:
     def opened(
         self, *, must_prove: bool = False, deadlines: Sequence[Deadline] = ()
     ) -> tuple[list[bytes], str]:
-        """Return the first messages for a new connection, or else the reason for sending nothing, in one line.
+        """Start a handshake: return the first messages, and a one-line reason for sending none (else empty).
 
         Args:
-            must_prove: see Handshake.
-            deadlines: time limits of the target, for its agent.
+            must_prove: whether to refuse an agent that does not prove the token.
+            deadlines: time limits of the target, to send to its agent.
         """
         self.phase, self.why, self._exited = "attaching", "", False
         self._numbers = itertools.count(_ATTACH + 1)
@@ -93,7 +93,7 @@ class UpstreamSession:
         return bodies, self._handshake.refusal
 
     def configure(self) -> list[bytes]:
-        """Complete the configuration; breakpoints are set later, in each process."""
+        """Encode a configurationDone; breakpoints are set later, in each process."""
         return [self._request("configurationDone", {})]
 
     def leave(self, *, terminate: bool) -> list[bytes]:
@@ -111,7 +111,7 @@ class UpstreamSession:
         )
 
     def ask(self, command: str, arguments: Message) -> list[bytes]:
-        """Encode a request about its ranks; the answer is ignored."""
+        """Encode a request about the target's ranks; the answer is ignored."""
         return [self._request(command, arguments)] if self.phase in {"ready", "attached"} else []
 
     def restart(self) -> list[bytes]:

@@ -1,7 +1,7 @@
-"""Sockets of the attach proxy: sends in order without blocking the state machine, and finds the owner of the other end.
+"""Sockets of the attach proxy: sends that never block the state machine, and the user at the other end.
 
-All users of a machine share loopback. If the system does not report a connection's owner (macOS does so only for the
-user's own processes), every user is accepted, and `dkdbg attach` warns.
+All users of a machine share loopback. If the system does not report a connection's owner (macOS does so only for
+the user's own processes), every user is accepted, and `dkdbg attach` warns.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dkdbg.agent.proxy.listener import local_users
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Maximum queued bytes for a peer that does not read; it is disconnected then.
+#: Maximum bytes queued for a peer that does not read; beyond it, the peer is disconnected.
 MAX_QUEUED_BYTES = 32 << 20
-#: Queued bytes for an editor above which its targets are not read, and the timeout of such a pause in seconds.
+#: Bytes queued for an editor above which reading from its targets pauses, and the maximum pause in seconds.
 THROTTLE_QUEUED_BYTES = 4 << 20
 THROTTLE_TIMEOUT_S = 10.0
 #: Seconds to connect to an agent that has just answered.
@@ -51,12 +51,12 @@ class Outbox:
         self._queue.put((frames.wrap(body), len(body), False))
 
     def wait_for_room(self) -> None:
-        """Wait until little is queued."""
+        """Wait until fewer than THROTTLE_QUEUED_BYTES are queued, or until THROTTLE_TIMEOUT_S have passed."""
         with self._lock:
             self._lock.wait_for(lambda: self._waiting < THROTTLE_QUEUED_BYTES, THROTTLE_TIMEOUT_S)
 
     def finish(self) -> None:
-        """Send the queued messages, then shut this direction down."""
+        """Send the queued messages, then shut the socket down for writing."""
         self._queue.put((b"", 0, True))
 
     def hand_over(self) -> None:
@@ -79,9 +79,9 @@ class Outbox:
 
 
 def connect(endpoint: tuple[str, int]) -> tuple[socket.socket, bool]:
-    """Return a connection, and whether its owner is trusted (`owners.is_ours`).
+    """Connect to an endpoint; return the socket, and whether its server is trusted (see `is_ours`).
 
-    On the connection, a lost machine is detected within two minutes.
+    Keep-alives detect a lost machine within two minutes.
 
     Raises:
         OSError: nothing listens there.
@@ -111,7 +111,9 @@ def owner_refusal(client: socket.socket) -> str:
 
 
 def is_ours(server: socket.socket) -> bool:
-    """Return whether the server of a connection is this user's, root's, or on another machine.
+    """Return whether the server of a connection runs as a user in `own_users`, or on another machine.
+
+    If the system does not report owners, return True.
 
     Raises:
         OSError: the connection is closed already.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 _YAML, _JSON_OBJECT = re.compile(r".+\.ya?ml"), re.compile(r"\"apiVersion\"")
-#: A YAML file without any of these texts has nothing to audit, and is not parsed, which takes a second for 15 KB.
+#: Pattern of YAML files worth parsing: the others have nothing to audit, and parsing 15 KB takes a second.
 _WORTH = r"debugpy|ptvsd|REMOTE_PDB_HOST|web_pdb|DKDBG_|agent\.pyz|SYS_PTRACE|privileged|nconfined|hostPort|hostNetwork|cap_add|capabilities|dockerfile_inline|\bargs\b|\d-\d+:\d"
 _LOCK = re.compile(r".+\.(?:lock|lockb|svg|csv|tsv|map)|package-lock\.json|.+-lock\.ya?ml")
 _KIND = re.compile(r"^kind: *[\"']?(\w+)", re.MULTILINE)
@@ -45,10 +45,10 @@ _SCHEMA = re.compile(
 _BETWEEN = re.compile(r"(^---(?!\S))", re.MULTILINE)
 _IGNORE = re.compile(r"dkdbg:\s*ignore[ =:]\s*([\w-]+(?:\s*,\s*[\w-]+)*)")
 _COMMENT = re.compile(r"\s*(?:#|//|/\*|<!--|--|;)")
-#: Lines of Tree.problems about limits, and about files without content in the repository.
+#: Patterns of Tree.problems: an exceeded limit, and a path that is not a regular file in the repository.
 _LIMIT = re.compile(r"more than |detection took longer")
 _NO_FILE = re.compile(r"a link that leads |it is not a regular file|Too many levels of symbolic links")
-#: Maximum characters of all files together; seconds; ports; characters of a message.
+#: Limits: characters of all files together, seconds of an audit, debug ports, characters of a message.
 _MAX_CHARS, _MAX_S, _MAX_PORTS, _MAX_MESSAGE = 300_000_000, 120.0, 200, 300
 
 
@@ -158,7 +158,7 @@ def _parsed(own: dict[str, str], tree: Tree, until: float) -> tuple[frozenset[in
 
 
 def _without_schemas(text: str) -> str:
-    """Return a file with API descriptions and resource definitions blanked out: they are large, and have no pods."""
+    """Return a YAML text with schemas and CustomResourceDefinitions blanked out: they are large, and have no pods."""
     return "".join("\n" * each.count("\n") if _is_schema(each) else each for each in _BETWEEN.split(text))
 
 
@@ -182,7 +182,7 @@ def _of_kind(
     *,
     tree: Tree,
 ) -> Iterator[Found]:
-    """Return the findings of the rules for this kind of file."""
+    """Return the findings in one file, by the rules for its kind."""
     for document in parsed:
         if compose.is_compose(document):
             yield from compose.audit(path, document, debug)
@@ -209,7 +209,10 @@ def _of_kind(
 
 
 def _omitted(tree: Tree) -> list[str]:
-    """Return a note for each reason why content was not read; generated sources and data may exceed the limits."""
+    """Return a note for each reason in `tree.omitted`, with its paths.
+
+    These are not findings, because generated sources and data may exceed the limits.
+    """
     paths: dict[str, list[str]] = {}
     for path, why in tree.omitted.items():
         paths.setdefault(why, []).append(path)
@@ -243,13 +246,16 @@ def _old_agent(path: str, version: str, read: Callable[[str], bytes | None]) -> 
 
 
 def agents_of(tree: Tree) -> tuple[str, ...]:
-    """Return the paths of agents: `.dkdbg/agent.pyz` of each folder, and other files of that name."""
+    """Return possible paths of agents: `.dkdbg/agent.pyz` in each folder, and each file named `agent.pyz`."""
     beside = (PurePosixPath(folder, ".dkdbg", single_file.NAME) for folder in (".", *tree.dirs))
     return tuple(str(each) for each in (*beside, *map(PurePosixPath, tree.named(single_file.NAME))))
 
 
 def _ignored(text: str) -> dict[int, set[str]]:
-    """Return the rules that comments ignore, by line: the comment's line, or the next one for a comment alone."""
+    """Return the rules switched off by `dkdbg: ignore` comments, by line number.
+
+    A comment applies to its own line, and to the next one too if nothing precedes it on its line.
+    """
     found: dict[int, set[str]] = defaultdict(set)
     for number, line in enumerate(text.split("\n"), 1):
         for each in _IGNORE.finditer(line):

@@ -11,7 +11,7 @@ from dkdbg.audit.rules import BUILD_SECRET, HOST_PORT, OPEN_PORT, PRIVILEGED, PT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: A word of a shell, with `$(...)` and the brackets of an IPv6 address as a part of it.
+#: A shell word, which may contain `$(...)` and the brackets of an IPv6 address.
 _WORD = r"[\"']?((?:\$\([^)\n]{0,80}\)|\[[0-9A-Fa-f:]{2,40}\]|[^\s\"';&|,\])])+)"
 _STARTS = r"(?<![\w-])(?:debugpy|ptvsd)(?:-adapter)?[\"']?"
 _DEBUGGER = re.compile(rf"{_STARTS}[\s,\"']{{1,8}}--?(?:listen|wait|connect|pid|host|configure|log)")
@@ -21,7 +21,8 @@ _WAIT = re.compile(rf"{_STARTS}[^;&|\n]{{0,400}}?--wait(?:-for-client)?(?![\w-])
 _OURS = re.compile(rf"\bDKDBG_(HOST|LISTEN|PDB)=[\"']?{_WORD}|\bDKDBG_(ALLOW)=[\"']?(any)\b")
 _PDB = re.compile(rf"\bREMOTE_PDB_HOST=[\"']?{_WORD}|\bPYTHONBREAKPOINT=[\"']?web_pdb\b")
 _RAY = re.compile(r"--ray-debugger-external\b|\bRAY_DEBUGGER_EXTERNAL=[\"']?1\b")
-#: Programs that forward a port; the pattern finds the address and port that they listen on.
+#: Commands that forward a port: ssh (group: the forwarding), kubectl, and socat (group: the port and its
+#: options).
 _FORWARDS = (
     re.compile(rf"\bssh\b[^;&|\n]{{0,200}}?\s-\w{{0,8}}[LR]\s*{_WORD}"),
     re.compile(r"\bport-forward\b[^;&|\n]{0,300}"),
@@ -69,7 +70,7 @@ def debug_ports(text: str) -> Iterator[int]:
 
 
 def listens(text: str) -> Iterator[Found]:
-    """Return the debug ports that a command line opens beyond loopback."""
+    """Return a finding for each debug port that a command line opens beyond loopback."""
     for found in _LISTEN.finditer(text):
         host = ports.split_address(found[1])[0]
         if "ptvsd" in found[0] and "--host" in found[0]:
@@ -91,10 +92,10 @@ def listens(text: str) -> Iterator[Found]:
 
 
 def forwards(text: str, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the debug ports that ssh, kubectl or socat opens beyond loopback.
+    """Return a finding for each debug port that ssh, kubectl or socat opens beyond loopback.
 
     Args:
-        debug: ports of debuggers.
+        debug: debug ports of the repository.
     """
     by_ssh, by_kubectl, by_socat = _FORWARDS
     for found in by_ssh.finditer(text):

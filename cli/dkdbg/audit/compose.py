@@ -54,7 +54,7 @@ def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
 
 
 def inline_dockerfiles(path: str, document: Value) -> Iterator[tuple[Value, bool]]:
-    """Return the Dockerfiles in a compose file, and whether their services are for production."""
+    """Return each `dockerfile_inline` of a compose file, and whether its service is for production."""
     for _, service in document.get("services").pairs():
         if (inline := service.get("build", "dockerfile_inline")).text:
             yield inline, _ships(path, document, service)
@@ -120,7 +120,7 @@ def _service(service: Value, debug: frozenset[int], *, ships: bool) -> Iterator[
 
 
 def _opened(port: Value, debug: frozenset[int]) -> tuple[int, str] | None:
-    """Return the debug port that an entry of `ports` opens beyond loopback, and the host."""
+    """Return the debug port that an entry of `ports` opens beyond loopback, and the host; None if it opens none."""
     if port.text:
         return ports.published(port.text, debug)
     inside, host = (

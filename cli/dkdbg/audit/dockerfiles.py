@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dkdbg.setup.detect.docker.dockerfile_syntax import Instruction
 
-#: Files that begin like a Dockerfile's name but are none: .dockerignore files and templates.
+#: Files that are named like a Dockerfile but are not one: .dockerignore files and templates.
 _OTHER = re.compile(r".*\.(?:dockerignore|j2|jinja2?|tmpl|tpl)", re.IGNORECASE)
 _FROM = re.compile(r"(?:--\S+\s+)*(\S+)(?:\s+[Aa][Ss]\s+(\S+))?")
 _COMMAND_END = re.compile(r"[;&|\n]")
@@ -89,7 +89,7 @@ def _installs(text: str) -> str:
 
 
 def installed(path: str, text: str) -> str:
-    """Return the RUN lines of the production image, which name the files of requirements that it installs."""
+    """Return the RUN lines of the production image; they name the requirements files that it installs."""
     stages = () if is_for_debugging(path) else _shipped(_stages(text)[1])
     steps = (step for stage in stages for step in stage.steps)
     return "\n".join(_text(step) for step in steps if step.keyword == "RUN")
@@ -191,7 +191,7 @@ def _installs_list(lines: str, name: str) -> bool:
 
 
 def _required(text: str) -> list[tuple[int, str]]:
-    """Return the offset and name of each debugger that a pyproject.toml requires for all uses."""
+    """Return the offset and name of each debugger that a pyproject.toml requires outside of extras and groups."""
     try:
         document = table(load_toml(text))
     except (TOMLKitError, ValueError, RecursionError):

@@ -21,7 +21,7 @@ from dkdbg.setup.render import jsonc_tree
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Maximum values of one file, with its merge keys resolved.
+#: Maximum number of values in a file, including those that merge keys (`<<`) copy.
 _MAX_VALUES = 100_000
 
 
@@ -55,15 +55,15 @@ class Value:
         yield from (self.members or {}).items()
 
     def each(self) -> tuple[Value, ...]:
-        """Return the elements of a sequence, or the scalar itself as one."""
+        """Return the elements of a sequence, or a scalar as the only element."""
         return self.items or ((self,) if self.text else ())
 
     def command(self) -> str:
-        """Return a command line that is written as a text or as a list of words."""
+        """Return the command line that this value holds as a string or as a list of words."""
         return self.text or " ".join(each.text for each in self.items)
 
     def commands(self, seen: set[int] | None = None) -> Iterator[Value]:
-        """Yield possible command lines below this value: each text, and each list of words."""
+        """Yield possible command lines below this value: each string, and each list of words."""
         seen = set() if seen is None else seen
         content = id(self.members or self.items or self)  # an alias is a new `Value` at each use
         if content in seen:
@@ -83,7 +83,7 @@ class UnreadableError(Exception):
     """The document is invalid or too large; the message is the reason."""
 
 
-#: Directives of Helm and Jinja, which make YAML of a template.
+#: Directives of Helm and Jinja templates: alone on a line, and within a line.
 _ALONE = re.compile(
     r"^[ \t]{0,200}(?:-[ \t]{1,20})?(?:\{\{[^\n]{0,500}\}\}|\{%[^\n]{0,500}%\})[ \t]{0,20}$", re.MULTILINE
 )
@@ -91,7 +91,7 @@ _INLINE = re.compile(r"\{\{[^\n}]{0,200}\}\}|\{%[^\n%]{0,200}%\}")
 
 
 def without_directives(text: str) -> str:
-    """Return a template of YAML as if all its conditions held; the lines keep their numbers."""
+    """Return a YAML template without its directives, as if all conditions held; line numbers stay the same."""
     return _INLINE.sub("x", _ALONE.sub("", text))
 
 
@@ -114,7 +114,7 @@ def yaml_documents(text: str) -> list[Value]:
 
 @dataclass
 class _Reader:
-    """Turns the nodes of a file into values. The nodes must stay alive, because `seen` has them by `id`."""
+    """Turns the nodes of a file into values. The nodes must stay alive, because `seen` is keyed by their `id`."""
 
     seen: dict[int, Value] = field(default_factory=dict)
     depths: dict[int, int] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class _Reader:
                         members.update({k: v for k, v in merged.items() if k not in members})
                 elif isinstance(key.value, str):
                     below = self.value(value)
-                    # A finding in an alias names the line that uses it.
+                    # A finding in an aliased value names the line of the alias, not of the anchor.
                     anchored = value.start_mark.line < key.start_mark.line
                     members[key.value] = Value(key.start_mark.line + 1, below.text, below.items, below.members, block=below.block and not anchored) if below.text or anchored else below  # fmt: skip
         elif isinstance(node, SequenceNode):
@@ -144,7 +144,7 @@ class _Reader:
         else:
             found = self.seen[id(node)] = Value(line, text=str(node.value), block=node.style in {"|", ">"})
         self._spend(1)
-        # Aliases are already in `seen`, so values may nest deeper than this method recurses.
+        # An alias is found in `seen` without recursion, so values can nest deeper than this method recurses.
         held = () if isinstance(node.value, str) else node.value
         nodes = (each for pair in held for each in (pair if isinstance(pair, tuple) else (pair,)))
         depth = 1 + max((self.depths.get(id(each), 0) for each in nodes), default=0)

@@ -29,7 +29,7 @@ def audit_devcontainer(document: Value, debug: frozenset[int]) -> Iterator[Found
     Args:
         debug: ports of debuggers.
     """
-    # A number is published on 127.0.0.1; a text has the syntax of `docker run -p`.
+    # A number in appPort is published on 127.0.0.1; a string has the syntax of `docker run -p`.
     for port in document.get("appPort").each():
         opened = ports.published(port.text, debug) if ":" in port.text else None
         if opened is not None:

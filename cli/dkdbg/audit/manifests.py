@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dkdbg.audit.documents import Value
 
-#: Usual names of a container's port for a debugger.
+#: Usual names of a debugger's port in a container or Service.
 _NAMES = frozenset({"debugpy", "ptvsd", "dkdbg"})
 
 

@@ -10,13 +10,13 @@ from dkdbg.setup.detect.substitution import substitute
 #: Ports on which debuggers listen by default.
 USUAL = frozenset({DEFAULT_PORT})
 _LOOPBACK = re.compile(r"127(?:\.\d+){3}|localhost|\[?::1\]?|ip6-localhost")
-#: A variable that has no default: the text of its `:?` may have colons and blanks.
+#: A `${...}` without a default; the message in `${NAME:?MESSAGE}` may contain colons and spaces.
 _VARIABLE = re.compile(r"\$\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/tcp)?")
 
 
 def of_program(name: str, ports: frozenset[int]) -> frozenset[int]:
-    """Return the debug ports of a program, by its image or name: 5678 is n8n's own port."""
+    """Return `ports`, without the default debug port if the image or program is n8n, which serves on 5678."""
     return ports - USUAL if "n8n" in name.lower() else ports
 
 
@@ -37,7 +37,7 @@ def split_address(address: str) -> tuple[str, str]:
 
 
 def covers(text: str, ports: frozenset[int]) -> int | None:
-    """Return the first of `ports` in a port or range of ports; None without one, or if `text` is neither."""
+    """Return the lowest of `ports` in `text`, a port or a range; None if it contains none or is neither."""
     found = _RANGE.fullmatch(text.strip())
     if not found:
         return None

@@ -25,7 +25,7 @@ _MAX_WORDS = 64
 _STARTS = frozenset(
     {"run", "call", "check_call", "check_output", "Popen", "system", "popen", "create_subprocess_exec"}
 )
-#: A source without any of these texts has nothing to audit.
+#: Pattern of sources worth parsing; the others have nothing to audit.
 WORTH = re.compile(r"debugpy|ptvsd|remote_pdb|rpdb|web_pdb")
 _LINES = (
     (
@@ -76,7 +76,7 @@ def audit(path: str, text: str) -> Iterator[Found]:
 
 
 def _calls(text: str) -> list[_Call] | None:
-    """Return the calls of debuggers and of processes in a source; None if it cannot be parsed."""
+    """Return the calls in a source that use a debugger or start a process; None if it cannot be parsed."""
     try:
         return _found(parsed(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -125,13 +125,13 @@ def _found(tree: ast.Module) -> list[_Call]:
 
 
 def _valued(node: ast.expr | None, values: Mapping[str, ast.expr | None]) -> ast.expr | None:
-    """Return the value of a name or attribute that the source assigns once."""
+    """Return the expression that the source assigns, only once, to a name or attribute; otherwise `node` itself."""
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     return values.get(name) or node
 
 
 def _option(call: ast.Call) -> dict[str, ast.expr]:
-    """Return the default of an `add_argument` call's option, by argparse's name for its attribute."""
+    """Return an `add_argument` call's default, keyed by argparse's attribute name; empty for other calls."""
     default = next((each.value for each in call.keywords if each.arg == "default"), None)
     names = [
         each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
@@ -153,7 +153,11 @@ def _open_host(call: _Call) -> str | None:
 
 
 def _texts(node: ast.expr) -> Iterator[str]:
-    """Yield the hosts to which an expression may evaluate: a text, either side of a choice, the default of a call."""
+    """Yield the hosts to which an expression may evaluate.
+
+    These are a string, each side of `or` and of a conditional, and a call's defaults (`os.environ.get("HOST",
+    "0.0.0.0")`).
+    """
     left = [node]  # not recursive: a choice may have a thousand sides
     while left:
         each = left.pop()
@@ -171,7 +175,7 @@ def _texts(node: ast.expr) -> Iterator[str]:
 
 
 def _command(node: ast.expr) -> str:
-    """Return the command line that a call starts, as far as the source shows its words."""
+    """Return the command line in a call's argument, with `X` for each part that is not a literal."""
     if isinstance(node, (ast.List, ast.Tuple)):
         return " ".join(_command(each) for each in node.elts)
     if isinstance(node, ast.JoinedStr):

@@ -61,7 +61,8 @@ def report(
 
 
 def _result(finding: Finding, number: int) -> dict[str, Any]:
-    # An absolute URI has no base (section 3.4.4), and one that climbs out of its base is not opened.
+    # An absolute URI has no uriBaseId (SARIF 2.1.0, section 3.4.4). Readers do not open a relative URI that
+    # leaves its base, so files outside the repository have absolute ones.
     place = {"uri": finding.uri} if finding.uri else {"uri": quote(finding.path), "uriBaseId": "%SRCROOT%"}
     return {
         "ruleId": finding.rule,
@@ -71,7 +72,7 @@ def _result(finding: Finding, number: int) -> dict[str, Any]:
         "locations": [
             {"physicalLocation": {"artifactLocation": place, "region": {"startLine": finding.line}}}
         ],
-        # Without the line, so that a finding stays the same when lines are added above it.
+        # The fingerprint omits the line, so that a finding stays the same when lines are added above it.
         "partialFingerprints": {
             "dkdbg/v1": hashlib.sha256(
                 f"{finding.path}\0{finding.rule}\0{finding.message}".encode()

@@ -1,4 +1,4 @@
-"""Audit shell scripts, batch jobs, Makefiles and workflows of a CI by their command lines."""
+"""Audit shell scripts, batch jobs, Makefiles and CI workflows by their command lines."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def audit_document(path: str, document: Value, debug: frozenset[int]) -> Iterato
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Return each command line with the number of its first line, continued lines joined, without comments.
 
-    A variable that the text gives a plain value is replaced by it, as long as all lines grow to twice the text at most.
+    A variable to which the text assigns a plain value is replaced by this value, until the lines together exceed
+    twice the length of the text.
     """
     start = 0
     parts: list[str] = []

@@ -24,8 +24,8 @@ _NO_SECRET = re.compile(
 )
 #: Text between the name of a variable and its value: `NAME=VALUE`, `"NAME": "VALUE"`, `name: NAME` and `value: VALUE`.
 _IS = r"[\"'\]]{0,2}(?:\s{0,3}[=:]\s{0,3}|\s{0,80},?\s{0,80}[\"']?value[\"']?\s{0,3}:\s{0,3})[\"']?"
-#: Issuer and shape of each token. A shape begins with a literal text, for which `re` is fast; group 1 is the token of a
-#: shape that begins with the name of a variable.
+#: Issuer and shape of each token. A shape begins with a literal text, which `re` finds fast. If that text is the
+#: name of a variable, group 1 is the token.
 _SHAPES = tuple(
     (issuer, re.compile(rf"{shape}(?![A-Za-z0-9])"))
     for issuer, shape in (
@@ -51,12 +51,13 @@ _SHAPES = tuple(
         ("dkdbg", rf"dkdbgToken{_IS}([A-Za-z0-9_][A-Za-z0-9_+/=-]{{19,199}})"),
     )
 )
-#: A token that a user has set for dkdbg. In a program or a document such a text is usually a name or an example.
+#: A dkdbg token that the user chose, shorter than a generated one. Not searched for in code and documents, where
+#: such a text is usually a name or an example.
 _CHOSEN = re.compile(
     rf"(?:DKDBG_(?:PDB_)?TOKEN|dkdbgToken){_IS}([A-Za-z0-9_][A-Za-z0-9_+/=.-]{{5,199}})(?![\w(\[])"
 )
 _NO_TOKEN = frozenset({"prompt", "string", "secret", "required"})
-#: The file of `~/.config/dkdbg/token`.
+#: Path and content of dkdbg's token file, `~/.config/dkdbg/token`.
 _OWN_FILE, _WHOLE = re.compile(r"(?:.*/)?\.?dkdbg/token"), re.compile(r"\s*[A-Za-z0-9_-]{40,64}\s*")
 _CODE = re.compile(r".+\.(?:py|pyi|ipynb|md|rst|txt|js|ts|tsx|c|cc|cpp|go|rs|java|html|j2)")
 _CREDENTIALS = re.compile(r"://[^/\s:@$]{1,100}:[^/\s@$]{3,200}@")
@@ -83,7 +84,7 @@ def tokens(path: str, text: str, *, keys: bool = True) -> Iterator[tuple[int, st
 
     Args:
         path: the file's path; in a program or a document, a text that looks like a token may be an example.
-        keys: whether private keys count: tests have keys of no value.
+        keys: whether to report private keys; those in tests are worthless.
     """
     for issuer, shape in _SHAPES:
         for found in shape.finditer(text):

@@ -1,1 +1,1 @@
-"""Values and protocols that every capability shares. No I/O."""
+"""Values and protocols that all packages share. No I/O."""

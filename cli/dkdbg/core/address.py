@@ -23,7 +23,7 @@ LOCAL, ENDPOINT = "local", "endpoint"
 #: Scheme of jobs that have connected to `dkdbg attach --listen`.
 CALL = "call"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
-#: Characters that end a word of a command line or a line of output.
+#: Characters that an address may not contain: they would split a command line or a line of output.
 _NEVER = re.compile(r"[\s\x00-\x1f\x7f]")
 _OPTION = re.compile("(^|[@,])-")
 

@@ -1,10 +1,10 @@
-"""Recreate a container so that its program runs under the agent from its start, by one shell line. No I/O.
+"""Build a shell line that recreates a container with its program under the agent. No I/O.
 
-This is the fallback where dkdbg cannot attach to a running Python. The new container gets what `docker inspect` shows
-of the original: image, user, folder, network, ports, devices and limits; its mounts by `--volumes-from`. A pipe passes
-the environment from one docker command to the next: a value may be a secret, and must not show in a command line or
-process list. A variable without a value, which an image may have, is left out: docker would take its value from the
-user's shell.
+This is the fallback where dkdbg cannot attach to a running Python. The new container gets what `docker inspect`
+shows of the original: image, user, working directory, network, ports, devices and limits. It gets the mounts by
+`--volumes-from`. A pipe passes the environment from one docker command to the next: a value may be a secret, and
+must not show in a command line or process list. A variable without a value, which an image may have, is left out:
+docker would take its value from the user's shell.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SWITCHES = (
 
 
 def again(inspected: Mapping[str, Any], words: Sequence[str], *, image: str) -> str:
-    """Return the shell line; empty if it contains characters that cannot be shown.
+    """Return the shell line that recreates a container; empty if it contains unprintable characters.
 
     The original container is stopped once the new one exists, and kept.
 
@@ -68,9 +68,10 @@ def again(inspected: Mapping[str, Any], words: Sequence[str], *, image: str) -> 
 
 
 def of_several_lines(inspected: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the variables that the new container lacks: an env file cannot hold values of several lines.
+    """Return the names of variables with several lines, which an env file cannot hold and the new container lacks.
 
-    The shell line does not take them from the user's environment, where an image could name a secret.
+    The shell line does not pass them by name from the user's shell: an image could name a variable that holds a
+    secret there.
     """
     entries = (str(each).partition("=") for each in inspected["Config"].get("Env") or ())
     return tuple(name for name, _, value in entries if "\n" in value and re.fullmatch(r"\w+", name, re.ASCII))
@@ -117,7 +118,7 @@ def _network(inspected: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _connections(inspected: Mapping[str, Any], new: str) -> Iterator[tuple[str, ...]]:
-    """Yield the command lines that connect the container to its networks besides the first."""
+    """Yield the command lines that connect the new container to all networks of the original but the first."""
     mode = str(inspected["HostConfig"].get("NetworkMode") or "")
     first = "bridge" if mode in _USUAL_NETWORKS else mode
     for network in inspected["NetworkSettings"].get("Networks") or {}:
@@ -127,7 +128,7 @@ def _connections(inspected: Mapping[str, Any], new: str) -> Iterator[tuple[str, 
 
 
 def _aliases(inspected: Mapping[str, Any], network: str) -> list[str]:
-    """Return the aliases of a container in a network, without the alias that is its id."""
+    """Return the aliases of a container in a network, without its id, which docker adds as an alias."""
     found = (inspected["NetworkSettings"].get("Networks") or {}).get(network) or {}
     return [
         str(each) for each in found.get("Aliases") or () if not str(inspected["Id"]).startswith(str(each))

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _BROUGHT = re.compile(r"/.*/agent-[0-9a-f]{32}\.pyz")
 #: Path of an agent that `init` mounted or `dkdbg run` brought (agent/state/kept.py).
 _AGENT = re.compile(r"/[^\s\x00-\x1f\x7f]*/agent(-[0-9a-f]{32})?\.pyz")
-#: Needs only `sh` and `tr`. Prints only words of command lines that may be an agent's file: other words may be secrets.
+#: Script that prints possible paths of agents in the command lines of a target's processes. Needs only `sh` and
+#: `tr`. Prints no other words of them, because they may be secrets.
 _FIND = r"""
 for each in /proc/[0-9]*; do tr '\0' '\n' <"$each/cmdline" | while read -r word; do
   case $word in
@@ -24,11 +25,12 @@ for each in /proc/[0-9]*; do tr '\0' '\n' <"$each/cmdline" | while read -r word;
 done; done 2>/dev/null
 echo looked
 """
-#: Prints our agents on a machine with other users: files that our processes run, and those that `dkdbg run` sent. The
-#: paths are run later, so they are accepted only from our own user. Another one's command line is not even read: it may
-#: keep its reader waiting, and a name in such a folder may be a link that is changed later. In /tmp he may have created
-#: the folder first, or put a link in its place: accept only a folder as `open_runtime_dir` creates it. One `ls` reads
-#: type, mode and owner at once: between two commands the folder could be exchanged.
+#: Script that prints our agents on a machine with other users: files that our processes run, and those that
+#: `dkdbg run` sent. The paths are run later, so only our own user's files are accepted. The command lines of
+#: other users' processes are not even read, because such a read can block. A folder that others can write is
+#: skipped: a link in it can be changed later. Another user may have created the runtime folder in /tmp first, or
+#: put a link in its place, so the folder must have the type, mode and owner that `open_runtime_dir` gives it. One
+#: `ls` reads all three at once, because the folder could be exchanged between two commands.
 LISTING = r"""
 set --
 for each in /proc/[0-9]*; do [ -O "$each/cmdline" ] && set -- "$@" "$each/cmdline"; done
@@ -54,14 +56,15 @@ exit 0
 
 
 def is_brought(path: str) -> bool:
-    """Return whether `dkdbg run` sends an agent to such a path."""
+    """Return whether a path is of the form to which `dkdbg run` sends an agent."""
     return _BROUGHT.fullmatch(path) is not None
 
 
 def relay_words(agent: Sequence[str], word: str, *more: str) -> tuple[str, ...]:
     """Return the remote command line that runs the remote end of a relay, or reports that the agent's file is gone.
 
-    A keeper holds this file as long as it lives (`agent/state/kept.py`): without the file there is no keeper.
+    A keeper holds the file for as long as it runs (`agent/state/kept.py`), so a missing file means that no keeper
+    runs.
 
     Args:
         agent: remote command line of the agent; its last word is the agent's file.
@@ -91,5 +94,5 @@ def has_looked(stdout: str) -> bool:
 
 
 def is_agent(path: str) -> bool:
-    """Return whether an agent may run from such a path, sent or mounted."""
+    """Return whether a path may be that of an agent, sent or mounted."""
     return is_brought(path) or _AGENT.fullmatch(path) is not None

@@ -39,7 +39,7 @@ _SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
 _HOME = re.compile(r"/?(~|root|var/root|(home|Users)(/[^/]+)?|)", re.IGNORECASE)
 #: Folders on a user's PATH, and Library in a home on macOS, from which macOS starts programs.
 _RUN = re.compile(r"(.*/)?s?bin|(~|Users/[^/]+)/Library(/.*)?", re.IGNORECASE)
-#: Scheme whose targets send the user's token to the server in the address -> name of the server's system.
+#: Schemes whose addresses name a server that receives the user's token -> the name of its system.
 _TOKENS = {"pai": "OpenPAI", "ray": "Ray"}
 
 
@@ -293,10 +293,10 @@ def configured_address(
 ) -> Address:
     """Return the address that a name in dkdbg.toml stands for: `[targets.cluster] uri = "ssh://login,node1/~/code"`.
 
-    A clone's dkdbg.toml is untrusted. No address carries options or commands. An address from this file must also not
-    name a folder of this machine, a remote home folder, where a shell would read a stranger's files, or a server that
-    receives the user's token. The inner target of an address such as `ray+ssh://...`
-    follows the same rules.
+    A clone's dkdbg.toml is untrusted. No address carries options or commands. An address from this file must also
+    not name this machine or a server that receives the user's token. Its remote folder must not be a home, a
+    hidden folder or one on PATH, because shells and programs read settings or run files there. The inner target
+    of an address such as `ray+ssh://...` follows the same rules.
 
     Args:
         parse: parses an address; raises DkdbgError.

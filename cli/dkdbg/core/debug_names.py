@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-#: Compose's profile of the debug service, and of the service that "Reopen in Container" opens.
+#: Compose profiles of the debug service, and of the service that "Reopen in Container" opens.
 PROFILE, DEVCONTAINER_PROFILE = "debug", "devcontainer"
 #: Service names that are valid in compose, not a command-line option, and safe without quotes in shell scripts and
 #: YAML.
@@ -19,7 +19,7 @@ def is_name(text: str) -> bool:
 def names(service: str) -> tuple[str, ...]:
     """Return the names for the debug service of `service` in order of preference.
 
-    A later name applies if a service of the user's has the earlier names.
+    A later name is used if the user's own services already have the earlier ones.
     """
     return (
         f"{service}-debug",
@@ -29,7 +29,7 @@ def names(service: str) -> tuple[str, ...]:
 
 
 def service_of(name: str) -> str:
-    """Return the service whose debug service has this name; empty for another name."""
+    """Return the service whose debug service has this name; empty if no debug service is named so."""
     found = re.fullmatch(r"(.+?)-(?:debug|dkdbg(?:-\d+)?)", name)
     return found[1] if found else ""
 
@@ -40,7 +40,7 @@ def devcontainer(name: str) -> str:
 
 
 def rank(service: str, name: str) -> int | None:
-    """Return how well the service `name` fits a request for `service`, 0 is best.
+    """Return how well the service `name` fits a request for `service`: 0 is best, None does not fit.
 
     A debug service precedes the service itself.
     """

@@ -14,13 +14,13 @@ GPU_NEEDS: tuple[Gpu, ...] = ("required", "optional", "none")
 PackageManager = Literal[
     "pip", "uv", "poetry", "conda", "setuptools", "pdm", "pipenv", "pixi", "docker", "none"
 ]
-#: Name of a way to start programs, as users call it.
+#: Name of a launcher in `launchers.registry`, such as `torchrun`.
 Launcher = str
 
 
 #: Source of a value that the user has stated.
 BY_USER = "you set it"
-#: `PythonFact.source` of a version that was concluded from the packages to install.
+#: `PythonFact.source` of a version that was inferred from the packages to install.
 BY_WHEELS = "nothing declares it; the wheels it needs exist for it"
 
 
@@ -35,7 +35,8 @@ class Rival:
     Attributes:
         topic: the flag of `init` that sets it: `service`, `python`, `gpu` or `dockerfile`.
         value: the value in that flag's syntax.
-        source: evidence for the value. is_close: whether this evidence is about as good as the fact's.
+        source: evidence for the value.
+        is_close: whether this evidence is about as good as the fact's.
     """
 
     topic: str
@@ -75,7 +76,8 @@ class EntryPoint:
         command: as a user would type it in `cwd`, shell syntax.
         file: the source file it starts, relative to the repository root, POSIX separators; None when the file
             lives only in an image.
-        launcher: a name of `launchers.registry`: `python`, `torchrun`, `uvicorn`, `console-script`, `notebook`, ...
+        launcher: a name in `launchers.registry`: `python`, `torchrun`, `uvicorn`, `console-script`, `notebook`,
+            ...
         cwd: directory to start it in, relative to the repository root, `.` for the root itself.
         home: directory that its module is imported from, relative to the root; `cwd` for a script.
         needs_args: whether it stops with a usage message when started with this command.
@@ -161,46 +163,47 @@ class ServiceFact:
     Attributes:
         name: key under `services`.
         file: compose file, relative to the repository root.
-        dockerfile: Dockerfile that builds it relative to the repository root, None for a plain image or when
-            the file is missing.
+        dockerfile: Dockerfile that builds it relative to the repository root, None for a plain image or when the
+            file is missing.
         context: build context relative to the repository root, None without a build section.
         image: `image:` as written, None when absent.
-        release: image in a registry that runs a release of this repository; `dockerfile` and `context` then build the
-            local sources. None if the service itself defines its build.
+        release: image in a registry that runs a release of this repository; `dockerfile` and `context` then build
+            the local sources. None if the service itself defines its build.
         profiles: as written.
         command: `command:` as argv, None when absent.
         entrypoint: `entrypoint:` as argv, None when absent.
         working_dir: as written, None when absent.
         user: as written, None when absent.
-        command_from_env, entrypoint_from_env: (index of a word, the word as written) of each word with a value from a
-            .env file, which may be a secret.
-        binds: (local relative to the repository root, remote absolute) of bind mounts of directories inside
-            the repository.
+        command_from_env, entrypoint_from_env: (index of a word, the word as written) of each word with a value
+            from a .env file, which may be a secret.
+        binds: (local relative to the repository root, remote absolute) of bind mounts of directories inside the
+            repository.
         ports: container ports it publishes.
         gpu: whether it requests a GPU in one of compose's ways.
         depends_on: names of the services that it requires, by `depends_on` or another key.
         optional: the services in `depends_on` that may be missing (`required: false`).
-        parts: (section, name, definition as JSON) of the top-level entries of its file that it uses and the compose
-            file in the root lacks: networks, volumes, configs, secrets. As written, paths relative to the root.
+        parts: (section, name, definition as JSON) of the top-level entries of its file that it uses and the
+            compose file in the root lacks: networks, volumes, configs, secrets. As written, paths relative to the
+            root.
         layers: the files that define it together, in compose's order, if there are several; `file` is the first.
         retags: the files in `layers` with compose's tags !reset or !override.
         without: files in other folders that also define it; a service that extends `layers` does not get their
             settings.
         mounted: the `binds` without those from files in `without`; None if there are no such files.
-        refers: the keys of its section that name other services, all of which are in `depends_on`.
+        refers: keys in its section that name other services; these are all in `depends_on`.
         host_network: `network_mode: host`.
         fixes_user: it drops CAP_SETUID, without which root cannot become another user.
         joins_network: it uses another container's network, and the engine rejects its `ports`.
-        env_files: files that it reads its environment from, relative to the root, if a required one is missing; else
-            empty.
-        needs: variables without a value, because of which compose rejects its file.
-        needs_files: (file, an example of it or None) relative to the root: missing environment files that services of
-            its file read; compose rejects that file without them, unless it only extends from it.
+        env_files: files that it reads its environment from, relative to the root, if a required one is missing;
+            else empty.
+        needs: variables that compose requires for its file and that have no value.
+        needs_files: (file, an example of it or None) relative to the root: missing environment files that
+            services of its file read; compose rejects that file without them, unless it only extends from it.
         pythonpath: PYTHONPATH of its environment; None if unset.
         variables: names in its environment, including those without a value.
         networks: names of its networks, as written; empty for the project's default one.
-        called: other names by which other services may reach it: `container_name`, `hostname`.
-        says: the keys of its section and of the services that it extends.
+        called: further names by which other services may reach it: `container_name`, `hostname`.
+        says: keys in its section and in those of the services that it extends.
         is_python: whether its image evidently runs a Python program of this repository or of its own.
         is_bare: whether its image lacks packages, which a dev container's `postCreateCommand` installs into its
             container.
@@ -249,7 +252,7 @@ class ServiceFact:
         return wanted in {self.name, f"{self.file}:{self.name}"}
 
     def flag_value(self, names: list[str]) -> str:
-        """Return the value of `--service` for it: NAME, or FILE:NAME if `names` has its name several times."""
+        """Return the `--service` value for this service: NAME, or FILE:NAME if several of `names` are its name."""
         return self.name if names.count(self.name) == 1 else f"{self.file}:{self.name}"
 
 
@@ -326,27 +329,29 @@ class RepoFacts:
         name: directory name.
         python, torch, gpu, package_manager: see their types.
         dependency_files: the files to install from, in order, relative to the root.
-        requirements: distribution names that the repository needs when no dependency file says so (README
-            install line, imports), lower case, as far as they can be known.
-        declared: requirements in the dependency files, as pip writes them (`torch>=2.1`), without the optional groups.
-        undeclared: packages that the sources import, and that no dependency file names or certainly installs: numpy,
-            which torch has not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
+        requirements: distribution names that the repository needs when no dependency file says so (README install
+            line, imports), lower case, as far as they can be known.
+        declared: requirements in the dependency files, as pip writes them (`torch>=2.1`), without the optional
+            groups.
+        undeclared: packages that the sources import, and that no dependency file names or certainly installs:
+            numpy, which torch has not required since 1.9 (pytorch #60081), and tensorboard for
+            torch.utils.tensorboard.
         unnamed: distributions that the program imports and no dependency file names, except usual dependencies of
             others; empty if a lock names everything.
         included: files of the repository that pip reads through `-r` or `-c` lines of `dependency_files`.
         installs_itself: whether a requirements file installs the repository (`-e .`, `.`).
-        local_packages: folders below the root from which `dependency_files` install further packages: members of a
-            workspace, path dependencies.
+        local_packages: folders below the root from which `dependency_files` install further packages: members of
+            a workspace, path dependencies.
         frameworks: such as `torch`, `jax`, `tensorflow`, `ray`, `fastapi`.
         entrypoint: the best candidate, None when nothing can be started.
         candidates: every candidate seen, best first, `entrypoint` included.
         dockerfiles, services: parsed.
-        compose_files: compose files in the root that plain `docker compose` would read or a user would name with -f,
-            relative, in compose's order of preference; files in subfolders follow.
+        compose_files: compose files in the root that plain `docker compose` would read or a user would name with
+            -f, relative, in compose's order of preference; files in subfolders follow.
         compose_env: names in COMPOSE_FILE of the root's `.env`, joined by `:`; None if unset.
         compose_separator: separator of the names in the original COMPOSE_FILE.
-        compose_read: the compose files that plain `docker compose` reads in the root, including the files that they
-            include.
+        compose_read: the compose files that plain `docker compose` reads in the root, including the files that
+            they include.
         compose_names: the services in `compose_read`.
         service: the service to debug, None without a fitting one.
         mappings: (local relative to the root, remote absolute) as the existing image or service has them.
@@ -355,11 +360,12 @@ class RepoFacts:
         devcontainers: paths of existing devcontainer.json files.
         apt: Debian packages that wheels of this repository need at run time.
         build_apt: Debian packages needed to build its dependencies (compilers, git).
-        harmless_scripts: names of shell scripts that need no other user's rights.
+        harmless_scripts: names of shell scripts that work without another user's rights.
         notebooks: number of notebooks.
         dockerfile: the Dockerfile that the program is built with outside compose, None without a fitting one.
         asked_dockerfile: whether the user has named `dockerfile`.
-        extras: names of the optional dependency groups of the project (`[project.optional-dependencies]`, setup.py).
+        extras: names of the optional dependency groups of the project (`[project.optional-dependencies]`,
+            setup.py).
         torch_index: wheel index that torch is taken from, such as `https://download.pytorch.org/whl/cu124`, None
             for the default index.
         index_options: options of pip for the repository's indexes, as `--extra-index-url`, URL.
@@ -367,13 +373,13 @@ class RepoFacts:
         below: path of `root` below the root of its git repository, `a/b`; empty if it is that root.
         projects: the projects in a repository that has several, and is not a project itself.
         docker_run: the `docker run` line by which users start the image manually; None without such a line.
-        installed: (path, how it installs the repository: setup/detect/docker/installed.py) of Dockerfiles that install
-            it.
+        installed: (path, how it installs the repository: setup/detect/docker/installed.py) of Dockerfiles that
+            install it.
         source_root: folder that the repository's packages are imported from, None without packages.
         compiled: whether the repository's packages have compiled parts.
         missing: script that the command names and the repository lacks, relative to the root; else empty.
-        dockerignores: (path, whether a build leaves out Python's compiled files) of .dockerignore files, including
-            those for one Dockerfile alone.
+        dockerignores: (path, whether a build leaves out Python's compiled files) of .dockerignore files,
+            including those for one Dockerfile alone.
         terminal: why the program needs a terminal; empty if it does not.
         rivals: alternatives to `service`, `python`, `gpu` and `dockerfile`, the best of each first.
         problems: files that could not be read or understood, one text each.

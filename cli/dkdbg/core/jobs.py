@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-#: Usability of a job's nodes for commands: not yet, now, no more, or not while it is suspended.
+#: Phase of a job by whether commands can run on its nodes: not yet, now, no longer, not while it is suspended.
 Phase = Literal["waiting", "running", "ended", "held"]
 
 
@@ -65,7 +65,7 @@ class Queue(Protocol):
         """Connect to the system, with ssh's prompts. Raises DkdbgError: connecting failed."""
 
     def submit(self, wanted: Submission) -> str:
-        """Submit one job and return its number; after `connect` or `held`, because it shows no prompts.
+        """Submit one job and return its number. Call `connect` or `held` first: this method shows no prompts.
 
         After a failure there is no job, or the error says that there may be one.
 
@@ -74,7 +74,7 @@ class Queue(Protocol):
         """
 
     def held(self) -> str:
-        """Return the number of this user's job that is held for commands; empty if no such job exists.
+        """Return the number of this user's job that holds nodes for commands; empty if no such job exists.
 
         Raises:
             DkdbgError: the system cannot be queried.

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 #: Maximum characters of a quoted line.
 _MAX_LINE_CHARS = 400
-#: Maximum lines to search; maximum characters of a line, of which both ends are searched.
+#: Maximum lines of output to search; maximum characters of a line, kept from both of its ends.
 _MAX_LINES, _MAX_SEARCHED_CHARS = 1000, 1000
 
 
 class Known(NamedTuple):
-    """A known message: its pattern, the cause in our terms, and a hint for the user."""
+    """A known error: the pattern of its message, the cause as dkdbg states it, and a hint for the user."""
 
     pattern: str
     cause: str
@@ -33,7 +33,7 @@ def first(table: Iterable[Known], output: str, flags: int = 0) -> tuple[Known, r
 
 
 def bounded(text: str) -> str:
-    """Return the last lines of a text, shortened."""
+    """Return the last lines of a text that are searched for errors, shortened."""
     return shortened("\n".join(text.split("\n")[-_MAX_LINES:]))
 
 

@@ -1,4 +1,4 @@
-"""The reach of this machine: commands run here."""
+"""Reach of this machine: runs commands locally."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def described(found: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
 
 
 def folder_name(root: Path) -> str:
-    """Return the name of the remote folder for a repository if a target names none, distinct for each local clone."""
+    """Return the name of the remote folder of a clone for targets that name none, distinct for each local clone."""
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:6]
     return f"{re.sub('[^A-Za-z0-9._-]+', '_', root.name) or 'code'}-{digest}"
 

@@ -25,7 +25,7 @@ FROM_NOWHERE: TokenKind = "none"
 FROM_ENVIRONMENT: TokenKind = "env"
 FROM_PERSON: TokenKind = "prompt"
 TOKEN_KINDS = (FROM_NOWHERE, FROM_ENVIRONMENT, FROM_PERSON)
-#: Contents of git: either the agent, or its digest.
+#: Values of the key `agent`: git has the agent itself, or only its digest.
 CHECKED_IN, FETCHED = AGENTS = ("checked-in", "fetched")
 #: Host address on which a debug service's port is published.
 PUBLISHED_ON = LOOPBACK
@@ -126,7 +126,7 @@ class ServicePlan:
         compose_file: file that dkdbg writes it into, relative to the root; without a YAML suffix, because linters
             reject the tags `!override` and `!reset`.
         included_by: compose file that dkdbg writes to include `compose_file`, relative to the root.
-        merge: what makes plain `docker compose` read that file.
+        merge: how plain `docker compose` finds `included_by`: as compose.yaml, as an override file, or by COMPOSE_FILE.
         includes: compose files to include for the service's dependencies.
         dependencies: services of the user that it depends on and that `compose_file` extends, because compose does not
             read their file.
@@ -134,13 +134,13 @@ class ServicePlan:
         parts: top-level entries that `compose_file` needs for it; see ServiceFact.parts.
         resets: keys of the extended service to reset, because they name services that cannot exist in the project.
         entrypoint: words of the entrypoint of the image or the user's service, which the agent runs unchanged.
-        agent_python: interpreter that runs the agent in an image without a shell; empty where the agent finds one by sh.
+        agent_python: interpreter that runs the agent in an image without a shell; empty where agent.sh finds one.
         command: words after `entrypoint`; `inherits_command` if the extended service has them already.
         pythonpath: PYTHONPATH that makes Python import the mounted sources instead of an installed copy; empty for
             none.
         shm, ipc: values that users give to `docker run`; None without one.
         env, env_files: as users give them to `docker run`; see DockerRun.
-        from_entry: whether the command was found in documents or sources, not given by a user, an image or a service.
+        from_entry: whether the command comes from documents or sources, not from a user, an image or a service.
         from_env: (index in `argv`, the word as written for compose) of each word with a value from a .env file: compose
             expands the word, so that no file of dkdbg contains the value.
         working_dir: in the container; None leaves the image's own.
@@ -215,7 +215,7 @@ class ServicePlan:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """Command line under the agent, as the engine would have assembled it."""
+        """Command line that the agent runs: entrypoint and command, as the container engine would join them."""
         return (*self.entrypoint, *self.command)
 
 
@@ -311,7 +311,9 @@ class ProjectPlan:
 def mount_points(
     masks: Iterable[str], mounts: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[str, PurePosixPath]]:
-    """Yield the mount points that the engine needs for masks below a mount: the mounted folder, and the path in it.
+    """Yield the mount point of each mask that a mount covers: the mounted local folder, and the path in it.
+
+    The engine creates these mount points.
 
     Args:
         masks: folders of the image, as in ServicePlan.

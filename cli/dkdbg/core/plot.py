@@ -28,8 +28,8 @@ class Shown:
 
     Attributes:
         text: description.
-        width: width of the picture, in elements. shades: its elements row by row, 0 (low) to 254 (high), 255 for NaN
-            and Inf.
+        width: width of the picture, in elements.
+        shades: elements of the picture row by row, 0 (low) to 254 (high), 255 for NaN and Inf.
         counts: bars of the histogram.
     """
 
@@ -40,7 +40,7 @@ class Shown:
 
 
 def expression(of: str) -> str:
-    """Return the expression for the program to evaluate, whose value describes a picture of the expression `of`."""
+    """Return an expression for the program to evaluate; its value describes the tensor `of` in the form for `read`."""
     return f"__import__('_dkdbg.arrays.array_views').arrays.array_views.plotted(({of}\n))"
 
 
@@ -48,7 +48,8 @@ def read(value: str, label: str) -> Shown:
     """Parse the program's description of a tensor.
 
     Args:
-        value: repr of the answer, a string. label: its source, for messages.
+        value: repr of the value of `expression`, a string.
+        label: source of the value, for messages.
 
     Raises:
         DkdbgError: there is nothing to show, or the answer is invalid.

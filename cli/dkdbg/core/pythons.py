@@ -12,10 +12,11 @@ from dkdbg.printable import is_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Maximum bytes of an answer.
+#: Maximum bytes of the output of `finding_words`.
 MOST = 1 << 18
-#: Needs only `sh`, `readlink` and `tr`. Prints one line per process, separated by tabs: PID, parent's PID, user (empty
-#: for the shell's own), program (for another user's process, its first word), words of the command line.
+#: Script that lists the Python processes; needs only `sh`, `readlink` and `tr`. Prints one line per process,
+#: separated by tabs: PID, parent's PID, user (empty for the shell's own), program (for another user's process,
+#: the first word of its command line), words of the command line.
 _FIND = r"""
 status() { parent=0 user=0; while read -r name real effective rest; do case $name in
   PPid:) parent=$real ;; Uid:) user=$effective ;; Gid:) user=$user:$effective ;; esac; done <"$1/status"; }
@@ -38,10 +39,11 @@ class PythonThere:
     """One Python process in a container.
 
     Attributes:
-        pid: PID in the container's PID namespace. parent: the parent's PID there.
+        pid: PID in the container's PID namespace.
+        parent: the parent's PID there.
         user: `uid:gid` of its owner; empty if that is the user who listed the processes.
         program: path of the interpreter there.
-        words: its command line.
+        words: words of its command line.
     """
 
     pid: int

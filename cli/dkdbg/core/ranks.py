@@ -1,4 +1,4 @@
-"""Check an agent's answers for the ranks of a session on arrival: the program may have written any part of them."""
+"""Validate an agent's answers about the ranks of a session: the program may have written any part of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 if TYPE_CHECKING:
     from dkdbg.agent.inprocess.ranks import RankSet
 
-#: Maximum bytes of an answer, rows, characters of a text and frames of a stack.
+#: Maximum bytes of an answer, and maximum number of its rows, characters of a text and frames of a stack.
 MOST = 64 << 20
 ROWS, LONGEST, FRAMES = 4096, 30000, 200
 _STATES = frozenset({"value", "error", "running", "no answer", "not attached", "done"})

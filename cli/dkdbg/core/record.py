@@ -1,4 +1,4 @@
-"""Check an agent's session record once, on arrival: root where the agent runs may have written it."""
+"""Validate an agent's session record once, on arrival: root at the target may have forged it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OTHERS = ("starting", "exited")
 #: Maximum characters of a name and of a line of text, and maximum number of processes.
 _NAME, _LINE, _PROCESSES = 200, 1000, 4096
 _MAX_PID = 1 << 31
-#: Maximum names of a session's job.
+#: Maximum number of names of the batch job in which a session runs.
 _JOBS = 10
 #: Maximum sessions of one agent.
 _SESSIONS = 100
@@ -42,18 +42,20 @@ class SeenRecord:
     """The parts of a session record (agent/contract.py) that this machine uses.
 
     Attributes:
-        id, name: identify the session. pid: the agent's, where it runs. started: epoch seconds.
-        state: one of contract.State. live: whether its agent runs, according to the agent that listed it; None if not
-            reported.
+        id, name: identify the session.
+        pid: PID of the agent, where it runs.
+        started: epoch seconds.
+        state: one of contract.State.
+        live: whether its agent runs, according to the agent that listed it; None if not reported.
         host, port: address of its listener; empty and 0 if unknown.
-        adapter_up: whether an attach works now.
+        adapter_up: whether the session's adapter accepts an attach.
         client: whether an editor is attached.
         processes: None if hidden from clients that do not show the token.
-        jobs: names of the batch job that it reports to be in; empty if it reports none.
+        jobs: names of the batch job in which the session runs, as reported; empty if none is reported.
         run: mark of the `dkdbg run` that has started it; empty for none.
-        mappings: folders of this repository, relative to its root, and their remote paths; a folder behind a symlink
-            has both paths.
-        deadlines: time limits that go on while its program is held.
+        mappings: folders of this repository, relative to its root, and their remote paths; a folder behind a
+            symlink has both paths.
+        deadlines: time limits that keep running while a debugger holds its program.
     """
 
     id: str
@@ -113,7 +115,7 @@ def parse(value: object) -> SeenRecord:
         id=_text(value, "id", _NAME), name=_text(value, "name", _NAME, ""), pid=_number(value, "pid", _MAX_PID),
         state=state, started=_time(value), live=live if isinstance(live, bool) else None, host=_host(value),
         port=_number(value, "port", 65535),
-        # Agents up to 0.1 send `adapter_port`.
+        # Agents up to 0.1 send `adapter_port` instead.
         adapter_up=value.get("adapter_up") is True or _number(value, "adapter_port", 65535) > 0,
         client=value.get("client") is True, detail=_text(value, "detail", _LINE, ""), processes=_processes(value),
         jobs=_jobs(value), run=_text(value, "run", _NAME, ""), mappings=pairs_of_record(value.get("mappings")),
@@ -122,7 +124,7 @@ def parse(value: object) -> SeenRecord:
 
 
 def parse_all(text: bytes | str) -> list[SeenRecord | str]:
-    """Return the records that an agent lists, at most 100, or instead of a record the reason why it cannot be read.
+    """Return the records in an agent's list, at most 100; for an unreadable record, the reason as text.
 
     Raises:
         BadRecord: it is not JSON.

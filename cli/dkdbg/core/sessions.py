@@ -30,16 +30,15 @@ class SeenSession:
         target: its target, for display: `local`, or `container NAME`.
         address: address of its target, as any verb accepts it.
         id, name: from the record; from the target's label if there is no readable record.
-        state: the record's state; `lost` if its agent vanished without a message, `exited` for a container that has
-            ended,
-            `unreadable` for invalid data or a failed query; `detail` then gives the reason.
+        state: the record's state; `lost` if its agent vanished without a message, `exited` for a container that
+            has ended, `unreadable` for invalid data or a failed query; `detail` then gives the reason.
         endpoint: `host:port` to attach to from here; empty without one.
         started: epoch seconds, None when unknown.
         client: whether an editor is attached.
         processes: descriptions of the Python processes, such as `rank 3`.
-        manual_command: the command for users to type, and its purpose, if no editor can reach the session; also in
-            `detail`.
-        deadlines: time limits that go on while its program is held.
+        manual_command: the command for users to type, and its purpose, if no editor can reach the session; also
+            in `detail`.
+        deadlines: time limits that keep running while a debugger holds its program.
     """
 
     target: str
@@ -102,7 +101,7 @@ def of_records(
     id: str = "",  # noqa: A002 - as in the class
     endpoint: Callable[[SeenRecord], str | None] = lambda _: "",
 ) -> list[SeenSession]:
-    """Build the sessions of an agent's records, and of the reasons that stand for unreadable records.
+    """Build a session for each record of an agent; for an unreadable record, the item is the reason as text.
 
     Args:
         label, id: name and id of an unreadable session; without an id the label is used.
@@ -121,7 +120,7 @@ def of_records(
 def unreadable(
     *, target: str, address: str, id: str, name: str, why: str | DkdbgError  # noqa: A002 - as in the class
 ) -> SeenSession:  # fmt: skip
-    """Build the session of a target that cannot be queried, or whose agent, or a program in its place, sends invalid data.
+    """Build the session of a target that cannot be queried or sends invalid data.
 
     Args:
         why: the problem with the data, or the error of a query that no agent answered.
@@ -156,7 +155,7 @@ def choose(
     """
     live = [each for each in seen if not each.is_ended and each.state != UNREADABLE]
     found = [each for each in live if target in {each.name, each.id}] or live
-    # Ray's workers, which have no start time, have no agent to query; their driver has one.
+    # Prefer sessions with a start time. Ray's workers have none, and no agent to query; their driver has one.
     found = [each for each in found if each.started is not None] or found
     if len(found) == 1:
         return found[0]

@@ -27,7 +27,8 @@ class Frame:
     """One frame.
 
     Attributes:
-        path: source file on the target. line: from 1 on; 0 if unknown.
+        path: source file on the target.
+        line: from 1 on; 0 if unknown.
         function: name of the function.
         own: whether it is the program's own code, not an installed package.
     """
@@ -45,7 +46,8 @@ class Thread:
     Attributes:
         name: as Python knows it; may be empty.
         main: whether it is the process's main thread.
-        frames: innermost first. more: number of frames omitted in the middle.
+        frames: innermost first.
+        more: number of frames omitted in the middle.
     """
 
     name: str
@@ -59,9 +61,11 @@ class Collective:
     """One collective that a process has reached.
 
     Attributes:
-        seq: its number in the group, from 1 on. op: such as `all_reduce`.
+        seq: its number in the group, from 1 on.
+        op: operation, such as `all_reduce`.
         tensors: its inputs, such as `Float [4, 2]`.
-        state: as torch names it. age: seconds since the process reached it.
+        state: as torch names it.
+        age: seconds since the process reached it.
     """
 
     seq: int
@@ -90,11 +94,12 @@ class Process:
 
     Attributes:
         name: description, such as `rank 3 (train.py)`.
-        rank: global rank; None without a rank, or if it is inherited from the parent. world_size: number of ranks; 0 if
-            unknown.
+        rank: global rank; None without a rank, or if it is inherited from the parent.
+        world_size: number of ranks; 0 if unknown.
         state: the kernel's letter, such as `S`; empty if unknown.
         threads: the main one first; None if the process did not answer, and `why` describes what is visible.
-        note: why more is not visible. stopped: where a debugger holds the process; empty if none does.
+        note: why more is not visible.
+        stopped: where a debugger holds the process; empty if none does.
         by: the tool that inspected it, if not the process itself.
         collectives: by process group, as far as torch has recorded them; None if unknown. Agents up to 0.1 do not
             distinguish none from unknown.
@@ -120,7 +125,7 @@ class Session:
 
     Attributes:
         target, address: its target, for display and as any verb accepts it.
-        deadlines: time limits that go on while its program is held.
+        deadlines: time limits that keep running while a debugger holds its program.
     """
 
     id: str
@@ -132,7 +137,7 @@ class Session:
 
 
 def parse(text: str, *, target: str, address: str) -> list[Session]:
-    """Parse an agent's answer.
+    """Parse an agent's answer to `agent where`.
 
     Args:
         target, address: the target that was queried.
@@ -155,7 +160,7 @@ def parse(text: str, *, target: str, address: str) -> list[Session]:
 def _processes(session: dict[str, Any]) -> tuple[Process, ...]:
     found = tuple(_process(each) for each in _listed(session, "processes", _PROCESSES))
     ranks = {each.pid: each.rank for each in found}
-    # A child process inherits the environment variables of its parent's rank.
+    # A child process inherits its parent's rank variables, so it has no rank of its own if the ranks are equal.
     return tuple(
         each
         if each.rank is None or ranks.get(each.ppid) != each.rank

@@ -61,7 +61,7 @@ class Capability(Enum):
 
 
 class Reach(ABC):
-    """One container or node that `Target.find` has found. It is never replaced, even after the container is gone.
+    """One container or node that `Target.find` has found. It never switches to a successor, even once it is gone.
 
     Attributes:
         label: for display, such as `compose://app (shop-app-1)`.
@@ -139,7 +139,7 @@ class Workspace:
 
 
 class Changes(ABC):
-    """A source of events about targets. Targets with equal sources (`==`, `hash`) share a source."""
+    """A source of events about targets. Targets whose sources are equal (`==`, `hash`) share one of them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -155,7 +155,7 @@ class Changes(ABC):
         """
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever something may have started or ended; return when the other side ends, or after `close`.
+        """Call `changed` at first, and on each event after that; return when the source ends, or after `close`.
 
         Raises:
             DkdbgError: listening is impossible.
@@ -281,9 +281,10 @@ class Target(ABC):
         return LOOPBACK, port or (0 if Capability.REMOTE in self.capabilities else DEFAULT_PORT)
 
     def each(self) -> Sequence[Target]:
-        """Return the targets that it stands for now, such as one per rank of a job; close itself if others replace it.
+        """Return the targets that this one stands for now, such as one per rank of a job.
 
-        A target that cannot be queried returns itself: its endpoint reports the reason.
+        If others replace this target, close it. If it cannot be queried, return it alone: its endpoint reports
+        the reason.
 
         Raises:
             DkdbgError: no later query can succeed either.
@@ -295,7 +296,7 @@ class Target(ABC):
         return ()
 
     def deadlines(self) -> Sequence[Deadline]:
-        """Return the time limits there that go on while a program is held, as far as its agent does not see them.
+        """Return the target's time limits that keep running while a program is held and that its agent cannot see.
 
         They are known only after a query of the target, such as `endpoint` or `sessions`. Never raises.
         """
@@ -346,7 +347,10 @@ class Target(ABC):
         raise self._unsupported(Capability.START)
 
     def down(self, service: DebugService, *, everything: bool) -> str:
-        """Stop and remove the debug service, or all that belongs to it; return a description of what was stopped.
+        """Stop and remove the debug service, or the whole project; return a description of what was stopped.
+
+        Args:
+            everything: whether to stop the whole project, as `dkdbg down --all` does.
 
         Raises:
             DkdbgError: it cannot be stopped.
@@ -367,13 +371,13 @@ class Target(ABC):
         raise self._unsupported(Capability.ONE_OFF)
 
     def trial(self, wanted: Once, *, report: Callable[[str], None], at_end: AtEnd) -> Trial:
-        """Start the program of the debug service once more, beside all that runs, for a proof.
+        """Start a second run of the debug service's program for `dkdbg verify`, beside all that runs.
 
         Args:
             report: prints one line of progress.
-            at_end: registers functions to call at the end, the last one first: they remove all that the start creates,
-                except the image, or raise DkdbgError. Each is registered before its object is created: a signal may end
-                the start anywhere.
+            at_end: registers functions to call at the end, the last one first: they remove all that the start
+                creates, except the image, or raise DkdbgError. Each is registered before its object is created: a
+                signal may end the start anywhere.
 
         Raises:
             DkdbgError: it cannot be started, with cause and next step.
@@ -481,7 +485,7 @@ class Target(ABC):
 
     @property
     def names_workdir(self) -> bool:
-        """Return whether the target has a folder for the code without creating one."""
+        """Return whether the target has a folder for the code already, so that none has to be created."""
         return True
 
     def in_workdir(self, folder: str) -> Target:
@@ -562,19 +566,20 @@ class Kind:
     """Registration of one kind of target: the `KIND` of a module of `targets/`.
 
     Attributes:
-        target: returns the target at an address of this kind, relative to the repository's root, resolved; no I/O.
-            Raises DkdbgError for an address that is invalid for this kind.
+        target: returns the target at an address of this kind; its second argument is the repository's resolved
+            root. No I/O. Raises DkdbgError for an address that is invalid for this kind.
         named: returns the target that a name without a scheme means now; None if it means none.
-        sessions: returns all sessions of this kind that are visible from this machine, for `dkdbg ps`, including those
-            that have ended; each carries the address of its target. Raises DkdbgError when they cannot be listed.
-        queue: returns the queue for jobs at an address of this kind that names no job; None for a kind without jobs.
-            Raises DkdbgError for an invalid address.
-        inner: returns the address of the target through which a target of this kind is reached; None for a kind that is
-            reached directly. Raises DkdbgError for an invalid address.
-        around: used in place of `target` for a kind that is reached through others: its second argument creates these
-            inner targets, which the returned target closes.
-        begin: returns the hint for an address without a running session; its second argument is whether a session has
-            run there before.
+        sessions: returns all sessions of this kind that are visible from this machine, for `dkdbg ps`, including
+            those that have ended; each carries the address of its target. Raises DkdbgError when they cannot be
+            listed.
+        queue: returns the queue for jobs at an address of this kind that names no job; None for a kind without
+            jobs. Raises DkdbgError for an invalid address.
+        inner: returns the address of the target through which a target of this kind is reached; None for a kind
+            that is reached directly. Raises DkdbgError for an invalid address.
+        around: used in place of `target` for a kind that is reached through others: its second argument creates
+            these inner targets, which the returned target closes.
+        begin: returns the hint for an address without a running session; its second argument is whether a session
+            has run there before.
     """
 
     target: Callable[[Address, Path], Target]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.plan import DebugService
 
-    #: Registers a function to call at the end.
+    #: Registers a function, to be called at the end of a trial.
     AtEnd = Callable[[Callable[[], None]], object]
 
 
@@ -89,7 +89,7 @@ class Prepared:
         name: name of its container.
         program: words of the program under the agent.
         gpu: how it gets a GPU, and why.
-        stdin_text: the standard input of `argv` and of `needs`; empty for ours.
+        stdin_text: the standard input of `argv` and of `needs`; empty to inherit dkdbg's.
         needs: the local command line that starts the services that the run depends on; empty if they run.
     """
 
@@ -108,14 +108,15 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A run of the program for a proof, beside all that runs there.
+    """A run of the program for `dkdbg verify`, beside all that runs on the target.
 
     Attributes:
         address: address of its target, as any verb accepts it.
         port: its debug port on 127.0.0.1; 0 if only the target's endpoint leads to it.
         program: words of the program under the agent.
         gpu: how it gets a GPU, and why.
-        ready: waits at most so many seconds until an attach works; returns False if the program ends first.
+        ready: waits at most the given number of seconds until an attach works; returns False if the program ends
+            first.
         session: returns the id of its session once it is ready; empty if there is only one.
         ended: returns its exit code; None while it runs.
         probe: runs a shell script in the same image, without the program, and returns its output; empty outside

@@ -23,7 +23,7 @@ TIMEOUT = 120.0
 #: Seconds to wait for the reader to notice a broken connection after a failed send.
 _END_TIMEOUT_S = 10.0
 _CHUNK = 1 << 16
-#: The key that a message of each type needs.
+#: Required key of each type of message.
 _NEEDED = {"request": "command", "event": "event", "response": "request_seq"}
 
 
@@ -182,7 +182,7 @@ class Session:
         self._sock.close()
 
     def _will_end(self) -> bool:
-        """Return whether the session is about to end: a failed `send` may precede the reader's notice."""
+        """Return whether the session ends within _END_TIMEOUT_S: a `send` may fail before the reader sees the end."""
         with self.changed:
             return self.changed.wait_for(lambda: self.is_ended, _END_TIMEOUT_S)
 
@@ -236,7 +236,8 @@ class Session:
             self.is_ended, self.why_ended = True, why
 
     def _answer(self, request: Body) -> None:
-        # The counter needs the sending lock: numbers could repeat without it. Adapters check request_seq only.
+        # Number the response under the sending lock, or numbers could repeat. Adapters ignore this number: they
+        # check request_seq only.
         answer = {"type": "response", "request_seq": request.get("seq"), "command": request["command"]}
         with contextlib.suppress(OSError), self._sending:
             self._sock.sendall(encode({**answer, "seq": next(self._numbers), "success": True}))

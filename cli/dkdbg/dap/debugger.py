@@ -33,7 +33,7 @@ _CLIENT: Body = {
 
 
 class Arrivals:
-    """Base of a debugger that stores and waits; each wait ends as soon as its condition holds."""
+    """Base of `Debugger`: stores the sessions, stops and output that arrive, and waits for them."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -41,7 +41,7 @@ class Arrivals:
         self._stops: list[Stop] = []
         self._output: list[Output] = []
         self._failures: list[DkdbgError] = []
-        #: Configured sessions; each has a lock, so that an older set of breakpoints never follows a newer one.
+        #: Configured session -> lock, because an older set of breakpoints must never be sent after a newer one.
         self._ready: dict[Session, threading.Lock] = {}
         #: Threads that open a session now; each removes itself.
         self._openers: list[threading.Thread] = []
@@ -69,7 +69,9 @@ class Arrivals:
             return self._stops.pop(0)
 
     def wait_session(self, is_wanted: Callable[[Session], bool], awaited: str) -> Session:
-        """Return the first configured session, present or future, that `is_wanted`; `awaited` describes it in messages.
+        """Wait for a configured session for which `is_wanted` is true and return it.
+
+        `awaited` describes it in messages.
 
         Raises:
             DkdbgError: as `wait_stopped`.
@@ -123,9 +125,10 @@ class Arrivals:
 
 
 class Inspection:
-    """Requests about one stop; stateless, because the values know their session.
+    """Requests about one stop; stateless, because each value refers to its session.
 
-    Each method raises DkdbgError if the session has ended; methods that inspect, also if the thread is running again.
+    Each method raises DkdbgError if the session has ended. Methods that inspect the stop also raise it if the
+    thread is running again.
     """
 
     def stack(self, stop: Stop, *, levels: int = 0, timeout: float = TIMEOUT) -> tuple[Frame, ...]:

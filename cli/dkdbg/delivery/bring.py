@@ -36,8 +36,8 @@ HELLO_TIMEOUT_S, STALL_TIMEOUT_S = 60.0, 60.0
 GOODBYE_TIMEOUT_S = 5.0
 #: Maximum bytes before the receiver's first line, such as a login shell's greeting.
 _MAX_NOISE_BYTES = 1 << 16
-#: Reads the receiver from standard input, not from the command line: kubectl puts that into a URL, and proxies in front
-#: of an API server truncate or reject URLs beyond 8 kB.
+#: Program that reads the receiver from standard input. The receiver is not on the command line, because kubectl
+#: puts a command line into a URL, and proxies in front of an API server truncate or reject URLs beyond 8 kB.
 _BOOT = "import sys, zlib; f = sys.stdin.buffer; exec(zlib.decompress(f.read(int(f.read(8)))))"
 #: Modules of the receiver, sent as text, in the order of their imports.
 _MODULES = ("state.runtime_dir", "state.kept", "supervisor.owner")
@@ -88,7 +88,7 @@ def bring(reach: Reach, *, python: str | None = None, run: str = "", command: Se
         reach: the container or node.
         python: the interpreter there; None to search for one.
         command: the command that the agent is to run; a Python that it names is the first to be tried.
-        run: new mark, 16 hexadecimal digits, for the program to start; by default a new one is generated.
+        run: mark that identifies the program's run, 16 hexadecimal digits; by default a new one is generated.
 
     Raises:
         DkdbgError: the target has no Python, refuses the file, or sends an unexpected answer.
@@ -127,7 +127,7 @@ def bring(reach: Reach, *, python: str | None = None, run: str = "", command: Se
 
 
 def new_run() -> str:
-    """Return a mark for one run of a command; see `Target.run`."""
+    """Return a random mark that identifies one run of a command; see `Target.run`."""
     return secrets.token_hex(8)
 
 
@@ -197,7 +197,7 @@ class _Stream:
         """Send `data`; the next answer reports the result.
 
         Raises:
-            DkdbgError: the other side reads nothing for STALL_TIMEOUT_S seconds, or closes its output meanwhile.
+            DkdbgError: the target reads nothing for STALL_TIMEOUT_S seconds, or closes its output meanwhile.
         """
         left = memoryview(data)
         while left:
@@ -303,7 +303,7 @@ class _Stream:
         return DkdbgError(f"the connection to {self._label} ended (code {code}): {reason or 'no output'}")
 
 
-#: Timeout of the answer in seconds.
+#: Timeout in seconds of the query in `running_at`.
 _TIMEOUT_S = 60.0
 
 

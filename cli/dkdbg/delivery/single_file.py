@@ -77,7 +77,7 @@ def build(python: tuple[int, ...]) -> bytes:
     return out.getvalue()
 
 
-#: Maximum bytes of an agent's `__init__.py`, which has its version.
+#: Maximum bytes to read of a single file's `dkdbg/__init__.py`, which contains the version.
 _MAX_INIT_BYTES = 100_000
 _VERSION = re.compile(r'^__version__ = "([^"\n]{1,40})"', re.MULTILINE)
 
@@ -114,7 +114,10 @@ _PDB = (
 
 
 def build_pdb() -> bytes:
-    """Return a zip for PYTHONPATH with `paipdb` and `dkdbg.pai`, without debugpy; stored, to be compressed as a whole."""
+    """Return a zip for PYTHONPATH with `paipdb` and `dkdbg.pai`, without debugpy.
+
+    Its entries are uncompressed, because callers compress the zip as a whole.
+    """
     every = agent_files()
     names = ["dkdbg/__init__.py", "dkdbg/pai.py", "dkdbg/agent/__init__.py"]
     names += [f"dkdbg/agent/inprocess/{name}.py" for name in _PDB]
@@ -127,12 +130,12 @@ def build_pdb() -> bytes:
 
 
 def _paipdb() -> bytes:
-    """Return the module `paipdb`, which has to be beside the package."""
+    """Return the source of `paipdb`, a top-level module beside the package `dkdbg`."""
     return Path(str(resources.files("dkdbg"))).with_name("paipdb.py").read_bytes()
 
 
 def _start() -> bytes:
-    """Return the sitecustomize that runs in each Python with the file in its PYTHONPATH."""
+    """Return the source of the sitecustomize that runs in each Python with the single file on its PYTHONPATH."""
     return resources.files("dkdbg").joinpath("agent").joinpath("autostart").joinpath(_START).read_bytes()
 
 
@@ -171,7 +174,8 @@ def _tree(folder: Traversable, prefix: str) -> dict[str, bytes]:
 
 
 _TRIPLE = r'"{3}(?:[^"\\]|\\.|"(?!""))*"{3}'
-#: A docstring or a comment on its own lines, and the strings and comments that may contain similar text.
+#: Docstrings and whole-line comments, which are removed, and other strings and comments, which may contain the
+#: same text and are kept.
 _PIECES = re.compile(
     rf"^(?P<indent>[ \t]*)(?P<docstring>{_TRIPLE})$"
     r"|^[ \t]*(?P<comment>\#(?!!)[^\n]*)"
@@ -248,9 +252,10 @@ def _downloaded_debugpy(version: str) -> Path:
     if (package / "__init__.py").is_file():
         return package
     shutil.rmtree(target, ignore_errors=True)
-    # `-m` makes Python search the working folder first, which may be an untrusted repository with a pip.py.
+    # pip runs in the cache folder: with `-m`, Python searches the working folder first, and the user's may be an
+    # untrusted repository with a pip.py.
     cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Renamed once it is whole: pip moves the files one by one, and may be interrupted.
+    # The folder is renamed once it is complete: pip moves the files one by one, and may be interrupted.
     with tempfile.TemporaryDirectory(prefix=f"{target.name}-", dir=cache_dir()) as folder:
         argv = [
             sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--ignore-requires-python",

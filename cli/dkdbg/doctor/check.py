@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 #: An error breaks something that was set up, a warning may break it, a note explains a surprise.
 Severity: TypeAlias = Literal["error", "warning", "note"]
-#: Values that a check has read, for the fields of its texts. A value `severity` replaces the check's severity.
+#: Values for the fields in a check's `cause` and `next`. A value `severity` replaces the check's severity.
 Values: TypeAlias = "Mapping[str, object]"
 _Read: TypeAlias = "Callable[[Situation], Iterable[Values]]"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One row.
+    """One row of the table of checks.
 
     Attributes:
         name: stable name, for `--json` and bug reports.
         severity: severity of its findings.
-        read: returns the values of each finding; empty on a healthy machine. It only uses the `Situation`, which was
-            read before.
+        read: returns the values of each finding; empty on a healthy machine. It reads nothing but the
+            `Situation`.
         cause: what is wrong, with fields for the values.
         next: the exact next command, or the line to change, also with fields.
         safe: whether `--fix` may run `next`, a command line of dkdbg that asks before it writes.
@@ -47,7 +47,7 @@ CHECKS: list[Check] = []
 def _check(
     severity: Severity, name: str, cause: str = "{message}", todo: str = "{hint}", *, safe: bool = False
 ) -> Callable[[_Read], _Read]:
-    """Add a row for the decorated function, its `read`."""
+    """Return a decorator that adds a check with the decorated function as its `read`."""
 
     def add(read: _Read) -> _Read:
         CHECKS.append(Check(name=name, severity=severity, read=read, cause=cause, next=todo, safe=safe))
@@ -61,7 +61,7 @@ error, warning, note = partial(_check, "error"), partial(_check, "warning"), par
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A problem that a check has found; the attributes are the check's, with the values in the texts."""
+    """A problem that a check has found: attributes of the check, with the values filled into `cause` and `next`."""
 
     check: str
     severity: Severity

@@ -16,12 +16,12 @@ from dkdbg.errors import DkdbgError
 from dkdbg.targets.docker import client, host
 
 _TIMEOUT_S = 30.0
-#: Folders of CDI specifications on this machine, and the library whose name has the driver's version.
+#: Folders of CDI specifications on this machine; pattern of the driver's version in a library's name.
 _CDI_FOLDERS, _CDI_DRIVER = ("/etc/cdi", "/var/run/cdi"), re.compile(r"libcuda\.so\.(\d+\.\d+(?:\.\d+)?)")
 
 
 def engine() -> Engine:
-    """Return docker's facts about itself and its engine. Never raises."""
+    """Return the facts about the docker command and its engine. Never raises."""
     found = Engine(
         context=_context(),
         host=os.environ.get("DOCKER_HOST", ""),
@@ -70,7 +70,7 @@ def _output(*words: str) -> str | None:
 
 
 def _skew(text: str, asked: float, answered: float) -> float:
-    """Return how far the engine's clock is ahead, beyond the time that the query took."""
+    """Return the seconds by which the engine's clock is ahead (negative: behind), less the duration of the query."""
     found = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)", text)
     if not found:
         return 0.0
@@ -94,7 +94,7 @@ def _cdi_driver() -> str:
 
 
 def _disk(folder: str) -> Disk | None:
-    """Return the file system of the engine's storage, whose folder itself only root may enter."""
+    """Return the file system that holds the engine's storage folder, which only root may enter."""
     try:
         found = os.statvfs(folder)
     except (OSError, ValueError):

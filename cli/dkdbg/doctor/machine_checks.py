@@ -174,7 +174,12 @@ def _instances(situation: Situation) -> Iterator[Values]:
 
 
 def _limit(situation: Situation, what: str, used: int) -> dict[str, object]:
-    """Return the lowest inotify limit if it is used up, and the command that raises it; otherwise empty."""
+    """Return the name, value and remedy command of the lowest inotify limit of a kind; empty unless it is used up.
+
+    Args:
+        what: kind of the limit, `watches` or `instances`.
+        used: number in use.
+    """
     there = situation.machine.limits
     value, name = min(((there[name], name) for name in limits.names(what) if name in there), default=(0, ""))
     if not name or used < value:

@@ -15,12 +15,12 @@ PROGRAMS = ("docker", "git", "ssh", "nvidia-smi", "nvidia-ctk", "podman")
 _PYTHONS = ("python3", "python", *(f"python3.{minor}" for minor in range(15, 7, -1)))
 #: Maximum bytes of the answer; timeout in seconds, because a network file system may hang.
 MAX_BYTES, TIMEOUT_S = 1 << 20, 60.0
-#: Keys of the script whose values are attributes of the same name, as text and as a number.
+#: Keys of the script's output that become attributes of `Machine` with the same name, as text and as numbers.
 _TEXTS = ("system", "release", "user", "folder", "driver", "cuda", "smi", "visible")
 _NUMBERS = ("uid", "owner", "files", "watchers", "ptrace_scope")
 
-#: Prints `KEY<TAB>VALUE` lines. The script changes nothing. It does not import torch, which takes seconds. Programs and
-#: modules are not taken from the working folder, which may be an untrusted repository.
+#: Script that prints `KEY<TAB>VALUE` lines and changes nothing. It does not import torch, which takes seconds.
+#: Programs and modules are not taken from the working folder, which may be an untrusted repository.
 SCRIPT = (
     r"""
 path=; set -f; IFS=:
@@ -125,7 +125,10 @@ def _number(text: str | None) -> int | None:
 
 
 def _skew(text: str, asked: float, answered: float) -> float:
-    """Return how far a clock is ahead, beyond the query's seconds and the fraction that `date` drops."""
+    """Return the seconds by which a clock is ahead (negative: behind).
+
+    The duration of the query and the fraction of a second that `date` drops do not count.
+    """
     there = _number(text)
     if there is None:
         return 0.0
@@ -143,7 +146,7 @@ def _limits(answer: Iterable[str]) -> Mapping[str, int]:
 
 
 def _disk(text: str, mounts: Mapping[str, str], names: Mapping[str, str]) -> Disk | None:
-    """Return a file system of `TOTAL FREE PATH<TAB>MOUNT`, in KiB; None if it cannot be read."""
+    """Parse `TOTAL FREE PATH<TAB>MOUNT`, sizes in KiB, as a file system; None if the text is invalid."""
     found = re.fullmatch(r"(\d{1,15}) (\d{1,15}) ([^\t]*)\t(.*)", text)
     if not found:
         return None

@@ -127,7 +127,7 @@ def _torch_cuda(root: Path) -> tuple[str, str] | None:
 
 
 def _contexts(root: Path, model: dict[str, Any], service: DebugService) -> Iterator[Context]:
-    """Yield the folders of this repository that builds of the debug service copy as a whole."""
+    """Yield the build contexts in this repository that a Dockerfile of the started services copies as a whole."""
     for name in started(model, service.name):
         build = model["services"][name].get("build") or {}
         folder = Path(str(build.get("context") or ""))
@@ -205,7 +205,13 @@ def _holder(root: Path, port: int, *, has_engine: bool) -> str:
 
 
 def _is_of_service(process_folder: Path | None, root: Path) -> bool:
-    """Return whether a process is in a debug service with this machine's network; None is another user's process."""
+    """Return whether a process may belong to a debug service on the host's network.
+
+    Args:
+        process_folder: its folder in /proc; None for another user's process, which may belong to any such
+            service.
+        root: root of the repository.
+    """
     with contextlib.suppress(DkdbgError):
         there = [
             each for each in containers.of_project(root) if each.running and each.label and each.host_network

@@ -38,21 +38,27 @@ class Machine:
     Attributes:
         label: name for messages; empty for this machine.
         system, release: name and release of the kernel, such as `Linux` and `6.8.0`.
-        skew: seconds that its clock is ahead of this machine's, beyond the time that the query took.
-        uid, user: the user's number and name.
-        owner: uid of the working directory; is_writable: whether the user may create files there.
+        skew: seconds by which its clock is ahead of this machine's, less the duration of the query.
+        uid, user: number and name of the user that ran the script.
+        owner: uid of the working directory's owner.
+        is_writable: whether the user may create files in the working directory.
         folder: the working directory.
-        umask: as a number.
+        umask: file mode creation mask, as a number.
         files: maximum open files of a process.
         pythons: name and version of the Pythons on PATH, up to the first one that can run the agent.
         programs: the programs of `probe.PROGRAMS` that are installed.
         disks: file systems of the working directory, the home and the folder for temporary files.
         shm: file system of /dev/shm.
-        limits: inotify's limits by `sysctl` name; watchers: inotify instances that the user has open.
+        limits: inotify's limits by `sysctl` name.
+        watchers: inotify instances that the user has open.
         ptrace_scope: Yama's setting.
-        has_nvidia: whether a GPU of NVIDIA is on the PCI bus; has_device: whether /dev/nvidia0 exists.
-        driver: version of NVIDIA's driver; cuda: the newest CUDA that it supports; smi: error of nvidia-smi.
-        torch: version of torch in that Python; torch_cuda: CUDA version that it was built for.
+        has_nvidia: whether a GPU of NVIDIA is on the PCI bus.
+        has_device: whether /dev/nvidia0 exists.
+        driver: version of NVIDIA's driver.
+        cuda: the newest CUDA version that the driver supports.
+        smi: error of nvidia-smi.
+        torch: version of torch in the Python that can run the agent.
+        torch_cuda: CUDA version for which that torch was built.
         visible: CUDA_VISIBLE_DEVICES; None if it is not set.
     """
 
@@ -94,8 +100,9 @@ class Engine:
         compose, buildx: versions of the plugins; None if missing.
         is_local: whether it runs on this machine.
         is_podman: whether it is Podman.
-        context: name that `docker context use` chose, empty for the default; host, api: DOCKER_HOST and DOCKER_API_VERSION, empty if not set.
-        skew: seconds that its clock is ahead of this machine's.
+        context: name that `docker context use` chose, empty for the default.
+        host, api: DOCKER_HOST and DOCKER_API_VERSION, empty if not set.
+        skew: seconds by which its clock is ahead of this machine's.
         gpu: how containers get a GPU: none, nvidia, cdi or amd.
         cdi_driver: version of NVIDIA's driver for which the CDI specification was made; empty if unknown.
         disk: file system of its storage; None if it cannot be read.
@@ -151,7 +158,8 @@ class Repository:
         errors: errors of its files: dkdbg.toml, the compose file, the token.
         agent: version of dkdbg that built `.dkdbg/agent.pyz`; None if missing.
         installed: version of the installed dkdbg.
-        port: the debug port on 127.0.0.1; holder: the program that listens there, empty for none or for our service.
+        port: the debug port on 127.0.0.1.
+        holder: the program that listens there; empty for none, or for a session of this repository.
         folders: number of folders that `dkdbg sync` and DKDBG_RELOAD watch.
         contexts: folders that the builds of the debug service send.
         images_user: user of the Dockerfile's final stage and the Dockerfile, if that is not root.

@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,3})")
 def _fails(
     versions: str, applies: Callable[[Engine, Repository], object] = lambda _engine, _repository: True
 ) -> Callable[[Situation], Iterator[Values]]:
-    """Return the `read` of a check.
+    """Return a `read` for a check that finds a failing version.
 
     Args:
         versions: engine, compose or podman, and the versions that fail.

@@ -36,9 +36,11 @@ class Late:
     """Ranks that are missing from a collective that others have reached.
 
     Attributes:
-        group: label of the process group, for messages. op: such as `all_reduce`. seq: sequence number of the
-            collective in the group.
-        late, waiting: ranks. age: seconds since the last waiting rank arrived.
+        group: label of the process group, for messages.
+        op: operation, such as `all_reduce`.
+        seq: sequence number of the collective in the group.
+        late, waiting: ranks.
+        age: seconds since the last waiting rank arrived.
     """
 
     group: str
@@ -104,7 +106,10 @@ def _late(label: str, members: Mapping[int, ProcessGroup], last: Mapping[int, in
 
 
 def _mismatch(label: str, members: Mapping[int, ProcessGroup]) -> Mismatch | None:
-    """Return the first recorded collective that differs: some backends let the other ranks continue to the next one."""
+    """Return the earliest recorded collective that ranks call differently; None without one.
+
+    All recorded collectives are compared, because some backends let the other ranks continue past a mismatch.
+    """
     for seq in sorted({each.seq for group in members.values() for each in group.last}):
         called = {
             rank: each for rank, group in members.items() if (each := _numbered(group, seq)) is not None

@@ -81,7 +81,7 @@ class Job:
 
     @property
     def deadlines(self) -> list[Deadline]:
-        """Return the time limits that go on while the job is held."""
+        """Return the time limits that keep running while a debugger holds the job."""
         return deadlines.merged(*(each.deadlines for each in self.sessions))
 
 
@@ -90,7 +90,7 @@ _MAX_WORLD_SIZE = 100_000
 
 
 def jobs(sessions: Iterable[Session]) -> list[Job]:
-    """Merge sessions into jobs: the world sizes are equal, and no rank is in two of the sessions."""
+    """Merge sessions into one job if their world sizes are equal and they share no rank."""
     parts: list[list[Session]] = []
     for session in sessions:
         size, own = _world(session), _ranks_of(session)
@@ -185,14 +185,14 @@ _Key = tuple[str, str, int]
 
 
 class Staleness:
-    """The stacks at the last `look`, and since when each was seen."""
+    """The stack of each process at the last `look`, and since when it has been seen."""
 
     def __init__(self) -> None:
         self._seen: dict[_Key, tuple[tuple[Frame, ...], float]] = {}
         self._now = 0.0
 
     def look(self, jobs: Iterable[Job], now: float) -> None:
-        """Record where all processes are.
+        """Record the stacks of all processes.
 
         Args:
             now: seconds of a monotonic clock.
@@ -206,7 +206,10 @@ class Staleness:
         self._seen, self._now = found, now
 
     def seconds(self, group: Group) -> float:
-        """Return how long the whole group has been at its place; a move and return between two looks goes unnoticed."""
+        """Return for how many seconds the stacks of the whole group have not changed.
+
+        A change that is undone between two looks goes unnoticed.
+        """
         return self._now - max(
             (self._seen[key][1] for key in _keys(group) if key in self._seen), default=self._now
         )

@@ -49,7 +49,7 @@ def page(jobs: Sequence[dict[str, Any]], *, asked: str, again: bool) -> str:
 
 
 def write(path: Path, content: str) -> None:
-    """Write a page, but only over an earlier one.
+    """Write a page to a new file, or over an earlier page.
 
     Raises:
         DkdbgError: another file exists there, or it cannot be written.

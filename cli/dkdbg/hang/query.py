@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from dkdbg.core.stacks import Session
     from dkdbg.core.target import Target
 
-#: Maximum bytes of an answer; its timeout in seconds, also with native frames; parallel queries.
+#: Maximum bytes of an answer; timeout of a query in seconds, without and with native frames; maximum number of
+#: parallel queries.
 _MAX_ANSWER_BYTES, _TIMEOUT_S, _NATIVE_TIMEOUT_S, _MAX_PARALLEL = 64 << 20, 20.0, 120.0, 32
 
 
@@ -41,7 +42,7 @@ class Wanted:
 
 
 def ask(wanted: Sequence[Wanted], *, native: bool) -> tuple[list[Session], dict[str, str]]:
-    """Return the sessions, and for each target that failed the reason."""
+    """Query the targets in parallel; return their sessions, and the reason for each target that failed."""
     found: list[Session] = []
     missing: dict[str, str] = {}
     with concurrent.futures.ThreadPoolExecutor(max_workers=_MAX_PARALLEL) as pool:

@@ -94,7 +94,7 @@ def headline(group: Group, job: Job) -> str:
 
 
 def finding_lines(finding: Late | Mismatch) -> list[str]:
-    """Return the lines on a late rank or a mismatch."""
+    """Return the lines about a late rank or a mismatch."""
     if isinstance(finding, Late):
         late, waiting = ranks(finding.late), ranks(finding.waiting)
         verb = "has" if len(finding.late) == 1 else "have"
@@ -111,7 +111,7 @@ def _ago(seconds: float) -> str:
 
 
 def _members(group: Group, job: Job) -> str:
-    """Return the ranks or processes of a group."""
+    """Format the ranks of a group; its processes if they have no rank."""
     if group.ranks:
         name = ranks(group.ranks)
         return name if len(group.ranks) == 1 else f"{len(group.ranks)} ranks ({name.removeprefix('ranks ')})"

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Bash(Launcher):
-    """bash, sh, ...; a script is shown as the program of its line."""
+    """Launcher of shells: bash, sh, ... A script counts as the program of its line."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the last program of the lines, which stays up; earlier programs only prepare."""
+        """Return the launch of the last program in the lines: earlier programs only prepare for it."""
         text = self.lines_of(line.rest)
         if text is not None:
             found = line.read.line(text)
@@ -27,7 +27,7 @@ class Bash(Launcher):
 
     @staticmethod
     def lines_of(rest: Sequence[str]) -> str | None:
-        """Return the text behind `-c` (`-lc`, `-o pipefail -c`, ...), None without one."""
+        """Return the text after `-c` (`-lc`, `-o pipefail -c`, ...), None without one."""
         place = _options_end(rest)
         has_lines = any(word[0] == "-" != word[1:2] and "c" in word for word in rest[:place] if word)
         return rest[place] if has_lines and place < len(rest) else None
@@ -39,7 +39,7 @@ class Bash(Launcher):
 
 
 def _options_end(rest: Sequence[str]) -> int:
-    """Return the index behind the shell's options; `-o` and `-euo` have a value (`pipefail`)."""
+    """Return the index after the shell's options; `-o` and `-euo` have a value (`pipefail`)."""
     place = 0
     while place < len(rest) and rest[place][:1] in ("-", "+"):
         word = rest[place]

@@ -53,7 +53,7 @@ class Launch:
         return f"Launch({self.launcher}: {self.command})"
 
     def under(self, command: str, launcher: str) -> Launch:
-        """Return the same program started by another launcher around this one."""
+        """Return the launch of the same program by another launcher, which wraps this one."""
         return Launch(
             command=command,
             launcher=launcher,
@@ -72,7 +72,7 @@ class Reader:
         raise NotImplementedError
 
     def line(self, text: str) -> list[Launch]:
-        """Return the launches of lines for a shell, in order."""
+        """Return the launches in shell lines, in order."""
         raise NotImplementedError
 
 
@@ -109,7 +109,8 @@ class Launcher:
         role: role of the program that it starts, see JOB.
         verbs: subcommands that make it serve; empty if it always does.
         first_words: words of which one must come first in a line that starts a program; empty for any word.
-        is_program: whether a line with it can be the program of a repository; TensorBoard beside a training is not.
+        is_program: whether a line with it can be the program of a repository; TensorBoard beside a training job
+            is not.
         wraps: whether the command after it is shown and counted in its place (srun).
         value_options: options that take the next word.
         port: TCP port that it listens on by default; None if it does not listen, or requires a port.
@@ -119,13 +120,15 @@ class Launcher:
         side_ports: ports of pages that it opens beside a program; they do not make that program a server.
         spreads: whether it starts one program several times.
         count_options: options with the number of processes.
-        gpu: `always` if its programs need a GPU; `no fallback` if they need one unless they have code for the CPU.
+        gpu: `always` if its programs need a GPU; `no fallback` if they need one unless they have code for the
+            CPU.
         discovers: files that it looks for in the working directory if none is given.
         dotted_app: whether the last part of a module may be the app's variable (`-A worker.celery`).
-        ranks, local_ranks, world_sizes: environment variables with a process's ranks and the number of ranks, best
-            first.
-        local_sizes: variables with the number of ranks on this machine. nodes: variables with the number of machines.
-            node_ranks: variables with the index of this machine.
+        ranks, local_ranks, world_sizes: environment variables with a process's ranks and the number of ranks,
+            best first.
+        local_sizes: variables with the number of ranks on this machine.
+        nodes: variables with the number of machines.
+        node_ranks: variables with the index of this machine.
         helpers: (mark in a command line, name) of processes that only serve others; hidden by default.
         workers: (mark in a command line, name) of processes that run the user's code below the program.
         child: name of the process that runs the app below it; empty without such a process.
@@ -166,7 +169,7 @@ class Launcher:
     child_options: tuple[str, ...] = ()
 
     def __init__(self, *names: str, **fields: object) -> None:
-        """Set the attributes above; split a string for a tuple at its blanks."""
+        """Set the attributes above; a string for a tuple attribute is split at whitespace."""
         self.names = self.programs = names
         for field, value in fields.items():
             if isinstance(value, str) and isinstance(getattr(self, field), tuple):
@@ -175,7 +178,7 @@ class Launcher:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Main name of the launcher."""
         return self.names[0]
 
     def starts(self, word: str) -> bool:
@@ -206,7 +209,7 @@ class Launcher:
     def launched(
         self, line: Line, target: str | None = None, args: Sequence[str] = (), *, is_module: bool = False
     ) -> Launch:
-        """Return the launch of a target that was found."""
+        """Return the launch of `target`, which was found in `line`."""
         return Launch(
             command=self.shown(line),
             launcher=self.shown_as(line.word),
@@ -216,9 +219,9 @@ class Launcher:
         )
 
     def serves(self, rest: Sequence[str] = ()) -> bool:
-        """Return whether it runs until it is stopped, when started with these words.
+        """Return whether the launcher, started with these words, runs until it is stopped.
 
-        Without words, return whether it can.
+        Without words, return whether it can do so.
         """
         if self.role in (JOB, TOOL):
             return False
@@ -276,7 +279,9 @@ class Launcher:
         """Return the name of a worker process; empty if it does not belong to this launcher.
 
         Args:
-            argv: command line of the process. pid: its PID. parent: command line of its parent.
+            argv: command line of the process.
+            pid: its PID.
+            parent: command line of its parent.
         """
         for mark, name in self.workers:
             if any(mark in word for word in argv):

@@ -21,7 +21,7 @@ class Python(Launcher):
         return re.fullmatch(_INTERPRETER, word) is not None
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the script; ignore `python train` and `python tools/`, which are typos or placeholders."""
+        """Return the launch of a script; ignore `python train` and `python tools/`, which are typos or placeholders."""
         found = interpreted(line.rest)
         if found is None or found.is_module or not re.search(r"\.pyw?$", found.what):
             return None

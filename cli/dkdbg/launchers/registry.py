@@ -38,7 +38,7 @@ def _index() -> _Index:
 
 
 def named(name: str) -> Launcher | None:
-    """Return the launcher with this name in the facts, None for an unknown word."""
+    """Return the launcher with this name, as in `EntryPoint.launcher`; None for an unknown word."""
     return _index().names.get(name)
 
 
@@ -59,7 +59,7 @@ def of_script(path: str) -> Launcher | None:
 
 
 def role_of(name: str) -> str:
-    """Return the role (see launcher.JOB) of the launcher with this name in the facts; empty for an unknown word."""
+    """Return the role (see launcher.JOB) of the launcher with this name; empty for an unknown word."""
     launcher = named(name)
     return launcher.role if launcher else ""
 

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Subcommands of Jupyter that end.
+#: Jupyter subcommands that do not keep running.
 _JUPYTER_ENDS = (
     "nbconvert", "execute", "run", "kernelspec", "trust", "console", "troubleshoot", "labextension", "nbextension", "migrate",
 )  # fmt: skip
@@ -32,7 +32,7 @@ class AppServer(Launcher):
     bare_module = False
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the module with the app."""
+        """Return the launch of the module that contains the app."""
         for _, word in positionals(line.rest, self.value_options):
             module = app_module(word)
             if module is None and self.bare_module and is_dotted(word) and not word.endswith(".py"):
@@ -48,7 +48,7 @@ class ScriptServer(Launcher):
     role = SERVER
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the file."""
+        """Return the launch of the first Python file."""
         for place, word in positionals(line.rest, self.value_options):
             if is_python_file(word):
                 return self.launched(line, word, line.rest[place + 1 :])
@@ -66,7 +66,7 @@ class Spreader(Launcher):
     runs_commands = False
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the script or module; search for it in a line with unknown options."""
+        """Return the launch of the script or module; also find it after unknown options."""
         inner = self._inner(line)
         if inner is not None and (inner.target or inner.shell_script):
             return inner.under(self.shown(line), self.shown_as(line.word))
@@ -103,7 +103,7 @@ class QueueWorker(Launcher):
     dotted_app = True
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the module of `-A`, else the first word that can be a module."""
+        """Return the launch of the module of `-A`, else of the first word that can be a module."""
         app = value_of(line.rest, ("-A", "--app")) or next(
             (
                 word
@@ -119,7 +119,7 @@ class Accelerate(Spreader):
     """accelerate launch."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the script behind `launch`; `accelerate config` starts no program."""
+        """Return the launch of the script after `launch`; `accelerate config` starts no program."""
         if line.word in ("accelerate", "accelerate.commands.accelerate_cli"):
             if line.rest[:1] != ["launch"]:
                 return None
@@ -142,7 +142,7 @@ class Lightning(Spreader):
     """Lightning; a rank that it starts has LOCAL_RANK and NODE_RANK, no RANK (plugins/environments/lightning.py)."""
 
     def rank_of(self, environment: dict[str, str]) -> int | None:
-        """Return the local rank on the first machine; on others the number of earlier ranks is unknown."""
+        """Return the local rank on the first machine; None on others, where the number of earlier ranks is unknown."""
         node = number_in(environment, self.node_ranks)
         return number_in(environment, ("LOCAL_RANK",)) if node == 0 else None
 
@@ -151,7 +151,7 @@ class Ray(Launcher):
     """ray job submit, ray start."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the program behind `ray job submit ... --`."""
+        """Return the launch of the program after `ray job submit ... --`."""
         if line.rest[:2] != ["job", "submit"] or "--" not in line.rest:
             return None
         inner = line.read.words(line.rest[line.rest.index("--") + 1 :])
@@ -174,7 +174,7 @@ class Celery(QueueWorker):
     """celery worker, celery beat; `celery flower` is the launcher `flower`."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the module of the app; an inspection of a running worker starts no program."""
+        """Return the launch of the app's module; an inspection of a running worker starts no program."""
         if "worker" in line.rest or "beat" in line.rest:
             return super().launch(line)
         return Launch(command=self.shown(line), launcher="flower") if "flower" in line.rest else None
@@ -195,7 +195,10 @@ class Pytest(Launcher):
     """pytest."""
 
     def worker(self, argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:
-        """Return the name of a worker: execnet's first line, below pytest."""
+        """Return the name of a pytest-xdist worker: execnet's first line, with pytest as the parent.
+
+        Empty for others.
+        """
         below = any("pytest" in word or "py.test" in word for word in parent[:4])
         is_worker = below and any("exec(eval(sys.stdin.readline()))" in word for word in argv)
         return f"pytest-xdist worker ({pid})" if is_worker else ""
@@ -205,7 +208,7 @@ class Ros(Launcher):
     """roslaunch, rosrun, ros2."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the launch file or node that is a Python file."""
+        """Return the launch of the Python file, a launch file or a node; without a target if the line names none."""
         file = next((word for word in line.rest if word.endswith(".py")), None)
         return self.launched(line, file, line.rest)
 
@@ -222,7 +225,7 @@ class FastAPI(ScriptServer):
     """fastapi run, fastapi dev."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the file, or a launch without one."""
+        """Return the launch of the file; without a target if the line names none."""
         found = super().launch(line)
         if found is None and line.rest[:1] in (["run"], ["dev"]):
             return self.launched(line, None, line.rest)
@@ -244,7 +247,7 @@ class Flask(Launcher):
     """flask run."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the app, or a launch without one."""
+        """Return the launch of the app; without a target if the line names none."""
         if "run" not in line.rest:
             return None
         app = value_of(line.rest, ("--app", "-A"))
@@ -252,10 +255,10 @@ class Flask(Launcher):
 
 
 class Django(Launcher):
-    """manage.py; its other verbs prepare, such as `manage.py migrate`."""
+    """manage.py; verbs that do not begin with `run`, such as `migrate`, start no program."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the script if it runs a server or job, or has no verb."""
+        """Return the launch of manage.py if its verb begins with `run`, or if it has no verb."""
         if not line.word.endswith("manage.py"):
             return None
         if line.rest and not line.rest[0].startswith("run"):
@@ -275,7 +278,7 @@ class Gradio(Launcher):
     """gradio FILE."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the file, which comes first."""
+        """Return the launch of the file, which is the first word."""
         if line.rest and line.rest[0].endswith(".py"):
             return self.launched(line, line.rest[0], line.rest[1:])
         return None
@@ -285,7 +288,7 @@ class Uwsgi(Launcher):
     """uwsgi."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the module of `--module` or the file of `--wsgi-file`."""
+        """Return the launch of the module of `--module` or of the file of `--wsgi-file`."""
         module = value_of(line.rest, ("--module", "-w", "--wsgi"))
         if module:
             return self.launched(line, module.partition(":")[0], line.rest, is_module=True)
@@ -304,7 +307,7 @@ class Jupyter(Launcher):
     """jupyter lab, jupyter notebook."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the notebook, or a launch without one."""
+        """Return the launch of the notebook; without a target if the line names none."""
         if line.word == "jupyter" and line.rest[:1] not in (["lab"], ["notebook"]):
             return None
         book = next((word for word in line.rest if word.endswith(".ipynb")), None)

@@ -34,8 +34,7 @@ from dkdbg.launchers.shapes import (
 )
 
 #: The order matters if two launchers match one process: ranks from torchrun and MPI come before those of the
-#: surrounding
-#: Slurm job.
+#: surrounding Slurm job.
 LAUNCHERS: tuple[Launcher, ...] = (
     # torch/distributed/run.py, get_args_parser().
     Spreader(
@@ -172,7 +171,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
     Dask(
         "dask", programs="dask dask-worker dask-scheduler", role=WORKER, is_program=False, side_ports=(8787,),
     ),
-    # loky's workers, which start themselves.
+    # loky's workers: the library starts them, no command line does.
     Joblib("joblib", programs="", is_program=False),
     # The pool of compile workers below a program.
     Launcher(
@@ -383,6 +382,6 @@ LAUNCHERS: tuple[Launcher, ...] = (
     Pytest("pytest", programs="pytest py.test", modules="pytest", role=TOOL, is_program=False),
     BASH,
     PYTHON,
-    # A console script that the repository declares; the caller of `lines.command_lines` has its names.
+    # A console script that the repository declares; callers of `lines.command_lines` pass the names.
     ConsoleScript("console-script", programs=""),
 )  # fmt: skip

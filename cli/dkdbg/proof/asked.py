@@ -1,4 +1,4 @@
-"""The question about one line, the launch entry that F5 uses, and the loaded files that the question may mean."""
+"""The question why a breakpoint in one line does not stop: the line, F5's launch entry, and the files it may mean."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ PLANNED = "the mapping that dkdbg init planned"
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The question, and the facts that answer it.
+    """A line in which a breakpoint does not stop, and the facts that may explain it.
 
     Attributes:
         path, line: the local file and the line.
         entry: the editor's launch entry.
         remote: remote path by the entry's mapping; empty if no mapping has the file.
-        session: the session. there: the file at `remote`, None if it was not queried.
+        session: the session.
+        there: the file at `remote`, None if it was not queried.
         root: the repository's root.
         isolated: whether the program's loopback is not this machine's.
         restart: command that restarts the program.
@@ -51,17 +52,17 @@ class Asked:
 
     @property
     def where(self) -> str:
-        """The line, for messages."""
+        """The line as `FILE:LINE`, for messages."""
         return f"{self.path.name}:{self.line}"
 
     @cached_property
     def here(self) -> dict[str, Any]:
-        """The local file, see agent/dap/sources.py; empty if it cannot be read."""
+        """Facts about the local file, as agent/dap/sources.py returns them; empty if it cannot be read."""
         return sources.look(str(self.path))
 
     @cached_property
     def loaded(self) -> list[tuple[Process, LoadedFile]]:
-        """The files that may be the asked one, with their processes; those at the mapped path first."""
+        """The loaded files that may be the asked one, with their processes; those at the mapped path first."""
         found = [
             (process, file)
             for process in self.session.processes
@@ -75,7 +76,7 @@ class Asked:
         return bool(self.remote) and file.origin == "source" and file.file.path == self.remote
 
     def _may_be(self, file: LoadedFile) -> bool:
-        """Return whether a file of the same name is a copy of the asked one: by content, or by the folders above."""
+        """Return whether a loaded file may be the asked one: by its real path, its content, or the folders above it."""
         found, here = file.file, self.here
         if self.there is not None and self.there.exists and found.real == self.there.real:
             return True
@@ -118,18 +119,18 @@ class Entry:
     source: str = editor_files.LAUNCH
 
     def remote_of(self, path: str) -> str:
-        """Return the remote path of a local file, as debugpy maps it; empty if no mapping has it."""
+        """Return the remote path of a local file, as debugpy maps it; empty if no mapping covers it."""
         found = paths.mapped(path, self.mappings)
         return found[1] if found else ""
 
     def local_of(self, path: str) -> str:
-        """Return the local path of a remote file; empty if no mapping has it."""
+        """Return the local path of a remote file; empty if no mapping covers it."""
         found = paths.mapped(path, [(remote, local) for local, remote in self.mappings])
         return found[1] if found else ""
 
 
 def of_repository(root: Path, planned: Iterable[tuple[str, str]] = ()) -> Entry:
-    """Return our entry in launch.json; without one the planned mapping.
+    """Return dkdbg's entry in launch.json; without one, an entry with the planned mapping.
 
     Args:
         root: the repository's root, resolved.
@@ -159,5 +160,5 @@ def _of_launch(root: Path, entry: Mapping[str, Any]) -> Entry:
 
 
 def absolute(root: Path, pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return pairs with absolute local folders."""
+    """Return the (local, remote) pairs with their local folders made absolute."""
     return tuple((str(root if local == "." else root / local), remote) for local, remote in pairs)

@@ -22,7 +22,7 @@ _IN_PLACE = "install the package in place: pip install -e . in the image instead
 
 
 def of_file(path: Path, there: RemoteFile, entry: Entry, session: LineSession) -> Finding | None:
-    """Return why a mapped file is not the local one: it is absent, or differs; None if it is the same."""
+    """Return the finding for a mapped file that is absent at the target, or differs there; None if both are equal."""
     if not there.exists:
         return _wrong_root(path, there.path, entry, session, actual="")
     here = sources.look(str(path))
@@ -39,7 +39,8 @@ def of_mapping(
     """Report a mapping that leads nowhere, or past the file that is loaded.
 
     Args:
-        mapped: files loaded by the mapped name. copies: the same file by another name, or another file in its place.
+        mapped: files loaded by the mapped name.
+        copies: the same file by another name, or another file in its place.
     """
     there, entry, session = asked.there, asked.entry, asked.session
     actual = copies[0][1].file.path if copies else ""
@@ -125,10 +126,11 @@ def _other_copy(asked: Asked, process: Process, file: LoadedFile) -> Finding:
 
 
 def installed_copy(loaded: str, local: str) -> Finding:
-    """Return the finding for a file of the user's that runs from another place.
+    """Return the finding for a user's file of which another copy runs.
 
     Args:
-        loaded: remote path. local: the local file that it is a copy of; empty if unknown.
+        loaded: remote path of the copy.
+        local: the local file that it is a copy of; empty if unknown.
     """
     here = f" of {local}" if local else ""
     return Finding(

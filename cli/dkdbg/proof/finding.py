@@ -6,23 +6,23 @@ from dataclasses import asdict, dataclass
 
 from dkdbg.printable import printable
 
-#: Characters of a line of detail to show; programs get it whole.
+#: Maximum characters of a line of detail on a terminal; JSON output has the whole line.
 _WIDTH = 300
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One cause.
+    """A broken link with its cause and remedy.
 
     Attributes:
-        link: the link of the chain that is broken: `setup`, `engine`, `port`, `image`, `command`, `start`, `listen`,
-            `agent`, `attach`, `mapping`, `file`, `process`, `line`, `program`, `gpu`.
+        link: the link of the chain that is broken: `setup`, `engine`, `port`, `image`, `command`, `start`,
+            `listen`, `agent`, `attach`, `mapping`, `file`, `process`, `line`, `program`, `gpu`.
         cause: the kind of the cause, for programs, such as `wrong-root`; see docs/troubleshooting.md.
         says: what is wrong, with its values; one sentence.
         remedy: what to type or change next.
-        detail: lines that show it, such as the program's last lines.
-        subject: what is missing, for `--fix`: a distribution, a Debian package, the right command; or the source of a wrong
-            mapping; may be empty.
+        detail: lines that show the cause, such as the program's last lines.
+        subject: what is missing, for `--fix`: a distribution, a Debian package, the right command; or the source
+            of a wrong mapping; may be empty.
     """
 
     link: str
@@ -33,7 +33,7 @@ class Finding:
     subject: str = ""
 
     def lines(self) -> list[str]:
-        """Return the cause as lines for a terminal; a target's text in it stays on its line."""
+        """Return the finding as lines for a terminal; text from a target cannot add lines."""
         shown = [f"  | {line[:_WIDTH]}" for line in self.detail]
         lines = [f"{self.link}: {self.says}  [{self.cause}]", *shown, f"  remedy: {self.remedy}"]
         return [printable(each) for each in lines]

@@ -20,7 +20,7 @@ _MAX_FILES = 400
 
 @dataclass(frozen=True, kw_only=True)
 class FirstLines:
-    """The lines of one file.
+    """First lines of the code in one file.
 
     Attributes:
         path: absolute, local side.
@@ -53,7 +53,7 @@ def program_of(tree: Tree, words: Sequence[str]) -> str:
 
 
 def of_tree(tree: Tree, entry: str) -> tuple[FirstLines, ...]:
-    """Return the lines of the user's files, the entry first, then those nearest to it.
+    """Return the first lines of the user's files, the entry first, then those nearest to it.
 
     Args:
         entry: absolute path of the program's file; empty if unknown.
@@ -76,7 +76,7 @@ def of_tree(tree: Tree, entry: str) -> tuple[FirstLines, ...]:
 
 
 def of_text(path: str, text: str) -> FirstLines | None:
-    """Return the lines of a file; None if it is not Python, or has no code."""
+    """Return the first lines of a file; None if it is not Python, or has no code."""
     try:
         module = parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

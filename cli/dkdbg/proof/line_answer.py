@@ -61,18 +61,24 @@ class LoadedFile:
     """A file that a process has loaded.
 
     Attributes:
-        file: the file. module: name of the module, empty for code outside of modules.
+        file: the file.
+        module: name of the module, empty for code outside of modules.
         origin: `source`, `compiled` (a .pyc or an extension), `zip` or `frozen`.
-        code: whether the line has code; None if unknown. next: next line with code. function: the function around the
-            line.
-        ran: whether that function has run; None if unknown. unoptimised: whether only `python -O` leaves the line out.
-        branch: whether a line of the module's own code is in a branch. gone: whether no such function exists.
-        again: whether a loop calls it. kept: whether functools.lru_cache returns its results without a call. same:
-            whether the loaded function is the file's; None if unknown.
-        compiled: compiler that has replaced the function, one of COMPILERS; empty without one. beats: whether a thread
-            that no debugger holds (`beats` in dkdbg.toml) runs it.
+        code: whether the asked line has code; None if unknown.
+        next: next line with code.
+        function: the function around the line.
+        ran: whether that function has run; None if unknown.
+        unoptimised: whether only `python -O` leaves the line out.
+        branch: whether a line of the module's own code is in a branch.
+        gone: whether the process has no such function.
+        again: whether a loop may call the running function again.
+        kept: whether functools.lru_cache returns the function's results without a call.
+        same: whether the loaded function is the file's; None if unknown.
+        compiled: compiler that has replaced the function, one of COMPILERS; empty without one.
+        beats: whether a thread that no debugger holds (`beats` in dkdbg.toml) runs the function.
         at: lines of the function at which threads are.
-        breakpoints: line, condition, and whether it only logs, of the editor's breakpoints; None without a debugger.
+        breakpoints: line, condition, and whether it only logs, of the editor's breakpoints; None without a
+            debugger.
     """
 
     file: RemoteFile
@@ -99,10 +105,13 @@ class Process:
     """One Python process.
 
     Attributes:
-        name: description, such as `rank 3`. joined: whether it is connected to the adapter.
+        name: description, such as `rank 3`.
+        joined: whether it is connected to the adapter.
         free: whether it is not among the chosen ranks.
-        answered: whether it has answered. files: files that it has loaded under the asked name.
-        stopped: where a debugger holds it. cpu: seconds of CPU time.
+        answered: whether it has answered.
+        files: files that it has loaded under the asked name.
+        stopped: where a debugger holds it.
+        cpu: seconds of CPU time.
         tracer: another tool that traces in the debugger's place; empty without one.
         in_cluster: whether it is a driver of a Ray cluster outside of the session.
     """
@@ -130,9 +139,10 @@ class LineSession:
     """One session.
 
     Attributes:
-        host, port: address of its listener. client: whether an editor is attached.
+        host, port: address of its listener.
+        client: whether an editor is attached.
         mappings: folders relative to the repository's root, with their remote paths.
-        unhooked: name and reason of Pythons below the program without the agent's hook.
+        unhooked: Pythons below the program without the agent's hook: name, and why they lack it.
     """
 
     id: str
@@ -148,7 +158,7 @@ class LineSession:
 
 @dataclass(frozen=True, kw_only=True)
 class LineAnswer:
-    """The answer of one agent: the asked files as they are there, and its sessions."""
+    """The answer of one agent: the asked files as they are at the target, and its sessions."""
 
     files: tuple[RemoteFile, ...]
     sessions: tuple[LineSession, ...]

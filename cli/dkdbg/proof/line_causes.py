@@ -1,4 +1,4 @@
-"""Find why a breakpoint in one line does not stop: all causes that both sides' facts show, in the links' order."""
+"""Find why a breakpoint in one line does not stop: all causes that the facts show, in the order of the links."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def _has_statement(path: Path, line: int) -> bool:
 
 
 def _begin(path: Path, line: int) -> int:
-    """Return the first line of the statement without a body that continues in this line; 0 without one."""
+    """Return the first line of the simple statement that began above this line and includes it; 0 without one."""
     module = _parsed(path)
     found = [
         node.lineno
@@ -372,7 +372,11 @@ def _ran_before(asked: Asked, says: str, *, or_never: str = "") -> Finding:
 
 
 def _is_past(asked: Asked, file: LoadedFile, *, before: bool = False) -> bool:
-    """Return whether a thread in the line's function is past the line (or before it), and no loop leads back."""
+    """Return whether the threads in the line's function are all past the line, and no loop leads back.
+
+    Args:
+        before: whether to test for threads that are before the line instead.
+    """
     if file.again and not before:
         return False
     behind = [each for each in file.at if (each < asked.line if before else each > asked.line)]

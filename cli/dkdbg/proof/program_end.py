@@ -49,7 +49,7 @@ _START_CAUSES = (
 PREVENTED = frozenset(
     {"command-missing", "module-missing", "own-module", "other-interpreter", "library-missing"}
 )
-#: Variables by which programs, modules and libraries are found, and what separates two environments in a text.
+#: Variables by which programs, modules and libraries are found, and the separator of two printed environments.
 _SEARCHED = ("PATH=", "PYTHONPATH=", "PYTHONHOME=", "LD_LIBRARY_PATH=", "VIRTUAL_ENV=", "CONDA_PREFIX=")
 _MARK = "----dkdbg-entrypoint----"
 #: Causes whose messages a build may print without failing for them.
@@ -61,11 +61,11 @@ class Around:
     """Facts about the repository that a remedy needs.
 
     Attributes:
-        installs_from: returns the file that the image installs packages from, and how a line in it is written. None if
-            the program does not run in an image of this repository.
+        installs_from: returns the file that the image installs packages from, and how a line in it is written.
+            None if the program does not run in an image of this repository.
         own: names of the repository's own modules.
         command: the program's command line as typed.
-        named: returns whether a dependency file of the repository, installed or not, has a distribution.
+        named: returns whether a dependency file of the repository, installed or not, names a given distribution.
         inherits_entrypoint: whether plain Docker would run the ENTRYPOINT that the image has from its base image.
     """
 
@@ -77,7 +77,7 @@ class Around:
 
 
 def cause_of(text: str, code: int | None, around: Around) -> Finding:
-    """Return the cause why a program has ended, or has not begun.
+    """Return why a program has ended, or has not begun.
 
     Args:
         text: end of what the program and the agent have printed.
@@ -130,7 +130,7 @@ _OFF = re.compile(
 )
 
 
-#: The agent's own line on where it listens.
+#: The agent's message that names the port on which it listens.
 _DEBUG_PORT = re.compile(
     r"^dkdbg: (?:waiting for a debugger|a debugger can attach) on \S*:(\d+)", re.MULTILINE
 )
@@ -277,8 +277,8 @@ def _of_last_error(text: str, _code: int | None, _around: Around) -> Finding | N
 _MISSING = re.compile(
     r"(?:ModuleNotFoundError|ImportError|python[\d.]*): No module named '?(?![\w.]*\.__main__)([\w.]+)'?"
 )
-#: Module of the standard library that not every Python has -> minor version of the last Python with it, or of the
-#: first.
+#: Modules of the standard library that not every Python has -> minor version of the last Python with them
+#: (_LAST_WITH) or of the first (_FIRST_WITH).
 _LAST_WITH = {
     **dict.fromkeys(("asynchat", "asyncore", "distutils", "imp", "smtpd"), 11),
     **dict.fromkeys(("aifc", "audioop", "cgi", "cgitb", "crypt", "imghdr", "lib2to3", "pipes", "sndhdr", "telnetlib", "uu"), 12),
@@ -289,7 +289,7 @@ _OF_SETUPTOOLS = frozenset({"distutils", "pkg_resources", "setuptools"})
 
 
 def missing_module(text: str) -> str:
-    """Return the top name of the module that a traceback reports as missing; empty without one."""
+    """Return the top-level name of the module that a traceback reports as missing; empty without one."""
     found = _MISSING.search(text)
     return found[1].split(".")[0] if found else ""
 
@@ -575,7 +575,7 @@ def interpreters_with(module: str) -> str:
     """Return a shell script that prints the interpreters that find a module.
 
     Args:
-        module: top name, an identifier.
+        module: top-level name, an identifier.
     """
     if not re.fullmatch(r"\w+", module):
         return "true"
@@ -596,10 +596,10 @@ def in_other_interpreter(finding: Finding, module: str, python: str) -> Finding:
 
 
 def places_of(module: str) -> str:
-    """Return a shell script that prints the first of the working directories of images that has a module.
+    """Return a shell script that prints the first usual folder of an image that contains a module.
 
     Args:
-        module: top name, an identifier.
+        module: top-level name, an identifier.
     """
     if not re.fullmatch(r"\w+", module):
         return "true"
@@ -620,7 +620,8 @@ def in_image(finding: Finding, module: str, folder: str) -> Finding:
 def environments(entrypoint: Sequence[str]) -> str:
     """Return a script for the image that prints the environment without its ENTRYPOINT and with it.
 
-    An ENTRYPOINT in shell form, or of a Python, starts no other command: it is not run, and the script is empty.
+    The script is empty for an ENTRYPOINT in shell form and for a Python: they start no other command, so they are
+    not run.
     """
     in_shell = entrypoint[1:] and re.fullmatch(r"-\w*c", entrypoint[1])
     if not entrypoint or in_shell or PYTHON.starts(entrypoint[0]):
@@ -632,7 +633,8 @@ def without_entrypoint(finding: Finding, entrypoint: Sequence[str], seen: str, a
     """Return the finding as one about the image's ENTRYPOINT, if that sets variables which the program lacks.
 
     Args:
-        entrypoint: its words. seen: what the script of `environments` has printed.
+        entrypoint: words of the ENTRYPOINT.
+        seen: output of the script from `environments`.
     """
     before, _, after = seen.partition(_MARK)
     lacks = {line for line in after.splitlines() if line.startswith(_SEARCHED)} - set(before.splitlines())

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _SESSION_TIMEOUT_S, _STOP_TIMEOUT_S, _BY_NAME_TIMEOUT_S, _END_TIMEOUT_S = 20.0, 120.0, 60.0, 10.0
 #: Maximum characters of a path in an answer of the image.
 _MAX_PATH_CHARS = 200
-#: Seconds after the stop within which the program may end.
+#: Seconds after the stop during which an end of the program still counts as a failure.
 _AFTER_STOP_S = 1.0
 #: Seconds between two reads of the agent's own messages while it starts.
 _READY_EVERY_S = 3.0
@@ -89,8 +89,9 @@ class Proof:
     """Result of a proof.
 
     Attributes:
-        links: links that hold, with the evidence. finding: the first broken link; None if proven.
-        seconds: how long it took.
+        links: links that hold, with the evidence.
+        finding: the first broken link; None if proven.
+        seconds: duration of the proof.
         stopped: the stop.
         left: what could not be removed afterwards.
     """
@@ -103,7 +104,7 @@ class Proof:
 
 
 def prove(subject: Subject, *, report: Callable[[str], None], held: Callable[[str, str], None]) -> Proof:
-    """Prove the run, and leave nothing behind.
+    """Carry out the proof, return its result, and leave nothing behind.
 
     Args:
         report: prints one line of progress.
@@ -170,7 +171,7 @@ class _Run:
         self._check_end(trial)
 
     def _of_entrypoint(self, trial: Trial, finding: Finding) -> Finding:
-        """Return the finding, or one about an ENTRYPOINT of the image that the program lacks and that prevents it."""
+        """Return `finding`, or one that blames a missing ENTRYPOINT: the image's ENTRYPOINT may prevent the cause."""
         around = self._subject.around
         if not (around.inherits_entrypoint and finding.cause in program_end.PREVENTED):
             return finding
@@ -267,7 +268,7 @@ class _Run:
         return answer
 
     def _ask(self, target: Target, file: FirstLines, also: Sequence[str] = ()) -> LineAnswer:
-        """Ask about the first function of a file."""
+        """Ask the agent about the first line of a file's first function."""
         line = file.functions[0][1] if file.functions else file.module or 1
         self._asked = (Path(file.path), line)
         remote = self._subject.entry.remote_of(file.path)
@@ -325,7 +326,7 @@ class _Run:
         return attempt.stopped
 
     def _idle(self, target: Target) -> Callable[[], bool]:
-        """Return a function that returns whether the program has used no CPU time since the previous call."""
+        """Return a function that tells whether the program has used almost no CPU time since its previous call."""
         before: list[float] = []
 
         def is_idle() -> bool:
@@ -381,7 +382,7 @@ class _Run:
         )  # fmt: skip
 
     def _ended(self, trial: Trial, text: str, code: int | None) -> Finding:
-        """Return why the program has ended; the image may have a module for another interpreter, or in another folder."""
+        """Return why the program has ended; look for a missing module in the image's other interpreters and folders."""
         finding = program_end.cause_of(text, code, self._subject.around)
         module = program_end.missing_module(text) if finding.cause == "module-missing" else ""
         if not module:
@@ -401,7 +402,7 @@ class _Run:
             raise BrokenError(replace(finding, says=f"a breakpoint stops, but then {finding.says}"))
 
     def _end_of(self, trial: Trial, attempt: Attempt) -> int | None:
-        """Return the program's exit code, once the debugger has seen it end; None while it runs."""
+        """Return the program's exit code, None while it runs; wait for it if the debugger has seen the program end."""
         end = time.monotonic() + _END_TIMEOUT_S
         while trial.ended() is None and time.monotonic() < end and attempt.has_ended:
             time.sleep(0.2)
@@ -419,7 +420,10 @@ class _Run:
         return self._by_name(code, text, attempt)
 
     def _by_name(self, code: int | None, text: str, attempt: Attempt) -> Finding:
-        """Run the program once more, and stop in the user's functions by name, from whichever file they are loaded."""
+        """Run the program once more to find out why no breakpoint by line has stopped.
+
+        This run stops at the names of the user's functions, in any file that defines them.
+        """
         found: list[Finding] = []
         copies: list[str] = []
         with contextlib.suppress(DkdbgError), contextlib.ExitStack() as opened:
@@ -492,7 +496,7 @@ def _check_gpu(given: tuple[str, str], wish: str) -> None:
 
 
 def _gpu_seen(given: tuple[str, str], target: Target, executable: str) -> str:
-    """Return what torch sees of a given GPU, as text; empty if none was given.
+    """Return as text what torch sees of the container's GPU; empty if the container got none.
 
     Args:
         given: how the container gets a GPU, and why.

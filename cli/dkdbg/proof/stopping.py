@@ -39,9 +39,11 @@ class Stopped:
     """A stop in the user's own code.
 
     Attributes:
-        path, line: local position. function: name of the function; `<module>` for a module's own code.
+        path, line: local position.
+        function: name of the function; `<module>` for a module's own code.
         is_function: whether it is a function, not a module or class body.
-        values: local variables as text. process: name of the process.
+        values: local variables as text.
+        process: name of the process.
         executable, python, uid: interpreter, its version and user of the process.
     """
 
@@ -63,7 +65,8 @@ class Attempt:
     Attributes:
         stopped: the best stop; None without any.
         installed: loaded files of installed packages that have the name of one of the user's files.
-        why: why waiting ended. has_ended: whether it ended because all programs have ended.
+        why: why waiting ended.
+        has_ended: whether waiting ended because all programs have ended.
     """
 
     stopped: Stopped | None
@@ -75,7 +78,7 @@ class Attempt:
 def copy_of(
     options: AttachOptions, files: Sequence[FirstLines], *, timeout: float, look: Callable[[str], None]
 ) -> None:
-    """Attach, and stop in a function of the user's in any file.
+    """Attach, and stop at the names of the user's functions in any file with the name of a user's file.
 
     Args:
         timeout: seconds to wait.
@@ -147,7 +150,7 @@ def stop(
             if top is None:
                 pass
             elif top.path in own:
-                # A class body in a module's first line stops there, too, in its own frame.
+                # A class that begins in the module's first line stops there once more, in the frame of its body.
                 is_function = top.name != _MODULE and top.line != own[top.path]
                 if best is None or is_function:
                     best = replace(_described(debugger, found, top), is_function=is_function)

@@ -1,1 +1,4 @@
-"""Forward ports and run programs of a machine over one command; connections survive cuts. Other end: `agent/relay`."""
+"""Forward ports of a remote machine and run programs there, over one command; connections survive cuts of it.
+
+The remote end is `agent/relay`.
+"""

@@ -29,7 +29,7 @@ class Answer:
         self._leave = leave
 
     def close(self) -> None:
-        """Stop listening to the answer."""
+        """Abandon the query on both machines, and close the sockets."""
         self._leave()
         self.stdio.close()
         self.stderr.close()

@@ -1,8 +1,9 @@
 """Forward local ports to another machine over one command that runs there; connections survive its cuts.
 
-The command (`agent relay`, wrapped by the target's `wrap`) carries frames to a keeper on the remote side. When it
-ends, or is silent for DEAD_S seconds, it is restarted and the unacknowledged frames are sent again. The remote side is
-untrusted: its data only reaches the local ends of its own connections, and buffers are limited.
+The command (`agent relay WORD`, wrapped by the target's `wrap`) carries frames to a keeper, a remote process that
+outlives the command. When the command ends, or is silent for DEAD_S seconds, it is restarted and the
+unacknowledged frames are sent again. The remote side is untrusted: its data only reaches the local ends of its
+own connections, and buffers are limited.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ from dkdbg.relay.answer import Answer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Seconds between two pings, and without a frame until a transport counts as dead.
+#: Seconds between two pings; seconds without a frame after which a transport counts as dead.
 PING_S, DEAD_S = 1.0, 3.0
-#: Timeout in seconds for the first line of a new transport: at first, and the maximum after failures, which raise it.
+#: Timeout in seconds for the first line of a new transport: initially, and the maximum to which failures raise
+#: it.
 FIRST_TIMEOUT_S, MAX_TIMEOUT_S = 8.0, 30.0
 #: Seconds until the next try: minimum and maximum.
 MIN_PAUSE_S, MAX_PAUSE_S = 0.05, 2.0
@@ -85,13 +87,13 @@ class _KeeperGoneError(Exception):
 
 
 class Relay:
-    """A relay to one machine; from any thread.
+    """A relay to one machine; call its methods from any thread.
 
     Args:
-        command: returns the local command line that runs `agent relay WORD` there, or a transport to one that runs
-            already. Its arguments are WORD, whether the last transport went silent, and the timeout of the connection
-            in seconds. It raises DkdbgError, or GoneError if the remote end no longer exists: then all connections end,
-            and a later remote end is a new one.
+        command: returns the local command line that runs `agent relay WORD` there, or a transport to one that
+            runs already. Its arguments are WORD, whether the last transport went silent, and the timeout of the
+            connection in seconds. It raises DkdbgError, or GoneError if the remote end no longer exists: then all
+            connections end, and a later remote end is a new one.
         program: observer of the program that runs there, for a relay of a program instead of ports.
         ends: whether the relay ends with the remote end, instead of connecting to a later one.
 
@@ -154,7 +156,10 @@ class Relay:
         self._loop.call(lambda: self._loop.start(order, stdio, stderr))
 
     def withdraw(self) -> bool:
-        """Withdraw the program of `start`; return False after any connection: the remote side may have the order."""
+        """Cancel the program of `start` if nothing has connected yet, and return whether it was cancelled.
+
+        After any connection the remote side may have the order.
+        """
         done = threading.Event()
         is_withdrawn = False
 
@@ -520,7 +525,7 @@ class _Loop(Exchange):
 
 
 def _new_names() -> tuple[str, str]:
-    """Return a new name of the keeper, and its secret."""
+    """Return a random name and a random secret for a new keeper."""
     return secrets.token_hex(8), secrets.token_hex(32)
 
 
@@ -528,7 +533,8 @@ def _await(word: str, out: int, err: int, limit: float) -> None:
     """Wait until the command has printed its first line.
 
     Raises:
-        DkdbgError: it prints something else, or nothing. _KeeperGoneError: it reports that the keeper is gone.
+        DkdbgError: it prints something else, or nothing.
+        _KeeperGoneError: it reports that the keeper is gone.
     """
     deadline = time.monotonic() + limit
     seen, stderr = b"", b""

@@ -1,8 +1,9 @@
 """Run a program on a remote machine with our standard streams; both survive a cut of the connection.
 
-The program's streams are two sockets of a relay, and three threads copy. A terminal is set to raw mode, as by ssh, so
-that the program receives each key. While disconnected, two Ctrl-C within DETACH_WITHIN_S seconds detach, and the
-program continues. Before the first connection one Ctrl-C cancels the start.
+The program's streams are two sockets of a relay, and three threads copy between them and our own. A terminal is
+set to raw mode, as by ssh, so that the program receives each key. While disconnected, two Ctrl-C within
+DETACH_WITHIN_S seconds detach, and the program continues. Before the first connection one Ctrl-C cancels the
+start.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ DETACH_WITHIN_S = 1.0
 _POLL_S = 0.2
 _CHUNK = 1 << 16
 _CTRL_C = 3
-#: Exit code when the program is lost.
+#: Exit code after the user has detached, or when the program's keeper is gone.
 _LOST_EXIT_CODE = 255
 #: Variables that describe our terminal, passed to the program.
 _TERMINAL_VARIABLES = ("TERM",)
@@ -96,7 +97,11 @@ class _RemoteProgram:
     # -- called by the relay, on its threads --------------------------------------------------------------------
 
     def _relayed(self, word: str, silent: bool, limit: float) -> Sequence[str]:
-        """Return the relay's command line. Once connected, the keeper holds the agent's file: it is found, or gone."""
+        """Return the command line of the relay.
+
+        From the first connection on, the keeper holds the agent's file: if the file is missing, the keeper is
+        gone.
+        """
         relay = (*self._agent, "relay", word)
         # Before the first connection the agent's file exists only as long as the upload's connection.
         try:
@@ -179,7 +184,10 @@ class _RemoteProgram:
             self._news.wait(_POLL_S)
 
     def _ctrl_c(self) -> None:
-        """Count Ctrl-C while disconnected; the second one detaches. Otherwise the program receives it, if it was started."""
+        """Handle Ctrl-C: cancel a start that has not connected yet; while disconnected, detach at the second one.
+
+        While connected, do nothing: the program receives it.
+        """
         if not self._relay.connections:
             self._is_cancelled = True
             return
@@ -221,8 +229,8 @@ class _RemoteProgram:
                 self._is_detached.set()
                 self._news.set()
             if number == signal.SIGHUP and self._tty and not os.isatty(0):
-                # The window was closed. The remote terminal stays open, and a supervisor takes SIGHUP alone for a
-                # restart.
+                # The window was closed, but the remote terminal stays open. SIGTERM is sent as well, because a
+                # supervisor takes SIGHUP alone for a restart.
                 self._relay.tell(wire.SIGNAL, bytes([signal.SIGTERM]))
             self._relay.tell(wire.SIGNAL, bytes([number]))
 

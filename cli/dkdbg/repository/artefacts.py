@@ -1,4 +1,4 @@
-"""Find the artefact folders and render their templates."""
+"""Find the files that dkdbg ships (artefacts), and render the templates among them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def quoted(value: object) -> str:
 
 
 def for_compose(value: object) -> object:
-    """Double every `$` in a string or a list of strings: compose replaces `$NAME` in its files."""
+    """Double every `$` in a string, or in the strings of a list or dict: compose replaces `$NAME` in its files."""
     if isinstance(value, str):
         return value.replace("$", "$$")
     if isinstance(value, dict):

@@ -80,7 +80,7 @@ def with_value(text: str, key: str, value: str) -> str:
     replaced = ours.sub(lambda _: mark, text)
     if value_of(replaced, key) == value:
         return replaced
-    # A later line of the user's would take precedence.
+    # dkdbg's line moves to the end, because a later line of the user's would take precedence.
     text = re.sub(rf"^{re.escape(key)}=.*  # dkdbg\r?\n", "", text, flags=re.MULTILINE)
     gap = "" if not text or text.endswith("\n") else newline
     return f"{text}{gap}{mark}{newline}"

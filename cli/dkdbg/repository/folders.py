@@ -229,10 +229,11 @@ def read_whole(path: Path) -> bytes:
 
 
 def read_private(file: Path, what: str, hint: str) -> str | None:
-    """Return the text of a file, without the space around it; None if the file is missing.
+    """Return the text of a file, stripped; None if the file is missing.
 
     Args:
-        what: name of the content, for messages. hint: how to get a new file.
+        what: name of the content, for messages.
+        hint: how to get a new file.
 
     Raises:
         DkdbgError: the file cannot be read, is empty, or is readable by other users.

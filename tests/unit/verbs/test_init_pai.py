@@ -84,7 +84,7 @@ def test_what_is_wrong_is_told(root, capsys, files, words, *, said, hint):
 
 
 def test_a_job_without_a_script_gets_the_rest_and_is_told_what_to_write(root, capsys):
-    text = jobs.PLAIN.replace("        python train.py\n", "        mpirun train\n").replace(
+    text = jobs.PLAIN.replace("        python train.py\n", "        ./train\n").replace(
         "python setup.py install", "make"
     )
     (root / "job.yaml").write_text(text)

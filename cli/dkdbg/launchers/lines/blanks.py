@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# `<|im_end|>` is a token of a language model.
+# `<|im_end|>` is a token of a language model, not a placeholder.
 _BLANK = re.compile(
     r"<(?!\|)[^<>]*[^<>|]>|/?path/to|\$\{?\w|\.\.\.|\u2026|\[[A-Z_ ]+\]|\{[a-z_ ]+\}|(?:^|[ =/])(?:YOUR|your)[_-]|\bXXX?\b",
     re.IGNORECASE,
@@ -36,7 +36,7 @@ def blanks(text: str) -> int:
 def as_words(command: str) -> tuple[str, ...]:
     """Return the words of a documented line, with a placeholder such as `<path of your data>` as one word.
 
-    A line with unbalanced quotes is split at its blanks; `[--option VALUE]` is left out.
+    A line with unbalanced quotes is split at whitespace; `[--option VALUE]` is left out.
     """
     while (fewer := _OPTIONAL.sub("", command)) != command:
         command = fewer

@@ -34,13 +34,13 @@ _PASSED_ON = frozenset({"$@", "$*", "${@}", "${*}", "${@:1}"})
 _PROMPT = re.compile(
     r"^\s*(?:\([\w.-]+\)\s*)?(?:\[[\w.@~/ -]+\][$#%>]+|[\w.-]+@[\w.-]+[:\s][^$#]*[$%#>]+|[$%>!]+)\s+|^\s*!(?=\w)|^\s*>>>\s*"
 )
-#: Shell keywords, and commands that need no other user's rights.
+#: Shell keywords, and commands that work without another user's rights.
 _SHELL_WORDS = frozenset({
     "cd", "export", "set", "exec", "echo", "printf", "ulimit", "umask", "mkdir", "true", "sleep", "tee", "cat", "test", "[",
     "[[", "if", "then", "else", "fi", "while", "until", "do", "done", "for", "nc", "ls", "date", "touch", "wait", "trap", "exit",
     "pip", "pip3", "uv", "alembic", "source", ".", "tail", "grep", "curl", "wget", "unset", "env", "nvidia-smi", "git",
 })  # fmt: skip
-#: Commands by which root changes the user, and options by which launchers do so.
+#: Commands by which root becomes another user, and options of launchers for that.
 _CHANGES_USER = frozenset({"sudo", "gosu", "su-exec"})
 _USER_OPTIONS = {
     "gunicorn": ("-u", "--user", "-g", "--group"),
@@ -58,7 +58,7 @@ class Lines(Reader):
         self.scripts = scripts
 
     def line(self, text: str) -> list[Launch]:
-        """Return the launches of lines for a shell, in order."""
+        """Return the launches in shell lines, in order."""
         return [launch for line in logical_lines(text) for launch in parse_line(line, self.scripts)]
 
     def words(self, words: Sequence[str]) -> Launch | None:
@@ -143,7 +143,7 @@ def launchers_in(argv: Sequence[str], depth: int = 0) -> list[tuple[Launcher, Li
         return []
     found = Lines().find(rest)
     if found is None:
-        # ENTRYPOINT ["/entry.sh"] that ends in `exec "$@"`: the rest is the program.
+        # An entry script, as in ENTRYPOINT ["/entry.sh"], usually ends in `exec "$@"`: the rest is the program.
         is_script = "/" in rest[0] or rest[0].endswith(".sh") or "entrypoint" in rest[0]
         return launchers_in(rest[1:], depth + 1) if is_script else []
     if found[0] is not BASH:

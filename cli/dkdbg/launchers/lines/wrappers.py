@@ -1,4 +1,4 @@
-"""Unwrap the command behind environment assignments, `sudo`, `uv run`, `docker run IMAGE` and their like."""
+"""Unwrap the command after environment assignments, `sudo`, `uv run`, `docker run IMAGE` and the like."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PREFIXES = {
     "ddtrace-run": 0, "opentelemetry-instrument": 0, "proxychains": 0, "proxychains4": 0, "@": 0, "!": 0,
     "catchsegv.sh": 0, "gosu": 1, "su-exec": 1, "watchfiles": 0, "watchmedo": 0, "viztracer": 0, "scalene": 0,
 }  # fmt: skip
-#: `uv run CMD`, `poetry run CMD`, ...
+#: Environment managers that run a command: `uv run CMD`, `poetry run CMD`, ...
 _RUNNERS = {"uv", "poetry", "pipenv", "pdm", "rye", "hatch", "pixi", "conda", "mamba", "micromamba", "uvx"}
 _RUNNER_VALUES = {
     "-n", "--name", "-p", "--prefix", "--extra", "--group", "--python", "--with", "--env-file", "-e", "--package",
@@ -29,7 +29,7 @@ _DOCKER_VALUES = re.compile(
     r"entrypoint|platform|hostname|device|cpus|ulimit|cap-add|security-opt|add-host|restart|file|profile|pull|label)"
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
-#: Options of these words that have a value.
+#: Options that have a value, by the command to which they belong.
 PREFIX_VALUES = {
     "sudo": ("-C", "-D", "-R", "-T", "-g", "-h", "-p", "-r", "-t", "-u", "--chdir", "--group", "--user"),
     "env": ("-C", "-u", "--chdir", "--unset"),
@@ -60,7 +60,7 @@ def program_name(words: Sequence[str]) -> str:
 
 
 def unwrapped(words: list[str]) -> list[str]:
-    """Return the command behind `sudo`, `uv run`, `docker run IMAGE` and assignments; empty if it runs no command."""
+    """Return the command after `sudo`, `uv run`, `docker run IMAGE` and assignments; empty if it runs no command."""
     for _ in range(12):
         while words and (_ASSIGNMENT.fullmatch(words[0]) or words[0] in {"--", "set", "-e", "-x"}):
             words = words[1:]
@@ -95,7 +95,7 @@ def after_options(words: list[str], with_value: Collection[str]) -> list[str]:
 
 
 def _inside_docker(words: list[str]) -> list[str]:
-    """Return the program of a `docker run IMAGE cmd`, `docker exec NAME cmd` or `docker compose run SERVICE cmd`."""
+    """Return CMD of `docker run IMAGE CMD`, `docker exec NAME CMD` or `docker compose run SERVICE CMD`."""
     verbs = [index for index, word in enumerate(words) if word in {"run", "exec"}]
     if not verbs:
         return []
