@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: Scope of a setting: in the debug service (from `.env` or the environment of compose), in a job (the environment of
 #: the agent and of programs below it), on the host (dkdbg's own environment).
 SERVICE, JOB, HOST = "service", "job", "host"
-#: Values of a key of dkdbg.toml, besides a choice (tuple) and whole numbers (range).
+#: Kinds of values that a key of dkdbg.toml accepts, besides a choice (tuple) and whole numbers (range).
 TEXT, FLAG, RANKS, TEXTS, SIZE, PATTERNS = "text", "flag", "ranks", "texts", "size", "patterns"
 PACKAGES = "packages"  # names of Debian packages
 _BY_INIT = "Set by `dkdbg init` in the debug service"
@@ -167,9 +167,10 @@ ENV_TORCH_PROFILE_STEPS = declare(
 ENV_PROFILE_DIR = declare("DKDBG_PROFILE_DIR", JOB, "folder of the profiles", default="dkdbg-profiles")
 # fmt: on
 
-#: Variables that the agent sets for the program: the session's folder, without which the hook does nothing; salt and
-#: digest of the token, which a pdb client must send first.
+#: Variables that the agent sets for the program: the session's folder, without which the hook does nothing; salt
+#: and digest of the token that a pdb client must send first.
 ENV_SESSION_DIR, ENV_PDB_TOKEN = "DKDBG_SESSION_DIR", "DKDBG_PDB_TOKEN"
-#: Folder of a volume with the files that only the image has in the folder of ENV_IMAGE_FILES.
+#: Folder of a volume with copies of the image's own files in the folder of ENV_IMAGE_FILES, which the checkout
+#: hides.
 IMAGE_FILES = "/opt/dkdbg-image"
 DEFAULT_JOIN_DEADLINE = float(SETTINGS[ENV_JOIN_DEADLINE].default)

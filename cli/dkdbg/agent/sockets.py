@@ -1,4 +1,4 @@
-"""Options and threads of connections that the listener and the host's attach proxy share."""
+"""Socket options and thread helpers for the listener and the host's attach proxy."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def acknowledge(sock: socket.socket) -> None:
 
 
 def ask(through: socket.socket, question: bytes) -> socket.socket:
-    """Send a question with one end of a new connection, and return the other end, on which the answer comes.
+    """Send a question with one end of a new socket pair; return the other end, which gets the answer.
 
     The peer's exit closes its end. Raises OSError.
     """

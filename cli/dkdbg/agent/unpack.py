@@ -27,15 +27,17 @@ if TYPE_CHECKING:
 #: Modification time of an unpacked file, epoch seconds; a later change sets another one.
 _WHEN = 315532800
 _FOLDER = "agent-"
-#: Prefix of a folder that is being unpacked, and seconds after which it is that of a killed process.
+#: Prefix of a folder that is being unpacked, and seconds after which such a folder counts as left by a killed
+#: process.
 _SCRATCH, _LEFT_AFTER_S = ".unpack-", 3600.0
-#: Set where the file was brought with a batch job: the last program on the node removes what was unpacked.
-#: The suffix keeps that folder apart from the one of a file in kept.py, which is removed under another lock.
+#: Variable that is set where the file was brought with a batch job: the last program on the node removes the
+#: unpacked folder. The suffix keeps that folder apart from the one of a file in kept.py, which is removed under
+#: another lock.
 _ENV_TRANSIENT, _TRANSIENT = "DKDBG_TRANSIENT", "-job"
 #: Option of `launch` and `supervise`: the program starts with SIGTERM unblocked.
 _UNBLOCK = "--unblock-sigterm"
 
-#: The same as in contract.py and supervisor/site_folders.py, which most starts do not import.
+#: The same as in settings.py and supervisor/site_folders.py, which most starts do not import.
 _ENV_OWN_CONTAINER, _ENV_SITES = "DKDBG_OWN_CONTAINER", "DKDBG_SITES"
 
 
@@ -153,7 +155,7 @@ def folder_of(archive: str, runtime: str, suffix: str = "") -> str:
     Two processes may race: each unpacks beside the target, and the first rename wins.
 
     Args:
-        archive: path of the single file, as its modules were imported from.
+        archive: path of the single file, spelled as in the paths of its imported modules.
         runtime: a folder that `open_runtime_dir` has opened.
         suffix: suffix of the folder's name.
 

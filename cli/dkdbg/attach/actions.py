@@ -132,7 +132,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Note:
-    """Report something in the terminal; `kind` is for programs."""
+    """Report an event in the terminal; `kind` identifies it for programs that read the output."""
 
     kind: str
     text: str

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dkdbg.attach.actions import Branch
     from dkdbg.core.target import Target
 
-#: Seconds that an editor has to close its connection after its process has ended.
+#: Seconds for an editor to close its connection after its process has ended.
 CLOSE_TIMEOUT_S = 2.0
 #: Seconds until an agent must answer `initialize`: it waits up to 30 s for its adapter.
 HANDSHAKE_TIMEOUT_S = 40.0
@@ -150,7 +150,7 @@ class ChildProxy:
             self._to_client(shown, message)
 
     def _tell(self, text: str, again: Asked | None) -> None:
-        """Report that a file differs; query a file that was just saved again later."""
+        """Report that a file differs; if it was just saved, query it again later instead."""
         if text:
             body = messages.say(text, "important")
             self._to_client(body, frames.decode(body))
@@ -225,7 +225,7 @@ class Asked:
 
 
 class Sources:
-    """Files of one child session.
+    """Source files of one child session, compared with those at the target.
 
     Args:
         mappings: `pathMappings` of the attach; only files below one of their local roots are compared.
@@ -279,7 +279,7 @@ class Sources:
         return [self.ask(Asked(request=number, path=full, mapping=found[0], there=found[1], line=line))]
 
     def ask(self, asked: Asked) -> bytes:
-        """Encode a query."""
+        """Encode a query, and store it until its answer arrives."""
         number = self._number()
         self._asked[number] = asked
         return messages.request(number, messages.SOURCE, {"path": asked.there})

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
 ATTACH_TIMEOUT_S = 60.0
-#: Seconds that an editor has to close its connection after the last message.
+#: Seconds for an editor to close its connection after the last message.
 CLOSE_TIMEOUT_S = 1.0
 MAX_BODY_BYTES = 16 << 20
 

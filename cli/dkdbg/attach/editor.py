@@ -25,13 +25,15 @@ if TYPE_CHECKING:
     from dkdbg.attach.switchboard import Switchboard
     from dkdbg.attach.upstream import Seen, Upstream
 
-#: Seconds that a later editor waits for an earlier one to attach to a restarted container, so that it stays an observer.
+#: Seconds that a later editor waits for an earlier one to attach to a restarted container; so the later one stays
+#: an observer.
 TURN_TIMEOUT_S = 10.0
-#: Seconds that an upstream has to close after the proxy has ended its direction.
+#: Seconds for an upstream to close its connection after the proxy has ended its direction.
 CLOSE_TIMEOUT_S = 1.5
-#: A root session has little traffic, but a line of a program's output may be long.
+#: Maximum bytes of a message in a root session: it has little traffic, but a line of a program's output may be
+#: long.
 MAX_BODY_BYTES = 8 << 20
-#: Seconds until the next attempt, for each connection in a row that ended at once; maximum of the sum.
+#: Pause in seconds for each connection in a row, beyond three, that ended at once, and the maximum pause.
 RETRY_PAUSE_S, MAX_RETRY_PAUSE_S = 1.0, 5.0
 
 

@@ -124,7 +124,7 @@ def _in_its_place(target: Target, words: Sequence[str]) -> str:
 def _tell_how(
     target: Target, programs: Sequence[Sequence[PythonThere]], report: Callable[[str], None]
 ) -> None:
-    # Print such a process without attaching: `dkdbg run` may be about to debug it.
+    # Only print the programs, without attaching: `dkdbg run` may be about to debug one of them.
     theirs = [each for each in programs if not any(word.endswith(".pyz") for word in each[0].words)]
     for program in theirs[:8]:
         report(f"{target.label} runs process {program[0].pid}: {shlex.join(program[0].words)[:120]}")
@@ -308,7 +308,7 @@ def _parsed(line: bytes) -> tuple[str, int, str]:
 
 
 def _mappings(target: Target, folder: str, root: Path) -> tuple[tuple[str, str], ...]:
-    """Return the mapping of the code: by the mounts of the target, else its working directory is the repository."""
+    """Return the mapping of the code from the target's mounts; without them, `folder` is the repository."""
     if not folder.startswith("/") or folder == "/":
         return ()
     if (found := target.code_at(folder)) is not None:

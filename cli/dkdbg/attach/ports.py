@@ -36,7 +36,7 @@ FIRST_RANKS = 8
 MAX_OTHERS = 64
 #: Seconds between two searches for running processes, debugged or not.
 INTERVAL_S = 1.0
-#: Label of the first port of other processes.
+#: Label of the first port for processes without a rank, until such a process appears.
 _OTHER = "the first process without a rank"
 _NO_LIST = "it lists its processes only with its token: DKDBG_TOKEN is missing here, or differs"
 _RANK = re.compile(r"rank (\d{1,18})(?: |$)")
@@ -236,7 +236,7 @@ class HeadlessEditor(Editor):
         self._ask("attach", {"justMyCode": True, **token})
 
     def to_client(self, body: bytes) -> None:
-        """Configure the session after `initialized`."""
+        """Handle a message: configure the session after `initialized`, and note a refusal or the end."""
         message = frames.decode(body)
         text = message.get("event")
         if message.get("type") == "response" and message.get("success") is not True:
@@ -255,7 +255,7 @@ class HeadlessEditor(Editor):
         """Do nothing: it opens no child session."""
 
     def offer(self, offer: Offer) -> None:
-        """Put the process on its port."""
+        """Put the process on its port, and resume it if no client waits there."""
         if not self._offer(offer.process):
             self.act(lambda: self.router.release(offer.process))
 

@@ -1,10 +1,10 @@
 """Rank barrier for a job whose ranks have several agents: collects the agents' reports and decides for all. No I/O.
 
-Each agent withholds the stops of its ranks (dkdbg.agent.proxy.broker.rank_barrier) and reports each change. For the
-agents with ranks of one job the decision is made here, as a single agent makes it for its own ranks.
+Each agent withholds the stops of its ranks (dkdbg.agent.proxy.broker.rank_barrier) and reports each change. For
+the agents with ranks of one job the decision is made here, as a single agent makes it for its own ranks.
 
-Delays between the agents are harmless: no rank can pass the next collective alone, so once all ranks are stopped, they
-are in the same iteration. Letting stops through only ensures progress.
+Delays between the agents are harmless: no rank can pass the next collective alone, so once all ranks are stopped,
+they are in the same iteration. Letting ranks pass a breakpoint only ensures progress.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class JobBarrier:
         )
 
     def decide(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return the requests for the agents."""
+        """Return the decisions that are due as requests: pairs of an agent's name and the arguments."""
         now = self._clock()
         self._silent = {upstream: end for upstream, end in self._silent.items() if end > now}
         groups = self._groups()

@@ -200,7 +200,7 @@ class Router:
         return {tokens.PROPERTY: self._registry.token, **arguments} if self._registry.token else arguments
 
     def _to_roots(self, arguments: Message) -> Message:
-        """Add the token and the lead of the rank barrier to the arguments of a root session's attach."""
+        """Add the token and the flag for leading the rank barrier to a root session's attach arguments."""
         is_closed = messages.opens_sessions(as_dict(self._initialize.get("arguments")))
         return {**self._proving(arguments), **({messages.LEADS_BARRIER: True} if is_closed else {})}
 

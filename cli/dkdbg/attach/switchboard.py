@@ -35,11 +35,11 @@ class Attached(Protocol):
 
 
 class Switchboard:
-    """Shared by the editors of one port.
+    """State shared by the editors of one port.
 
     Args:
         upstreams: the targets, by unique names.
-        port: the host's port.
+        port: returns the attach proxy's own port.
         report: takes events; called from any thread.
         token: token that the headless editor proves to the targets.
 

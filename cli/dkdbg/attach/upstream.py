@@ -69,7 +69,7 @@ class Upstream:
         self._token = token
         self._refused_by = ""
         self._plain = ""
-        #: The peer at a given port is identified: `plain_proxy` has done that before.
+        #: True once `plain_proxy` has checked that the peer at a given HOST:PORT is no plain debugpy.
         self._is_heard = True
         self._held: plain_debugpy.Greeted | None = None
         self._limit = ANSWER_TIMEOUT_S
@@ -82,7 +82,7 @@ class Upstream:
 
     @property
     def last(self) -> Seen | None:
-        """Result of the last poll."""
+        """Return the result of the last poll."""
         return self._seen
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class Upstream:
             plain_debugpy.leave(held)
 
     def poke(self) -> None:
-        """Make the next poll search the endpoint again."""
+        """Make the next poll look up the target's endpoint again."""
         self._stale = True
         self.changed.set()
 
@@ -237,7 +237,7 @@ def status_of(
 
 
 def _challenged(connection: http.client.HTTPConnection) -> proof.Exchange | None:
-    """Request an agent's nonce; None if it has none.
+    """Request an agent's nonce and return the exchange; None if the agent sends no nonce.
 
     Raises:
         OSError, HTTPException: as any request; also if the agent closes the connection.
@@ -274,7 +274,7 @@ class _DeadlineSocket(socket.socket):
 
 
 class ChangeWatch:
-    """A thread for each event stream of the targets.
+    """Threads that listen to the targets' event streams and make the upstreams poll on each change.
 
     Args:
         report: prints one line if a stream fails; the same line is not repeated.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Properties of an attach that a worker's debugger does not get.
 _OURS = ("subProcessId", "connect", messages.ROLE, messages.EDITOR, messages.RANKS, "dkdbgToken")
-#: Seconds in which an adapter has to release a process.
+#: Timeout in seconds for an adapter to release a process.
 _RELEASE_TIMEOUT_S = 20.0
 #: Linux's maximum number of pids (PID_MAX_LIMIT).
 _MAX_PIDS = 1 << 22
@@ -37,10 +37,10 @@ class ChildProxy:
         client, parser: the editor's connection, and the parser with the data after its attach.
         worker, data: the worker's connection, and the data that it has sent already.
         initialize, attach: the editor's requests; the first was answered.
-        code: paths of the editor's files for this worker.
+        code: path mapping for this worker.
         forked: pid of the process that the worker has forked and the session is for; 0 for the worker itself.
         announce: called with the pid and the name of a process that this one has started.
-        stops: its stopped threads.
+        stops: stopped threads of this session's process.
     """
 
     def __init__(
@@ -149,14 +149,14 @@ class ChildProxy:
             self._client.sendall(frames.wrap(self._code.to_editor(body)))
 
     def _forked(self, configuration: object) -> None:
-        """Announce a started process in the root session, because the editor cannot reach its adapter."""
+        """Announce a new process of the worker in the root session: the editor cannot reach its adapter."""
         pid = messages.as_dict(configuration).get("subProcessId")
         if type(pid) is int and 0 < pid < _MAX_PIDS:
             self._announce(pid, _named(messages.as_dict(configuration).get("dkdbgAnnounced")))
 
 
 def _named(announced: object) -> str:
-    """Return the name of a process by its own announcement."""
+    """Return the name of a process from its announcement."""
     process = processes.of_announcement(announced)
     if process is None or process["origin"] == "fork":  # a forked process has its worker's command line
         return "child"
@@ -167,7 +167,7 @@ def _named(announced: object) -> str:
 
 
 def release(worker: socket.socket, received: bytes, pid: int) -> None:
-    """Resume a forked process by a session that ends at once.
+    """Resume a forked process: open a session for it and end the session at once.
 
     Args:
         worker, received: a connection to its worker's adapter, and the data that it has sent already.

@@ -56,13 +56,13 @@ class DashboardError(Exception):
 
 
 class Worker:
-    """One worker that waits for a debugger, or has its port open.
+    """One worker that waits for a debugger, or whose debug port is open.
 
     Attributes:
         id: Ray's. node: name of its node, else the address. ip, port: address of its debugger. pid: on its node.
         is_driver: it is a driver. paused: number of waiting threads.
         task: name of its task; empty if unknown. actor: its class; empty for a task. actor_name: as given.
-        called: name from the worker itself, if it has dkdbg's guard; empty otherwise.
+        called: name that the worker itself reports, if it has dkdbg's guard; empty otherwise.
         unpacked, main, source, modules: see `unpacked.Code`; empty while unknown.
     """
 
@@ -104,14 +104,15 @@ class Dashboard:
 
     Args:
         host, port: its address.
-        token: Ray's, sent if required; empty for that of this machine.
+        token: Ray's token, sent if required; if empty, the one of this machine is used.
     """
 
     def __init__(self, host: str, port: int, token: str = "") -> None:
         self.host, self.port = host, port
         self._token = token or own_token()
         self._shows_token = False
-        # Otherwise the host is a guess of `here`: the dashboard has to be on this machine.
+        # A loopback address or this machine's name may be a guess of `here`: then the dashboard has to be on this
+        # machine.
         self._is_named = host not in (LOOPBACK, socket.gethostname())
         self._nodes: Dict[str, str] = {}
         self._session = ""
@@ -271,7 +272,7 @@ class Dashboard:
 
 
 def own_token() -> str:
-    """Return this machine's token of Ray, from Ray's own sources; empty if there is no token."""
+    """Return this machine's Ray token from where Ray itself reads it; empty without a token."""
     token = os.environ.get(ENV_TOKEN, "").strip()
     if token:
         return token

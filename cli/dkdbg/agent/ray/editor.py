@@ -197,7 +197,7 @@ class Editor:
             self._release(number)
 
     def _release(self, number: object) -> None:
-        """Resume a forked process that waits for a session, as none will be opened; on a thread, because it takes time."""
+        """Resume a forked process whose session will not be opened; on a thread, because it takes time."""
         entry = self._registry.take(number) if isinstance(number, int) else None
         if entry is not None:
             threading.Thread(target=self._let_run, args=(entry,), name="dkdbg ray", daemon=True).start()

@@ -87,7 +87,7 @@ def _more(sock: socket.socket, received: bytes, end: float) -> bytes:
     return received + data
 
 
-#: Written by inprocess/ray/driver.py.
+#: Files that describe the runs of drivers, written by inprocess/ray/driver.py.
 _NAMES = "ray-*.json"
 
 
@@ -95,10 +95,13 @@ class Run:
     """One driver's run.
 
     Attributes:
-        id: public. secret: opens its workers. main: path of its script, on its machine.
+        id: public id of the run. secret: secret for the guards of its workers.
+        main: path of its script, on the driver's machine.
         source: folder that Ray has packed as its `working_dir`; empty if unknown.
-        workers: their names by Ray's ids. unpacked: where Ray has unpacked a `working_dir` for them, if any.
-        modules: the same for their `py_modules`, each with its folder on the driver's machine.
+        workers: names of its workers, by Ray's worker id.
+        unpacked: folder into which Ray has unpacked the `working_dir`, by worker id; empty for none.
+        modules: by worker id, where Ray has unpacked each of the `py_modules`, and its folder on the driver's
+            machine.
     """
 
     def __init__(self, answer: Dict[str, object]) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Seconds until the proxy exits: without any client, and after its last one.
 FIRST_IDLE_S, IDLE_S = 120.0, 10.0
-#: Seconds until a worker is listed without the name of its task.
+#: Seconds to wait for the name of a worker's task before the worker is listed without it.
 _NAMED_WITHIN_S = 2.0
 #: Folder of the proxies' records, below the runtime folder, apart from sessions of programs.
 FOLDER = "ray"
@@ -67,13 +67,13 @@ def main(words: List[str]) -> int:
 
 
 def _records() -> List[contract.Record]:
-    """Return the records of the proxies that this machine has or had."""
+    """Return the records of running and ended proxies on this machine."""
     folders = [os.path.join(each, FOLDER) for each in runtime_dir.folders()]
     return [each for folder in folders for each in records.list_records(folder)]
 
 
 def _listed(found: dashboard.Dashboard) -> List[Dict[str, Any]]:
-    """Return the waiting workers, and those that a proxy's client has, with their position while they are held."""
+    """Return the workers that wait or have a client of a proxy, with the position of those that are held."""
     live = [each for each in _records() if records.is_live(each)]
     taken = {
         each["name"]: each["stopped"] for record in live for each in record["processes"] if each["joined"]
@@ -136,7 +136,7 @@ def _open(found: dashboard.Dashboard, name: str) -> int:
 
 
 class RayProxy:
-    """Listens on loopback, for processes of the same user.
+    """The proxy in front of a cluster's workers; listens on loopback, for processes of the same user.
 
     Raises:
         OSError, RuntimeDirError: no free port, or no folder for the record.

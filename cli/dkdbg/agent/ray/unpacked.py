@@ -74,7 +74,8 @@ class Code:
         if main and path.startswith(source + "/"):
             below = path[len(source) :].replace("/", "\\") if "\\" in local else path[len(source) :]
             self.script, self.alias = local + below, local + _ALIAS + below
-            # The last one: paths that come back from there belong to the checkout.
+            # Placed last, so that the checkout's mapping translates paths below `source` that come from the
+            # worker.
             self.mappings.append({"localRoot": local + _ALIAS, "remoteRoot": source})
 
     def to_worker(self, path: Any) -> Any:  # noqa: ANN401 - as an editor says it

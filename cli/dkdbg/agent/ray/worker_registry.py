@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _FIRST_NUMBER = 1 << 22
 #: Seconds between two polls while an editor is attached, and while none is.
 WATCHED_INTERVAL_S, IDLE_INTERVAL_S = 0.25, 2.0
-#: Seconds after which a worker is announced without the name of its task.
+#: Seconds to wait for the name of a worker's task before the worker is announced without it.
 NAMED_WITHIN_S = 10.0
 #: Maximum processes of a worker that are listed; further ones run without a session.
 MAX_FORKED = 256
-#: Seconds to wait for a worker's own note: its driver reads it every 0.3 s.
+#: Seconds to wait for the note that a worker writes about itself: its driver reads it every 0.3 s.
 _NOTED_WITHIN_S = 10.0
 
 
@@ -112,7 +112,7 @@ class WorkerRegistry:
         self._bell.set()
 
     def take(self, number: int) -> Optional[WorkerEntry]:
-        """Give a worker to a client; None if it is gone or taken."""
+        """Reserve a worker for a client and return it; None if it is gone or taken."""
         with self._lock:
             for entry in self._entries.values():
                 if entry.number == number and not entry.is_taken:
@@ -121,7 +121,7 @@ class WorkerRegistry:
         return None
 
     def connected(self, entry: WorkerEntry, run: str) -> None:
-        """Record that a worker's debugger has answered, and the paths of its files as its run's driver has them.
+        """Record that a worker's debugger has answered, and the paths of its code from its run's driver.
 
         Args:
             run: id of the run whose guard is in front of it; empty for no guard.

@@ -35,7 +35,7 @@ SILENCE = 6.0
 _WORD = re.compile(r"dkdbg-[0-9a-f]{16}")
 _KEEPER = re.compile(r"([0-9a-f]{16}) [0-9a-f]{%d}" % (2 * SECRET))
 _MAX_LINE_BYTES = 200
-#: Timeout for these lines: the other side may first have to notice that the relay was cut.
+#: Timeout for the first two lines of the other side: it may first have to notice that the relay was cut.
 _LINE_TIMEOUT_S = 60.0
 #: Timeout for a keeper to exit.
 _KEEPER_EXIT_TIMEOUT_S = 3.0
@@ -61,7 +61,7 @@ class _Caller:
     """Client of one `dkdbg attach --listen`.
 
     Args:
-        fingerprint: its certificate's. about: one line that describes this job.
+        fingerprint: SHA-256 of its certificate. about: one line that describes this job.
     """
 
     def __init__(self, host: str, port: int, fingerprint: str, token: str, about: str) -> None:
@@ -149,7 +149,7 @@ class _Caller:
 
 
 def _is_over(seconds: float) -> bool:
-    """Return whether the agent closes our input within this many seconds."""
+    """Wait up to this many seconds; return whether the agent has closed our input."""
     return bool(select.select([_INPUT], [], [], seconds)[0])
 
 

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 #: A read from the transport with fewer bytes is acknowledged at once; see `Exchange.answers`.
 _SHORT = 4096
-#: Bytes passed on before the other end is credited for them.
+#: Minimum bytes to pass on before the other end is credited for them.
 _CREDIT_FROM = wire.WINDOW // 16
 #: Counted frames to read before confirming them, so that the other end keeps few; the answer to a ping confirms too.
 _TELL_AFTER = 64
-#: Buffers of one writev.
+#: Maximum buffers for one writev.
 _MAX_BUFFERS = 16
 #: Maximum bytes to keep for a later transport. Windows bound the data of channels; this limit is for other frames.
 _MAX_KEPT_BYTES = 2 * wire.CHANNELS * wire.WINDOW
@@ -209,16 +209,16 @@ class Channel:
 
 
 class Exchange:
-    """The part that both ends share; see `Keeper`, and `dkdbg.relay.relay` on the other machine.
+    """Base class of both ends of a relay: `Keeper`, and `dkdbg.relay.relay` on the other machine.
 
     Attributes:
         keeper: identity of this keeper, or of the remote one; zeros until known.
         heard: time.monotonic() of the last data from the transport.
     """
 
-    #: Answer short reads at once. An sshd that only forwards (a jump host) holds small packets back until
-    #: the previous one was acknowledged (Nagle), and the other side delays acknowledgements by 40 ms: an answer carries
-    #: the acknowledgement back at once.
+    #: True to answer short reads at once. An sshd that only forwards (a jump host) holds small packets back
+    #: until the previous one was acknowledged (Nagle), and the other side delays acknowledgements by 40 ms. An
+    #: answer carries the acknowledgement back at once.
     answers = False
 
     def __init__(self) -> None:
@@ -300,7 +300,7 @@ class Exchange:
         self.counting.lose()
 
     def add(self, channel: Channel) -> None:
-        """Move the bytes of a connection from now on."""
+        """Start to move the bytes of a connection."""
         self.channels[channel.number] = channel
 
     def reset(self, channel: Channel, why: str = "") -> None:

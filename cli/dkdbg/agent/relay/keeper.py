@@ -42,7 +42,7 @@ _SECRET_LIMIT = 5.0
 _STREAMS = 2
 #: Timeout to connect on this machine; below the time after which the other end considers the relay dead.
 _CONNECT_LIMIT = 1.5
-#: Exit code of a question above the maximum.
+#: Exit code for a question above the maximum number at a time.
 _BUSY = 75
 _TURN = 1.0
 
@@ -100,7 +100,7 @@ class Keeper(Exchange):
             self._hang_up()
 
     def greeted(self, keeper: bytes, read: int) -> None:
-        """Answer the hello of a relay; one that does not know this keeper is accepted only by a new keeper."""
+        """Answer the hello of a relay; only a new keeper accepts a relay that does not know it."""
         is_known = keeper == self.keeper
         if not is_known and self.last_channel:
             raise WireError("it does not know its keeper")
@@ -163,7 +163,7 @@ class Keeper(Exchange):
             return self._is_over or time.monotonic() - self.heard > grace
         if self.program.is_running:
             return False
-        # The other end has nothing to return for once it has read the exit code, even if its goodbye was lost.
+        # Once the other end has read the exit code, it need not return, even if its goodbye was lost.
         limit = min(self._result_timeout, GRACE if self._is_told and self.counting.is_confirmed else NIGHT)
         quiet = time.monotonic() - max(self.heard, self.program.ended_at)
         return self._is_over or self._is_left or quiet > limit
@@ -275,9 +275,10 @@ def _greeting(client: socket.socket) -> Tuple[bytes, List[int]]:
     return received, list(streams)
 
 
-#: Seconds between two queries, whose cost all users of a cluster share, and the timeout of one.
+#: Seconds between two runs of an order's `watch` command, whose cost all users of a cluster share, and the
+#: timeout of one run.
 PAUSE, _OVER_TIMEOUT_S = 30.0, 20.0
-#: Seconds for the program to exit, like Slurm's KillWait.
+#: Seconds for the program to exit after SIGTERM, like Slurm's KillWait.
 KILL_WAIT = 30.0
 
 

@@ -34,7 +34,8 @@ KEPT, _MAX_BUFFERED_BYTES = 16 << 20, 1 << 16
 _CHUNK = 1 << 16
 #: Seconds without output, after the program's exit, until an output that another process still holds counts as ended.
 _TAIL = 0.5
-#: Verbs that the agent answers through a relay to its ports; an agent that connects back lists them in its description.
+#: Verbs of the agent that the other end of a relay may run as questions; an agent that connects back lists them
+#: in its description.
 QUESTIONS = ("ranks", "sessions", "where")
 #: Maximum number of questions at a time.
 MAX_QUESTIONS = 8
@@ -81,7 +82,8 @@ class Program:
         is_heard: returns whether a client reads the output.
 
     Attributes:
-        stdio, stderr: sockets that stand for its streams: input and output; standard error, unless it has a terminal.
+        stdio, stderr: sockets for its input and output, and for its standard error, which is empty with a
+            terminal.
         ended: a descriptor that becomes readable once `exit_code` is known and the output has been handed over.
         exit_code: as a shell shows it; None until then.
         has_exited: set at its exit, even if other processes still hold its output.

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Optional
 
-#: First word of each side inside TLS, before its nonce.
+#: First word that each side sends inside TLS, before its nonce.
 GREETING = "DKDBG-CALL-2"
 #: First bytes from an agent without TLS (issue 32), and the messages about another version or certificate.
 _FORMER_GREETING = b"DKDBG"
@@ -40,7 +40,7 @@ _NOT_PINNED = (
 INTRODUCTION_TIMEOUT_S = 10.0
 #: Maximum bytes of a line of the introduction, of one read, and of the data buffered for a slow side.
 _MAX_LINE_BYTES, _MAX_READ_BYTES, _MAX_WAITING_BYTES = 100, 1 << 16, 1 << 18
-#: Timeout to send the rest at the end.
+#: Timeout to send the buffered data after one side has ended.
 _FLUSH_TIMEOUT_S = 1.0
 
 
@@ -177,7 +177,8 @@ class SecureChannel:
         """Return the other side's next line.
 
         Raises:
-            ChannelError: no line came until `end` (monotonic clock) within `longest` bytes. OSError: the connection has ended.
+            ChannelError: no line of at most `longest` bytes came until `end` (monotonic clock). OSError: the
+                connection has ended.
         """
         while b"\n" not in self._left:
             if len(self._left) > longest:
@@ -194,7 +195,7 @@ class SecureChannel:
         return self._to_send.read()
 
     def decrypt(self, received: bytes) -> bytes:
-        """Return the plaintext that follows the last line of `hear`. Raises ChannelError."""
+        """Return the plaintext of `received`, after what `hear` has left over. Raises ChannelError."""
         self._received.write(received)
         pieces, self._left = [self._left], b""
         try:

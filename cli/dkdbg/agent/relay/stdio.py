@@ -26,11 +26,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
-#: ID and SECRET.
+#: First line of the input: ID and SECRET.
 _FIRST = re.compile(rb"([0-9a-f]{16}) ([0-9a-f]{%d})\n" % (2 * SECRET))
 #: Maximum bytes of a socket's path; the system's limit is 107.
 _MAX_SOCKET_PATH_BYTES = 100
-#: Timeout for a keeper that starts elsewhere, and seconds between two attempts.
+#: Timeout to wait for a keeper that starts elsewhere, and seconds between two attempts to connect.
 _START_TIMEOUT_S, _POLL_S = 20.0, 0.05
 #: Seconds to keep a program's exit code and last output after its job has ended.
 _RESULT_TIMEOUT_S = 2.0
@@ -159,7 +159,8 @@ def _keeper(listener: socket.socket, path: str, secret: bytes) -> Keeper:
     """Turn this process into the keeper."""
     folder = os.getcwd()
     os.chdir("/")
-    # Ctrl-C is meant for other processes of this user. Do not ignore it: the program would inherit that.
+    # Ctrl-C is meant for other processes of this user. An empty handler, because the program would inherit an
+    # ignored signal.
     signal.signal(signal.SIGINT, lambda *_: None)
     nothing = os.open(os.devnull, os.O_RDWR)
     for file in (0, 1, 2):

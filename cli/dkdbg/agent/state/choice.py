@@ -11,12 +11,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
-#: Seconds before chosen ranks are reported as missing: a launcher needs some to start them.
+#: Seconds before chosen ranks are reported as missing: a launcher needs some time to start them.
 TIMEOUT_S = 10.0
 
 
 class Choice:
-    """Owner of the file that tells processes which ranks are debugged; the file is absent while all are.
+    """Owner of the file that tells processes which ranks are debugged; without the file all are.
 
     Args:
         directory: the session's folder, which exists.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Maximum deadlines of a session, and characters of their texts: another user may have written them.
 MAX_DEADLINES, MAX_CHARACTERS = 20, 300
-#: The latest end, in epoch seconds, and the longest span.
+#: Maximum end in epoch seconds, and maximum span in seconds.
 _MAX_S = 1e11
 #: Seconds beyond which a deadline is not reported: Slurm gives a job without a limit an end in one year.
 _LONGEST_HOLD_S = 60 * 86400.0
@@ -73,7 +73,7 @@ def of_environment(environ: Mapping[str, str]) -> List[contract.Deadline]:
 
 
 def of_parents(pids: Iterable[int]) -> List[contract.Deadline]:
-    """Return the ends that coreutils' `timeout DURATION COMMAND` sets, around the agent or one of these processes."""
+    """Return the deadlines that coreutils' `timeout DURATION COMMAND` sets for the agent or for `pids`."""
     parents, seen = procfs.parents(), {}  # type: Tuple[Dict[int, int], Dict[int, float]]
     for first in [os.getpid(), *pids]:
         pid = first
@@ -113,7 +113,7 @@ def parse(said: object) -> List[contract.Deadline]:
 
 
 def merged(*lists: Iterable[contract.Deadline]) -> List[contract.Deadline]:
-    """Return all deadlines, and of several with the same text only the first."""
+    """Return all deadlines, but only the first of those with the same text."""
     found: Dict[str, contract.Deadline] = {}
     for each in [one for some in lists for one in some]:
         found.setdefault(each["what"], each)
@@ -157,7 +157,7 @@ def described(deadline: contract.Deadline, now: float) -> str:
 
 
 def line(deadlines: Iterable[contract.Deadline], now: float) -> str:
-    """Return the line for a user who is about to hold the program; empty if nothing is known to go on."""
+    """Return a line about the deadlines that holding the program may exceed; empty if none is known."""
     found = [described(each, now) for each in _coming(deadlines, now)]
     return "goes on while you hold the program: %s" % "; ".join(found) if found else ""
 
@@ -189,7 +189,7 @@ def _start_of_job(variable: str) -> float:
     """Return the start, in epoch seconds, of the outermost parent with this variable: the job's script.
 
     Raises:
-        ValueError: /proc does not tell.
+        ValueError: the start is unknown.
     """
     pid, first = os.getpid(), 0
     while pid > 1 and variable in (procfs.environment(pid) or ()):

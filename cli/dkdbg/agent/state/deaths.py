@@ -110,7 +110,7 @@ class Deaths:
 
     @contextlib.contextmanager
     def ignored(self) -> Iterator[None]:
-        """Report no deaths meanwhile: the agent ends the program."""
+        """Report no deaths in this context, in which the agent ends the program."""
         self._is_ending = True
         try:
             yield
@@ -133,7 +133,8 @@ class Deaths:
         with self._lock:
             status = self._status(pid) if status is None else status
             name = _signal_of(status) or name
-            # A held process does not end without cause. The agent learns a status later only if it is its own child's.
+            # A held process does not end without cause, so its end is reported. Only for its own child does the
+            # agent learn the status later.
             is_lost = status is None and bool(held) and pid not in self._own
             if pid in self._over:
                 return

@@ -60,7 +60,7 @@ def ranks(processes: Iterable[contract.Process], least: int = 2) -> List[contrac
 
 
 def _is_started_as_rank(process: contract.Process) -> bool:
-    """Tell whether torch.multiprocessing started it as a rank.
+    """Tell whether torch.multiprocessing started this process as a rank.
 
     Its parent may count as rank 0, like a job's first process.
     """

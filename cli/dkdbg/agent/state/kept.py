@@ -19,7 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, Optional
 
-#: Environment variable that identifies a process started through this connection, so that a signal finds it.
+#: Environment variable that marks a process that the connected host has started, so that the host's signals find
+#: it.
 ENV_RUN = "DKDBG_RUN"
 _NAME = re.compile(r"agent-[0-9a-f]{32}\.pyz")
 _MAX_BYTES = 1 << 26
@@ -81,7 +82,10 @@ class Hold:
 
 
 def _remove(path: str) -> None:
-    """Remove the folder first, by one rename. A process that brings the file again waits until the file is gone too."""
+    """Remove the file, and before it the folder unpacked from it, which one rename puts aside.
+
+    A process that brings the file again waits until the file is gone too.
+    """
     folder = path[: -len(".pyz")] if path.endswith(".pyz") else path
     aside = "%s.%d.old" % (folder, os.getpid())
     with contextlib.suppress(OSError):
@@ -240,7 +244,7 @@ def _started_by(path: str, run: bytes) -> Iterator[int]:
 
 
 def _recorded(path: str, run: bytes) -> Iterator[int]:
-    """Yield the same processes from the session records: macOS has no /proc."""
+    """Yield the pids of the agents with `run` from the session records: macOS has no /proc."""
     import json
 
     runtime = os.path.dirname(path)

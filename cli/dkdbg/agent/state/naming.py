@@ -25,12 +25,15 @@ _SPAWN = ("--multiprocessing-fork", "multiprocessing.spawn", _FORKSERVER)
 
 
 def is_generic(process: contract.Process) -> bool:
-    """Tell whether the command line is generic; inprocess/parent_lookup.py may know more."""
+    """Tell whether the command line does not name the program, as with multiprocessing.
+
+    inprocess/parent_lookup.py may know more.
+    """
     return not process["origin"] and any(mark in word for word in process["argv"] for mark in _NAMELESS)
 
 
 def is_first_rank_of(process: contract.Process, first: contract.Process) -> bool:
-    """Tell whether `first`, without a rank itself, is its job's first rank, as with Lightning."""
+    """Tell whether `first`, which has no rank, is the first rank of this rank's job, as with Lightning."""
     by_lightning = process["rank"] is not None and process["rank"] == process["local_rank"] != 0
     same = program(process["argv"]) == program(first["argv"]) and not _launcher_of(first["argv"])
     return (

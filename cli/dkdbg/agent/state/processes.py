@@ -37,11 +37,11 @@ MAX_PARALLEL = 8
 CHANGED_TIMEOUT_S = 3.0
 #: Maximum scans in which a process with a generic command line is asked for its identity.
 MAX_SCANS = 40
-#: Maximum reasons to report.
+#: Maximum different refusals to report.
 MAX_REASONS = 20
-#: Maximum bytes of an answer of one of several processes.
+#: Maximum bytes of one process's answer to a query of several.
 _MAX_ANSWER_BYTES = 1 << 20
-#: Answers of a process that does not join, and that no user needs to see.
+#: Reasons for not joining that need not be reported to a user.
 _HARMLESS = ("already joined", join.NO_EDITOR, "the program has ended")
 
 
@@ -55,11 +55,13 @@ class ProcessTable:
         on_refusal: called once per reason why a process cannot be debugged, with one line.
         choice: returns the ranks to debug.
         on_absent: called for each process that did not join when asked, and for each that has ended.
-        on_clocks: called with each process that was asked about its timeouts: pid, and clocks of it that go on now.
-        on_pending: called with each process that was asked about its timeouts: pid, name of the collective that it waits
-            in with an unraised timeout (empty for none), seconds since, seconds left.
-        on_raised: called whenever a process has raised the timeouts of its process groups, with the former timeout in
-            seconds.
+        on_clocks: called with each process that was asked about its timeouts: its pid, and its clocks that still
+            run.
+        on_pending: called with each process that was asked about its timeouts: pid, name of the collective that
+            it waits in with an unraised timeout (empty for none), seconds that it has waited, seconds until the
+            timeout.
+        on_raised: called whenever a process has raised the timeouts of its process groups, with the former
+            timeout in seconds.
         before_look: called before each scan of the folder.
         on_death: called for each process that died of a signal; see deaths.py.
     """
@@ -123,7 +125,7 @@ class ProcessTable:
         self._wake.set()
 
     def ask_again(self) -> None:
-        """Ask every process again: an editor has left, or a new adapter has taken over."""
+        """Ask every process to join again: an editor has left, or a new adapter has taken over."""
         with self._lock:
             self._asked.clear()
             self._told.clear()
@@ -231,7 +233,7 @@ class ProcessTable:
         return choice.contains(self.rank_of(pid))
 
     def rank_of(self, pid: int) -> Optional[int]:
-        """Return a process's rank; a worker has its parent's. None for none."""
+        """Return a process's rank, for a worker that of its parent; None without one."""
         with self._lock:
             process = self._known.get(pid)
             if process is not None and pid in self._belongs:
@@ -297,7 +299,7 @@ class ProcessTable:
     def set_stopped(self, pid: int, where: str) -> None:
         """Record where a debugger has stopped a process; empty when it runs."""
         with self._lock:
-            # If a held process dies, its debugger leaves, but has not resumed it.
+            # When a held process dies, its debugger leaves without having resumed it: keep the position.
             if self._stops.get(pid, "") == where or (not where and procfs.is_ending(pid)):
                 return
             self._stops[pid] = where

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _LISTEN = "0A"
 #: PF_EXITING in the flags of /proc/PID/stat (linux/sched.h).
 _EXITING = 0x4
-#: ioctl for the status of a pidfd's process; its flag, and `struct pidfd_info` with that and the status (linux/pidfd.h).
+#: ioctl for information on a pidfd's process, its flag for the exit status, and `struct pidfd_info` with only the
+#: flags and the status (linux/pidfd.h).
 _PIDFD_GET_INFO, _PIDFD_INFO_EXIT, _PIDFD_INFO = 0xC040FF0B, 0x8, struct.Struct("=Q52xi")
 
 
@@ -129,9 +130,9 @@ def pid_namespace() -> str:
 
 
 def boot_id() -> str:
-    """Return the identity of this machine since its start, the same in its containers; empty where unknown.
+    """Return the boot id of this machine, the same in its containers; empty where unknown.
 
-    The machine's own PID namespace has the same number on all machines.
+    It tells machines apart: the initial PID namespace has the same number on all of them.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id") as source:

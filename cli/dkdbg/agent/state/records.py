@@ -136,7 +136,7 @@ def is_live(record: contract.Record) -> bool:
 
 
 def live_records(names: Collection[str] = ()) -> List[contract.Record]:
-    """Return the live sessions of this user here with one of these names or ids, all without any; the oldest first."""
+    """Return this user's live sessions here, oldest first; with `names` only those of such a name or id."""
     live = [record for record in list_records() if is_live(record)]
     return [record for record in live if not names or {record["name"], record["id"]} & set(names)]
 
@@ -286,7 +286,8 @@ class SessionStore:
         self.users: Dict[int, str] = {}
         self.directory, self._held = _own_folder(os.path.join(folder, safe))
         self.id = os.path.basename(self.directory)
-        # sun_path holds 107 bytes and a pid up to 7 digits: a longer folder gets a short one for its sockets.
+        # sun_path holds 107 bytes, and a pid has up to 7 digits: where this folder's path is too long, the
+        # sockets get a folder with a short path.
         self.processes_dir = os.path.join(self.directory, contract.PROCESSES_NAME)
         os.mkdir(self.processes_dir, mode=0o700)
         if len(os.fsencode(self.processes_dir)) > 90:

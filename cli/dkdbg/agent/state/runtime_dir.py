@@ -85,7 +85,7 @@ def open_runtime_dir(path: Optional[str] = None) -> str:
 def folders() -> List[str]:
     """Return the folders that this user's agents here may have from `open_runtime_dir`, the usual one first.
 
-    A folder that the user has named may be another user's when we are root, looking into a container.
+    The folder of DKDBG_RUNTIME_DIR may be another user's where root looks into a container.
     """
     usual = default_runtime_dir()
     found = []

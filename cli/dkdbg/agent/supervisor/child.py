@@ -101,7 +101,7 @@ class Child:
     """The running command.
 
     Args:
-        argv: the words of the command, which no shell reads.
+        argv: the command and its arguments; no shell is involved.
         mask: the signal mask that the agent itself was started with.
         own_group: start it in a process group of its own, which needs the terminal's signals forwarded.
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Gather = Callable[[broadcast_query.Question, float], List[broadcast_query.Row]]
 
-#: Seconds for an answer, which comes after the restart: ending the program takes up to 10.
+#: Seconds for an answer, which comes after the restart: ending the program takes up to 10 s.
 ANSWER_TIMEOUT_S = 30.0
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Seconds between SIGTERM and SIGKILL. A process that is paused at a breakpoint runs no Python signal
 #: handler.
 GRACE_S = 5.0
-#: Seconds after SIGKILL; only a process in an uninterruptible call lives longer.
+#: Seconds to wait after SIGKILL; only a process in an uninterruptible call lives longer.
 KILL_TIMEOUT_S = 5.0
 #: Seconds after the program's end for other processes to notice it and end too.
 OUTLIVE_S = 0.5
@@ -81,7 +81,8 @@ class Ending:
         while True:
             self._look()
             found = sorted(filter(is_wanted, self._found))
-            # One look may miss a daemon: its parent ends, and it begins, while the processes are listed.
+            # One scan may miss a daemon that starts while its parent ends, so only two empty scans in a row
+            # count.
             if not (found or before) or time.monotonic() > end:
                 return found
             before = bool(found)
@@ -161,7 +162,7 @@ def left_note(names: Sequence[str], *, ends_too: bool) -> str:
 
 
 def end_note(code: int, end: str, words: str, name: str = "", left: str = "") -> str:
-    """Return the message to the editor.
+    """Return the message to the editor about the end of the program.
 
     Args:
         code: the exit code. end: its description, `exited with code 1`.

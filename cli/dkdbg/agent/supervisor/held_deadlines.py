@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dkdbg.agent import contract
 
-#: Seconds before a stop reports the deadlines again: each step is a stop.
+#: Minimum seconds before a further stop reports the deadlines again: each step is a stop.
 REPEAT_S = 60.0
 #: Seconds before a deadline at which it is reported again during a stop.
 WARN_AT_S = (600.0, 300.0, 60.0)
@@ -30,7 +30,7 @@ WARN_AT_S = (600.0, 300.0, 60.0)
 MAX_NAMES = 3
 #: Seconds that processes have for an answer.
 ANSWER_S = 0.5
-#: Seconds between two writes during a stop; each is valid for held_time.LEASE_S.
+#: Seconds between two writes to the session's record of stopped clocks; each is valid for held_time.LEASE_S.
 INTERVAL_S = 1.0
 #: Seconds after which a rank is asked again: a collective of a running job is over by then.
 LOOK_AGAIN_S = 2.0
@@ -42,10 +42,11 @@ class StoppedClocks:
     """Records when the clocks of a session stop and continue.
 
     Args:
-        on_hold: called when a stop begins, and every INTERVAL_S during it, with whether the clocks go on nevertheless; if
-            not, it tells processes to replace their clocks.
-        evaluates: tells whether a stopped process evaluates an expression, begun after a monotonic time. It may wait for
-            another process, so the clocks go on, until a process stops meanwhile.
+        on_hold: called when a stop begins, and every INTERVAL_S during it, with whether the clocks go on
+            nevertheless; if not, it tells processes to replace their clocks.
+        evaluates: tells whether a stopped process evaluates an expression, begun after a monotonic time. The
+            evaluation may wait for another process, so the clocks go on meanwhile, unless a process stops after
+            it began.
     """
 
     def __init__(
@@ -177,7 +178,7 @@ class HeldDeadlines:
         self._told_at = float("-inf")
 
     def stopped(self) -> None:
-        """Make `held` report, unless it did so a moment ago."""
+        """Ask the processes and make `held` report, unless it has reported within REPEAT_S."""
         with self._lock:
             now = time.monotonic()
             if now < self._told_at + REPEAT_S or self._tells_at is not None:
@@ -197,7 +198,7 @@ class HeldDeadlines:
             if not is_due:
                 return
             self._told_at, self._tells_at = now, None
-        # Not in `stopped`: it reads all of /proc, and a stop must not wait.
+        # Here, not in `stopped`: this reads all of /proc, and a stop must not wait for it.
         self._parents = deadlines.of_parents(self._pids())
         self._soonest, current = self._left(), self.current()
         self._changed(current)  # before the line, whose reader may look at the record
@@ -241,7 +242,7 @@ class PendingCollectives:
         self._waiting: Dict[int, Tuple[str, float]] = {}
 
     def note(self, pid: int, name: str, age: float, left: float) -> None:
-        """Record that a process waits in the collective `name` for `age` seconds, and gives up after `left` seconds.
+        """Record that a process has waited `age` seconds in collective `name`, and gives up in `left` seconds.
 
         Args:
             name: empty where it waits in none, or in one that has a raised timeout.

@@ -37,7 +37,7 @@ _PYTHON = re.compile(r"python[0-9.]*$")
 #: Arguments that name a Python or a script, also within a command line: `script -c "python train.py"`.
 _NAMES_PYTHON = re.compile(r"(^|[\s/])python[0-9.]*(\s|$)|\.py(\s|$)")
 _SHELLS = ("sh", "ash", "bash", "busybox", "dash", "fish", "zsh")
-#: Mark of a forkserver, which never joins a session either; its forked children do.
+#: Part of a forkserver's command line; a forkserver never joins a session, its forked children do.
 _FORKSERVER = "multiprocessing.forkserver"
 
 
@@ -81,7 +81,7 @@ class HookCheck:
         return "%s; %s" % (NOTE, _NO_PYTHON % foreign if foreign else _USUAL)
 
     def look(self, program: int, announced: Collection[int]) -> List[str]:
-        """Return messages about Pythons below the program, a pid, that have not announced themselves."""
+        """Return messages about Pythons below the pid `program` that have not announced themselves."""
         now = time.monotonic()
         if now < self._looked + INTERVAL_S:
             return []

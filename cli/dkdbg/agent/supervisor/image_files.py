@@ -99,7 +99,7 @@ class ImageFiles:
 
 
 def exclude(folder: str, names: List[str]) -> None:
-    """Exclude these names in a checkout from git, in place of former ones, and keep the rest; never follow a link."""
+    """Replace dkdbg's part of a checkout's .git/info/exclude by these names, without following a link."""
     with contextlib.suppress(OSError, ValueError), contextlib.ExitStack() as opened:
         above = None
         for name in (os.path.realpath(folder), ".git", "info"):

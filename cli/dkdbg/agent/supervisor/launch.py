@@ -85,7 +85,7 @@ class Launch:
         return code, end
 
     def _take_signal(self, arrival: Optional[child.Arrival], running: Optional[child.Child]) -> None:
-        """Forward a signal or an editor's request to the program, which is None while it is being ended."""
+        """Forward a signal or an editor's request; `running` is None while the program is being ended."""
         if arrival is not None:
             is_end = arrival.number in child.ENDING
             # At other signals the program decides whether it ends; between two runs no program can decide.

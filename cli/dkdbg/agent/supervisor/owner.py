@@ -81,7 +81,7 @@ def _libc() -> Optional[CDLL]:
 
 
 def _keep(rights: int, libc: CDLL) -> bool:
-    """Keep those of the rights that the container has, also across exec; return whether any are kept."""
+    """Keep these rights, as far as the container has them, also across exec; return whether any are kept."""
     import ctypes
 
     header = (ctypes.c_uint32 * 2)(_VERSION, 0)
@@ -96,13 +96,13 @@ def _keep(rights: int, libc: CDLL) -> bool:
 
 
 def _is_home(environ: MutableMapping[str, str]) -> bool:
-    """Set HOME as without dkdbg; return False where that is unknown."""
+    """Set HOME to its value without dkdbg; return False where that is unknown."""
     user = environ.get(HOME_ENV, "")
     with contextlib.suppress(ImportError, KeyError, ValueError):  # int() refuses `²`
         import pwd
 
         entry = pwd.getpwuid(int(user)) if user.isdigit() else pwd.getpwnam(user)
-        # Root's home is only that of the debug service, which starts as root; an ENV HOME of the image is kept.
+        # HOME is root's only because the debug service starts as root; a HOME from an ENV of the image is kept.
         if environ.get("HOME", "/root") in ("/root", "/", ""):
             environ["HOME"] = entry.pw_dir
         return True

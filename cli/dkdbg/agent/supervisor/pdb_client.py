@@ -67,7 +67,7 @@ def _process(session: contract.Record, pid: Optional[int], rank: Optional[int]) 
 
 
 def _why_missing(session: contract.Record) -> str:
-    """Return why the process does not exist."""
+    """Return why the requested process was not found."""
     there = _listing(session["processes"])
     if session["state"] == "waiting" and not there:
         return "the program has not started yet: it is %s" % (session["detail"] or "waiting for a debugger")

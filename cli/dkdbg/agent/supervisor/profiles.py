@@ -217,7 +217,7 @@ def _file(note: Mapping[str, Any]) -> str:
 
 
 def _wait_for(pid: int, pause: Callable[[float], bool]) -> None:
-    """Wait until py-spy, of this pid, has written its file, which it does after the end of its target."""
+    """Wait until py-spy, whose pid is `pid`, has written its file; it does so after the end of its target."""
     end = time.monotonic() + _WRITE_TIMEOUT_S
     while pid and time.monotonic() < end and "record" in procfs.command_line(pid):
         if pause(0.05):
@@ -267,7 +267,8 @@ def fetch(
         if not key.startswith(("DKDBG_", "RAY_RUNTIME_ENV_HOOK"))
     }
     try:
-        # A file: up to Python 3.13 communicate() does not go on writing to a pipe after a timeout.
+        # A file instead of a pipe: up to Python 3.13 communicate() does not resume writing to a pipe after a
+        # timeout.
         with tempfile.TemporaryFile() as source:
             source.write(json.dumps(asked).encode())
             source.seek(0)

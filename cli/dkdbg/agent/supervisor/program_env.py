@@ -70,7 +70,7 @@ def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[
     reverse.asked(environment)
     if settings.ENV_NEMO_RL_NSYS in (own := _set_by_env(words[cut + 1 :])):
         environment[settings.ENV_NEMO_RL_NSYS] = own[settings.ENV_NEMO_RL_NSYS]
-    # tini warns if it can reap nothing: process 1 is the agent's.
+    # tini warns where it cannot reap children: the agent is process 1 in its place.
     if os.path.basename((words[cut + 1 :] or [""])[0]).startswith("tini"):
         environment.setdefault("TINI_SUBREAPER", "1")
     profiles.prepare(environment, console.log)
@@ -129,7 +129,7 @@ def _open_ray_workers(environment: MutableMapping[str, str], patterns: str) -> N
 
 
 def _digest(environment: MutableMapping[str, str]) -> str:
-    """Return salt and digest of the token; pdb in the program checks a client's token by them."""
+    """Return salt and digest of the token, with which pdb in the program checks a client's token."""
     try:
         token = tokens.read(environment)
     except ValueError:  # the session reports it shortly

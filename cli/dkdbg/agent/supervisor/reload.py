@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 INTERVAL_S = 0.25
 #: Seconds of quiet before a change counts: editors save in several steps, git writes many files.
 QUIET_S = 0.1
-#: The same for an empty file, which is probably being written.
+#: Seconds of quiet before a change to an empty file counts: it is probably still being written.
 QUIET_EMPTY_S = 0.5
 #: Seconds after which changes count although more come: a program may write a source again and again.
 MAX_CHANGING_S = 5.0

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Mapping, Optional, Tuple
 
-#: Fingerprint of the certificate, after the address.
+#: Pattern of the certificate's fingerprint, which follows the address in DKDBG_CONNECT.
 _FINGERPRINT = re.compile(r"sha256:([0-9a-f]{64})", re.IGNORECASE)
 #: Seconds for the process to send the last data, and to end.
 _FLUSH_TIMEOUT_S, _TIMEOUT_S = 2.0, 10.0
@@ -95,7 +95,8 @@ class ReverseConnection:
 
     def __init__(self, to: Tuple[str, int, str], token: str, about: Dict[str, Any]) -> None:
         agent = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
-        # Other jobs of this user have the token too, but not the key.
+        # The key identifies this job when it connects again: other jobs of this user have the same token, but not
+        # the key.
         about = dict(about, key=os.urandom(16).hex())
         settings = {"host": to[0], "port": to[1], "fingerprint": to[2], "token": token, "about": about}
         self._process = subprocess.Popen(

@@ -297,7 +297,7 @@ class Session:
 
     @property
     def endpoint(self) -> str:
-        """The address for an editor, `host:port`."""
+        """Return the address for an editor, `host:port`."""
         return "%s:%d" % (self._listener.host, self._listener.port)
 
     def ask_ranks(self, question: broadcast_query.Question, limit: float) -> List[broadcast_query.Row]:
@@ -500,10 +500,10 @@ class Session:
         return None
 
     def _wait_for_late_editor(self, code: int, detail: str) -> None:
-        """After a short program, wait for the editor and report the end, instead of closing the port first.
+        """After a short program, keep the port open for a late editor and report the end to it.
 
-        A failed session counts as unhealthy from now on, so that no editor starts for it. But compose may
-        have seen it healthy a moment before, and then the editor comes.
+        A failed session counts as unhealthy from now on, so that no editor starts for it. But compose may have
+        seen it healthy a moment before, and then the editor comes.
         """
         end = self._since + self.options.linger
         before = self.attaches if self._attaches_before_end is None else self._attaches_before_end

@@ -1,10 +1,10 @@
-"""Second way of the hook into a Python: a .pth file in the site folders of the container's Pythons.
+"""Second way to load the hook into a Python: a .pth file in the site folders of the container's Pythons.
 
-The first is PYTHONPATH, which programs set, clear or ignore (`export PYTHONPATH=src`, `env -i`, tox, `python -I`).
-Every Python without -S reads a .pth file. It is written only where the container is the session's own
-(DKDBG_OWN_CONTAINER=1), never in a mounted folder of the user's. It affects only processes below the agent,
-and is emptied as soon as the agent has ended. The files are opened while the agent is root: the Pythons are
-mostly root's, and the agent becomes the owner of the workspace before it knows the session.
+The first is PYTHONPATH, which programs set, clear or ignore (`export PYTHONPATH=src`, `env -i`, tox, `python
+-I`). Every Python without -S reads a .pth file. It is written only where the container is the session's own
+(DKDBG_OWN_CONTAINER=1), never in a mounted folder of the user's. It affects only processes below the agent, and
+is emptied as soon as the agent has ended. The files are opened while the agent is root: the Pythons are mostly
+root's, and the agent becomes the owner of the workspace before it knows the session.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VOLUME = re.compile(r"/volumes/[^/]+/_data|kubernetes\.io~empty-dir")
 _MAX_SUBFOLDERS = 200
 _PYTHON = re.compile(r"python[0-9.]*$")
 _SITES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "local/lib/python3*/dist-packages")
-#: Folders whose subfolders may be virtual environments, or hold them, with no Python on PATH.
+#: Folders to search for virtual environments whose Python is not on PATH, up to two levels below each.
 _ABOVE = (
     "",
     "/",
@@ -99,7 +99,7 @@ def _site_folders(environ: Mapping[str, str], mounted: _Mounts) -> Set[str]:
 
 
 def _prefixes(environ: Mapping[str, str], mounted: _Mounts) -> Iterable[str]:
-    """Return the folders that hold `bin/python`, as far as possible without starting one."""
+    """Return the folders that hold `bin/python`, as far as they can be found without starting a Python."""
     folders = [*environ.get("PATH", "").split(os.pathsep), "/usr/bin", "/usr/local/bin", "/opt/conda/bin"]
     found = {environ[name] for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)}
     found.update(filter(_is_environment, mounted.volumes()))

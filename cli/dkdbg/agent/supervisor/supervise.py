@@ -25,7 +25,7 @@ QUIT_WITHIN_S = 2.0
 #: Seconds before a crashed program is restarted; doubled with each crash in a row.
 BACKOFF_S = 1.0
 MAX_BACKOFF_S = 30.0
-#: Seconds of a run after which its crash is the first of a new row.
+#: Seconds after which a run counts as healthy: a crash after that is the first one in a row again.
 HEALTHY_S = 60.0
 
 
@@ -247,7 +247,8 @@ class Supervisor:
         keeps = "the running program is kept" if self._restarts.is_up else "not started"
         if broken:
             for error in broken.values():
-                # The editor's console shows the program, which has not noticed.
+                # In the editor's console too: it shows the program's output, and the program has not noticed the
+                # error.
                 self._session.tell("%s; %s" % (error, keeps), "important")
             return
         more = " and %d more" % (len(changed) - 1) if len(changed) > 1 else ""

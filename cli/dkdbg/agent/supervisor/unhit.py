@@ -59,7 +59,7 @@ class Unhit:
         self._lock = threading.Lock()
 
     def set(self, path: str, lines: List[int]) -> None:
-        """Note the lines of a file with unconditional breakpoints; `path` is the program's."""
+        """Note a file's lines with unconditional breakpoints; `path` is its path where the program runs."""
         with self._lock:
             self._set[path] = lines
             self._looks = list(LOOKS_S)
@@ -73,7 +73,7 @@ class Unhit:
             self._done.add((name, line))
 
     def forget(self) -> None:
-        """Forget all of them: the editor has left."""
+        """Forget all breakpoints: the editor has left."""
         with self._lock:
             self._set, self._done, self._looks = {}, set(), []
 
@@ -123,7 +123,7 @@ def reason(path: str, line: int, files: Iterable[Dict[str, Any]]) -> str:
 
 
 def _shown(name: object) -> str:
-    """Return a name from the program for the editor's console, printable; of a long one only the end."""
+    """Return a printable name from the program for the editor's console; of a long name only the end."""
     return console.printable(as_text(name)[-MAX_CHARACTERS:])
 
 

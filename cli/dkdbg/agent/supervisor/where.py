@@ -33,7 +33,7 @@ _MAX_PROCESSES = 4096
 _FIELDS = (
     "pid", "ppid", "name", "rank", "local_rank", "world_size", "origin", "started", "joined", "state", "detail", "stopped",
 )  # fmt: skip
-#: Seconds for one process, and the maximum processes to inspect in parallel.
+#: Seconds for one run of py-spy, and the maximum number of runs in parallel.
 _PY_SPY_TIMEOUT_S = 10.0
 _MAX_PARALLEL = 8
 _HOOK = "/inprocess/hook/sitecustomize.py"

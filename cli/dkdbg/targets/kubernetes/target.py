@@ -289,7 +289,7 @@ class PodTarget(Target):
         return found.reach, path
 
     def _no_session(self, pod: str) -> str:
-        enters = f"dkdbg attach {shlex.quote(str(self.address))} --pid 1 enters a program that runs already"
+        enters = f"dkdbg attach {shlex.quote(str(self.address))} --pid 1 attaches to a program that is already running"
         return f"no session runs in the pod {pod}: {hints.RUN_THERE(target=str(self.address))}; {enters}"
 
     def _relayed(self, word: str, silent: bool, _limit: float) -> tuple[str, ...]:

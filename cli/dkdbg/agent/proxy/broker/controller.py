@@ -1,4 +1,4 @@
-"""Phase of a controller: its requests go to the adapter, and observers may ask through it. No I/O."""
+"""Phase of a controller: its requests go to the adapter, and it passes on those of observers. No I/O."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class Controlling(SessionPhase):
-    """Phase of a client whose attach was passed on."""
+    """Phase of a client whose attach was passed on to the adapter."""
 
     name = CONTROLLING
 
     def begin(self) -> List[Action]:
-        """Pass the attach on: the client becomes the controller."""
+        """Pass the attach on to the adapter: the client becomes the controller."""
         connection = self.connection
         connection.since = self._sessions.wall()
         self._sessions.take_control(connection)
@@ -41,7 +41,7 @@ class Controlling(SessionPhase):
         return [connection.to_adapter(connection.attach_body), *handover.follow(connection, self._sessions)]
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:
-        """Pass a request on unchanged, unless the broker answers it."""
+        """Pass a request on to the adapter unchanged, unless the broker answers it."""
         connection, command = self.connection, request["command"]
         if command in ("launch", "attach"):
             return [connection.refuse(request, "this connection is already attached")]
@@ -76,7 +76,7 @@ class Controlling(SessionPhase):
         return [connection.to_adapter(body), *ends]
 
     def answer(self, message: Message, body: bytes) -> List[Action]:
-        """Pass on a response, if this adapter has requested it."""
+        """Pass the client's response on to the adapter, if this adapter has sent the request."""
         return [self.connection.to_adapter(body)] if self._open_requests.answered_adapter(message) else []
 
     def from_adapter(self, body: bytes) -> List[Action]:
@@ -92,7 +92,7 @@ class Controlling(SessionPhase):
         return self._adapter.let_end()
 
     def adapter_gone(self) -> List[Action]:
-        """Handle the end of the adapter's side: it has released the process, or has died."""
+        """Handle a connection closed by the adapter: it has released the process, or has died."""
         if self.connection.configured and not self.connection.leaving:
             return self._lost()
         return handover.released(self.connection, self._sessions)
@@ -102,7 +102,7 @@ class Controlling(SessionPhase):
         return self._adapter.stopped(body)
 
     def give_up(self, text: str, category: str = "important") -> List[Action]:
-        """Take the process from the client, and tell it why; the process is free when the adapter has released it."""
+        """End the client's session and tell the client why; the adapter releases the process later."""
         told = self.evict(text, category)
         self.connection.stops.let_go()
         request = messages.request(self._open_requests.ours(), "disconnect", {"terminateDebuggee": False})
@@ -110,7 +110,7 @@ class Controlling(SessionPhase):
 
     @property
     def lends(self) -> bool:  # type: ignore[override]
-        """Return whether observers may ask the adapter through this connection."""
+        """Return whether observers' requests may reach the adapter through this connection."""
         return self.connection.configured and not self.connection.leaving
 
     def lend(self, borrower: Connection, request: Message) -> List[Action]:
@@ -120,13 +120,13 @@ class Controlling(SessionPhase):
         return [Action(TO_ADAPTER, self.connection, messages.body_of(lent))]
 
     def ask(self, command: str, arguments: Message, then: Callable[[Message], List[Action]]) -> List[Action]:
-        """Send the adapter a request of the broker."""
+        """Send the adapter a request of the broker's own; `then` handles the response."""
         sequence = self._open_requests.ours(then)
         self.connection.stops.asked({"seq": sequence, "command": command})
         return [self.connection.to_adapter(messages.request(sequence, command, arguments))]
 
     def _of_all_agents(self, request: Message) -> List[Action]:
-        """Handle a request of a client that has root sessions with other agents too."""
+        """Handle a barrier or group request of a client that also has root sessions with other agents."""
         connection, wanted = self.connection, as_dict(request.get("arguments"))
         if connection.key != ROOT:
             return [connection.refuse(request, "only the root session accepts this")]
@@ -144,7 +144,7 @@ class Controlling(SessionPhase):
         return self.connection.to_client(messages.answer(request))
 
     def _choose(self, request: Message) -> List[Action]:
-        """Debug other ranks from now on. Ranks that have joined stay until their sessions are left."""
+        """Change which ranks are debugged; ranks that have joined stay until their sessions end."""
         connection = self.connection
         if connection.key != ROOT:
             return [connection.refuse(request, "only the root session accepts this")]
@@ -156,7 +156,7 @@ class Controlling(SessionPhase):
         return [connection.to_client(messages.answer(request)), *self._adapter.offer_chosen()]
 
     def _release(self, request: Message) -> List[Action]:
-        """Resume a process that waits for a session, which the client will not open."""
+        """Resume a process that waits for a session that the client will not open."""
         connection, pid = self.connection, as_dict(request.get("arguments")).get("subProcessId")
         if connection.key != ROOT or not isinstance(pid, int) or isinstance(pid, bool):
             return [connection.refuse(request, "only the root session accepts this, with a subProcessId")]
@@ -164,15 +164,18 @@ class Controlling(SessionPhase):
         return [connection.to_client(messages.answer(request))]
 
     def _source(self, request: Message) -> List[Action]:
-        """Return digest and line count of a local source file. Not a leak: this client can run any code here."""
+        """Answer with the digest and line count of a source file on this machine.
+
+        This leaks nothing: the client can run any code here.
+        """
         found = sources.look(str(as_dict(request.get("arguments")).get("path", "")))
         return [self.connection.to_client(messages.answer(request, **found))]
 
     def _lost(self) -> List[Action]:
-        """Handle the death of the adapter: it has closed an attached client's connection without a reason.
+        """Handle the death of the adapter, which has closed the connection of an attached client unasked.
 
-        The broker sets the root session up at the new adapter on the client's behalf. Child sessions end and are
-        announced again.
+        The broker sets the root session up again at the new adapter on the client's behalf. Child sessions end
+        and are announced again.
         """
         connection, what = self.connection, "debugpy's adapter died"
         unanswered = self._open_requests.give_up(what)

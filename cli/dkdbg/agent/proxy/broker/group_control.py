@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Action, Connection
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
-#: Command for other agents while a rank is stopped, besides those of the editor.
+#: Command sent to the other agents while a rank is stopped here; all other commands are the editor's.
 HELD = "held"
 
 
 def with_it(connection: Connection, sessions: Sessions, command: str) -> List[Action]:
-    """Continue or pause the other ranks that the editor controls, after its command for one rank.
+    """Continue or pause the editor's other ranks after it has continued or paused one.
 
-    The client's configuration can ask for single ranks; otherwise the agent's default applies.
+    The client's configuration can limit a command to the one rank; otherwise the agent's default applies.
     """
     if command not in ("continue", "pause") or connection.key == ROOT:
         return []
@@ -46,14 +46,14 @@ def with_it(connection: Connection, sessions: Sessions, command: str) -> List[Ac
 
 
 def left(connection: Connection, sessions: Sessions, request: Message) -> List[Action]:
-    """Make the editor leave the other agents too, if leaving one process leaves all (see handover.py)."""
+    """Make the editor leave the other agents too, if its `disconnect` is for all processes; see handover.py."""
     if connection.key == ROOT or not handover.leaves_all(connection, request):
         return []
     return _elsewhere(connection, sessions, "disconnect", sessions.ranks())
 
 
 def from_elsewhere(root: Connection, sessions: Sessions, wanted: Message) -> List[Action]:
-    """Do with the local ranks of a job what the same editor did with a rank of another agent.
+    """Apply to this agent's ranks what the same editor did with a rank of another agent.
 
     Continue, pause or leave them, or stop their clocks while that rank is stopped.
 
@@ -82,9 +82,9 @@ def from_elsewhere(root: Connection, sessions: Sessions, wanted: Message) -> Lis
 
 
 def held(sessions: Sessions) -> List[Action]:
-    """Tell the editor's other agents that a process is stopped here: their clocks stop too, for some seconds.
+    """Make the editor's other agents stop their clocks for some seconds: a process is stopped here.
 
-    Those with ranks of another job ignore it: see `from_elsewhere`.
+    Agents with ranks of another job ignore this: see `from_elsewhere`.
     """
     root = sessions.controller(ROOT)
     return [] if root is None else _elsewhere(root, sessions, HELD, sessions.ranks())

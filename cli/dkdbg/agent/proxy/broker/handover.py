@@ -1,7 +1,7 @@
-"""Policy for a leaving controller, or a leaving root session. No I/O.
+"""Policy for when a controller or a root session leaves. No I/O.
 
-If a controller leaves and the process lives on, the earliest observer becomes the controller. If an editor leaves its
-root session, or that of one process, all its other sessions end.
+If a controller leaves and the process lives on, the earliest observer becomes the controller. If an editor leaves
+its root session, or that of one process, all its other sessions end.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Action, Connection
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
-#: Seconds that a client may take to come back before an observer gets its session; the same for a client that has
-#: announced a restart: on a busy machine its new attach took over three seconds.
+#: Seconds in which a client may come back before an observer gets its session: in general, and after a
+#: `disconnect` with `restart`. On a busy machine the new attach of a restart took over three seconds.
 GRACE_S = 0.3
 RESTART_GRACE_S = 10.0
 
@@ -27,13 +27,13 @@ RESTART_GRACE_S = 10.0
 def left(connection: Connection, sessions: Sessions, request: Message) -> List[Action]:
     """End all other sessions of an editor that disconnects one.
 
-    An editor's stop button ends one session: the root session, or that of the process in focus. A process with
-    another session would stay stopped until the button is pressed for each. The configuration can ask to leave
-    processes one by one; the root session always takes all others along.
+    An editor's stop button ends one session: the root session, or that of the process in focus. Otherwise a
+    stopped process with another session would stay stopped until the button is pressed for that session too. The
+    configuration can ask to leave processes one by one; the root session always takes all others along.
 
     Args:
-        request: its `disconnect`. With `restart` the editor comes back, and with `terminateDebuggee` the program ends,
-            and no stopped process may continue before that: the other sessions stay.
+        request: its `disconnect`. The other sessions stay if it has `restart`, because the editor comes back, or
+            `terminateDebuggee`, because no stopped process may continue before the program ends.
     """
     if not leaves_all(connection, request):
         return []
@@ -41,7 +41,7 @@ def left(connection: Connection, sessions: Sessions, request: Message) -> List[A
 
 
 def leave(connection: Connection, sessions: Sessions, request: Message) -> List[Action]:
-    """Answer a `disconnect` that the adapter does not get, and close the connection; see `left`."""
+    """Answer a `disconnect` without passing it to the adapter, and close the connection; see `left`."""
     ends = left(connection, sessions, request)
     answer = connection.to_client(messages.answer(request))
     return [answer, *connection.close("it has left"), *ends]
@@ -101,9 +101,9 @@ def free(sessions: Sessions) -> List[Action]:
 
 
 def heir(connection: Connection, former: Connection, sessions: Sessions) -> Optional[Connection]:
-    """Return the next controller of a process: its earliest observer in the editor that has the root session.
+    """Return the next controller of a process: its earliest observer, preferably in the root session's editor.
 
-    None while that editor is not known: the root session is handed over first.
+    None until the root session itself has been handed over.
 
     Args:
         connection: an observer of the process. former: the controller that it has observed.

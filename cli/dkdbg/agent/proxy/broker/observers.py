@@ -82,7 +82,7 @@ class Observing(SessionPhase):
         return [Action(DROP_ADAPTER, connection), connection.to_client(messages.event("initialized"))]
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:  # noqa: ARG002
-        """Answer a request."""
+        """Answer a request; send those that only read through the controller's connection."""
         connection, command = self.connection, request["command"]
         if command == "disconnect":
             ends = [] if self.over else handover.left(connection, self._sessions, request)
@@ -126,7 +126,7 @@ class Observing(SessionPhase):
         ]
 
     def follow(self, controller: Connection) -> List[Action]:
-        """Observe the session of another controller of the same process."""
+        """Observe the session of the new controller of the same process."""
         if controller is self._controller:
             return []
         self._controller, self._who = controller, _who(controller)
@@ -142,7 +142,7 @@ class Observing(SessionPhase):
         return [self._say(messages.event("terminated"))]
 
     def adapter_gone(self) -> List[Action]:
-        """Handle the end of the dropped connection."""
+        """Handle the end of this client's connection to the adapter, which `begin` has dropped."""
         return handover.released(self.connection, self._sessions)
 
     def _configured(self, request: Message) -> List[Action]:

@@ -1,6 +1,6 @@
-"""Base of the phases of a connection: what all of them need, and how they end a session. No I/O.
+"""Base class of the phases of a connection, with their way to end a session. No I/O.
 
-Also the phases of an ended session: its client knows about the end and has not left, or the connection is closed.
+Also the phases after that: `Evicted`, while a client has been notified and has not left, and `Closed`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Action, Connection
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
-    #: A connection, the sessions of the port, the handler of its adapter's messages, its unanswered requests.
+    #: Arguments of a phase: the connection, the sessions of the port, the handler of the adapter's messages, and
+    #: the connection's unanswered requests.
     Parts = Tuple[Connection, Sessions, AdapterSide, OpenRequests]
 
 
@@ -38,7 +39,7 @@ class SessionPhase(Phase):
 
 
 class Evicted(SessionPhase):
-    """Phase of a client that knows that its session has ended."""
+    """Phase of a client that has been notified of the end of its session and has not left."""
 
     name = EVICTED
 

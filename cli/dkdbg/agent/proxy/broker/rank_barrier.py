@@ -1,18 +1,20 @@
 """Rank barrier: an attach to a running job stops all its ranks at the same iteration. No I/O.
 
-The ranks are armed one after another: each imports debugpy and gets its breakpoints. Without the barrier, the first
-armed rank stops, the others pass that line before their breakpoints are set, and hang in the next collective. So after
-an attach the stops at breakpoints are withheld from the editor until every rank is armed. When all ranks are stopped,
-all stops are reported. When only some are stopped and nothing moves, those pass the line once: a rank that waits for
-them in a collective then reaches the line together with them. With a collective in each iteration no rank can be more
-than one ahead, so that all ranks stop in the same iteration, regardless of timing. Passing only ensures progress.
+The ranks are armed one after another: each imports debugpy and gets its breakpoints. Without the barrier, the
+first armed rank stops, the others pass that line before their breakpoints are set, and hang in the next
+collective. So after an attach the stops at breakpoints are withheld from the editor until every rank is armed.
+When all ranks are stopped, all stops are reported. When only some ranks are stopped and nothing changes, these
+are continued once: a rank that waits for them in a collective then reaches the line together with them. With a
+collective in each iteration no rank can be more than one iteration ahead of another, so all ranks stop in the
+same iteration, regardless of timing. Letting ranks pass the line only ensures progress.
 
-Some breakpoints are not for all ranks (`if rank == 0:`). After a timeout the stops are reported anyway, with the names
-of the missing ranks. A conditional breakpoint selects ranks explicitly, so its stop is not withheld.
+Some breakpoints are not for all ranks (`if rank == 0:`). After a timeout the stops are reported anyway, with the
+names of the missing ranks. A conditional breakpoint selects ranks explicitly, so its stop is not withheld.
 
-The ranks of one job may have several agents. Then the client, which has a root session with each of them, decides for
-all: it gets an event for each change (`dkdbgGate`), and sends its decision as a request of that name. A request to pass
-carries the number of the last change that the client knows, and is ignored if there was a newer change.
+The ranks of one job may have several agents. Then the client, which has a root session with each of them, decides
+for all ranks: it gets an event for each change (`dkdbgGate`), and sends its decision as a request of that name. A
+request to pass carries the number of the last change that the client knows, and is ignored if there was a newer
+change.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class RankBarrier:
         self._timeouts = rank_timeouts.RankTimeouts(clock)
         self._unarmed: Set[int] = set()
         self._armed: Set[int] = set()
-        #: Withheld stops: the connection, the event and the stopped thread, by key.
+        #: Withheld stops: the connection, the event and the stopped thread, by the key of the process.
         self._held: Dict[int, Tuple[Connection, bytes, int]] = {}
         self._passing: Set[int] = set()
         self._over = False
@@ -121,7 +123,7 @@ class RankBarrier:
         return True
 
     def settle(self) -> List[Action]:
-        """Return the actions for the current state and time."""
+        """Return the actions that are due now: report, let the stopped ranks pass, or report all stops."""
         if not self.is_closed:
             return self._report()
         if self._over:
@@ -186,7 +188,7 @@ class RankBarrier:
         return [*self._say(warning), *self.open()]
 
     def _missing(self) -> List[str]:
-        """Return the names of the ranks that are waited for."""
+        """Return the names of the ranks that the barrier waits for."""
         return sorted(self._name_of(key) for key in self._unarmed or self._armed - set(self._held))
 
     def _say(self, text: str) -> List[Action]:

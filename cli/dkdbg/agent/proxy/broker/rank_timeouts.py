@@ -1,4 +1,4 @@
-"""Timeouts of a rank barrier, and what happens after each. No I/O; knows only the numbers of ranks.
+"""Timeouts of a rank barrier, and the decision after each. No I/O; gets only the counts of ranks.
 
 An agent applies them to its own ranks (rank_barrier.py), the attach proxy to those of several agents.
 """
@@ -14,18 +14,21 @@ WAIT, PASS, OPEN, GIVE_UP = "wait", "pass", "open", "give up"
 
 #: Seconds without another armed rank until the barrier gives up.
 ARM_TIMEOUT_S = 30.0
-#: Seconds from the last armed rank within which the first stop is gathered: a later one is in every rank's next round,
-#: as no rank passed the line before it had breakpoints. On a slow machine twice the time that arming took, if that is more.
+#: Seconds after the last armed rank in which the barrier waits for a first stop before it opens: a later stop is
+#: in every rank's next round, as no rank passed the line before it had breakpoints. Twice the time that arming
+#: took, if that is more.
 FIRST_STOP_TIMEOUT_S = 5.0
-#: Seconds without progress before the stopped ranks pass, each time; the last value for all further times. On a slow
-#: machine a quarter of the time that arming took.
+#: Seconds without progress before the stopped ranks are let pass: QUIET_S has a value for each time, the last one
+#: for all further times. A quarter of the time that arming took if that is more, at most MAX_QUIET_S.
 MAX_QUIET_S = 3.0
 QUIET_S = (0.25, 0.25, 0.25, 0.5, 1.0)
-#: Seconds from the first stop until the barrier gives up, or four times the time that arming took, up to the maximum.
+#: Seconds from the first stop until the barrier gives up; four times the time that arming took if that is more,
+#: up to the maximum.
 GATHER_TIMEOUT_S = 10.0
 MAX_GATHER_TIMEOUT_S = 30.0
-#: Rounds in which the same number of ranks stops and the others do not: the line is not for them (`if rank == 0:`). More
-#: rounds would let ranks meet whose collectives come every few rounds, and keep a slow loop's stop back for longer.
+#: Rounds with the same number of stopped ranks before the barrier gives up: the line is not for the other ranks
+#: (`if rank == 0:`). With more rounds, ranks whose collectives come every few rounds would still meet, but the
+#: stop of a slow loop would be withheld for longer.
 SAME_ROUNDS = 2
 #: Maximum ranks named in a message.
 MAX_NAMED = 8
@@ -72,7 +75,7 @@ class RankTimeouts:
         return max(GATHER_TIMEOUT_S, min(MAX_GATHER_TIMEOUT_S, 4 * self._arming))
 
     def verdict(self, unarmed: int, armed: int, held: int) -> str:
-        """Return one of the verdicts above.
+        """Return what the barrier has to do now: WAIT, PASS, OPEN or GIVE_UP.
 
         Args:
             unarmed: ranks without breakpoints. armed: ranks with breakpoints. held: armed ranks that are stopped.

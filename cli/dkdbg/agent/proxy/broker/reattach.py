@@ -1,6 +1,6 @@
-"""Phase in which the broker sets a session up on behalf of its client. No I/O.
+"""Phase in which the broker sets up a session at the adapter on behalf of its client. No I/O.
 
-The adapter was replaced, or the client was an observer and becomes the controller.
+Needed when the adapter was replaced, or when the client was an observer and becomes the controller.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.proxy.broker.phase import Parts
 
-#: Attempts to set the session up at an adapter that drops the connection, and seconds between two.
+#: Attempts to set up the session at an adapter that drops the connection, and seconds between two attempts.
 MAX_ATTEMPTS = 5
 RETRY_PAUSE_S = 0.2
-#: Maximum requests that are queued meanwhile.
+#: Maximum requests to queue until the session is set up.
 _MAX_QUEUED = 1000
 
 
@@ -45,7 +45,7 @@ class Reattaching(SessionPhase):
         self._queue: List[Message] = []
 
     def again(self) -> List[Action]:
-        """Start to set the session up."""
+        """Begin to set up the session, unless that has begun already."""
         if self._replay is not None:
             return []
         connection = self.connection
@@ -66,7 +66,7 @@ class Reattaching(SessionPhase):
         return [connection.refuse(request, "this session has ended", show=False)]
 
     def answer(self, message: Message, body: bytes) -> List[Action]:
-        """Pass on a response, if this adapter has requested it."""
+        """Pass the client's response on to the adapter, if this adapter has sent the request."""
         return [self.connection.to_adapter(body)] if self._open_requests.answered_adapter(message) else []
 
     def client_gone(self) -> List[Action]:
@@ -86,7 +86,7 @@ class Reattaching(SessionPhase):
         return [self.connection.reconnect(RETRY_PAUSE_S)]
 
     def no_adapter(self, reason: str) -> List[Action]:
-        """End the session, which cannot be set up."""
+        """End the session because it cannot be set up."""
         connection = self.connection
         connection.turn(EVICTED)
         queued = [connection.refuse(one, reason, show=False) for one in self._queue]
@@ -95,11 +95,11 @@ class Reattaching(SessionPhase):
         return [*queued, *map(connection.to_client, told), *handover.released(connection, self._sessions)]
 
     def give_up(self, text: str, category: str = "important") -> List[Action]:
-        """Take the process from the client, and tell it why."""
+        """End the client's session and tell the client why."""
         return [*self.evict(text, category), Action(LEAVE_ADAPTER, self.connection)]
 
     def _take(self, replay: Replay, body: bytes) -> Optional[List[Action]]:
-        """Handle a message of the adapter; None if it is not for the replay."""
+        """Handle a message of the adapter; return None if it is not for the replay."""
         try:
             taken = replay.take(frames.decode(body))
         except frames.FrameError:

@@ -31,18 +31,18 @@ BACKEND_TIMEOUT_S = 30.0
 BACKEND_NOTICE_S = 1.0
 #: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
 ATTACH_TIMEOUT_S = 60.0
-#: Seconds that an observer may block a send: no controller waits longer.
+#: Seconds that a send to an observer may block, and so the maximum that it delays the controller.
 OBSERVER_TIMEOUT_S = 1.0
-#: Seconds that a client has to close after the last answer.
+#: Seconds to wait for a client to close its connection after the last answer.
 CLOSE_TIMEOUT_S = 1.0
-#: Refused attaches that are all logged, and the seconds between two log lines for later ones.
+#: Seconds between two log lines for refused attaches, and the number of refusals that are all logged before that.
 REFUSAL_LOG_INTERVAL_S = 10.0
 REFUSAL_LOG_BURST = 10
 #: Seconds to wait for the stderr of a process that has ended.
 STDERR_TIMEOUT_S = 10.0
 #: Maximum queued lines for clients.
 MAX_NOTES = 100
-#: Seconds that a client has to close after the adapter has ended its session: some never do.
+#: Seconds to wait for a client to leave after the adapter has ended its session: some clients never do.
 LEAVE_TIMEOUT_S = 5.0
 NO_THREAD = "the agent can start no thread: raise the limit (ulimit -u, pids.max), and attach again"
 #: Seconds between two checks of the rank barrier.
@@ -100,7 +100,7 @@ class Service:
                 self._lock.wait(0.02)  # no event reports that a process has ended
 
     def say(self, text: str) -> None:
-        """Print a line in the consoles of all processes, but not the root's, in editors that have one for each."""
+        """Print a line in the console of each child session, in editors with a console for each session."""
         with self._lock:
             links = [
                 one.link
@@ -134,13 +134,14 @@ class Service:
         )
 
     def broadcast(self, question: broadcast_query.Question, limit: float) -> List[broadcast_query.Row]:
-        """Query the attached processes, and return each answer that arrives within the limit, in seconds.
+        """Query the attached processes and return a row for each; wait for answers `limit` seconds at most.
 
         With PAUSE a row is done when the process is stopped, with CONTINUE when it runs.
         """
         with self._lock:
             found = broadcast_query.BroadcastQuery(question, self._sessions, self._sessions.agent.processes())
-            # A pause reports the stops that the rank barrier withholds: it would let those ranks pass.
+            # A pause first reports the stops that the rank barrier withholds: the barrier would let those ranks
+            # pass.
             actions = self._sessions.barrier.open() if question.verb == broadcast_query.PAUSE else []
             actions += found.begin()
         _send(actions)
@@ -160,7 +161,7 @@ class Service:
         return root is not None and root.phase.name == REATTACHING
 
     def serve(self, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
-        """Serve one client until its end. Raises OSError."""
+        """Serve one client until its connection ends. Raises OSError."""
         Relay(client, parser, self._sessions, lock=self._lock, log=self._log_refusal).serve(first)
 
     def _log_refusal(self, text: str) -> None:
@@ -176,7 +177,7 @@ class Service:
 
 
 class Notes:
-    """Sends lines on its own thread: a client that does not read must not block the sender."""
+    """Lines for clients, sent on their own thread: a client that does not read must not block the sender."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[Tuple[bytes, List[Link]]] = queue.Queue(MAX_NOTES)
@@ -196,10 +197,10 @@ class Notes:
 
 
 class Relay:
-    """Serves one client until both connections have ended.
+    """Serves one client until its connection and the one to the adapter have ended.
 
     Args:
-        client: its socket. parser: holds what came after the first request.
+        client: its socket. parser: holds the data that came after the first request.
         sessions: those of the port. lock: guards the sessions and every broker, notified on each change.
         log: takes one line for a refused attach.
     """
@@ -232,7 +233,7 @@ class Relay:
         self._closed = False
 
     def serve(self, first: bytes) -> None:
-        """Serve until the end; `first` is the body of the first request. The caller closes the client's socket."""
+        """Serve until both connections end; `first` is the first request's body. The caller closes the socket."""
         try:
             self._client.settimeout(ATTACH_TIMEOUT_S)
             self._act(self._ask(lambda: self._broker.from_client(first)))
@@ -289,7 +290,10 @@ class Relay:
         self._say_goodbye()
 
     def _receive(self, backend: socket.socket, most: int) -> bytes:
-        """Receive from the adapter. It keeps an ended session until the client leaves, and some never do."""
+        """Receive from the adapter; end its session on behalf of a client that does not leave.
+
+        The adapter keeps an ended session until the client leaves, and some clients never do.
+        """
         if not self._broker.connection.leaving:
             return backend.recv(most)
         backend.settimeout(LEAVE_TIMEOUT_S)
@@ -301,7 +305,7 @@ class Relay:
 
     def _say_goodbye(self) -> None:
         """Close the connection to the client, unless its session continues without the adapter."""
-        # The client was sent `terminated`; its disconnect is still to be answered by the thread that closes.
+        # The client was sent `terminated`: first let the thread that reads its `disconnect` answer and close.
         if self._broker.phase in (EVICTED, CLOSED):
             with self._lock:
                 self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_TIMEOUT_S)
@@ -312,7 +316,7 @@ class Relay:
             sockets.shut(self._client)
 
     def reconnect(self, seconds: float) -> None:
-        """Connect to the adapter again, later, if the broker still wants it then."""
+        """Connect to the adapter again after some seconds, if the broker still wants that then."""
         arguments = (seconds, self._begun())
         if not self._begin(self._reconnect, arguments, "dkdbg again"):
             self._break()
@@ -445,7 +449,10 @@ class Relay:
             sockets.shut(backend, socket.SHUT_WR)
 
     def drop_adapter(self) -> None:
-        """Continue without the adapter. Sends to the client time out: one that does not read blocks no other client."""
+        """Close the connection to the adapter, and set a timeout on sends to the client.
+
+        An observer that does not read must not block other clients.
+        """
         sockets.shut(self._backend)
         limit = struct.pack("ll", int(OBSERVER_TIMEOUT_S), 0)
         self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
@@ -503,7 +510,7 @@ class BarrierTimer:
         self._thread = False
 
     def begin(self, ranks: List[contract.Process]) -> None:
-        """Withhold the stops of these ranks until all of them are stopped, with those of other agents."""
+        """Withhold the stops of these ranks until they and those of the job's other agents are stopped."""
         pids, actions = [each["pid"] for each in ranks], []
         with self._lock:
             root, barrier = self._sessions.controller(ROOT), self._sessions.barrier

@@ -33,7 +33,7 @@ class Settings:
 
     def __init__(self) -> None:
         self._latest: Dict[Tuple[str, str], Message] = {}
-        #: Identifiers that the client got for the breakpoints of a request, by its key.
+        #: Breakpoint ids that the client got in the response to each remembered request, by the request's key.
         self._given: Dict[Tuple[str, str], List[int]] = {}
 
     def note(self, request: Message, given: Optional[List[int]] = None) -> None:
@@ -54,7 +54,7 @@ class Settings:
 
 
 class Replay:
-    """One replay: `begin` returns the first message for the adapter, `take` gets all its messages.
+    """One replay: `begin` returns the first message for the adapter, `take` handles its messages.
 
     Args:
         number: returns a sequence number for a request.
@@ -82,7 +82,7 @@ class Replay:
         return self._request("initialize", self._initialize)
 
     def take(self, message: Message) -> Optional[Tuple[List[bytes], List[bytes]]]:
-        """Return the messages for the adapter and for the client; None if the message is not for the replay."""
+        """Return the next messages for adapter and client; None if `message` does not concern the replay."""
         if message.get("type") == "event":
             if message.get("event") not in _SWALLOWED:
                 return None

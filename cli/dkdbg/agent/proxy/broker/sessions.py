@@ -35,7 +35,8 @@ class Sessions:
         self.clock = clock
         self.barrier = RankBarrier(clock, agent.name_of, self._tell_root)
         self.wall = wall
-        #: Return a sequence number for a request of the broker; a number for an editor, which its child sessions carry.
+        #: Return the next sequence number for a request of the broker; return the next number for an editor,
+        #: which the editor's child sessions carry too.
         self.next_sequence = itertools.count(messages.OWN_SEQUENCE).__next__
         self.next_editor = itertools.count(1).__next__
         self._controllers: Dict[int, Connection] = {}
@@ -46,7 +47,7 @@ class Sessions:
         #: Editors whose root session was taken over. Sessions that they still open for its processes end at once.
         self.evicted: Set[int] = set()
         self.stderr_tail = StderrTail(agent.name_of)
-        #: Pid of the program's first process, 0 before; how it has ended, empty while it runs.
+        #: Pid of the program's first process, 0 before it starts; how the program has ended, empty while it runs.
         self.program = 0
         self.end = ""
 
@@ -55,7 +56,7 @@ class Sessions:
         return [] if root is None or root.leaving else [root.to_client(event)]
 
     def controller(self, key: int) -> Optional[Connection]:
-        """Return the connection whose attach to this process was passed on and has not ended."""
+        """Return the controller: the connection whose attach was passed on and has not ended."""
         return self._controllers.get(key)
 
     def controllers(self) -> Dict[int, Connection]:
@@ -127,7 +128,7 @@ def _add(places: Dict[int, List[Connection]], connection: Connection) -> None:
         found.append(connection)
 
 
-#: Maximum stderr characters to keep of a process, and processes.
+#: Maximum stderr characters to keep for one process, and maximum number of processes.
 MAX_CHARACTERS = 4000
 MAX_PROCESSES = 64
 _TRACEBACK = "Traceback (most recent call last):"
@@ -139,7 +140,7 @@ class StderrTail:
     def __init__(self, name_of: Callable[[int], str]) -> None:
         self._name_of = name_of
         self._texts: Dict[int, str] = {}
-        #: Names of processes, cached while they live: that of an ended one is unknown.
+        #: Names of processes, cached while they live: the name of an ended process cannot be looked up.
         self._names: Dict[int, str] = {}
 
     def note(self, pid: int, text: object) -> None:

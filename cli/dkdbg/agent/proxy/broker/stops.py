@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 #: Maximum remembered stackTrace requests, stopped threads, and characters of a file's name.
 _MAX_REQUESTS, _MAX_THREADS, _MAX_NAME = 64, 10_000, 100
-#: Seconds after which an evaluation may wait for another process of the job.
+#: Seconds after which a running evaluation may be one that waits for another process of the job.
 EVALUATES_S = 0.3
 
 
@@ -25,7 +25,8 @@ class Stops:
     The position comes from the answer to the editor's own stackTrace: nothing else is requested.
 
     Args:
-        report: gets the position and the reason, empty when the process runs; of withheld stops too, for clocks and `ps`.
+        report: called with the position and the reason of a stop, or an empty text when the process runs.
+            Withheld stops are reported too, for clocks and `ps`.
         clock: seconds, monotonic.
 
     Attributes:
@@ -37,14 +38,14 @@ class Stops:
         self.reasons: Dict[int, str] = {}
         self.stopped_at = 0.0
         self._report = report
-        #: Stopped threads, with those of withheld stops.
+        #: Stopped threads, including those whose stops are withheld.
         self._stopped: Set[int] = set()
         self._going: Set[int] = set()
         #: The position of the last stop.
         self._last = ""
         self._asked: Dict[int, int] = {}
         self._clock = clock
-        #: When the process was asked to evaluate something.
+        #: Start times of evaluations without an answer, by the request's sequence number.
         self._evaluating: Dict[int, float] = {}
 
     @property
@@ -65,7 +66,7 @@ class Stops:
             self._report(self._last)
 
     def asked(self, request: Message) -> None:
-        """Note a request to the process: a stackTrace, or one for which it evaluates something."""
+        """Note a request to the process: a stackTrace, or one that makes the process evaluate something."""
         command, sequence = request.get("command"), request.get("seq")
         if not isinstance(sequence, int):
             return
@@ -80,7 +81,7 @@ class Stops:
             self._asked[sequence] = thread
 
     def answered(self, sequence: object, response: Message) -> None:
-        """Note an answer, and read the position from that to a stackTrace."""
+        """Note a response, and read the position from the response to a stackTrace."""
         if not isinstance(sequence, int):
             return
         self._evaluating.pop(sequence, None)
@@ -95,9 +96,9 @@ class Stops:
             self._report(self._last)
 
     def evaluates(self, after: float) -> bool:
-        """Return whether the process has been evaluating something for EVALUATES_S, which began after this time.
+        """Return whether an evaluation that began after this time has been running for EVALUATES_S.
 
-        A thread that ends never answers: what began before a later stop does not count.
+        A thread that has ended never answers, so evaluations from before a later stop do not count.
         """
         until = self._clock() - EVALUATES_S
         return any(after < began < until for began in list(self._evaluating.values()))

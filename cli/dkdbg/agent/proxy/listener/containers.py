@@ -1,13 +1,15 @@
 """Detects whether the process at the other end of a local connection is in another container.
 
-A uid is not an identity where containers share a network namespace (the host's, a pod's, `--network container:X`): each of
-them has a uid 0 and a uid 1000. The kernel also tells in which cgroup a socket was created (Linux 5.9), and an engine
-puts each container into a cgroup of its own. Two facts are proofs, and all other peers are accepted:
+A uid is not an identity where containers share a network namespace (the host's, a pod's, `--network
+container:X`): each of them has a uid 0 and a uid 1000. The kernel also reports the cgroup in which a socket was
+created (Linux 5.9), and an engine puts each container into its own cgroup. A peer is refused on either of two
+proofs, and accepted otherwise:
 
 - The cgroup holds only processes of a PID namespace inside ours that share our user namespace: root made that
   container. Flatpak, toolbox and rootless containers are a user's own and have a user namespace.
-- The cgroup is outside of this container, whose engine never connects from outside over loopback. Rootless engines and
-  the runtime of a pod do (`kubectl port-forward`), and so does everybody where the network is the host's.
+- The cgroup is outside of this container, whose engine never connects from outside over loopback. Rootless
+  engines and
+  the runtime of a pod do (`kubectl port-forward`), and so does every process where the network is the host's.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _MARKS = ("/.dockerenv", "/run/.containerenv")
 #: net/core/sysctl_net_core.c, Linux 2.6.37 to now): a container that sees it has the host's network.
 _HOST_NETWORK_ONLY = "/proc/sys/net/core/dev_weight"
 _POD = "/var/run/secrets/kubernetes.io"
-#: Seconds until a process of the engine leaves a container's cgroup: each `docker exec` and health check starts one.
+#: Seconds to wait for a process of the engine to leave a container's cgroup: each `docker exec` and health check
+#: starts one there.
 _ENGINE_TIMEOUT_S = 1.0
 _INTERVAL_S = 0.05
 #: Hint for a refused client where no token is required.
@@ -73,7 +76,7 @@ def _proof(sock: socket.socket) -> str:
 
 
 def _is_reached_from_inside_only() -> bool:
-    """Tell whether the engine reaches our ports by the container's address, so that loopback is only for its processes."""
+    """Tell whether the engine reaches our ports by the container's address, and never over loopback."""
     return is_on_engines_network(os.environ) and local_users.knows_all_users()
 
 
@@ -96,14 +99,14 @@ def _is_contained(pid: int) -> Optional[bool]:
 
 
 def _is_engines(pid: int) -> bool:
-    """Tell whether a process is root's, as the engine's, which soon leaves the cgroup; also True when it has ended."""
+    """Tell whether a process may be the engine's, which soon leaves the cgroup: it is root's or has ended."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return os.stat("/proc/%d" % pid).st_uid == 0
     return True
 
 
 def _depth(pid: str) -> int:
-    """Return the number of PID namespaces of a process, counted from that of /proc."""
+    """Return the nesting depth of a process's PID namespace, counted from that of /proc."""
     with open("/proc/%s/status" % pid, "rb") as status:
         return next((len(line.split()) for line in status if line.startswith(b"NSpid:")), 0)
 
@@ -114,7 +117,7 @@ def _users(pid: str) -> str:
 
 
 def _members(folder: str) -> List[int]:
-    """Return the processes of a cgroup; 0 is one outside of our PID namespace."""
+    """Return the pids of the processes in a cgroup; 0 for each process outside of our PID namespace."""
     with open(os.path.join(folder, "cgroup.procs")) as table:
         return [int(line) for line in table]
 

@@ -1,11 +1,11 @@
 """Listens on the port that an editor attaches to, and passes only real DAP clients on.
 
 A connection is passed on only after a complete, valid `initialize` request. Bare TCP probes, other protocols and
-half-open clients end here. HTTP is answered here: `GET /healthz`, and `/status` for the attach proxy. The health check
-of a container needs no HTTP, see state/records.py.
+half-open clients end here. HTTP is answered here: `GET /healthz`, and `/status` for the attach proxy. The health
+check of a container needs no HTTP, see state/records.py.
 
-Browsers that act for a web page are refused. DNS rebinding could let a page read an answer; its browser sends the
-page's host name in `Host`, all legitimate clients send an address.
+Browsers that act for a web page are refused. DNS rebinding could let a page read an answer, but then the browser
+sends the page's host name in `Host`. All legitimate clients send an address.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 FIRST_FRAME_TIMEOUT_S = 10.0
 #: Seconds of silence before a client is greeted: it may wait for the greeting of debugpy's adapter.
 GREETING_AFTER_S = 1.0
-#: An `initialize` request has about 600 bytes.
+#: Maximum bytes of the first message: an `initialize` request has about 600.
 MAX_FIRST_FRAME_BYTES = 64 << 10
-#: Bytes of one message before a successful attach: limits the memory for an unauthenticated connection.
+#: Maximum bytes of a message before a successful attach: limits the memory for an unauthenticated connection.
 MAX_PENDING_BODY_BYTES = 256 << 10
 #: Maximum connections: an editor uses one for each process; 64 ranks with their data loaders need many.
 MAX_CONNECTIONS = 512
-#: Maximum pending connections among them; another one replaces the oldest silent one.
+#: Maximum connections that are not admitted yet; a further one replaces the oldest silent one.
 MAX_PENDING = 64
-#: Seconds that a refused client has to read why.
+#: Seconds to wait for a refused client to read the reason and close.
 CLOSE_TIMEOUT_S = 1.0
 #: Seconds between two log lines for refused peers.
 REFUSAL_LOG_INTERVAL_S = 10.0
@@ -294,7 +294,7 @@ class Listener:
         return self._knows(sock, token)
 
     def _knows(self, sock: socket.socket, shown: str) -> bool:
-        """Tell whether this is the token; after many wrong ones, with a delay."""
+        """Tell whether `shown` is the token; delay the answer after many wrong tokens."""
         with self._lock:
             reason, seconds = self._check.refusal(shown, str(sock.getpeername()[0]), time.monotonic())
         time.sleep(seconds)
@@ -398,7 +398,7 @@ class PendingConnections:
         self._initialized.discard(sock)
 
     def victim(self) -> Optional[socket.socket]:
-        """Return the connection to replace: silent ones first, then of the address with the most, then the oldest.
+        """Return the connection to replace: silent if possible, of the most frequent address, the oldest.
 
         Behind Docker's proxy all have the same address, so that the address alone is not enough.
         """

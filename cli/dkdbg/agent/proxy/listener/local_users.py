@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     Address = Tuple[Any, ...]
 
 _SOCK_DIAG, _BY_FAMILY, _ERROR = 4, 20, 2
-#: nlmsghdr; inet_diag_req_v2 up to its socket; ports and addresses of inet_diag_sockid; inet_diag_msg from its expiry on.
+#: Struct formats: nlmsghdr; inet_diag_req_v2 up to its socket; ports and addresses of inet_diag_sockid;
+#: inet_diag_msg from its expiry on.
 _HEADER, _QUERY, _SOCKET, _REST = "=IHHII", "=BBBBI", "!HH16s16s", "=IIIII"
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _ESTABLISHED, _CLOSE, _LISTENS = 1, 7, "0A"
@@ -87,7 +88,7 @@ def other_end(sock: socket.socket) -> Optional[Owner]:
     """Return the owner of the socket at the other end; None if it is outside this network namespace.
 
     Raises:
-        OSError: this system does not tell, or the connection is closed already.
+        OSError: this system does not report owners, or the connection is closed already.
     """
     return _owner(sock.getpeername(), sock.getsockname())
 
@@ -96,7 +97,7 @@ def listening(address: Address) -> Optional[Owner]:
     """Return the owner of the socket that listens on an address, or on its port for all addresses; None without one.
 
     Raises:
-        OSError: this system does not tell.
+        OSError: this system does not report owners.
     """
     return next((owner for state, owner in _listed(address, None) if state == _LISTENS), None)
 
@@ -130,7 +131,7 @@ def cgroups(sock: socket.socket) -> Tuple[Optional[int], Optional[int]]:
     None for another network namespace, or a kernel before Linux 5.9.
 
     Raises:
-        OSError: the kernel does not tell, or the connection is closed already.
+        OSError: the kernel does not report them, or the connection is closed already.
         AttributeError: this is not Linux.
     """
     theirs, ours = sock.getpeername(), sock.getsockname()
@@ -142,19 +143,20 @@ def _owner(theirs: Address, ours: Address) -> Optional[Owner]:
     try:
         found = _asked(theirs, ours)
     except (OSError, ValueError, struct.error, AttributeError):
-        # gVisor; a kernel that may not load its module
+        # sock_diag is unsupported: gVisor, or a kernel that may not load its module for it.
         return next((each[1] for each in _listed(theirs, ours)), None)
     if found is None and _is_local(theirs, ours):
-        # without that kernel module the answer is that of an unknown socket
+        # Without that module the kernel may answer as for an unknown socket.
         with contextlib.suppress(OSError):
             return next((each[1] for each in _listed(theirs, ours)), None)
     return found
 
 
 def _is_gone(sock: socket.socket, theirs: Address, ours: Address) -> bool:
-    """Tell whether the other end, which was not found, is closed, rather than outside this network namespace.
+    """Tell whether the other end was not found because it is closed, not because it is elsewhere.
 
-    A port forward into gVisor has no socket at its other end. sock_diag is unsupported there.
+    Elsewhere means outside this network namespace. A port forward into gVisor has no socket at its other end.
+    sock_diag is unsupported there.
     """
     state = _state(sock)
     if not _is_local(theirs, ours):
@@ -168,7 +170,7 @@ def _is_gone(sock: socket.socket, theirs: Address, ours: Address) -> bool:
 
 
 def _asked(theirs: Address, ours: Address) -> Optional[Owner]:
-    """Return the owner of the socket with these addresses (first its own). Raises OSError: unsupported here."""
+    """Return the owner of the socket at `theirs` that is connected to `ours`. Raises OSError: unsupported."""
     message = _diagnosed(theirs, ours)
     if message is None:
         return None
@@ -187,7 +189,7 @@ def _cgroup(message: Optional[bytes]) -> Optional[int]:
 
 
 def _diagnosed(theirs: Address, ours: Address) -> Optional[bytes]:
-    """Return the kernel's inet_diag_msg of that socket, with its attributes. Raises OSError: unsupported here."""
+    """Return the inet_diag_msg of the socket with these addresses, or None. Raises OSError: unsupported."""
     family = socket.AF_INET if plain(theirs[0]).version == 4 else socket.AF_INET6
     scope = theirs[3] if len(theirs) > 3 else 0
     forms = zip(_forms(theirs), _forms(ours))
@@ -239,7 +241,7 @@ def _listed(local: Address, remote: Optional[Address]) -> Iterator[Tuple[str, Ow
 
 
 def _written(address: Address) -> List[str]:
-    """Return an address in the tables' format, in each form."""
+    """Return an address in each form in which the tables may list it."""
     port = "%04X" % address[1]
     # The kernel prints an address as 32-bit numbers of this machine's byte order.
     return [
@@ -249,7 +251,7 @@ def _written(address: Address) -> List[str]:
 
 
 def _forms(address: Address) -> List[bytes]:
-    """Return the bytes of an address; those of an IPv4 address also as a dual-stack socket has them."""
+    """Return the bytes of an address; an IPv4 address also as mapped to IPv6 on a dual-stack socket."""
     packed = plain(address[0]).packed
     return [packed] if len(packed) == 16 else [packed, b"\0" * 10 + b"\xff\xff" + packed]
 

@@ -1,8 +1,8 @@
 """Decides which peers may connect to a listener beyond loopback: not the neighbours on a container network.
 
-Docker puts all containers of a network into one subnet, and a debug port allows to run code. A connection to a
-published port arrives from the gateway (Linux) or from outside the subnet (Docker Desktop, or with the client's own
-address). So a peer from a directly attached subnet is refused unless it is the default gateway.
+Docker puts all containers of a network into one subnet, and a debug port lets its client run code. A connection
+to a published port arrives from the gateway (Linux) or from outside the subnet (Docker Desktop, or with the
+client's own address). So a peer from a directly attached subnet is refused unless it is the default gateway.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Mapping, Tuple
 
-#: Property of the attach request.
+#: Property of the attach request that carries the token.
 PROPERTY = "dkdbgToken"
-#: Limits on wrong tokens of one address: the number that is answered at once, the number that each second adds, and the
-#: delay in seconds of further answers.
+#: Rate limit on wrong tokens of one address: the number answered without delay at first, the number added each
+#: second, and the delay in seconds of all other answers.
 BURST = 10
 PER_SECOND = 1.0
 DELAY_S = 1.0
@@ -65,9 +65,10 @@ class Check:
         return bool(self._token)
 
     def proven(self, exchange: proof.Exchange, shown: object) -> str:
-        """Return the argument of `refusal` for a client that proves its token instead of showing it.
+        """Return the value for `shown` of `refusal` when a client proves its token instead of showing it.
 
-        This is the token if the proof is right: wrong proofs are counted like wrong tokens.
+        This is the token if the proof is right. Otherwise it is a wrong token, so that wrong proofs are counted
+        too.
         """
         token = self._token.decode("utf-8", "surrogatepass")
         return token if proof.is_same(shown, exchange.of_client(token)) else token + "?"
