@@ -1,8 +1,8 @@
 """dkdbg: debug a training job from the inside, in its container, without changing its code.
 
 `dkdbg.breakpoint()` stops at its line when the program runs under dkdbg and an editor is attached. Elsewhere it
-does nothing. The file is also copied into containers with the agent: keep it at Python 3.8, and import nothing
-before a call.
+does nothing. This file is also copied into containers with the agent: keep it compatible with Python 3.8, and
+import nothing before the first call.
 """
 
 __version__ = "0.1.0"

@@ -44,7 +44,7 @@ _USAGE = """usage: dkdbg.agent launch [--host H] [--port P] [--wait SECONDS] [--
        --housekeeping (DKDBG_HOUSEKEEPING=1): debug processes that serve others as well, such as multiprocessing's
        resource tracker and forkserver, torch's compile workers and Ray's own"""
 
-#: Module of each subcommand with a `main` that takes the words after it.
+#: Modules of subcommands whose `main` takes the arguments after the subcommand.
 _MODULES = {
     "line": "supervisor.line",
     "pdb": "supervisor.pdb_client",
@@ -113,7 +113,10 @@ def _launch(words: List[str], *, supervised: bool) -> int:
 
 
 def _health(*, wait: bool) -> int:
-    """Return 0 if a debugger can attach, else print why not; with `wait` retry as agent.sh does, for images without sh."""
+    """Return 0 if a debugger can attach; otherwise print why not and return 1.
+
+    With `wait`, retry for up to 20 s. This is the health check of agent.sh for images without sh.
+    """
     import time
 
     from dkdbg.agent.state import records

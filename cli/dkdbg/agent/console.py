@@ -24,9 +24,10 @@ def log(text: str) -> None:
 
 
 def open_closed_streams() -> None:
-    """Open the null device on each standard descriptor that is closed (`<&-`), before another file gets its number.
+    """Open the null device on each closed standard descriptor (`<&-`) before another file gets its number.
 
-    For a closed descriptor Python's stream is None, and a child would inherit the file that has its number by then.
+    Python sets the stream of a closed descriptor to None, and a child would inherit the file that reuses the
+    number.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:

@@ -9,8 +9,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads it
     from typing import List, Literal, Optional, TypedDict
 
-    #: `idle`: the program has ended, and `supervise` waits for a change or a request, or the agent for the editor that
-    #: F5 brings (DKDBG_LINGER); `restarting`: the program is being ended to be started again.
+    #: State of a session. `idle`: the program has ended; `supervise` waits for a change or a request, or the
+    #: agent waits for the editor that F5 brings (DKDBG_LINGER). `restarting`: the program is being ended in order
+    #: to be started again.
     State = Literal[
         "starting", "waiting", "attached", "running", "post-mortem", "restarting", "idle", "exited"
     ]
@@ -65,12 +66,12 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         stopped: str
 
     class Deadline(TypedDict):
-        """A time limit outside the program that goes on while the program is held.
+        """A time limit outside the program that keeps running while the debugger holds the program.
 
         Attributes:
-            what: what happens then, such as `Slurm ends job 12`.
-            ends: epoch seconds; null where it depends on a hold, or is unknown.
-            after: seconds without an answer; null otherwise.
+            what: consequence, such as `Slurm ends job 12`.
+            ends: epoch seconds; null where it is unknown or depends on how long the program is held.
+            after: seconds without an answer from the held program; null for other limits.
             lift: command that gives more time; may be empty.
         """
 
@@ -159,20 +160,20 @@ else:
 RECORD_VERSION = 1
 RECORD_NAME = "session.json"
 JOIN_NAME = "join.json"
-#: Total time that processes have been stopped, see inprocess/clocks/held_time.py.
+#: File with the total time that processes have been stopped, see inprocess/clocks/held_time.py.
 HELD_NAME = "held-time"
 PROCESSES_NAME = "p"
-#: File in the session's folder that its agent holds locked.
+#: Lock file in the session's folder; the agent holds the lock while it lives.
 LOCK_NAME = "lock"
-#: Subfolder of the session's folder with one folder per other user below the agent, named by uid, which that
-#: user's processes use as the session's folder.
+#: Subfolder of the session's folder with a folder per other user below the agent, named by uid. That user's
+#: processes use it as the session's folder.
 USERS_NAME = "u"
 #: Selected ranks, while not all are debugged; see inprocess/choosing.py.
 RANKS_NAME = "ranks"
-#: Control socket for `restart` and `stop`, in the processes' folder, where a path is short enough for a
+#: Control socket for `restart` and `stop`, in the processes' folder, whose path is short enough for a Unix
 #: socket.
 CONTROL_NAME = "agent.sock"
-#: Socket of debugpy's adapter for processes, in the same folder.
+#: Socket on which debugpy's adapter accepts processes, in the processes' folder too.
 ADAPTER_NAME = "adapter.sock"
 #: File in the runtime folder, from the moment a debugger can attach, for the health check in agent.sh, which runs every
 #: other second and must not start a Python. Content: the agent's pid and the listener's port (4 hex digits), or
@@ -185,10 +186,10 @@ ATTACHABLE = ("waiting", "attached", "running", "post-mortem", "restarting", "id
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 5678
-#: Actions of an attach when sources have changed since the program's start: `auto` restarts it; `ask` only reports them;
-#: `never` reports them, and Restart in an editor does not restart it either.
+#: Policies for an attach after sources have changed since the program's start: `auto` restarts the program; `ask`
+#: only reports the changes; `never` reports them, and Restart in an editor does not restart the program either.
 RESTART_AUTO, RESTART_ASK, RESTART_NEVER = RESTART = ("auto", "ask", "never")
-#: Effect of continuing or pausing one rank on the others of its job: the same, or none.
+#: Ranks that a continue or pause of one rank affects: all ranks of its job, or only that one.
 CONTINUE_ALL, CONTINUE_ONE = CONTINUES = ("all", "one")
 
 EXIT_NO_DEBUGGER = 124

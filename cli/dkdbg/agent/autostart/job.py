@@ -1,10 +1,10 @@
-"""One agent for all Pythons of a container, or of a batch job on a machine: the first program starts it, the others find it.
+"""One agent for all Pythons of a container, or of a batch job on a machine.
 
-A lock decides who is first, also among ranks that start at the same instant: the agent holds it while it
-lives. The note for its members lies beside it. Both are in the runtime folder, which belongs to this user
-alone.
+The first program starts the agent, and the others find it. A lock elects the first program, also among ranks that
+start at the same instant. The agent holds the lock while it lives, and the note for the session's members lies
+beside it. Both are in the runtime folder, which only this user can access.
 
-Only a job's programs start it; `pip`, `python -c` of a script and the like are its helpers.
+Only programs start an agent. `pip`, `python -c` in a script and the like are helpers and run without one.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
-#: Seconds for an agent to start, on a machine where much starts at once.
+#: Maximum seconds for an agent to start; generous, as many processes may start on the machine at the same time.
 _START_TIMEOUT_S = 60.0
 #: Seconds between two checks while waiting.
 _POLL_INTERVAL_S = 0.02
-#: Seconds for which other starting programs run without an agent after one failed to start.
+#: Seconds after a failed start during which other programs run without an agent instead of trying again.
 _RETRY_AFTER_S = 60.0
 #: Message of a program that runs without an agent, on stderr.
 _SUPPRESSED = (
     "the agent could not start %d s ago (see %s, or the container's log): the program runs without"
     " the debugger; to try again at once: rm %s"
 )
-#: Seconds for a process with the lock to remove the note of an agent that has ended.
+#: Maximum seconds to wait until the process that holds the lock has removed the note of an ended agent.
 _RENEWAL_TIMEOUT_S = 0.5
-#: Seconds for another process of this user to choose the runtime folder.
+#: Maximum seconds to wait for the lock while another process of this user opens the runtime folder.
 _LOCK_TIMEOUT_S = 3.0
-#: Programs and modules that install, build or query; dkdbg's too.
+#: Names of programs and modules that install, build or query, dkdbg's own included.
 _HELPERS = re.compile(
     r"^(pip[\d.]*|pipx|uv|ninja|cmake|meson|conda|mamba|poetry|pdm|hatch|virtualenv|venv|ensurepip|setup\.py|build|twine"
     r"|compileall|py_compile|json\.tool|site|sysconfig|platform|zipfile|tarfile|supervisord|supervisorctl|awscli|aws"
@@ -66,7 +66,8 @@ def begin(archive: str) -> str:
     is_first = os.getpid() == 1
     helpers = os.environ.get("DKDBG_SKIP", "")
     if not is_program(words, is_first=is_first, more_helpers=helpers):
-        # The children of a build tool are build backends, which look like programs; those of `conda run` are programs.
+        # The children of a build tool are build backends, which look like programs, so they must not find the
+        # single file. Those of `conda run` are programs.
         if _is_helper(words) and "run" not in words:
             _set_python_path([], archive)
         return ""
@@ -90,7 +91,10 @@ def _is_python() -> bool:
 
 
 def _open_runtime() -> str:
-    """Open the runtime folder under a lock: where its usual path is unsafe, each process would create its own."""
+    """Open the runtime folder under a lock.
+
+    Without the lock, processes that find its usual path unsafe would each create a folder of their own.
+    """
     lock = _own_lock()
     try:
         end = time.monotonic() + _LOCK_TIMEOUT_S
@@ -106,7 +110,7 @@ def _open_runtime() -> str:
 
 
 def _own_lock() -> Optional[int]:
-    """Return a file that only this user can open and lock; None where it cannot be made or is another user's."""
+    """Return the descriptor of a lock file that is private to this user; None where there cannot be one."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         file = os.open("/tmp/dkdbg-%d.lock" % os.getuid(), flags, 0o600)  # noqa: S108 - looked at below
@@ -154,8 +158,8 @@ def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[not
             if is_ours:
                 note.remove(path)
                 return _start(archive, words, path, lock)
-            # An agent that starts has removed the note of its predecessor. A note that stays is from an agent of another
-            # PID namespace, or from one that has failed and is process 1.
+            # A starting agent has already removed its predecessor's note. A note that stays belongs to an agent
+            # of another PID namespace, or to one that failed as PID 1.
             end = limit if found is None else _RENEWAL_TIMEOUT_S
             if end is not None and time.time() > begun + end:
                 return None
@@ -207,9 +211,10 @@ def is_program(words: List[str], *, is_first: bool, more_helpers: str = "") -> b
     """Tell whether a Python command line is that of a program.
 
     Args:
-        words: as the interpreter was started. is_first: whether it is the container's first process, whose
-            command was written as the job: then code on the command line is a program too.
-        more_helpers: comma-separated text that marks more helpers (DKDBG_SKIP).
+        words: the interpreter's command line.
+        is_first: whether this is the container's first process: its command was written as the job, so code on
+            the command line (`-c`) is a program too.
+        more_helpers: comma-separated substrings of command lines to treat as helpers (DKDBG_SKIP).
     """
     line = " ".join(words)
     if any(word in line for word in more_helpers.split(",") if word):

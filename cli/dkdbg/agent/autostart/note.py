@@ -56,7 +56,10 @@ def lock_of(path: str) -> str:
 
 
 def is_in_place(lock: int, path: str) -> bool:
-    """Tell whether a locked file is still the one of its path: `prune` may have removed it before it was locked."""
+    """Tell whether a locked file is still the one at its path.
+
+    `prune` may have removed it before it was locked.
+    """
     try:
         return os.path.samestat(os.fstat(lock), os.stat(path))
     except FileNotFoundError:

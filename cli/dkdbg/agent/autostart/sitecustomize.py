@@ -3,8 +3,8 @@
 
 With `PYTHONPATH=/mnt/agent.pyz` each Python of a job runs this before its first line.
 
-Nothing happens unless DKDBG_CONNECT or DKDBG_LISTEN is set. Then the first program of the container starts
-the agent, and it and all others become members of that one session (job.py). On any error the program runs as
+Nothing happens unless DKDBG_CONNECT or DKDBG_LISTEN is set. Then the first program of the container starts the
+agent, and all programs become members of that one session (job.py). On any error the program runs as it would
 without dkdbg.
 
 Any Python of the job may read the file, so it is valid Python 2 as well; there it only runs the user's own
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _ARCHIVE = os.path.abspath(os.path.dirname(__file__))
-#: A reference to this module: Python 2 clears the globals of a module without one.
+#: Reference to this module: Python 2 clears a module's globals when the last reference goes.
 _kept = {}  # type: dict[str, Any]
 
 

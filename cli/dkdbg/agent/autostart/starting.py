@@ -25,14 +25,14 @@ _FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT")
 
 
 def start(archive: str, words: List[str], runtime: str, lock: int) -> int:
-    """Start the agent; return a descriptor that it writes to or closes once its note is complete.
+    """Start the agent; return a descriptor that the agent writes to or closes once its note is complete.
 
     Args:
         archive: path of the single file. words: the program's command line. runtime: the agent's folder.
-        lock: descriptor of the lock that it holds from now on.
+        lock: descriptor of the lock, which the agent holds from now on.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the agent cannot be started.
     """
     reader, writer = map(above_streams, os.pipe())
     try:
@@ -59,7 +59,11 @@ def start(archive: str, words: List[str], runtime: str, lock: int) -> int:
 
 
 def above_streams(descriptor: int) -> int:
-    """Move a descriptor above 2: where a standard stream is closed (`<&-`), the agent opens its own over that number."""
+    """Move a descriptor above 2.
+
+    Where a standard stream is closed (`<&-`), the new descriptor may have its number, and the agent's own stream
+    would replace it.
+    """
     import fcntl
 
     if descriptor > 2:
@@ -76,7 +80,8 @@ def _spawn(command: List[str], environment: Dict[str, str], runtime: str) -> Non
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
     ]
-    # A reader of the program's output waits until every process has closed it.
+    # Unless stderr is the container's log, log to a file: a reader of the program's stderr would wait for the
+    # agent to close it too.
     if not is_log_of_container(2):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         actions.append((os.POSIX_SPAWN_OPEN, 2, log, flags, 0o600))
@@ -85,10 +90,10 @@ def _spawn(command: List[str], environment: Dict[str, str], runtime: str) -> Non
 
 
 def _become_init(begin: List[str], rest: List[str], environment: Dict[str, str]) -> None:
-    """Continue as a child; this process becomes the agent."""
+    """Fork: the child returns and continues as the program, and this process executes the agent."""
     import signal
 
-    # The kernel drops a signal to the first process that has no handler for it. The agent gets a blocked one.
+    # The kernel drops a signal to PID 1 that has no handler. A blocked signal stays pending for the agent.
     former = signal.pthread_sigmask(signal.SIG_BLOCK, [getattr(signal, name) for name in _FORWARDED])
     child = os.fork()
     if not child:
@@ -103,13 +108,13 @@ def _become_init(begin: List[str], rest: List[str], environment: Dict[str, str])
 
 
 def _act_as_init(child: int) -> None:
-    """Forward signals and reap children, as the first process must, without an agent."""
+    """Forward signals and reap children, as PID 1 must, because the agent could not be executed."""
     import signal
 
     for name in _FORWARDED:
         signal.signal(getattr(signal, name), lambda number, _frame: os.kill(child, number))
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    # All descriptors of the program are open here too, and those of the agent: its lock and its pipe.
+    # Close the program's descriptors and those of the agent (its lock and its pipe), which are open here too.
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc/self/fd"):
             with contextlib.suppress(OSError):  # the listing's own descriptor
@@ -134,8 +139,8 @@ def is_log_of_container(descriptor: int) -> bool:
 def in_container() -> bool:
     """Tell whether this PID namespace is a container's, which ends with its first process.
 
-    The machine's own one always has the same number (PROC_PID_INIT_INO in include/linux/proc_ns.h, Linux 3.8
-    to now).
+    The machine's initial PID namespace always has the same inode number (PROC_PID_INIT_INO in
+    include/linux/proc_ns.h, Linux 3.8 to now).
     """
     try:
         return os.stat("/proc/self/ns/pid").st_ino != 0xEFFFFFFC

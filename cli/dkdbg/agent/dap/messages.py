@@ -25,16 +25,16 @@ STOP = "dkdbgStop"
 STOP_PROCESS = "process"
 #: Property of the attach request: continuing or pausing a rank affects only that rank; without it, its whole job.
 CONTINUE = "dkdbgContinue"
-#: Property of the attach request to the root session: the ranks to debug, in the syntax of inprocess/ranks.py; and the
-#: request of that session's client for other ranks.
+#: RANKS: property of the attach request to the root session, the ranks to debug in the syntax of
+#: inprocess/ranks.py. CHOOSE: request of that session's client to debug other ranks.
 RANKS = "dkdbgRanks"
 CHOOSE = "dkdbgChoose"
-#: Request of the root session's client to resume a process (`subProcessId`) that waits at its start, as the client will
-#: not open a session for it.
+#: Request of the root session's client to resume a process (`subProcessId`) that waits at its start. The client
+#: sends it when it will not open a session for the process.
 RELEASE = "dkdbgRelease"
-#: Property of the attach request to the root session, of a client that has root sessions with several agents: true if
-#: the client leads the rank barrier of all of them. The event and request of that barrier, and of a continue or pause
-#: for the ranks of other agents too; see rank_barrier.py and group_control.py.
+#: LEADS_BARRIER: property of the attach request to the root session; true if the client, which has root sessions
+#: with several agents, leads one rank barrier for all of them. BARRIER: event and request of that barrier. GROUP:
+#: event and request to continue or pause ranks of other agents too. See rank_barrier.py and group_control.py.
 LEADS_BARRIER = "dkdbgGather"
 BARRIER = "dkdbgGate"
 GROUP = "dkdbgTogether"
@@ -45,11 +45,14 @@ DEADLINES = "dkdbgDeadlines"
 RESUMING = ("continue", "next", "stepIn", "stepOut", "disconnect", "terminate")
 #: Requests for which a stopped process runs code of the program.
 EVALUATING = ("evaluate", "setExpression", "setVariable", "variables")
-#: Request of `dkdbg attach` for the digest of a source file (`path`), and the agent's capability to answer it.
+#: Request of `dkdbg attach` for the digest of a source file (`path`), and name of the agent's capability to
+#: answer it.
 SOURCE = "dkdbgSource"
-#: Property by which a child session names its editor. Added to each announcement.
+#: Property with the number of the editor that a child session belongs to. The agent adds it to each announced
+#: process's configuration.
 EDITOR = "dkdbgEditor"
-#: Properties of the attach request that child sessions do not inherit: debugpy does not pass them on, or they are ours.
+#: Properties of the attach request that child sessions do not inherit, because debugpy does not pass them on or
+#: they are dkdbg's own.
 NOT_INHERITED = frozenset((
     "processId", "listen", "preLaunchTask", "postDebugTask", "request", "restart", "args", "processName", "pythonArgs",
     "host", "port", ROLE, EDITOR, RANKS, LEADS_BARRIER, DEADLINES,
@@ -162,7 +165,7 @@ def opens_sessions(client: Dict[str, Any]) -> bool:
 
 
 def has_consoles(client: Dict[str, Any]) -> bool:
-    """Tell whether a client has a console for each session and shows only one: the root's may be hidden."""
+    """Tell whether a client has a console per session but shows only one, so the root's may be hidden."""
     return client.get("clientID") in _CONSOLES
 
 

@@ -1,4 +1,4 @@
-"""Compare source files at both ends of an attach by their lines, regardless of line ends."""
+"""Compare source files at both ends of an attach by their lines, regardless of line endings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ MAX_BYTES = 4 << 20
 
 
 def look(path: str) -> Dict[str, Any]:
-    """Return digest, number of lines, line ends and times (epoch seconds) of a regular file.
+    """Return digest, number of lines, line endings and times (epoch seconds) of a regular file.
 
-    The line ends are `CRLF`, `LF`, `mixed`, or empty without any. `changed` is the mtime, which is copied along with a
-    file. `placed`, the ctime, is when the file came to this machine, by its clock.
-    Empty for a path that is not absolute, and for a file that is missing, not readable or larger than MAX_BYTES.
+    `line_ends` is `CRLF`, `LF`, `mixed`, or empty without any. `changed` is the mtime, which is copied along with
+    a file. `placed`, the ctime, is when the file came to this machine, by its clock.
+
+    Return an empty dict for a path that is not absolute, and for a file that is missing, not readable or larger
+    than MAX_BYTES.
     """
     if not os.path.isabs(path):
         return {}

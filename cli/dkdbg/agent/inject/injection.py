@@ -1,12 +1,13 @@
 """Makes a running CPython without PEP 768 execute a line of Python, by ptrace.
 
-Python 3.14 has `sys.remote_exec` for this (PEP 768). In older ones only `Py_AddPendingCall` may be called at any moment
-and from any thread: it queues a function for the main thread's next bytecode. So the process is stopped for less than a
-millisecond, made to call that one function with `PyRun_SimpleString` and a text in its own memory, and restored to the
-last register. No Python code runs while it is stopped, whatever lock it holds. Signals wait until it runs on: a handler
-would begin with the registers of the call. (gdb's `call` does the same; images have no gdb.)
+Python 3.14 has `sys.remote_exec` for this (PEP 768). In older versions only `Py_AddPendingCall` may be called at
+any moment and from any thread: it queues a function for the main thread's next bytecode. So the process is
+stopped for less than a millisecond and made to call it with `PyRun_SimpleString` and the address of source text
+in its own memory. Then all its registers are restored. No Python code runs while the process is stopped, whatever
+lock it holds. Signals wait until it continues, because a handler would begin with the registers of the call.
+(gdb's `call` does the same; images have no gdb.)
 
-This works on Linux on x86-64. See ptrace(2); PTRACE_SEIZE sends no signal that the program could notice.
+This works on Linux on x86-64. See ptrace(2). PTRACE_SEIZE sends no signal that the program could notice.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
 
 #: Seconds for a process to stop, and for a call in it to return. Both take microseconds.
 TIMEOUT_S = 10.0
-#: Attempts: a thread that is inside `Py_AddPendingCall` itself is released and stopped again.
+#: Maximum attempts: a thread stopped inside `Py_AddPendingCall` itself is released and stopped again.
 MAX_ATTEMPTS = 5
 _CONT, _GETREGS, _SETREGS, _DETACH, _STEP = 7, 12, 13, 17, 9
 _GETREGSET, _SETREGSET, _SEIZE, _INTERRUPT = 0x4204, 0x4205, 0x4206, 0x4207
 _GETSIGMASK, _SETSIGMASK = 0x420A, 0x420B
-#: The vector registers, which the call may change too; they need 2.5 to 11 kB.
+#: Register set of the vector registers (NT_X86_XSTATE), which the call may change too, and its buffer size. The
+#: set takes 2.5 to 11 kB.
 _XSTATE, _XSTATE_SIZE = 0x202, 1 << 14
 _WALL = 0x40000000
 _REGISTERS = (
@@ -42,8 +44,8 @@ _REGISTERS = (
 #: mmap(2): its number, and the arguments for a private readable and writable page.
 _MMAP, _PAGE, _READ_WRITE, _ANONYMOUS = 9, 4096, 3, 0x22
 _NO_SYSCALL = (1 << 64) - 1
-#: Signals that report how a call in the process has ended. They stay unblocked: at a fault the kernel resets the handler
-#: of a blocked one.
+#: Signals that end a call in the process. They stay unblocked, since the kernel resets the handler of a fault
+#: signal that is blocked.
 _FAULTS = (signal.SIGSEGV, signal.SIGTRAP, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _ALL_BUT_FAULTS = (1 << 64) - 1 - sum(1 << (number - 1) for number in _FAULTS)
 _ADD, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
@@ -61,7 +63,7 @@ def run(pid: int, text: str) -> None:
     """Make the main thread of a process execute `text` at its next bytecode.
 
     Args:
-        text: Python that raises nothing.
+        text: Python source that must not raise.
 
     Raises:
         InjectionError: the system forbids it, or the process is not a supported CPython.
@@ -97,7 +99,7 @@ def _queue(pid: int, functions: Dict[str, int], data: bytes) -> bool:
 
 
 class _Stopped:
-    """The stopped main thread of a process; restored at the end."""
+    """Context in which ptrace stops a process's main thread; its registers are restored at the end."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -150,7 +152,10 @@ class _Stopped:
         return self._get()["rax"]
 
     def call(self, function: int, *arguments: int) -> int:
-        """Call a function of the process that returns an int. The return address is 0, where the process stops."""
+        """Call a function of the process that returns an int; return its result, -1 if it did not return.
+
+        The return address is 0, so the return faults and stops the process.
+        """
         stack = ((self._registers["rsp"] - 1024) & ~15) - 8
         self.write(stack, struct.pack("<Q", 0))
         changed = dict(self._registers, rax=0, orig_rax=_NO_SYSCALL, rip=function, rsp=stack)
@@ -171,7 +176,7 @@ class _Stopped:
         raise InjectionError("the process has no vdso")
 
     def _run(self, request: int) -> int:
-        """Continue by this request until the process faults or the timeout is over; return the signal, or 0."""
+        """Resume by a ptrace request until the process faults; return the signal, or 0 after the timeout."""
         number = 0
         while number not in _FAULTS:
             self._ask(request, 0, number)  # 0, or SIGSTOP, which takes effect at the end
@@ -184,7 +189,7 @@ class _Stopped:
         return number
 
     def _wait(self) -> int:
-        """Wait until the process has stopped; return the signal that it is about to get, 0 if it gets none."""
+        """Wait until the process stops; return the signal that is about to be delivered, or 0 for none."""
         end = time.monotonic() + TIMEOUT_S
         while True:
             pid, status = os.waitpid(self._pid, _WALL | os.WNOHANG)
@@ -235,11 +240,11 @@ class _Stopped:
 
 
 def _functions(pid: int) -> Dict[str, int]:
-    """Return the addresses of the two functions, in the interpreter or in its library.
+    """Return the addresses of Py_AddPendingCall and PyRun_SimpleString, in the executable or libpython.
 
     Raises:
         OSError: the process may not be read.
-        InjectionError: it has no such functions.
+        InjectionError: it does not export these functions.
     """
     seen: Dict[str, Tuple[int, int]] = {}
     for start, end, offset, path in _maps(pid):

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Set, Tuple
 
 
-#: Seconds after which a process that has not returned to Python is reported.
+#: Seconds after which a process is reported whose main thread has not returned to Python code.
 TIMEOUT_S = 5.0
 #: Seconds for a call of `sys.remote_exec`.
 _REMOTE_EXEC_TIMEOUT_S = 20.0
 _PEP_768 = (3, 14)
-#: Maximum ranks of a job to name.
+#: Maximum ranks of a job to consider when looking for ranks that are not attached to.
 _MAX_RANKS = 64
 _NAME = re.compile(r"(?:lib)?python(\d+)\.(\d+)")
 
@@ -117,7 +117,7 @@ class _Attached:
         return 0, "the program has ended"
 
     def _adopt(self, pid: int) -> None:
-        """Make the record and the broker name this process as the program."""
+        """Show this process as the program in the session record, and report it to the broker."""
         shared = self._session
         shared._service.program_started(pid)
         shared._since = time.monotonic()
@@ -188,7 +188,7 @@ class _Attached:
 
 
 def _other_ranks(pids: List[int]) -> Tuple[List[int], List[int]]:
-    """Return the ranks of a job besides these processes, and the pids of those with the same parent."""
+    """Return the job's ranks other than these processes, and the pids of those below the same parent."""
     known = {
         pid: registry.ranks(procfs.environment(pid) or {})
         for pid in procfs.below([procfs.parent(pids[0])], procfs.parents())
@@ -292,7 +292,7 @@ def _by_remote_exec(pid: int, script: str) -> None:
 
 
 def _line(script: str) -> str:
-    """Return source code that executes a file in __main__; it relies on no names of the program, and leaves none.
+    """Return code that executes a file in __main__, without relying on the program's names or adding one.
 
     The code raises nothing: SystemExit would end the program.
     """

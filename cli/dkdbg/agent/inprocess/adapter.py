@@ -1,30 +1,32 @@
 """debugpy's adapter, hardened. Run as a file by `proxy/adapter/backend.py`, and for a worker of Ray by `ray/worker.py`.
 
 It reads one line of JSON from stdin: debugpy's folder, the server token, the port to announce, the socket for
-processes, the path of privates.py, and for a worker of Ray the answer to processes that join. It writes one line of
-JSON to stdout when it serves, or with the private names that debugpy lacks. It ends when stdin ends, so an agent that
-was killed leaves no adapter behind. The adapter of a Ray worker ends with the last process.
+processes, the path of privates.py, and for a worker of Ray the answer to processes that join. It writes one line
+of JSON to stdout: that it serves, or which private names this debugpy lacks. It ends when stdin ends, so an agent
+that was killed leaves no adapter behind. The adapter of a Ray worker ends with the last process.
 
-It listens on no port, because any user of the machine could connect and debug. The agent passes the connections of its
-clients and of the root session stub through stdin, a Unix socket. The user's processes connect to a Unix socket in the
-session's private folder. The kernel identifies them: same user, and a process that has announced itself.
+It listens on no port, because any user of the machine could connect and debug. The agent passes the connections
+of its clients and of the root session stub through stdin, a Unix socket. The user's processes connect to a Unix
+socket in the session's private folder. The kernel identifies them: a process must belong to the same user and
+have announced itself.
 
-Other differences to `debugpy/adapter/__main__.py`:
+Other differences from `debugpy/adapter/__main__.py`:
 
-1. A client that closes before it is set up is harmless. In debugpy up to 1.8.22 one bare TCP probe can make the port
-   deaf forever (debugpy #974, #1308).
-2. A message that it cannot handle is refused: debugpy treats an exception of a handler as fatal and calls os._exit.
+1. A client that closes before it is set up is harmless. In debugpy up to 1.8.22 one bare TCP probe can stop the
+   port from accepting clients for good (debugpy #974, #1308).
+2. A message that the adapter cannot handle is refused: debugpy treats an exception of a handler as fatal and
+   calls os._exit.
 3. It stays a child of the agent instead of becoming a daemon, and its token is not on its command line.
-4. An editor that closes during an answer does not end the adapter with all its sessions: debugpy treats a broken pipe
-   in a handler as fatal and calls os._exit. An editor that closes during startDebugging is not waited for: with
-   debugpy its session stays locked, and no client can attach any more.
-5. An editor that attaches again at once gets the processes whose former session is just ending. debugpy announces
-   free processes only at configurationDone; such a process could not be debugged any more.
-6. A client that leaves before the root session stub has connected does not end the adapter: debugpy assumes that it
-   was the last one.
-7. A client that named no address gets the listener's port for child sessions, not one of this process.
-8. While an editor does not read, reading from its process stops after a few messages: debugpy would buffer all the
-   output of a program.
+4. An editor that closes during an answer does not end the adapter with all its sessions: debugpy treats a broken
+   pipe in a handler as fatal and calls os._exit. An editor that closes during startDebugging is not waited for:
+   with debugpy its session stays locked, and no client can attach any more.
+5. An editor that reattaches at once gets the processes whose previous session is still ending. debugpy announces
+   free processes only at configurationDone, and such a process could never be debugged again.
+6. A client that leaves before the root session stub has connected does not end the adapter: debugpy assumes that
+   it was the last one.
+7. For a client that gave no address, child sessions use the listener's port, not one of this process.
+8. While an editor does not read, the adapter stops reading from its process after a few messages: debugpy would
+   buffer all the output of a program.
 """
 
 # debugpy has no types, and this is where it is imported.
@@ -123,7 +125,7 @@ class Processes:
         survive(self._connect, sock, self._log)
 
     def may_be(self, pid: int) -> bool:
-        """Tell whether the process that this thread connects may claim this pid."""
+        """Tell whether the process whose connection this thread sets up may claim this pid."""
         return getattr(self._present, "pid", 0) in (0, pid)
 
     def _known(self, sock: socket.socket) -> Optional[int]:
@@ -142,7 +144,7 @@ class Processes:
 
 
 def check_claims(servers: Any, processes: Processes) -> None:
-    """Refuse a process that claims another pid than the kernel has reported."""
+    """Refuse a process that claims a pid other than the one the kernel has reported."""
 
     def get(self: Any) -> Any:
         return self.__dict__.get("pid")
@@ -165,7 +167,7 @@ def survive(connect: Callable[[socket.socket], object], sock: socket.socket, log
 
 
 def outlive_reports(sessions: Any, log: Any) -> None:
-    """Tolerate a closed client when sockets are reported; debugpy does that while it sets up another client."""
+    """Tolerate a closed client when debugpy reports its sockets, as it does while another client connects."""
     report: Callable[[], None] = sessions.report_sockets
 
     def surviving_report() -> None:
@@ -178,7 +180,10 @@ def outlive_reports(sessions: Any, log: Any) -> None:
 
 
 def outlive_clients(messaging: Any, log: Any) -> Set[Any]:
-    """Ignore failed writes to a closed client, whose reader handles the end; return the threads that write now."""
+    """Ignore failed writes to a closed client; return the set of threads that are writing to a client now.
+
+    The client's reader handles its end.
+    """
     write: Callable[..., Any] = messaging.JsonIOStream.write_json
     writing: Set[Any] = set()
 
@@ -244,7 +249,7 @@ def outlive_requests(messaging: Any, log: Any) -> None:
 
 
 def announce_again(servers: Any, sessions: Any) -> None:
-    """Offer a process to the current editor when the session of a former one releases it."""
+    """Offer a process to the current editor when the session of its previous editor releases it."""
     detach: Callable[[Any], None] = servers.Server.detach_from_session
     wait: Callable[..., Any] = servers.wait_for_connection
 
@@ -261,8 +266,8 @@ def announce_again(servers: Any, sessions: Any) -> None:
     def wait_for_connection(*args: Any, **kwargs: Any) -> Any:
         connection = wait(*args, **kwargs)
         end = time.monotonic() + 20
-        # Otherwise the answer would be "already being debugged": the agent lets no second client in while one is there,
-        # but a client that has just left may have sent requests that are handled before its end is seen.
+        # Without this wait the answer would be "already being debugged". The agent admits no second client while
+        # one is connected, but requests of a client that has just left may be handled before its end is noticed.
         while connection is not None and connection.server is not None and time.monotonic() < end:
             time.sleep(0.005)
         return connection
@@ -281,7 +286,8 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
     """End the root session when the editor leaves the last process.
 
     VS Code's stop button ends the session in focus, a child's, and does not know that children belong to the root
-    (debugpy sends no lifecycleManagedByParent): the root's session would stay behind, and the next F5 do nothing.
+    (debugpy sends no lifecycleManagedByParent). The root session would stay behind, and the next F5 would do
+    nothing.
     """
     disconnect: Callable[..., Any] = clients.Client.disconnect_request
 
@@ -293,7 +299,8 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
             return disconnect(self, request)
         finally:
             if parent is not None and parent is not session:
-                # A session without a server has not attached: a second editor that is about to observe.
+                # A session without a server has not attached: it belongs to a second editor that is about to
+                # observe.
                 live = [each for each in list(sessions._sessions) if each.server and not each.is_finalizing]
                 if not [each for each in live if each not in (session, parent)]:
                     parent.finalize("the editor left the last process", False)
@@ -302,15 +309,15 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
     clients.Client.disconnect_request = disconnect_request
 
 
-#: Sockets of the processes that were informed since the last attach that one of them is held.
+#: Sockets of the processes that have been notified of a hold since the last attach.
 _told: Set[str] = set()
 
 
 def let_join(servers: Any, session: str, info: Dict[str, Any]) -> None:
-    """Let processes join while an editor has the session of the process `info["ppid"]`, as an agent does.
+    """Let processes join while an editor is attached to the process `info["ppid"]`, as an agent does.
 
     Args:
-        session: its folder. info: for `join.json` there, see JoinInfo in contract.py.
+        session: the session's folder. info: content of its `join.json`, see JoinInfo in contract.py.
     """
     begin, detach = servers.Server.__init__, servers.Server.detach_from_session
     path, folder = os.path.join(session, "join.json"), os.path.join(session, "p")
@@ -337,7 +344,10 @@ def let_join(servers: Any, session: str, info: Dict[str, Any]) -> None:
 
 
 def announce_with_origin(messaging: Any, session: str) -> None:
-    """Add a process's own announcement to the one that a client gets, as `dkdbgAnnounced`: the client names it."""
+    """Add a process's own announcement (`PID.json`) to debugpy's, as `dkdbgAnnounced`.
+
+    The client derives the name of the process from it.
+    """
 
     def adding(send: Callable[..., Any]) -> Callable[..., Any]:
         def send_more(self: Any, name: str, body: Any = None, *args: Any, **named: Any) -> Any:
@@ -358,7 +368,7 @@ def stop_clocks(clients: Any, session: str) -> None:
     """Let a client stop the clocks of a session for some seconds, as an agent does while one of its processes is held.
 
     Args:
-        session: its folder.
+        session: the session's folder.
     """
     package: Any = type(sys)("_dkdbg")
     package.__path__ = [os.path.dirname(os.path.abspath(__file__))]
@@ -396,7 +406,7 @@ def serve_agent(
     log: Any,
     ended: Callable[[], object],
 ) -> None:
-    """Accept the connections that the agent passes, until it ends or wants this process to end.
+    """Accept the connections that the agent passes, until the agent ends or wants this process to end.
 
     A byte comes with each: `c` for a client, `p` for the root session stub.
     """
@@ -424,7 +434,7 @@ def _begin(take: Callable[[socket.socket], None], sock: socket.socket) -> None:
 
 def main() -> None:
     """Serve until the root session stub and all processes have disconnected."""
-    # The agent blocks signals for itself; threads of debugpy must not inherit that.
+    # Undo the agent's signal mask, which debugpy's threads must not inherit.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in SIGNALS_OF_JOBS:
         signal.signal(number, signal.SIG_IGN)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CLIENT_TIMEOUT_S = 10.0
 #: Seconds for the asking side to read a long answer.
 READ_TIMEOUT_S = 5.0
-#: Seconds for a bare thread to end.
+#: Maximum seconds for the hook's former thread, unknown to `threading`, to end.
 THREAD_TIMEOUT_S = 1.0
 
 
@@ -38,7 +38,8 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
         pydevd would make `threading` create a dummy for it, about which Python 3.13 complains when the program ends.
     """
     if command == b"join" and not member.joined and not _is_known() and not greenlets.why_not():
-        # A thread of gevent's `threading` would never run here: load debugpy, which brings an unpatched copy.
+        # A thread started through gevent's `threading` would never run here. debugpy brings an unpatched copy:
+        # load it.
         if "gevent" in sys.modules:
             from . import join
 
@@ -139,7 +140,7 @@ def _tell_stacks(member: Member, channel: OwnSocket) -> None:
 
 
 def _interrupt(member: Member) -> str:
-    """Open a Unix socket and stop the main thread for its client at its next line; return the answer."""
+    """Listen on a Unix socket for pdb and stop the main thread at its next line; return the answer."""
     debugger = session.debugger()
     if debugger is not None and debugger.is_attached():
         return "an editor is attached to this process: use its debug console, or detach it first"

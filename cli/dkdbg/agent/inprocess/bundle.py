@@ -1,6 +1,7 @@
-"""Finds the debugpy that fits a Python: a folder beside the agent, or a copy of the installed one's pure-Python part.
+"""Finds a debugpy that runs on a given Python.
 
-Also used by the join, in the program's process.
+It is a folder beside the agent, or a copy of the installed debugpy's pure-Python part. Also used by join.py, in
+the program's process.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SUPPORT = (
     ((3, 7), (3, 7), (1, 7, 0), (1, 7, 0)),
 )
 _NAME = re.compile(r"^debugpy-(\d+(?:\.\d+)*)$")
-#: The earliest date that a zip can hold: the bytes depend only on the content.
+#: Date of all entries of a zip, the earliest that it can hold: the bytes depend only on the content.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LICENSES = ("LICENSE", "LICENSE.txt", "ThirdPartyNotices.txt")
 #: Library that sets the trace function of running threads, which Python 3.11 and older cannot do themselves.
@@ -116,7 +117,7 @@ def supports(version: Version, python: Tuple[int, int]) -> bool:
 
 
 def newest_for(python: Tuple[int, ...]) -> Optional[Version]:
-    """Return the newest debugpy that runs on this Python, None without a limit."""
+    """Return the last debugpy that runs on this Python; None while the latest one still does."""
     return next((newest for lowest, _, _, newest in SUPPORT if python >= lowest), None)
 
 
@@ -141,7 +142,9 @@ def _find(search_dirs: Iterable[str]) -> List[Tuple[Version, str]]:
 
 
 def copied(files: Iterable[Tuple[str, str]], target: str) -> str:
-    """Copy files into a folder and return it: it is complete or absent, even if another process makes it too.
+    """Copy files into a folder and return the folder.
+
+    It is complete or absent at any time, even if another process creates it at the same time.
 
     Args:
         files: path on this machine, name in the folder.
@@ -171,7 +174,7 @@ def copied(files: Iterable[Tuple[str, str]], target: str) -> str:
 
 
 def is_own(folder: str) -> bool:
-    """Tell whether a folder is ours or root's and not writable by others: its content will be executed."""
+    """Tell whether a folder is this user's or root's and not writable by others: its content is executed."""
     try:
         info = os.lstat(folder)
     except OSError:

@@ -122,7 +122,7 @@ def choice(directory: str) -> Optional[RankSet]:
 
 
 def settle(member: Member) -> Optional[RankSet]:
-    """Record this process's rank and whether it runs free; return the set, None for all."""
+    """Record this process's rank and whether it runs free; return the selected ranks, None for all."""
     chosen = choice(member.directory)
     if chosen is None:
         member.free = False
@@ -146,7 +146,7 @@ def runs_free(directory: str) -> bool:
 
 
 def own_rank(member: Member) -> Optional[int]:
-    """Return this process's rank, which may not have been determined at its start."""
+    """Return this process's rank, determined anew: at its start there may have been no selection."""
     below = bool(member.origin) or _is_below(member.directory)
     return rank_of(os.environ, member.words, member.origin, below=below, parents=member.rank)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .hook.sitecustomize import _Member as Member
 
 _MODULE = "torch._C._distributed_c10d"
-#: Functions that dump the recorder: NCCL's, in builds with CUDA; that of the backends without streams.
+#: Functions that dump NCCL's flight recorder (in builds with CUDA), and that of the backends without streams.
 _DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
 #: Maximum collectives of a group, groups of a process, and tensors of a collective to report.
 MAX_COLLECTIVES, MAX_GROUPS, _MAX_TENSORS = 8, 64, 8
@@ -75,8 +75,8 @@ def pending() -> Optional[Tuple[str, float, float]]:
     for entry in sorted(entries, key=lambda entry: int(entry["time_created_ns"]), reverse=True)[
         :MAX_COLLECTIVES
     ]:
-        # Keep no reference to the dictionary: this function's frame is in it, and the cycle would keep all frames'
-        # locals alive.
+        # Keep no reference to the dictionary of frames: it contains this function's frame, and the cycle would
+        # keep all frames' locals alive.
         frame: Any = sys._current_frames().get(int(entry.get("thread_id") or 0))
         for _ in range(_WRAPPERS):
             if frame is None:
@@ -120,7 +120,8 @@ def reduced(answer: Dict[str, Any], now: float) -> List[Dict[str, Any]]:
 
 def _last(entries: List[Dict[str, Any]], now: float) -> List[Dict[str, Any]]:
     entries.sort(key=lambda entry: int(entry["collective_seq_id"]))
-    # gloo's collectives stay `scheduled` for good; NCCL's first unfinished one may lie far behind the last.
+    # gloo's collectives stay `scheduled` for good. NCCL's first unfinished one may lie long before the last, so it
+    # is kept too.
     over = [number for number, entry in enumerate(entries) if entry.get("state") == "completed"]
     kept = entries[-MAX_COLLECTIVES:]
     if over and over[-1] + 1 < len(entries) - MAX_COLLECTIVES:

@@ -23,12 +23,12 @@ _MODULE = "coverage.inorout"
 
 
 def watch() -> None:
-    """Change coverage, now or when the program imports it."""
+    """Patch coverage, now if it is imported, else when the program imports it."""
     importing.after(_MODULE, _leave_out)
 
 
 def find_spec(name: str, path: Any, target: Any) -> Any:
-    """Return the spec of coverage's module, which is changed after its import."""
+    """Return the spec of coverage's module, which gets patched after its import."""
     return importing.Finder(name, _leave_out).find_spec(name, path, target)
 
 

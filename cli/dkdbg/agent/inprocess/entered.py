@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ANSWER = ".entered"
 ENTERED = "entered"
 SERVES = "it serves other processes and runs none of your code"
-#: The hook's module name in such a process.
+#: Name of the hook's module in a process that was attached to by PID.
 HOOK = "_dkdbg_hook"
 #: Code to execute; each `%r` stands for: this file, the folder of the hook's files, the session's folder.
 SCRIPT = """\
@@ -47,7 +47,7 @@ enter(%r, %r, %r)
 
 
 def enter(files: str, directory: str) -> str:
-    """In the main thread, register with this session, by the hook's files; return ENTERED, or why not."""
+    """Register with this session, on the main thread, from the hook's files; return ENTERED, or why not."""
     if sys.version_info < (3, 8):
         return "Python %d.%d is too old: the debugger needs 3.8" % sys.version_info[:2]
     if "debugpy" in sys.modules and "pydevd" in sys.modules and HOOK not in sys.modules:
@@ -123,7 +123,7 @@ def is_hook_folder(entry: str) -> bool:
 
 
 def _register(member: Member, directory: str, files: str) -> None:
-    # New children belong to the session too, as with a program that the agent has started.
+    # Programs started from now on belong to the session too, as below a program that the agent has started.
     member.hook = files + "/hook"
     former = os.environ.get("PYTHONPATH", "")
     rest = [each for each in former.split(os.pathsep) if each and not is_hook_folder(each)]

@@ -45,8 +45,8 @@ def before(member: Member) -> None:
     member.is_new_user = user != member.user
     if not member.running:
         return
-    # By path, not by descriptor: a thread that waits on a descriptor that the program has closed still
-    # receives it.
+    # Send by path, not over the descriptor: a thread that waits on a descriptor that the program has closed still
+    # receives the message.
     path = os.path.realpath(member.directory + "/p") + "/%d.sock" % os.getpid()
     try:
         _put_to_sleep(path)
@@ -55,7 +55,8 @@ def before(member: Member) -> None:
         _put_to_sleep(path)
     if member.starter == member._get_ident():
         return  # in a signal's handler, while this thread is starting the hook's thread
-    # A signal's handler may fork meanwhile, and return in the child, which has another lock.
+    # Keep this lock: a signal handler may fork meanwhile and return in the child, where `member.done` is another
+    # one.
     done = member.done
     if done.acquire(True, 1) or (member.answering and done.acquire(True, ANSWER_TIMEOUT_S)):
         done.release()
@@ -153,9 +154,10 @@ def _tries() -> Iterator[None]:
 
 
 def _keep_signals(member: Member) -> None:
-    """Block signals until a forked child has joined: in a callback of a fork Python drops what a handler raises.
+    """Block signals until a forked child has joined.
 
-    Only C functions are called, so that no handler runs between the last call and the program's next line.
+    Python drops an exception that a signal handler raises in a callback of a fork. Only C functions are called,
+    so that no handler runs between the last call and the program's next line.
     """
     import ctypes
     import functools
@@ -175,13 +177,16 @@ def _keep_signals(member: Member) -> None:
 
 
 class _OwnThreads:
-    """A pattern for `warnings` that matches Python 3.12's warning of a fork with threads, if these are all dkdbg's."""
+    """A pattern for `warnings`: Python 3.12's warning of a fork with threads, if the extra ones are dkdbg's."""
 
     def __init__(self, member: Member) -> None:
         self._member = member
 
     def match(self, text: str) -> bool:
-        """Tell whether the program has one thread: `threading` does not know those of dkdbg, which execute Python."""
+        """Tell whether `text` is that warning and the program itself has one thread.
+
+        `threading` does not know the threads of dkdbg, though they execute Python.
+        """
         if "deadlocks in the child" not in text:
             return False
         import threading
@@ -190,12 +195,13 @@ class _OwnThreads:
             tasks = len(os.listdir("/proc/self/task"))
             if tasks - len(sys._current_frames()) + threading.active_count() == 1:
                 return True
-        # Also while the hook's thread starts, and executes nothing yet. Do not lock: a signal's handler may fork here.
+        # The hook's thread may be starting, with no Python frame yet. Do not acquire the lock: a signal handler
+        # may fork here.
         return bool(self._member.begun.locked())
 
 
 def _ignore_own_threads(member: Member) -> None:
-    """Put our filter in front of those that the program has added since."""
+    """Put dkdbg's warning filter in front of those that the program has added since."""
     import warnings
 
     filters: List[Any] = warnings.filters  # type: ignore[assignment]
@@ -207,7 +213,7 @@ def _ignore_own_threads(member: Member) -> None:
 
 
 def _is_about_to_exec() -> bool:
-    """Tell whether this is subprocess.Popen with a preexec_fn: its child executes another program next."""
+    """Tell whether subprocess.Popen forks with a preexec_fn: the child executes another program next."""
     frame = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "_execute_child" and "subprocess" in frame.f_code.co_filename:

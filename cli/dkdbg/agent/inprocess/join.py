@@ -93,7 +93,7 @@ def forget() -> None:
     from _pydev_bundle import pydev_monkey
     from _pydevd_bundle import pydevd_constants
 
-    # The steps of pydevd's own patched fork in a child that it will not trace.
+    # Do what pydevd's own patched fork does in a child that it will not trace.
     pydev_monkey._on_forked_process(setup_tracing=False)
     sys.modules["pydevd"].SetupHolder.setup = None
     if own_tracer.is_debuggers(sys.gettrace()):
@@ -199,8 +199,8 @@ def _connect(pydevd: Any, info: Dict[str, Any]) -> None:
             ppid=info["ppid"],
             suspend=False,
             trace_only_current_thread=False,
-            # The hook joins children: that leaves their command lines unchanged, keeps the token out of `ps`, and
-            # applies the skip list and the deadline to them too.
+            # The hook joins children instead of pydevd: that leaves their command lines unchanged, keeps the
+            # token out of `ps`, and applies the skip list and the deadline to them too.
             patch_multiprocessing=False,
             notify_stdin=False,
             wait_for_ready_to_run=False,
@@ -266,8 +266,8 @@ def _trace_threads(module: Any) -> None:
 def _forget_former_stops() -> None:
     """Clear stops and steps that a previous adapter, which has died, requested of threads.
 
-    pydevd frees a stopped thread then, but still marks it as suspended or stepping: with the next debugger it
-    would stop at the next line.
+    pydevd releases a stopped thread when the adapter dies, but leaves it marked as suspended or stepping. With
+    the next debugger it would stop at the next line.
     """
     from _pydevd_bundle.pydevd_additional_thread_info import set_additional_thread_info
     from _pydevd_bundle.pydevd_thread_lifecycle import internal_run_thread
@@ -282,7 +282,7 @@ def _forget_former_stops() -> None:
 def _pdb_is_here(session_dir: str) -> bool:
     """Return whether a pdb client holds this process; then it joins as soon as the client leaves.
 
-    Both trace the same threads: up to Python 3.11 pdb would silently stop nowhere any more.
+    Both debuggers trace the same threads: up to Python 3.11 pdb would silently never stop again.
     """
     socket_pdb: Any = sys.modules.get("_dkdbg.pdb.socket_pdb")
     client = socket_pdb.connected() if socket_pdb is not None else None
@@ -351,8 +351,8 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
         standard.folders[:] = [folder, folder + "/debugpy/_vendored/pydevd"]
         dont_write = sys.dont_write_bytecode
         # Images often set PYTHONDONTWRITEBYTECODE; without .pyc files this import takes 0.3 s instead of 0.1,
-        # each time. They go into our private folder. Not in a running program: its own imports would be
-        # written too.
+        # each time. They go into dkdbg's private folder. Not done in a running program, whose own imports would
+        # write files too.
         sys.dont_write_bytecode = dont_write and not at_start
         breakpointhook = sys.breakpointhook
         # debugpy logs the platform, and Python runs `uname -p` for it: one more process, which gevent refuses here.
@@ -362,14 +362,15 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
             with greenlets.support(this.words if this is not None else ()):
                 import debugpy._vendored as vendored
 
-                # It would put a folder into sys.path, which the program's threads may be iterating over.
+                # The original would put a folder into sys.path, which the program's threads may be iterating
+                # over.
                 vendored.vendored = contextlib.nullcontext  # type: ignore[assignment]
                 from debugpy.server import api
             greenlets.let_end(sys.modules["pydevd"].threading)
         finally:
             sys.dont_write_bytecode = dont_write
             platform.platform = described
-            # pydevd replaces `breakpoint()`; PYTHONBREAKPOINT is the user's choice, or else dkdbg's.
+            # Undo pydevd's replacement of `breakpoint()`: PYTHONBREAKPOINT is the user's choice, or else dkdbg's.
             sys.breakpointhook = breakpointhook
     else:
         from debugpy.server import api
@@ -381,10 +382,10 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
 
 
 def _watch_configuration() -> None:
-    """Set the debugger's `dkdbg_configured` when the editor's configurationDone has arrived, and warn the editor.
+    """Set the debugger's `dkdbg_configured` when configurationDone has arrived; then warn the editor.
 
-    `ready_to_run` does not show that: pydevd sets it at once when asked not to wait, and when asked to wait
-    it waits for good (debugpy #549).
+    `ready_to_run` does not show that: pydevd sets it at once when asked not to wait, and when asked to wait it
+    waits for good (debugpy #549).
     """
     from _pydevd_bundle.pydevd_api import PyDevdAPI
 

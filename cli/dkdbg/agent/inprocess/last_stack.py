@@ -24,7 +24,7 @@ _file: Optional[int] = None
 
 
 class _Target:
-    """Our file, as an object that `faulthandler` alone refers to, until the program enables or disables its own."""
+    """The file, as an object that only `faulthandler` refers to, until the program enables or disables its own."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -36,7 +36,7 @@ class _Target:
         pass
 
 
-#: Returns the target while `faulthandler` writes into it.
+#: Weak reference to the target, alive while `faulthandler` writes into it.
 _target: Callable[[], Optional[_Target]] = lambda: None
 
 

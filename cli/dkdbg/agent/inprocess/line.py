@@ -37,17 +37,16 @@ _COMPILERS = (
 )  # fmt: skip
 #: Not a compiler: functools.lru_cache, which returns cached results without a call.
 _KEEPS = "functools"
-#: Attributes with the function below a decorator, as functools.wraps, torch.compile, torch.jit, numba and triton set
-#: them.
+#: Attributes in which functools.wraps, torch.compile, torch.jit, numba and triton keep the decorated function.
 _INNER = ("__wrapped__", "_torchdynamo_orig_callable", "_torchdynamo_inline", "py_func", "fn")
-#: Suffixes of a compiled module in place of its source.
+#: Suffixes of modules that are loaded in compiled form instead of their source.
 _COMPILED = (".pyc", ".so", ".pyd")
 #: Statements of which some lines may not run.
 _BRANCHES = ("If", "For", "While", "Try", "TryStar", "Match")
 #: Instructions of Python 3.12 that leave a function.
 _LEAVING = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "RAISE_VARARGS")
-#: Number of frozen objects from which on the program has frozen its own (gc.freeze), which `gc` does not return. Python
-#: 3.12 starts with some 400.
+#: Number of frozen objects from which the program is taken to have frozen its own (gc.freeze), which `gc` does
+#: not return. Python 3.12 starts with some 400.
 _MANY_FROZEN = 2000
 #: Instructions that jump.
 _JUMPS = frozenset(opcode.hasjrel + opcode.hasjabs)
@@ -56,10 +55,10 @@ _CO_OPTIMIZED = 1
 
 
 def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
-    """Return the answer about line `line` of the file that an editor's mapping calls `path`.
+    """Return what this process knows of line `line` of the file that an editor's mapping calls `path`.
 
     Args:
-        is_asked: whether the user has asked, so that a search through all objects of the program may take its time.
+        is_asked: whether the user has asked for it; only then all objects of the program are searched, slowly.
     """
     name = os.path.basename(path)
     running = _running(name, is_asked)
@@ -207,7 +206,7 @@ def _is_in_branch(file: str, line: int) -> bool:
 
 
 def _codes(code: CodeType, name: str = "") -> Iterator[Tuple[str, CodeType]]:
-    """Yield a code object and all in it, with their qualified names; the module's has none."""
+    """Yield a code object and all those in it, each with its qualified name, which is empty for the module."""
     yield name, code
     for inner in code.co_consts:
         if hasattr(inner, "co_code"):
@@ -243,7 +242,7 @@ def _around(whole: CodeType, line: int) -> Tuple[str, CodeType]:
 
 
 def _is_function(code: CodeType) -> bool:
-    """Tell whether it is neither a module, nor the body of a class or a comprehension."""
+    """Tell whether code is a function's, not a module's or the body of a class or a comprehension."""
     return bool(code.co_flags & _CO_OPTIMIZED) and (
         not code.co_name.startswith("<") or code.co_name == "<lambda>"
     )
@@ -260,7 +259,7 @@ def _body(code: CodeType) -> Iterator[int]:
 def _live(
     module: Optional[ModuleType], fresh: CodeType, running: Running, kept: Sequence[types.FunctionType]
 ) -> Tuple[Optional[CodeType], str]:
-    """Return the code object that the program runs for this function, and its compiler's name, or ""."""
+    """Return the program's code object for the function `fresh`, and its compiler's name, or ""."""
     for active, _, _ in running:
         if _is_same(active, fresh):
             return active, ""
@@ -294,7 +293,7 @@ def _live(
 
 
 def _own(value: Any, name: str) -> Any:
-    """Return an attribute that the type defines, else None: a proxy evaluates its object for any other."""
+    """Return an attribute that the type defines, else None: reading any other may make a proxy load its object."""
     return getattr(value, name, None) if hasattr(type(value), name) else None
 
 
@@ -374,7 +373,7 @@ def _counts_at_start(code: CodeType) -> bool:
 
 
 def _running(name: str, is_asked: bool) -> Running:
-    """Return the code of files of this name that threads are in."""
+    """Return the code of files of this name that threads are executing."""
     found: Running = []
     loops: Dict[int, List[Tuple[int, int]]] = {}
     frames = sys._current_frames()
@@ -408,7 +407,10 @@ def _loops(code: CodeType) -> List[Tuple[int, int]]:
 
 
 def _beats(code: CodeType) -> bool:
-    """Tell whether a thread runs this code that the debugger neither stops nor traces; see clocks/clocks.py."""
+    """Tell whether a heartbeat thread, which the debugger neither stops nor traces, is executing this code.
+
+    See clocks/clocks.py.
+    """
     from .clocks.slow_clocks import BEATS
 
     threads = getattr(sys.modules.get("threading"), "_active", {})
@@ -442,6 +444,6 @@ def _breakpoints(file: str) -> Optional[List[Dict[str, Any]]]:
 
 
 def _condition(breakpoint_: Any) -> str:
-    """Return the condition of a breakpoint, with that on its count of hits."""
+    """Return the condition of a breakpoint, including the one on its hit count."""
     hits = str(getattr(breakpoint_, "hit_condition", None) or "").replace("@HIT@", "its hit count")
     return " and ".join(each for each in (str(getattr(breakpoint_, "condition", None) or ""), hits) if each)

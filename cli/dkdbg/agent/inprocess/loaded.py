@@ -41,7 +41,7 @@ def _sources() -> List[str]:
         path = session.namespace(module).get("__file__")
         if isinstance(path, str) and path.endswith(".py"):
             found.add(path)
-    # An attach waits for this: leave the library, debugpy and dkdbg out before anything that costs more.
+    # An attach waits for this: leave out the standard library, debugpy and dkdbg before anything that costs more.
     debugpy = getattr(sys.modules.get("debugpy"), "__file__", None) or __file__
     others = tuple(os.path.dirname(each) + "/" for each in (os.__file__, debugpy, os.path.dirname(__file__)))
     own = [
@@ -53,7 +53,7 @@ def _sources() -> List[str]:
 def _changed_at(path: str) -> float:
     """Return the time of the last change in epoch seconds; 0 for a missing file.
 
-    The ctime: sync, rsync, `cp -p` and `mv` bring the mtime from another clock, or from before.
+    This is the ctime: after sync, rsync, `cp -p` or `mv` the mtime is from another clock, or from before.
     """
     try:
         return os.stat(path).st_ctime

@@ -1,16 +1,16 @@
 """Finds code that breakpoints would miss, and makes them stop there where that can be done. Used by join.py.
 
-- Functions that torch.compile has compiled: a breakpoint there never stops, and gets a warning. torch is never imported
-    from here; Dynamo's bytecode hook (`torch._dynamo.convert_frame.register_bytecode_hook`, torch 2.0 and newer)
-    reports the replaced code. Functions that Dynamo inlines into it are known by the translators that Dynamo makes
-    (`torch._dynamo.symbolic_convert`) after the outermost function's. Their own code is not replaced: other calls of
-    them stop.
-- Threads that `threading` does not know. They are made by `_thread`, or by C++, in which frameworks call the user's
-    functions. Up to Python 3.11 pydevd traces only threads whose start it sees, so that a breakpoint in `backward` of an
-    `autograd.Function` never stopped on a GPU. From 3.12 on it sees what they call, but not a loop that began before the
-    attach.
-- Functions that cloudpickle ships keep the name of their file. A function of the main script or a notebook travels by
-    value (joblib, dask, submitit), and cloudpickle 3.1.3 names its file `<dynamic-code>`.
+- Functions that torch.compile has compiled: a breakpoint there never stops, and gets a warning. torch is never
+    imported from here; Dynamo's bytecode hook (`torch._dynamo.convert_frame.register_bytecode_hook`, torch 2.0
+    and newer) reports the replaced code. Functions that Dynamo inlines are found through the translators
+    (`torch._dynamo.symbolic_convert`) that Dynamo creates after the one for the outermost function. The code of
+    an inlined function is not replaced, so a breakpoint there stops when it is called from elsewhere.
+- Threads that `threading` does not know: those started by `_thread`, and by C++, in which frameworks call the
+    user's functions. Up to Python 3.11 pydevd traces only threads whose start it sees, so that a breakpoint in
+    `backward` of an `autograd.Function` never stopped on a GPU. From 3.12 on it sees the functions that they
+    call, but not a loop that began before the attach.
+- Functions that cloudpickle ships keep the name of their file. A function of the main script or a notebook
+    travels by value (joblib, dask, submitit), and cloudpickle 3.1.3 names its file `<dynamic-code>`.
 - A program that is a zip file (zipapp, shiv, pex) gets a warning: an editor has no file with its code.
 """
 
@@ -48,7 +48,7 @@ _inlined: weakref.WeakValueDictionary[int, CodeType] = weakref.WeakValueDictiona
 #: The code of Dynamo's present or last trace, the outermost function's first.
 _trace: List[CodeType] = []
 _knows_inlined = False
-#: Module -> its functions that C++ calls, or the framework's first functions below those.
+#: Module -> its first Python functions in a call from C++ to the user's code.
 _CALLED = {
     "torch.autograd.function": ("BackwardCFunction.apply", "BackwardCFunction.apply_boxed"),
     "torch.distributed.rpc.internal": ("_run_function",),
@@ -108,7 +108,7 @@ def is_inlined(code: CodeType) -> bool:
 
 
 def may_be_inlined() -> bool:
-    """Tell whether torch.compile may have inlined functions without our notice: it compiled some before `watch`."""
+    """Tell whether torch.compile may have inlined functions unnoticed, because it compiled some before `watch`."""
     return not _knows_inlined and bool(_replaced(sys.modules.get(_CONVERT_FRAME)))
 
 
@@ -137,7 +137,7 @@ def _on_bytecode(code: CodeType, _new: CodeType) -> None:
 
 
 def _follow_traces(module: Any) -> None:
-    """Record which code Dynamo traces: it begins a trace anew wherever it could not inline a function."""
+    """Record which code Dynamo traces. Dynamo restarts a trace where it could not inline a function."""
     make = module.InstructionTranslatorBase.__init__
 
     @functools.wraps(make)

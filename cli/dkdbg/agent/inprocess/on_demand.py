@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 #: Seconds between two checks for an editor.
 INTERVAL_S = 0.05
 
-#: A wait that timed out is not repeated: a breakpoint in a loop would stop the program in each round.
+#: True once a wait has timed out. It is not repeated, because a breakpoint in a loop would stop the program in each
+#: round.
 _ran_out = False
 
 
@@ -165,7 +166,7 @@ def await_editor(directory: str, seconds: float, state: str, detail: str) -> boo
 
 
 def connect(directory: str) -> str:
-    """Join the adapter unless this process has, and wait for the editor's session; return why not, or ""."""
+    """Join the adapter, unless joined, and wait for the editor's session; return why not, or ""."""
     from . import join
 
     member = session.member()

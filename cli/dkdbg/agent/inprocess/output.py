@@ -137,9 +137,11 @@ class Pending:
 
 
 _pending = Pending()
-#: The objects whose `write` is shadowed, each with our function and the program's former one, if it had one.
+#: Objects whose `write` is shadowed, each with the function that shadows it and the program's previous one, if
+#: any.
 _shadowed: List[Any] = []
-#: Objects where the program has put a function over ours, which may call ours for ever.
+#: Objects where the program has replaced the shadowing function by one of its own, which may still call the
+#: former.
 _covered: List[Any] = []
 
 
@@ -169,7 +171,7 @@ def watch() -> None:
             _pending.clear()
 
     def run_and_show(self: Any, debugger: Any) -> Any:
-        # Not before: until an editor has sent configurationDone the adapter queues its messages.
+        # Not earlier: the adapter queues its messages until an editor has sent configurationDone.
         if debugger.redirect_output and not _shadowed:
             _show()
         return run(self, debugger)
@@ -235,7 +237,7 @@ def _queue_class() -> Any:
             self._output = _Command(writer)
             self._sent = 0.0
             self.sending_since = 0.0
-            #: Held while the queue is empty for the writer.
+            #: Lock held while there is nothing for the writer to take; released to wake it.
             self._bell = _queue.threading.Lock()
             self._bell.acquire()
             _pending.wake = self._wake
@@ -255,7 +257,7 @@ def _queue_class() -> Any:
             return item
 
         def _next(self, seconds: float) -> Any:
-            """Return a command, or the output command, after a moment in which more output may follow."""
+            """Return the next command, or after a short wait for more output the command that sends it."""
             with contextlib.suppress(_queue.Empty):
                 return super().get(False)
             if not _pending.pieces and self._bell.acquire(True, seconds):
@@ -332,7 +334,7 @@ def _restore() -> None:
 def _taken(write: Callable[[Any], int], category: str, kind: type) -> Callable[[Any], int]:
     """Return a `write` that also keeps the written data for the editor.
 
-    It is a single function: up to Python 3.11 pydevd would trace each call in it.
+    It is a single function, because up to Python 3.11 pydevd would trace each call in it.
     """
     pending, append = _pending, _pending.pieces.append
     in_tuple = category == "stderr"

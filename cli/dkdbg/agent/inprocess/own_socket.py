@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import _socket
     from typing import Any, Callable, Optional, Tuple
 
-#: Lowest number for our descriptors: the program's own keep the numbers that they have without us.
+#: Lowest number for dkdbg's descriptors: the program's own get the same numbers as without dkdbg.
 LOWEST = 1000
 #: Seconds after which a thread that waits for data notices a lost descriptor. The kernel keeps the connection
-#: open while it waits.
+#: open while the thread waits.
 NOTICE_S = 1
 
 
@@ -134,7 +134,7 @@ def take(sock: _socket.socket) -> OwnSocket:
 
 
 def lift(sock: _socket.socket) -> _socket.socket:
-    """Move a bare socket of `_socket` to a high descriptor."""
+    """Move a plain `_socket.socket` to a high descriptor."""
     number = lifted(sock.fileno())
     if number is None:
         return sock
@@ -144,7 +144,7 @@ def lift(sock: _socket.socket) -> _socket.socket:
 
 
 def identity(number: int) -> Optional[Tuple[int, int]]:
-    """Return the identity of a descriptor's file, None when it is closed."""
+    """Return the device and inode of a descriptor's file, None when it is closed."""
     try:
         found = os.fstat(number)
     except OSError:
@@ -153,7 +153,7 @@ def identity(number: int) -> Optional[Tuple[int, int]]:
 
 
 def lifted(number: int) -> Optional[int]:
-    """Return a copy of a descriptor under a high number; None beyond `ulimit -n`."""
+    """Return a copy of a descriptor under a high number; None if `ulimit -n` forbids it."""
     try:
         return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, LOWEST)
     except OSError:

@@ -28,7 +28,8 @@ __all__ = ["handle_trap", "main", "post_mortem", "set_trace", "settrace"]
 
 #: Seconds for which paipdb waits for a client.
 DEFAULT_TIMEOUT = 600.0
-#: Held while dkdbg's modules are imported: threads that import in a circle get a partly initialized module.
+#: Held while dkdbg's modules are imported: in an import cycle another thread would get a partly initialized
+#: module.
 _importing = _thread.RLock()
 _NO_PORT = "Can not get debug port, exit"
 #: Exit codes if no client connects: paipdb's own for `-m paipdb`, dkdbg's for `-m dkdbg.pai`.
@@ -204,7 +205,10 @@ def _run(client: Any, code: CodeType, names: Dict[str, Any]) -> None:
 
 
 def _become_the_agent(run: List[str]) -> int:
-    """Become the agent around a command: editors attach to the job's debug port. Return 2 without the whole agent."""
+    """Replace this process by an agent that runs a command; editors attach to the job's debug port.
+
+    Return 2 if the whole agent is missing. Below an agent, run the command alone.
+    """
     if os.environ.get("DKDBG_SESSION_DIR"):  # an agent is running, with a port of its own
         os.execvp(run[0], run)  # noqa: S606
     agent = _agent()
@@ -257,7 +261,10 @@ def _agent() -> List[str]:
 
 
 def _announce(addr: Optional[str], port: Optional[int], timeout: Optional[float]) -> Tuple[str, float]:
-    """Return `host:port` and seconds, and print them as paipdb does: users search the log for these lines."""
+    """Listen for a pdb client; return `host:port` and the seconds to wait.
+
+    Print both as paipdb does, because users search the log for these lines.
+    """
     seconds, number, host = _seconds(timeout), _number(port), _host(addr)
     socket_pdb, address = _socket_pdb(), "%s:%d" % (host, number)
     try:
@@ -357,7 +364,7 @@ def _job_port() -> str:
 
 
 def _of_task(form: str) -> str:
-    """Return the variable that OpenPAI names after the task role and the task's index."""
+    """Return the value of the variable that OpenPAI names after the task role and the task's index."""
     env: Dict[str, str] = dict(os.environ)
     role = env.get("PAI_CURRENT_TASK_ROLE_NAME") or env.get("FC_TASKROLE_NAME", "")
     # The first one is gone since OpenPAI 1.0.

@@ -1,8 +1,8 @@
 """Finds the origin of a process with a generic command line, mostly by asking its parent.
 
 All processes that multiprocessing has spawned share one command line, and all pytest-xdist workers share
-execnet's. The parent holds the `Process` with its name, target and arguments, from before the child's first
-line on: its hook's thread is asked. Without an editor nothing is asked, unless the agent requests it.
+execnet's. The parent holds the `Process` with its name, target and arguments even before the child's first line,
+so the child asks the parent's hook thread. Without an editor nothing is asked, unless the agent requests it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
     from .hook.sitecustomize import _Member as Member
 
-#: Seconds for the parent to answer: its hook's thread needs the GIL, or it is joining.
+#: Maximum seconds for the parent to answer: its hook's thread may wait for the GIL, or be joining.
 ANSWER_TIMEOUT_S = 30.0
-#: Seconds in which a parent learns the pid of a child that it is starting.
+#: Maximum seconds until a parent knows the pid of a child that it is starting.
 START_TIMEOUT_S = 10.0
 #: The question of a child to its parent, followed by its pid.
 QUESTION = b"child "
 _NONE = "-"
 _XDIST = "exec(eval(sys.stdin.readline()))"
-#: File, kind of the processes that it starts, its variable for the one that is being started, and for all of them.
+#: Columns: file that starts processes, their kind, its variable with the process that it is starting, and its
+#: variable with all of them.
 _ROWS = (
     ("torch/multiprocessing/spawn.py", "rank", "process", "processes"),
     ("torch/utils/data/dataloader.py", "dataloader", "w", "_workers"),
@@ -114,7 +115,7 @@ def origin_of(process: object, kind: str) -> str:
 
 
 def _is_inherited(number: str) -> bool:
-    """Tell whether the variable is inherited from a pytest-xdist worker that started this pytest."""
+    """Tell whether PYTEST_XDIST_WORKER is inherited from a pytest-xdist worker that started this pytest."""
     try:
         with open("/proc/self/environ", "rb") as source:
             return b"PYTEST_XDIST_WORKER=" + number.encode() in source.read().split(b"\0")
@@ -123,10 +124,10 @@ def _is_inherited(number: str) -> bool:
 
 
 def _place(process: object) -> str:
-    """Return the origin from the position in a row of processes: `Process.start` drops its target and arguments.
+    """Return the origin of a process from its position in torch's list of processes.
 
-    Torch keeps the row where it starts and where it waits: torch/multiprocessing/spawn.py,
-    torch/utils/data/dataloader.py.
+    `Process.start` drops target and arguments. Torch keeps the list where it starts the processes and where it
+    waits for them: torch/multiprocessing/spawn.py, torch/utils/data/dataloader.py.
     """
     for frame in _frames():
         path = frame.f_code.co_filename.replace(os.sep, "/")
@@ -169,7 +170,7 @@ def _number(frame: FrameType) -> Optional[int]:
 
 
 def _xdist(pid: int) -> str:
-    """Return a child's name as a pytest-xdist worker: execnet's Group has their gateways (execnet/multi.py)."""
+    """Return a child's name as a pytest-xdist worker, from the gateways of execnet's Group (execnet/multi.py)."""
     end = session.monotonic() + START_TIMEOUT_S
     while True:
         starting = False
@@ -201,7 +202,10 @@ def _frames() -> Iterator[FrameType]:
 
 
 def _parents(member: Member) -> List[int]:
-    """Return the pid of the process that started this one: behind a forkserver, the forkserver's parent."""
+    """Return a list with the pid of the process that started this one; empty if unknown.
+
+    Behind a forkserver that is the forkserver's parent.
+    """
     if not any("multiprocessing.forkserver" in word for word in member.words):
         return [os.getppid()]
     return list(itertools.islice(site_entry.above(), 1, 2))

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _SESSION, _PATH = b"DKDBG_SESSION_DIR", b"PYTHONPATH"
 #: Prefixes of the variables that the agent sets for a program. Without the second a joined process prints four lines.
 _OURS = (b"DKDBG_", b"PYDEVD_DISABLE_FILE_VALIDATION", b"PYTHONBREAKPOINT", b"TORCH_COMPILE_DISABLE")
-#: Position of the environment, a list of `NAME=value` or None for ours, in `_posixsubprocess.fork_exec`; 3.8
-#: to 3.14.
+#: Position of the environment in the arguments of `_posixsubprocess.fork_exec` (3.8 to 3.14): a list of
+#: `NAME=value`, or None to inherit this process's.
 _FORK_EXEC_ENVIRONMENT = 5
 
 
@@ -37,7 +37,7 @@ def with_session(directory: str, hook: str, environment: Any) -> Any:
     """Return an environment for `os.execve` with the session in it.
 
     Args:
-        directory: the session's folder. hook: the hook's, as it stands on PYTHONPATH.
+        directory: the session's folder. hook: the hook's folder, as on PYTHONPATH.
         environment: a mapping; anything else is left to the call, which reports the error.
     """
     try:
@@ -51,7 +51,8 @@ def with_session(directory: str, hook: str, environment: Any) -> Any:
 def _missing(directory: str, hook: str, pairs: Dict[bytes, bytes]) -> Dict[bytes, bytes]:
     """Return the variables that an environment lacks; empty where it names another session.
 
-    The name of a session that has ended does not count: the program copied it before this process moved.
+    The name of a session that has ended does not count: the program copied the environment before this process
+    moved to its present session.
     """
     session, ours = os.fsencode(directory), os.fsencode(hook)
     named = pairs.get(_SESSION)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ALL = "all"
 FAILING = "failing"
 HINT = "write ranks separated by commas, such as 0,3 or 0-7 or 0-7:2 (every second one), or all, or failing"
-#: A rank with more digits is rejected: a text such as 99999999999 is something else.
+#: Form of a span. A rank has at most seven digits: a longer number, such as 99999999999, is a mistake.
 _FORM = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7})(?::([0-9]{1,7}))?)?")
 #: Maximum characters of a set to quote in an error.
 _MAX_QUOTED_CHARS = 60

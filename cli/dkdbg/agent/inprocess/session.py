@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 #: C callbacks that must not be garbage-collected.
 _kept: List[object] = []
-#: Hidden threads. A thread must not hold the last reference to its own `Thread`: that one's weak references would be
-#: cleared in a thread that `threading` has forgotten, pydevd would create a dummy, and Python 3.13 report it at exit.
+#: Hidden threads, kept alive. If a thread held the last reference to its own `Thread`, the weak references to
+#: that would be cleared in a thread that `threading` has forgotten. pydevd would create a dummy for it, which
+#: Python 3.13 reports at exit.
 _hidden: List[Any] = []
 
 
@@ -29,7 +30,7 @@ def monotonic() -> float:
 
 
 def namespace(module: object) -> Dict[str, Any]:
-    """Return a module's names, empty where a program has put anything else; a lazy module is not imported by that."""
+    """Return a module's namespace, without importing a lazy module; empty for any other kind of object."""
     try:
         if isinstance(module, types.ModuleType):
             found: Dict[str, Any] = vars(types.ModuleType)["__dict__"].__get__(module)
@@ -50,7 +51,7 @@ def member() -> Optional[Member]:
 
 
 def debugger() -> Any:
-    """Return pydevd's debugger in this process, ours or another; None without one."""
+    """Return pydevd's debugger in this process, dkdbg's or another; None without one."""
     return getattr(sys.modules.get("pydevd"), "get_global_debugger", lambda: None)()
 
 

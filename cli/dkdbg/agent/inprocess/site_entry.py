@@ -1,9 +1,9 @@
 # -*- coding: utf-8 -*-
-"""Leads a Python without the hook on PYTHONPATH to the hook. A .pth file executes it (supervisor/site_folders.py).
+"""Activates the hook in a Python whose PYTHONPATH lacks it.
 
-It puts the hook's folder first on `sys.path`, before `site` imports `sitecustomize`, and the session back
-into the environment. The .pth file gives `session`, the session's folder, `agent`, the agent's pid, and
-`hook`, the hook's folder.
+A .pth file executes this (supervisor/site_folders.py). It puts the hook's folder first on `sys.path`, before
+`site` imports `sitecustomize`, and the session back into the environment. The .pth file gives `session`, the
+session's folder, `agent`, the agent's pid, and `hook`, the hook's folder.
 
 Any Python that the user starts reads this file, so it is valid Python 2 as well.
 """
@@ -31,7 +31,7 @@ def above():  # type: () -> Iterator[int]
 
 
 def _enter(session, agent, hook):  # type: (str, int, str) -> None
-    # A program may have `site` read the site folders again later.
+    # Do nothing when a program has `site` read the site folders again later.
     if "sitecustomize" in sys.modules or not os.path.isdir(session) or agent not in above():
         return
     if not os.path.isdir(os.environ.get("DKDBG_SESSION_DIR", "")):

@@ -24,9 +24,9 @@ _MAX_PATH_CHARS, _MAX_NAME_CHARS = 500, 200
 _DEBUGGER = "/debugpy/_vendored/"
 #: Parts of the paths of installed code; a user looks for the cause in other frames first.
 _INSTALLED = ("/site-packages/", "/dist-packages/", _DEBUGGER)
-#: Prefix of our own code.
+#: Prefix of dkdbg's own code.
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-#: Prefixes of all code that is not the program's, such as our lengthened waits (see clocks.py).
+#: Prefixes of all code that is not the program's; dkdbg's includes the lengthened waits (see clocks.py).
 _NOT_OWN = (os.path.dirname(os.__file__) + os.sep, os.path.join(sys.prefix, "bin") + os.sep, "<frozen", _HERE)
 
 
@@ -103,7 +103,7 @@ def _began_here(frame: Optional[FrameType]) -> bool:
 
 
 def is_own(path: str) -> bool:
-    """Tell whether a file is the program's own, not installed and not ours."""
+    """Tell whether a file is the program's own: neither installed nor dkdbg's."""
     return not (path.startswith(_NOT_OWN) or any(mark in path for mark in _INSTALLED))
 
 

@@ -41,7 +41,8 @@ def _is_library(entry: str) -> bool:
 #: Folders of the standard library, and its modules' names. A program may put anything into sys.path.
 _standard = [_OF_OS, *filter(_is_library, [each for each in sys.path if type(each) is str])]
 _names: Set[str] = set()
-#: Standard names that modules of the program have. Without any the debugger imports as the program does.
+#: Names of standard modules that modules of the program have too. Without any the debugger imports as the program
+#: does.
 _replaced: Set[str] = set()
 #: Package of the modules that are loaded for the debugger alone.
 _PRIVATE = "_dkdbg_standard"
@@ -96,7 +97,7 @@ def _is_standard(name: str) -> bool:
 
 
 def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
-    """`__import__` for the debugger's modules, and for the standard modules that it has loaded."""
+    """Import as `__import__` does, for the debugger's modules and the standard modules that it has loaded."""
     top = (globals["__package__"] if level else name).partition(".")[0]
     if top not in _names:
         return import_normally(name, globals, locals, fromlist, level)

@@ -1,8 +1,7 @@
-"""Describes a tensor or an array in one line: its shape, its figures, and the reason for missing ones. No I/O.
+"""Describes a tensor or an array in one line: shape, figures such as min, max and NaN count. No I/O.
 
-The figures cover all elements, or evenly spaced pieces where there are more than MAX_ELEMENTS: the same pieces in
-each process, so that ranks can be compared. The frameworks read the pieces (torch_views, numpy_views,
-jax_views).
+The figures cover all elements, or evenly spaced pieces where there are more than MAX_ELEMENTS. The pieces are the
+same in each process, so that ranks can be compared. torch_views, numpy_views and jax_views read them.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-#: Elements to read at a time: less than at::internal::GRAIN_SIZE, above which PyTorch uses threads. A forked
-#: process has lost these and would wait for them.
+#: Elements to read at a time: less than at::internal::GRAIN_SIZE, above which PyTorch uses its thread pool. A
+#: forked process does not have those threads and would wait for them.
 PIECE_ELEMENTS = 1 << 15
-#: Maximum elements to read completely; of larger arrays, as many are read in pieces.
+#: Maximum elements to read completely; of larger arrays, this many are read in evenly spaced pieces.
 MAX_ELEMENTS = 1 << 22
-#: Maximum elements to show with their values in the line, and on the page below it.
+#: Maximum elements whose values are shown in the one-line text, and as children when a user expands it.
 MAX_INLINE_ELEMENTS = 10
 MAX_PAGE_ELEMENTS = 100
-#: Seconds for one tensor, and for all in a row of requests: a frame may have hundreds.
+#: Maximum seconds to read one tensor, and all tensors of a burst of requests: a frame may have hundreds.
 TIMEOUT_S = 0.2
 ROW_TIMEOUT_S = 0.5
-#: Seconds without a request after which a new row begins.
+#: Seconds without a request after which a new burst begins.
 ROW_GAP_S = 0.25
 #: Maximum characters of a text from the program.
 MAX_TEXT_CHARS = 200
@@ -35,11 +34,11 @@ SIDE, BARS = 96, 64
 
 
 class Figures:
-    """The figures of the elements that were read.
+    """Statistics of the elements that were read.
 
     Attributes:
-        count: all elements. read: the number of elements that were read.
-        nan, inf: how many of these are not numbers, or infinite. finite: the others.
+        count: number of all elements. read: number of elements that were read.
+        nan, inf: number of NaN and infinite elements among these. finite: number of the others.
         low, high, total, squares: minimum, maximum, sum and sum of squares of the finite ones.
         signed: whether NaN and Inf exist in this type.
     """
@@ -75,7 +74,7 @@ class Figures:
         return math.sqrt(self.squares) if self.squares >= 0 else math.nan
 
     def pairs(self) -> List[Tuple[str, object]]:
-        """Return names and numbers, for the page below the line."""
+        """Return names and numbers, to show as children of the value."""
         found: List[Tuple[str, object]] = []
         if self.finite:
             low, high = (self.low, self.high) if self.signed else (int(self.low), int(self.high))
@@ -108,7 +107,7 @@ class View:
         values: the elements as text, where there are few.
         digest: digest of the elements that were read, if requested.
         grid: returns the width and the numbers of a picture of at most SIDE by SIDE elements, row by row.
-        rows: returns the children: (name, value, expression suffix after the name of the whole).
+        rows: returns the children: (name, value, suffix that turns the expression of the whole into the child's).
     """
 
     def __init__(self, kind: str, shape: str, dtype: str, device: str = "") -> None:
@@ -135,7 +134,7 @@ class View:
 
 
 class Rows:
-    """The remaining time for a row of requested tensors; `clock` returns monotonic seconds."""
+    """Time budget for a burst of requested tensors; `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = session.monotonic) -> None:
         self._clock = clock
@@ -143,7 +142,7 @@ class Rows:
         self._spent = 0.0
 
     def begin(self) -> float:
-        """Return the deadline of the next tensor, on the clock."""
+        """Return the time at which to stop reading the next tensor, on the clock."""
         now = self._clock()
         if now > self._last + ROW_GAP_S:
             self._spent = 0.0
@@ -151,7 +150,7 @@ class Rows:
         return now + max(0.0, min(TIMEOUT_S, ROW_TIMEOUT_S - self._spent))
 
     def end(self) -> None:
-        """Add the time that the tensor took."""
+        """Charge the time that the tensor took to the budget."""
         now = self._clock()
         self._spent += now - self._last
         self._last = now
@@ -170,7 +169,7 @@ def pieces(count: int, piece: int = PIECE_ELEMENTS, most: int = MAX_ELEMENTS) ->
 
 
 def strides(shape: Sequence[int], most: int = MAX_ELEMENTS) -> Tuple[int, ...]:
-    """Return the step of each dimension with which at most about `most` elements are read."""
+    """Return a step per dimension with which at most `most` elements are read."""
     steps = [1] * len(shape)
     sizes = list(shape)
     while math.prod(sizes) > most:
@@ -181,7 +180,10 @@ def strides(shape: Sequence[int], most: int = MAX_ELEMENTS) -> Tuple[int, ...]:
 
 
 def corners(shape: Sequence[int]) -> List[slice]:
-    """Return the elements of each dimension in a picture: the first one alone in all but the last two dimensions."""
+    """Return a slice per dimension that selects the elements of a picture of at most SIDE by SIDE.
+
+    It selects the first index alone in all but the last two dimensions.
+    """
     flat = len(shape) == 1
     found = [slice(0, 1)] * max(0, len(shape) - 2)
     return found + [
@@ -190,7 +192,10 @@ def corners(shape: Sequence[int]) -> List[slice]:
 
 
 def shades(numbers: Sequence[float], low: float, high: float) -> Tuple[bytes, List[int]]:
-    """Return a byte per number, 0 to 254 or 255 for NaN and Inf, and the counts of the histogram's bars."""
+    """Return a byte per number, and the counts of the histogram's bars.
+
+    A byte is 0 to 254 from `low` to `high`, or 255 for NaN and Inf.
+    """
     counts = [0] * BARS
     found = bytearray()
     reach = high - low
@@ -205,14 +210,14 @@ def shades(numbers: Sequence[float], low: float, high: float) -> Tuple[bytes, Li
 
 
 def numbered(items: Iterable[object]) -> List[Tuple[str, object, str]]:
-    """Return elements along the first dimension as the rows of a View."""
+    """Return elements along the first dimension in the form of View.rows."""
     found = list(items)
     width = len(str(len(found) - 1))
     return [("[%0*d]" % (width, at), each, "[%d]" % at) for at, each in enumerate(found)]
 
 
 def number(value: object) -> str:
-    """Format a number in four digits."""
+    """Format a number; fractions get four significant digits."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e6):
@@ -229,7 +234,7 @@ def thousands(value: int) -> str:
 
 
 def listed(values: Sequence[object], alone: bool = False) -> str:
-    """Format a few elements; `alone` marks a scalar."""
+    """Format a few elements as a list; with `alone`, the first one without brackets, for a scalar."""
     words = ["%.6g" % each if isinstance(each, float) else str(each)[:40] for each in values]
     return words[0] if alone and words else "[%s]" % ", ".join(words)
 

@@ -1,8 +1,9 @@
 """Presents tensors and arrays in an editor: Variables, Watch, hover and the Debug Console.
 
-pydevd asks its extensions (`pydevd_extension_api`) for the text and the children of a value; ours comes
-before its own for NumPy. A framework's reader is imported with the first of its values, and no framework is
-imported from here. A value that cannot be read without side effects is described from its metadata.
+pydevd asks its extensions (`pydevd_extension_api`) for the text and the children of a value. ArrayViews comes
+before pydevd's own extension for NumPy. The module that reads a framework's values is imported with the first of
+them, and no framework is imported from here. A value that cannot be read without side effects is described from
+its metadata.
 """
 
 # debugpy is untyped.
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
     Children = List[Tuple[str, Any, Optional[str]]]
 
-#: Module that the program must have imported, name of the type in it, and module that reads it.
+#: Columns: module that the program must have imported, name of a type in it, and module here that reads such
+#: values.
 _KNOWN = (
     ("torch", "Tensor", "torch_views"),
     ("numpy", "ndarray", "numpy_views"),
@@ -58,7 +60,10 @@ class ArrayViews:
         return None if view is None else view.text()
 
     def get_str_in_context(self, val: Any, context: str) -> Optional[str]:
-        """Return the text for an editor's context: for clipboard and console, the value as the program prints it."""
+        """Return the text for an editor's context; None to show the value as the program prints it.
+
+        The clipboard and usually the console get None.
+        """
         if context == "clipboard":
             return None
         if context == COMPARED:
@@ -66,11 +71,11 @@ class ArrayViews:
         view = _view(val)
         if view is None:
             return None
-        # A value that must not be read (on a busy GPU, in a traced function) is not printed either.
+        # The console too shows this line for a value that must not be read (on a busy GPU, in a traced function).
         return None if context == "repl" and (view.rows is not None or not view.why) else view.text()
 
     def get_contents_debug_adapter_protocol(self, obj: Any, fmt: Any = None) -> Children:
-        """Return the children, each with its expression suffix after the name of the whole."""
+        """Return the children: name, value, and the suffix that makes the parent's expression the child's."""
         if type(obj) is Attributes:
             return list(_default().get_contents_debug_adapter_protocol(obj.of, fmt=fmt))
         view = _view(obj)
@@ -100,7 +105,10 @@ class ArrayViews:
 
 
 class Attributes:
-    """Placeholder for pydevd's own listing of a tensor, which reads each attribute: only when a user opens it."""
+    """Placeholder for pydevd's own listing of a tensor, built only when a user opens it.
+
+    The listing reads each attribute.
+    """
 
     def __init__(self, of: Any) -> None:
         self.of = of
@@ -172,7 +180,7 @@ def _reader_of(kind: Any) -> Optional[ModuleType]:
         return None
     for module, name, reader in _KNOWN:
         known = getattr(sys.modules.get(module), name, None)
-        # jax.Array is not a base class of its arrays: they are registered with it.
+        # jax.Array is not a base class of JAX's arrays: they are registered as virtual subclasses.
         if known is not None and (known in line or (module == "jax" and _is_jax(kind))):
             return importlib.import_module("." + reader, __package__)
     return None

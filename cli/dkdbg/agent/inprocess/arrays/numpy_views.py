@@ -102,10 +102,10 @@ def _why_not(numpy: Any, value: Any, plain: Any) -> str:
 
 
 def _flat(plain: Any, *, in_order: bool) -> Any:
-    """Return the elements in one dimension, without a copy of more than MAX_ELEMENTS of them.
+    """Return the elements in one dimension, sampled where this would copy more than MAX_ELEMENTS of them.
 
     Args:
-        in_order: in the order of their indices; else in that of the memory, where that saves a copy.
+        in_order: whether to keep the order of the indices; if not, memory order where that saves a copy.
     """
     if plain.flags.c_contiguous or (plain.flags.f_contiguous and not in_order):
         return plain.ravel(order="K")
@@ -119,7 +119,7 @@ def _of_piece(numpy: Any, piece: Any) -> Tuple[int, int, int, Tuple[float, ...]]
     work = piece.astype(numpy.float64)
     nan = inf = 0
     if piece.dtype.kind == "f":
-        # Test before the conversion: 1e300 in a long double is finite.
+        # Test before the conversion: a finite long double may exceed the range of float64 and become Inf.
         nan = int(numpy.count_nonzero(numpy.isnan(piece)))
         inf = int(numpy.count_nonzero(numpy.isinf(piece)))
         if nan or inf:

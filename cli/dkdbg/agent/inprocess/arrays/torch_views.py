@@ -244,10 +244,10 @@ def _digest(hashed: Any, flat: Any, found: Figures, count: int) -> str:
 
 
 def _flat(plain: Any, *, in_order: bool) -> Any:
-    """Return the elements in one dimension, without a copy of more than MAX_ELEMENTS of them.
+    """Return the elements in one dimension, sampled where this would copy more than MAX_ELEMENTS of them.
 
     Args:
-        in_order: in the order of their indices; else in that of the memory, where that saves a copy.
+        in_order: whether to keep the order of the indices; if not, memory order where that saves a copy.
     """
     if plain.is_contiguous():
         return plain.view(-1)
@@ -258,7 +258,7 @@ def _flat(plain: Any, *, in_order: bool) -> Any:
 
 
 def _is_dense(plain: Any) -> bool:
-    """Tell whether the elements fill their memory, as after `permute`."""
+    """Tell whether the elements occupy memory without gaps, in any order, as after `permute`."""
     expected = 1
     for step, size in sorted(zip(plain.stride(), plain.shape)):
         if size != 1:

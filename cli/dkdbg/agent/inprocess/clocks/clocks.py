@@ -1,21 +1,21 @@
 """Clocks that stop with the program: a process at a breakpoint must not make others of its job time out.
 
-Many parents wait for a child with a time limit (`DataLoader(timeout=20)`, gunicorn's arbiter, an engine's
-heartbeat), by Python's clocks. While an editor is attached two things change in each process of the session,
-stopped or not:
+Many parents wait for a child with a time limit on Python's clocks (`DataLoader(timeout=20)`, gunicorn's arbiter,
+an engine's heartbeat). While an editor is attached, two things change in each process of the session, stopped or
+not:
 
 - `time.monotonic`, `perf_counter` and `time`, from the first stop on, do not count stopped time (slow_clocks.py).
-    Loops that wait until a moment (`queue`, `subprocess`, `asyncio`, `multiprocessing.connection.wait`) wait longer by
-    that time.
-- A wait that is one call (`Condition.wait`, `Thread.join`, `select`, reading from a socket with a timeout, `ray.get`,
-    a store of torch) is repeated for the remaining time by these clocks: waits.py.
+  Loops that wait until a deadline (`queue`, `subprocess`, `asyncio`, `multiprocessing.connection.wait`) wait that
+  much longer.
+- A wait that is a single call (`Condition.wait`, `Thread.join`, `select`, reading from a socket with a timeout,
+  `ray.get`, a store of torch) is repeated for the time that remains on these clocks (waits.py).
 
-The debugger, what an editor evaluates, dkdbg itself and heartbeat threads keep the true clocks. Timers that end a process
-are stopped meanwhile (timers.py).
+The debugger, code that an editor evaluates, dkdbg itself and heartbeat threads keep the true clocks. Timers that
+would end a process are stopped meanwhile (timers.py).
 
-Heartbeat threads run on while the debugger holds the job. A parent, a broker or a lease that is not under dkdbg counts
-the beats, and its clock cannot be stopped. pydevd neither stops nor traces a thread with its mark, so a breakpoint in it
-does not stop.
+Heartbeat threads keep running while the debugger holds the job. Their beats are counted by a parent, a broker or
+a lease that is not under dkdbg, whose clock cannot be stopped. pydevd neither stops nor traces a marked heartbeat
+thread, so a breakpoint in one does not stop.
 """
 
 # Threads are the program's, of any class.
@@ -39,11 +39,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Pattern
 
-#: The same as in settings.py, which is not beside the hook.
+#: Same name as in settings.py, which the hook's folder does not contain.
 ENV_BEATS = "DKDBG_BEATS"
 #: Patterns of known heartbeat threads: uvicorn's answer to its parent, the lease of torchelastic's rendezvous.
 _KNOWN_BEATS = ("always_pong", "RendezvousKeepAliveTimer_*")
-#: pydevd's mark.
+#: Attribute of a thread that makes pydevd ignore it.
 _UNTRACED = "pydev_do_not_trace"
 
 
@@ -51,7 +51,7 @@ def follow(directory: str, *, at_start: bool = False) -> None:
     """Update this process: lengthen waits while an editor is attached, replace the clocks after a first stop.
 
     Args:
-        at_start: whether its program has not begun: then its clocks are behind as its parent's are.
+        at_start: whether the program has not begun yet; then its clocks start as far behind as its parent's.
     """
     with Suppress(Exception):  # an error here must not end the program
         _follow(directory, at_start=at_start)
@@ -61,7 +61,7 @@ def _follow(directory: str, *, at_start: bool) -> None:
     State.directory = directory
     attached = session.editor_is_attached(directory)
     if attached:
-        # Forget the cached answer, which may be some ms old.
+        # Reset `right_until`, which would count the clocks as right for some more ms.
         State.reader, State.right_until = held_time.reader(directory), 0.0
         if not State.lengthened:
             State.lengthened = True
@@ -75,7 +75,7 @@ def _follow(directory: str, *, at_start: bool) -> None:
 
 
 def on_stop(*, is_first: bool) -> None:
-    """Stop the timers when the debugger stops this thread, if no other one of the process is stopped (`is_first`)."""
+    """Record that the debugger stops this thread; if it is the first one stopped (`is_first`), stop the timers."""
     State.stopped.add(_thread.get_ident())
     if is_first:
         with Suppress(Exception):
@@ -83,7 +83,7 @@ def on_stop(*, is_first: bool) -> None:
 
 
 def on_resume(*, is_last: bool) -> None:
-    """Start timers and clocks when the debugger resumes this thread, if no other one is stopped (`is_last`)."""
+    """Record that this thread resumes; if it was the last one stopped (`is_last`), start timers and clocks."""
     State.stopped.discard(_thread.get_ident())
     if is_last:
         State.resumed_at = session.monotonic()

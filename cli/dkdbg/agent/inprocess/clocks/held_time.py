@@ -17,22 +17,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Tuple
 
-    #: Seconds behind at a moment; that moment; seconds that each further second adds; the moment when this ends.
+    #: Seconds that the clocks are behind at a start time; that start time; seconds added per second from then on;
+    #: the end time of this.
     State = Tuple[float, float, float, float]
 
 #: The file, in the session's folder.
 NAME = "held-time"
-#: Speed of the clocks during a stop. Not 0: a program that polls for a moment would keep a core busy.
+#: Speed of the clocks during a stop. Not 0: a program that polls its clock until a deadline would keep a core
+#: busy.
 SLOW = 0.001
-#: Seconds gained per second after a stop. A timeout that is pending then ends by a third too early.
+#: Seconds gained per second after a stop. A timeout that is pending during the whole catch-up ends a third too
+#: early.
 CATCH_UP = 0.5
 #: Seconds for which a record is valid: the writer may be killed during a stop.
 LEASE_S = 3.0
-#: Seconds after a check for which a process counts its clocks as right.
+#: Seconds for which a process relies on a check that its clocks are right.
 FRESH_S = 0.005
 _STATE = struct.Struct("<dddd")
 _PROT_READ = _MAP_SHARED = 1  # on Linux and macOS
-#: Session's folder -> identity of its file, and the reader of that.
+#: Session's folder -> identity (device and inode) of its file, and the reader of that file.
 _readers: Dict[str, Tuple[Tuple[int, int], Reader]] = {}
 _NOT_HELD: State = (0.0, 0.0, 0.0, 0.0)
 
@@ -93,7 +96,8 @@ def _mapped(path: str) -> Any:  # noqa: ANN401 - an array of ctypes
         libc = ctypes.CDLL(None, use_errno=True)
         libc.mmap.restype = ctypes.c_void_p
         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-        # The module `mmap` keeps a descriptor, which a program may close, and open its own under its number.
+        # The module `mmap` would keep a descriptor. A program may close it and open its own file under the same
+        # number.
         address = libc.mmap(None, size, _PROT_READ, _MAP_SHARED, file, 0)
     finally:
         os.close(file)
@@ -103,7 +107,7 @@ def _mapped(path: str) -> Any:  # noqa: ANN401 - an array of ctypes
 
 
 class Writer:
-    """The file as the agent writes it. Raises OSError: it cannot be written."""
+    """Writer of the file, for the agent. Raises OSError: the file cannot be written."""
 
     def __init__(self, directory: str) -> None:
         self._file = os.open(os.path.join(directory, NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,6 +1,7 @@
-"""Clocks of C code that go on while the program is held, as far as this process's modules and stacks show them.
+"""Finds clocks of C code that keep running while the program is held.
 
-clocks.py cannot stop these. They are reported at a stop (supervisor/held_deadlines.py).
+It looks at this process's modules and stacks. clocks.py cannot stop these. They are reported at a stop
+(supervisor/held_deadlines.py).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 _GRPC = "the deadline of gRPC"
-#: Modules whose clocks go on: a description, and a test where a loaded module need not be in use.
+#: Modules whose clocks keep running: a description, and a test whether a loaded module is in use (None: always).
 _MODULES: Dict[str, Tuple[str, Optional[Callable[[Any], object]]]] = {
     "uvloop": ("timeouts of uvloop", None),
     "gevent": ("timeouts of gevent", None),
@@ -39,22 +40,23 @@ _DEADLINES = {
     "tenacity": "the number of tries of tenacity",
     "backoff": "the number of tries of backoff",
 }
-#: The head of a loop, and of one that counts its rounds.
+#: Heads of a loop, of a `while`, and of a loop that counts its rounds.
 _LOOP = re.compile(r"\s*(?:for|while)\b")
 _WHILE = re.compile(r"\s*while\b")
 _RANGE = re.compile(r"\s*for\b.*\bin\s+range\(")
-#: A line that ends a loop early, two lines that end it at a limit, and a line that counts.
+#: A line that ends a loop early, two lines that end it at a limit, a line that counts, and a call of `sleep`.
 _ENDS_EARLY = re.compile(r"\s*(?:while\b.*\band\b|(?:if\b.*[:;]\s*)?(?:break|return)\b)")
 _LIMIT = re.compile(r"\s*(?:el)?if\b.*[<>].*\n?.*\b(?:break|return|raise)\b")
 _STEP = re.compile(r"(\w+)\s*[-+]=")
 _NAP = re.compile(r"\bsleep\(")
 #: A call that may wait for the lock of a database; with sqlite3, up to the `timeout` of its connection.
 _STATEMENT = re.compile(r"\.(execute|executemany|executescript|commit)\(")
-#: Methods of `datetime` that tell the time.
+#: Methods of `datetime` that return the current time.
 _READS = {"now", "utcnow", "today"}
-#: Modules of waits that are one call, and names of clocks: a function of a library that reads one waits again.
+#: Modules whose waits are a single call, and names of clock functions: a library's function that reads a clock
+#: loops until its deadline.
 _WAITS, _CLOCKS = {"threading", "multiprocessing.synchronize"}, {"monotonic", "time", "_time"}
-#: Minimum seconds of such a wait to report: a shorter one is part of a loop.
+#: Minimum seconds of a single-call wait to report: a shorter one is taken for part of a loop.
 _MIN_WAIT_S = 5.0
 #: Maximum clocks to report.
 MAX_CLOCKS = 10
@@ -88,12 +90,12 @@ def found() -> List[str]:
 
 
 def _polls_for_grpc(thread: Any) -> bool:  # noqa: ANN401 - of any class
-    """Return whether a thread waits for events of grpc.aio, which has a channel or a server."""
+    """Return whether a thread is the poller of grpc.aio, which runs while there is a channel or a server."""
     return getattr(getattr(thread, "_target", None), "__name__", "") == "_poll_wrapper"
 
 
 def _deadline_of(frame: Optional[FrameType]) -> str:
-    """Return the limit of the library's call in which a thread waits; empty for none."""
+    """Return a description of the time limit of the library call that a thread is in; empty for none."""
     while frame is not None and not stacks.is_own(frame.f_code.co_filename):
         name = _name_of(frame)
         text = _DEADLINES.get(name) or _DEADLINES.get(name.partition(".")[0])
@@ -104,7 +106,10 @@ def _deadline_of(frame: Optional[FrameType]) -> str:
 
 
 def _wait_of(frame: FrameType) -> str:
-    """Return the limit of the call in C in which a thread waits, by its innermost frame; empty for none."""
+    """Return a description of the time limit of the C call that a thread waits in; empty for none.
+
+    `frame` is the thread's innermost frame.
+    """
     is_own, has_sqlite = stacks.is_own(frame.f_code.co_filename), "sqlite3" in sys.modules
     if _counts_naps(frame):
         of = "" if is_own else " of " + _name_of(frame).partition(".")[0]
@@ -121,7 +126,10 @@ def _wait_of(frame: FrameType) -> str:
 
 
 def _older_wait_of(frame: Optional[FrameType]) -> str:
-    """Return the wait of a thread if it began before the editor attached: waits.py lengthens later ones."""
+    """Return a description of a thread's wait that began before the editor attached; empty for none.
+
+    waits.py lengthens later waits.
+    """
     timeout = frame.f_locals.get("timeout") if frame is not None and _name_of(frame) in _WAITS else None
     if not isinstance(timeout, (int, float)) or timeout < _MIN_WAIT_S:
         return ""

@@ -1,8 +1,8 @@
 """Clocks of the `time` module that fall behind while a process of the job is stopped; see clocks.py.
 
-A program holds these functions in many places: under names of its own, as default arguments, in objects and closures.
-So the function objects stay, and call another C function: `PyObject_CallObject`, with a `_Clock` as its first argument.
-An exception goes up as from any call, also that of a signal handler.
+A program keeps these functions in many places: under names of its own, as default arguments, in objects and
+closures. So the function objects stay, and are made to call another C function: `PyObject_CallObject`, with a
+`_Clock` as its first argument. Exceptions propagate as from any call, also those of a signal handler.
 """
 
 # The modules are the program's, and functions of all signatures are replaced.
@@ -29,11 +29,12 @@ BEATS = "dkdbg_beats"
 _NAMES = ("monotonic", "perf_counter", "time")
 #: Prefixes of modules that keep the true clocks.
 _OURS = ("_dkdbg", "dkdbg.agent", "debugpy", "pydevd", "_pydevd_", "_pydev_")
-#: Modules that pass an absolute time to C: a time that is behind would end each call of gRPC with a timeout at once.
+#: Modules that pass an absolute time to C and need the true one: a time that is behind would end each call of
+#: gRPC with a timeout at once.
 _ABSOLUTE = ("grpc._channel", "grpc._server", "grpc.aio._utils")
-#: Modules that wait on their caller's behalf.
+#: Modules that wait on their caller's behalf: the caller decides whether they get the true clocks.
 _BETWEEN = ("threading", "queue", "selectors", "socket", "ssl", __name__.rpartition(".")[0] + ".waits")
-#: Seconds by which a clock has to differ from another one to count as set.
+#: Seconds by which a clock has to jump relative to the monotonic one to count as set by an operator.
 _SET_S = 1.0
 #: Seconds between two checks whether an editor is still attached, while the clocks are right.
 _LOOKS_S = 1.0
@@ -69,7 +70,10 @@ class State:
 
 
 class Builtin:
-    """Replacement of the C function `true`: it does not become a method of a class, and is pickled by its name."""
+    """Replacement of the C function `true`.
+
+    Like a C function, it does not become a method of a class and is pickled by its name.
+    """
 
     def __init__(self, true: Any, module: str) -> None:
         self.true = true
@@ -110,7 +114,7 @@ class _Clock(types.ModuleType):
         return __import__, ("time",)
 
     def _ahead(self, true: Any) -> float:
-        """Return the seconds by which this clock is ahead of one that cannot be set."""
+        """Return the seconds by which a true time is ahead of the monotonic clock, which cannot be set."""
         return float(true) / (1e9 if self._is_whole else 1.0) - session.monotonic()
 
     def _less(self, true: Any, seconds: float) -> Any:
@@ -169,10 +173,11 @@ def seconds_behind() -> float:
 
 
 def _changing(function: Any, clock: _Clock) -> Any:
-    """Return three functions: one that stays true, one that makes `function` call the clock, and one that undoes this.
+    """Return three functions: the true clock, one that makes `function` call `clock`, and one that undoes this.
 
-    See `PyCFunctionObject` in CPython's methodobject.h: behind the head of each object, a pointer to the definition and
-    one to the first argument. The definitions are shared by all interpreters, so they are left alone.
+    See `PyCFunctionObject` in CPython's methodobject.h: after the head of each object come a pointer to the
+    definition and one to the first argument. The definitions are shared by all interpreters, so they are left
+    alone.
 
     Raises:
         ValueError: `function` is not built as expected.
@@ -211,10 +216,11 @@ def _changing(function: Any, clock: _Clock) -> Any:
 
 
 def replace(*, at_start: bool = False) -> None:
-    """Make the clocks of `time` fall behind, wherever the program has them.
+    """Make the clocks of `time` fall behind, wherever the program keeps a reference to them.
 
-    They continue from the true time. Only before the program (`at_start`) they may go back: its parent hands it times.
-    time_machine changes the C functions too, and keeps what it finds there as the true ones.
+    They continue from the true time. Only before the program's start (`at_start`) may they go back, because its
+    parent may pass it times from clocks that are behind. time_machine changes the C functions too, and would keep
+    the changed ones as the true ones, so the clocks are restored when it is imported.
     """
     if State.stopping:
         return
@@ -243,7 +249,7 @@ def restore(_: object = None) -> None:
 
 
 def exchange(functions: Dict[Any, Any]) -> None:
-    """Replace functions in all modules that have them under a name of their own."""
+    """Replace functions in the namespaces of all modules that refer to them."""
     kinds = set(map(type, functions))
     for name, module in list(sys.modules.items()):
         if name.startswith(_OURS):

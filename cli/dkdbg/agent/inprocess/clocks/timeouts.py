@@ -93,7 +93,7 @@ def _is_rank() -> bool:
 
 
 def _patch(module: Any) -> None:
-    """Give each group that is created from now on the timeout that applies then; once."""
+    """Patch torch, once, so that a new group gets the timeout that applies when it is created."""
     if _State.patched:
         return
     make, meet, barrier = module._new_process_group_helper, module.rendezvous, module._store_based_barrier

@@ -1,7 +1,7 @@
 """Timers that would end a process while the job is stopped: SIGALRM, and the watchdog of `faulthandler`.
 
-In a process that the debugger stops, the stopped thread itself stops them; in the job's other processes another
-thread does.
+In a process that the debugger stops, the stopped thread stops the timers. In the job's other processes a thread
+of dkdbg's does (`watch`).
 """
 
 # The modules are the program's, and functions of all signatures are replaced.
@@ -31,7 +31,7 @@ _LOOKS_S = 0.2
 _LOCK_TIMEOUT_S = 1.0
 #: Held while the timers and their record change; gevent does not patch this one.
 _lock = _thread.RLock()
-#: True functions: the program's names are replaced.
+#: True functions, because the program sees replacements under these names.
 _set, _get, _sleep = getattr(signal, "setitimer", None), getattr(signal, "getitimer", None), time.sleep
 
 
@@ -107,7 +107,8 @@ def watch() -> None:
                         break
                 now = session.monotonic()
                 _, _, rate, until = reader.state()
-                # Not while this process stands: the clocks may go on for the sake of an evaluation.
+                # Keep them stopped while this process is stopped, even if the clocks run meanwhile for an
+                # evaluation.
                 (stop if State.stopped or (rate > 0.0 and now < until) else start)()
                 _sleep(_LOOKS_S)
             start()
@@ -126,7 +127,10 @@ def _forget() -> None:
 
 
 class _Alarm(Builtin):
-    """`signal.alarm`, `setitimer` and `getitimer`: the program's own timer replaces one that is stopped."""
+    """Replacement of `signal.alarm`, `setitimer` or `getitimer`, which also sees a timer that is stopped.
+
+    A timer that the program sets replaces the stopped one.
+    """
 
     def __call__(self, *args: Any) -> Any:
         with _Alone():

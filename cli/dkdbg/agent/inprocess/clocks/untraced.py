@@ -1,8 +1,8 @@
 """Context managers in place of those of `contextlib`, which the debugger traces.
 
-The functions of this folder run inside those of the standard library, where a thread holds a lock. A debugger that
-stops all threads suspends each in the next function that it traces: there, other threads would wait for the lock,
-heartbeat threads too.
+The functions of this folder run inside those of the standard library, where a thread holds a lock. A debugger
+that stops all threads suspends each at the next function that it traces. A thread suspended in `contextlib` would
+keep the lock, and other threads, heartbeat threads included, would wait for it.
 """
 
 from __future__ import annotations

@@ -29,8 +29,9 @@ def _lengthen(owner: Any, name: str, **how: Any) -> None:
 def _lengthen_in_c(owner: Any, name: str, **how: Any) -> None:
     """Lengthen a method of a class written in C, by changing the dict of the class.
 
-    Python code cannot set attributes of such a class. A subclass in its place would need a metaclass to be the class of
-    older objects, and that would conflict with the metaclass of a program's own subclass.
+    Python code cannot set attributes of such a class. A subclass in its place would need a metaclass so that
+    existing objects count as its instances, and that would conflict with the metaclass of a program's own
+    subclass.
     """
     import ctypes
 
@@ -107,7 +108,7 @@ def _threading(module: Any) -> None:
     def wait(self, timeout=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         """Wait as `Condition` does (of Event, Barrier and Future too), with one waiter for the whole time.
 
-        A notification that comes while the lock is taken again would be lost to a second call.
+        Calling the true `wait` again would lose a notification that arrives while the lock is being reacquired.
         """
         if State is None or State.reader is None or not timeout or timeout < 0 or not self._is_owned():
             return true(self, timeout)
@@ -150,7 +151,7 @@ def _simple_queue(module: Any) -> None:
 
 
 class _Select(Builtin):
-    """`select.select`, which `selectors` has as an attribute of a class."""
+    """`select.select`; no Python function, because `selectors` keeps it as an attribute of a class."""
 
     def __call__(self, rlist: Any, wlist: Any, xlist: Any, timeout: Any = None) -> Any:
         if not timeout or State is None or State.reader is None:
@@ -217,7 +218,7 @@ def _zmq_socket(module: Any) -> None:
 
 
 def _torch(module: Any) -> None:
-    """Lengthen a store's waits and `work.wait(timeout)`; groups have timeouts.py."""
+    """Lengthen a store's waits and `work.wait(timeout)`; timeouts.py does so for groups."""
     import datetime
 
     unit, own = (

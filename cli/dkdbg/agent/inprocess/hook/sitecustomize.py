@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-#: Number of the hook's descriptor: files that a program opens keep the numbers that they have without the
+#: Descriptor number of the hook's socket, so high that the program's files get the same numbers as without the
 #: hook.
 _HIGH = 1000
 
@@ -44,7 +44,7 @@ _SKIP = (
     "ray/_private/log_monitor.py",
     "ray/_private/runtime_env/agent",
 )
-#: The debugger itself; pydevd.py is a process that has joined already.
+#: Text in the command line of the debugger itself, and of a process that has joined already (pydevd.py).
 _NEVER = ("debugpy/adapter", "pydevd.py", "dkdbg/agent/")
 #: Text in the command line of a process that its parent can describe better (parent_lookup.py).
 _NAMELESS = ("--multiprocessing-fork", "multiprocessing.forkserver", "exec(eval(sys.stdin.readline()))")
@@ -52,9 +52,9 @@ _NAMELESS = ("--multiprocessing-fork", "multiprocessing.forkserver", "exec(eval(
 _SKIP_PROGRAMS = ("pip", "pip3", "uv", "ninja", "cmake", "conda", "mamba", "poetry", "meson")
 #: Seconds for the agent to notice that a process has changed its user.
 _ADMISSION_TIMEOUT_S = 5.0
-#: The same for the first child that a process forks as its new user; later ones do not wait.
+#: The same, for the first child that a process forks after it has changed its user; later children do not wait.
 _ADMISSION_OF_FORK_S = 1.0
-#: A reference to this module: Python 2 clears the globals of a module without one.
+#: Reference to this module: Python 2 clears a module's globals when the last reference goes.
 _kept = {}  # type: Dict[str, Any]
 _RANK_NAMES = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "PMI_RANK", "PMI_SIZE",
@@ -116,7 +116,7 @@ def _is_housekeeping(words):  # type: (list[str]) -> bool
 
 
 def _import(name):  # type: (str) -> Any
-    """Import NAME.py beside this folder, as `_dkdbg.NAME`: these files find each other by relative imports."""
+    """Import NAME.py of the parent folder as `_dkdbg.NAME`: its files import each other relatively."""
     found = sys.modules.get("_dkdbg." + name)
     if found is not None and not getattr(found.__spec__, "_initializing", False):
         return found  # an import takes a lock, which a signal's handler may find held by its own thread
@@ -124,7 +124,7 @@ def _import(name):  # type: (str) -> Any
         package = type(sys)("_dkdbg")
         package.__path__ = [os.path.dirname(_HERE)]
         sys.modules.setdefault("_dkdbg", package)
-    # As importlib.import_module, whose import costs 2 ms. The program may have replaced the built-in
+    # Like importlib.import_module, but importing importlib costs 2 ms. The program may have replaced the built-in
     # `__import__`.
     from _frozen_importlib import __import__ as import_
 
@@ -134,7 +134,7 @@ def _import(name):  # type: (str) -> Any
 
 
 class _Late(object):
-    """A module beside this folder, imported at the first access to an attribute."""
+    """A module of the parent folder, imported at the first access to an attribute."""
 
     def __init__(self, name):  # type: (str) -> None
         self._name = name
@@ -143,7 +143,7 @@ class _Late(object):
         return getattr(_import(self._name), name)
 
 
-# Not imported for the type checker: these modules use `_Member`, and imports in a circle are forbidden.
+# Not imported for the type checker: these modules use `_Member`, and import cycles are forbidden.
 answers = _Late("answers")  # type: Any
 choosing = _Late("choosing")  # type: Any
 clocks = _Late("clocks.clocks")  # type: Any
@@ -161,7 +161,10 @@ timeouts = _Late("clocks.timeouts")  # type: Any
 
 
 def _identity(number):  # type: (int) -> Optional[Tuple[int, int]]
-    """Return the identity of a descriptor's file. A program may close ours and open its own under the same number."""
+    """Return the device and inode of a descriptor's file; None if it is closed.
+
+    A program may close the hook's descriptor and open its own file under the same number.
+    """
     try:
         found = os.fstat(number)
     except OSError:
@@ -170,7 +173,7 @@ def _identity(number):  # type: (int) -> Optional[Tuple[int, int]]
 
 
 def _lift(sock):  # type: (socket) -> socket
-    """Move a socket to a high descriptor, while no other thread can take that number.
+    """Move a socket to a high descriptor; safe only while no other thread can take that number.
 
     `fcntl` could do it at any time, and costs 0.4 ms to import.
     """
@@ -197,25 +200,31 @@ class _Member(object):
     """This process as a member of the session.
 
     Attributes:
-        directory: the session's folder. hook: the hook's, on PYTHONPATH of new processes. words: the command line.
+        directory: the session's folder. hook: the hook's folder, on PYTHONPATH of new processes.
+        words: the command line.
         origin: how this process was forked, see `origin` in contract.py.
         rank: the rank that it belongs to, None for none; known while a set of ranks is selected.
         free: whether it was not selected at its start.
-        fork_armed: whether the callback for forked children is registered. block_signals: blocks signals in a child.
+        fork_armed: whether the callback for forked children is registered. block_signals: blocks signals in a
+            child.
         user: effective uid at the last fork. is_new_user: whether it had changed since the fork before.
-        main_ident: number of the main thread, as in Python without gevent.
-        lock: guards registering again. A signal's handler may run, and fork, while its thread holds one of these locks.
-        done: lock that is held while the hook's thread runs, and while `starter` (number of a thread) starts it.
-        begun: lock that is held between that thread's start and its first instruction.
-        running: whether that thread runs. thread_id: its number in the kernel. answering: whether it answers a question.
-        forking: number of forks in progress, which need that thread to end: a signal's handler may fork during another.
-        handed_over: connection of the question that the thread leaves until after the fork.
+        main_ident: the main thread's identifier, as Python without gevent has it.
+        lock: guards registering again. A signal handler may run, and fork, while its thread holds one of these
+            locks.
+        done: lock that is held while the hook's thread runs, and while `starter` (a thread's identifier) starts
+            it.
+        begun: lock that is held between the start of the hook's thread and its first instruction.
+        running: whether the hook's thread runs. thread_id: its number in the kernel. answering: whether it
+            answers a question.
+        forking: number of forks in progress, which need the hook's thread to end. A signal handler may fork
+            during another fork.
+        handed_over: connection of a question that the hook's thread leaves to its successor, after the fork.
         joined: whether this process has ever joined an adapter.
-        listener: receives the agent's questions; only after `owns_listener()`.
+        listener: socket for the agent's questions; to be used only after `owns_listener()`.
     """
 
     def __init__(self, directory, words):  # type: (str, List[str]) -> None
-        # `threading` takes the thread that first imports it for the main thread. If our thread imported it
+        # `threading` takes the thread that first imports it for the main thread. If the hook's thread imported it
         # later, the program would hang at its end.
         import threading
 
@@ -267,11 +276,11 @@ class _Member(object):
             os.unlink(self.base + ".sock")
         except OSError:
             pass
-        # Datagrams: a thread that waits in accept() keeps the lowest free descriptor from the program.
+        # A datagram socket: a thread that waits in accept() would keep the lowest free descriptor reserved.
         try:
             sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
-            # Before the move: the program may open a file under the high number at any moment, and a dropped
-            # socket closes its number, whatever it is by then.
+            # Taken before the socket moves to the high number, under which the program may open a file at any
+            # moment. A dropped socket closes its number, whatever file has it by then.
             mark = _identity(sock.fileno())
             sock.bind(os.path.realpath(self.directory + "/p") + "/%d.sock" % os.getpid())
         except OSError as error:  # as in a sandbox; see hook_check.py
@@ -301,7 +310,7 @@ class _Member(object):
         self._write(".json", text)
 
     def _write(self, suffix, text):  # type: (str, str) -> None
-        """Write a file about this process, at once. Raises OSError."""
+        """Write a file about this process atomically. Raises OSError."""
         file = os.open(self.base + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.write(file, text.encode("ascii", "replace"))
@@ -310,7 +319,7 @@ class _Member(object):
         os.rename(self.base + ".tmp", self.base + suffix)
 
     def owns_listener(self):  # type: () -> bool
-        """Tell whether the listener's descriptor is still ours; a lost one is never used again."""
+        """Tell whether the listener's descriptor is still the hook's socket; a lost one is never used again."""
         if self.listener is None or self.listener.fileno() < 0:
             return False
         if self._mark is not None and _identity(self.listener.fileno()) == self._mark:
@@ -325,7 +334,7 @@ class _Member(object):
                 self.register(answers.lift)
 
     def wake_thread(self, waiting=None):  # type: (Optional[socket]) -> None
-        """Start the thread; `waiting` is the connection of the agent that asks this process to join."""
+        """Start the hook's thread; `waiting` is the connection of the agent that asks this process to join."""
         if self.listener is None or not self.done.acquire(False):
             return
         self.starter = self._get_ident()
@@ -382,7 +391,7 @@ class _Member(object):
             self.wake_thread()
 
     def _answer(self, connection, command):  # type: (Optional[socket], bytes) -> bool
-        """Answer a question as answers.py does; an error, such as that of a lazy module, ends this answer alone."""
+        """Answer a question through answers.py; an error, as in importing it, ends only this answer."""
         self.answering = True
         try:
             return bool(answers.answer(self, connection, command))
@@ -393,7 +402,7 @@ class _Member(object):
             self.answering = False
 
     def _unread(self):  # type: () -> socket
-        """Return a connection for an answer that is not read."""
+        """Return a connection for an answer that is to be discarded."""
         import _socket
 
         return _socket.socketpair()[0]
@@ -420,7 +429,8 @@ class _Member(object):
 
     def join(self, at_start):  # type: (bool) -> str
         """Join the adapter."""
-        # Import it now: after setuid or chroot it may be out of reach, and a forked child has to drop the debugger.
+        # Import forking now: after setuid or chroot it may be out of reach, and a forked child has to drop the
+        # debugger.
         _import("forking")
         answer = join.join(self.directory, at_start)  # type: str
         self.joined = self.joined or answer.startswith(("joined", "already joined"))
@@ -454,11 +464,11 @@ class _Member(object):
         self.wake_thread()
 
     def follow_user(self):  # type: () -> None
-        """Take the session's folder for this forked child's new user. Raises KeyError, ValueError or OSError."""
+        """Switch to the session's folder for this child's new user. Raises KeyError, ValueError or OSError."""
         self.directory = _admitted(self.directory, _ADMISSION_OF_FORK_S if self.is_new_user else 0.0)
 
     def at_fork(self, moment):  # type: (str) -> Callable[[], None]
-        """Return a callback that runs the function of this name in forking.py."""
+        """Return a callback that runs the function of forking.py with the name `moment`."""
 
         def callback():  # type: () -> None
             try:
@@ -498,9 +508,10 @@ def _profile(directory, words):  # type: (str, List[str]) -> None
 
 
 def _admitted(directory, limit=_ADMISSION_TIMEOUT_S):  # type: (str, float) -> str
-    """Return the session's folder for this process's new user, which the agent creates when it notices the process.
+    """Wait for the session's folder for this process's new user, and return it.
 
-    It notices only its descendants. Raises KeyError, ValueError or OSError where no folder will be made.
+    The agent creates it when it notices the process, which it does only for its descendants. Raises KeyError,
+    ValueError or OSError where no folder will be made.
     """
     import time
 
@@ -568,7 +579,7 @@ def _enter():  # type: () -> None
         directory = _admitted(directory)
     member = _Member(directory, words)
     _pass_on(member)
-    # Set by a worker or driver of Ray that has started this program, in which Ray's function would fail.
+    # A worker or driver of Ray that started this program has set it. Ray's function would fail here.
     if os.environ.get("PYTHONBREAKPOINT", "").startswith("ray.util.rpdb."):
         os.environ["PYTHONBREAKPOINT"] = "dkdbg.breakpoint"
     if "DKDBG_PROFILE" in os.environ:
@@ -590,8 +601,8 @@ def _enter():  # type: () -> None
     if "multiprocessing.forkserver" in " ".join(words) and not _shows_housekeeping():
         return  # a forkserver does not join; its forked children run the user's code
     member.enter()
-    # If a program ends before a thread has run at all, CPython 3.11 frees the thread's start data: it
-    # crashed.
+    # Wait until the thread has begun. CPython 3.11 crashes if a program ends before that, because it frees the
+    # thread's start data.
     with member.begun:
         pass
     if os.environ.get("DKDBG_PDB_AT_START"):

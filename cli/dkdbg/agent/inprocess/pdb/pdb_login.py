@@ -128,7 +128,7 @@ class _PendingConnection:
         """Read more of the first line; return whether it is the token, or None while it is incomplete.
 
         Raises:
-            OSError: the client is gone, or sends text that cannot be a token.
+            OSError: the client is gone.
         """
         while True:
             try:
@@ -230,7 +230,10 @@ def _arrived(listener: own_socket.OwnSocket) -> List[_PendingConnection]:
 
 
 def _too_many(waiting: List[_PendingConnection]) -> List[_PendingConnection]:
-    """Return the clients to disconnect: the oldest of the address with the most, so that others still get in."""
+    """Return the clients to disconnect: the oldest ones of the address with the most clients.
+
+    Clients of other addresses still get in.
+    """
     hosts = [each.host for each in waiting]
     gone: List[_PendingConnection] = []
     while len(hosts) > _MAX_PENDING:

@@ -31,10 +31,10 @@ _listeners: Dict[str, own_socket.OwnSocket] = {}
 _clients: Dict[str, _Client] = {}
 #: Lines with breakpoints by file, for all pdbs: Python shares one table too (bdb.Breakpoint.bplist).
 _breaks: Dict[str, List[int]] = {}
-#: Held while a thread opens an address or waits for its client: another thread then waits for the same
-#: client.
+#: Address -> lock that is held while a thread opens it or waits for its client: a second thread then waits for
+#: the same client.
 _opening: Dict[str, threading.RLock] = {}
-#: A wait that timed out is not repeated, see on_demand.py.
+#: True once a wait has timed out; it is not repeated, see on_demand.py.
 _ran_out = False
 #: Listeners that others can reach and that a generated token guards; each serves one client.
 _once: Set[own_socket.OwnSocket] = set()
@@ -49,7 +49,7 @@ class Exposed(Exception):  # noqa: N818 -- read as a sentence: `except Exposed`
 class _Client:
     """A connection, whose first line was the token, and the pdbs of the threads that stop for it.
 
-    A pdb stores where the next stop of its thread is: each thread has one, and they take turns at the prompt.
+    A pdb stores the next stop of one thread, so each thread has its own. They take turns at the prompt.
     """
 
     def __init__(self, address: str, connection: own_socket.OwnSocket) -> None:
@@ -96,7 +96,7 @@ class SocketPdb(pdb.Pdb):
         self.prompt = "(dkdbg) "
 
     def interaction(self, *words: Any, **named: Any) -> None:
-        """Wait for the turn at the prompt, and name the thread when it changes."""
+        """Wait for the turn at the prompt; print this thread's name if another one had it before."""
         with self._client.turn:
             if not self._client.is_there():
                 self.do_detach("")
@@ -147,7 +147,7 @@ class SocketPdb(pdb.Pdb):
     do_q = do_quit = do_exit = do_EOF = do_detach  # noqa: N815
 
     def do_run(self, arg: str) -> None:  # noqa: ARG002
-        """Refuse commands that would raise through the program, or use its own streams."""
+        """Refuse commands that would raise an exception in the program, or use its own streams."""
         self.error(
             "not possible here: type statements at this prompt; dkdbg restart starts the program again"
         )
@@ -160,8 +160,9 @@ def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False,
 
     Args:
         address: `host:port`, or the path of a Unix socket.
-        again: wait even if the last wait timed out.
-        there: only accept a client of this address; else a client of another address gets the stop.
+        again: whether to wait even if the last wait timed out.
+        there: whether to accept only a client of this address; if not, one that is connected elsewhere gets the
+            stop.
     """
     global _ran_out  # noqa: PLW0603
     _ran_out = _ran_out and not again
@@ -264,8 +265,8 @@ def _client(
     """Return the connected client, or wait for one; None after the timeout.
 
     Args:
-        says_none: also report the timeout.
-        there: accept only a client of `address`.
+        says_none: whether to report a timeout too.
+        there: whether to accept only a client of `address`.
     """
     with _opening.setdefault(address, threading.RLock()):
         known = _clients.get(address)
@@ -304,7 +305,8 @@ def listen(address: str, *, makes_token: bool = False) -> own_socket.OwnSocket:
     """Return the listener on `host:port` or a Unix socket's path, opened with the first call.
 
     Args:
-        makes_token: others may reach it even without a user's token: a token is generated that opens it once.
+        makes_token: whether to open it to others even if the user has set no token: a generated token then admits
+            one client.
 
     Raises:
         ValueError: DKDBG_TOKEN_FILE is empty.

@@ -1,9 +1,9 @@
 """Profiles the processes of the program that were selected by name or rank, from their first line on.
 
-nsys has to start its target: the process becomes nsys (exec: its pid, its place below its launcher and its
-exit code stay), which starts the same command line again with the same interpreter. py-spy looks from
-outside, torch's profiler from inside. Each process is noted in the session's folder, profiled or not, for the
-agent's report at the end.
+nsys has to start its target: the process becomes nsys by exec, which keeps its pid, its parent and its exit code.
+nsys starts the same command line again with the same interpreter. py-spy looks from outside, torch's profiler
+from inside. Each process, profiled or not, is recorded in the session's folder, for the agent's report at the
+end.
 """
 
 # ruff: noqa: ANN401
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 #: The agent's request as JSON: `folder` for the files, and `tools`, each with its `tool`, `patterns` and
 #: `ranks`, the `path` of its program and further `options`.
 ENV = "DKDBG_PROFILE"
-#: Set for a profiled process, whose children are not profiled. `nsys` if only nsys was considered so far.
+#: Variable that is set for a profiled process, so that its children are not profiled; `nsys` if only nsys has
+#: been considered so far.
 MARK = "DKDBG_PROFILED"
-#: Set for drivers of Ray, see ray/driver.py.
+#: Variable that is set for drivers of Ray, see ray/driver.py.
 RAY = "DKDBG_RAY_WORKERS"
 #: File in the session's folder with a line of JSON for each considered process.
 NAME = "profiled"
@@ -55,7 +56,7 @@ def begin(directory: str, words: List[str]) -> None:
     given = choosing.rank_of(
         os.environ, words, "", below=True, parents=None
     )  # only a launcher's rank: a single process is rank 0, but is not named after it
-    # Names for a Ray driver are those of its actors (ray_profile.py).
+    # Patterns do not apply to a Ray driver itself: they are for its actors (ray_profile.py).
     known = names(words, os.environ, given)
     worker = _UNSAFE.sub("_", known[0]) or "python"
     known = [] if RAY in os.environ else known

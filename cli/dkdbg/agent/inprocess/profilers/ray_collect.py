@@ -91,7 +91,7 @@ def fetch(files: List[Dict[str, Any]], folder: str) -> None:
 
 
 def _has_ended(cluster: str) -> bool:
-    """Return whether nothing listens at a cluster's address: a driver's own cluster ends with it."""
+    """Return whether nothing listens at a cluster's address: a driver's own cluster ends with the driver."""
     host, _, port = cluster.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), 30).close()
@@ -103,7 +103,7 @@ def _has_ended(cluster: str) -> bool:
 
 
 def take(files: List[Dict[str, Any]], folder: str) -> None:
-    """Copy the files that are on this machine, and report the result: the cluster has ended."""
+    """Copy the files of a cluster that has ended, as far as they are on this machine; report the result."""
     for number, file in enumerate(files):
         found = find(file["paths"], file["pids"], _WRITE_TIMEOUT_S)
         answer = {"number": number, "node": file["node"]}

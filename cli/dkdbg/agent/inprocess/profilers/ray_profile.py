@@ -1,11 +1,11 @@
 """Profiles the selected actors of Ray: nsys from their first line, py-spy and torch's profiler from inside.
 
 Runs in a driver and in each of its workers, which may create actors too; it travels there as text, like
-ray/worker.py. nsys has to start its target: a new actor gets a `py_executable`, which Ray puts before a
-worker's script. Ray's own `nsight` would run `python`, whatever interpreter the node has
-(ray-project/ray#66093), so an actor that requests it gets ours with its options. A worker of such an actor
-resets the interpreter for its children, which would inherit the profiler. Workers record profiles and their
-paths in Ray's store, for the driver (ray/driver.py).
+ray/worker.py. nsys has to start its target: a new actor gets a `py_executable`, which Ray puts before a worker's
+script. Ray's own `nsight` would run `python`, whatever interpreter the node has (ray-project/ray#66093), so an
+actor that requests it gets this `py_executable` with the options of its `nsight`. A worker of such an actor
+resets the interpreter for its children, which would inherit the profiler. Workers record profiles and their paths
+in Ray's store, for the driver (ray/driver.py).
 """
 
 # ruff: noqa: ANN401
@@ -85,7 +85,7 @@ class Profiler:
                 _before(remote_function.RemoteFunction, "_remote", self._of_task)
 
     def begin(self) -> None:
-        """Report nsys's work in a worker, and watch for the actor that it becomes."""
+        """Report this worker's profile by nsys, and start the other profilers when it becomes an actor."""
         if self._own:
             self._under_nsys()
         if {"py-spy", "torch"} & set(self._tools):
@@ -229,7 +229,7 @@ class Profiler:
             self._put({"pid": os.getpid(), "worker": worker})
 
     def _note(self, tool: str, worker: str, why: str, paths: List[str], pids: List[int]) -> None:
-        """Record the output: one of these paths, complete when these processes have ended."""
+        """Record a profile: it is at one of `paths`, and complete when the processes `pids` have ended."""
         import ray
 
         self._put({
@@ -260,7 +260,7 @@ def _is_rays(module: str) -> bool:
 
 
 def _up_to(base: str) -> List[int]:
-    """Return this process and its ancestors below nsys, which names its file by one of their pids.
+    """Return the pids of this process and its ancestors below nsys, which names its file by one of them.
 
     With `uv run` as interpreter there are several.
     """
@@ -277,7 +277,7 @@ def _up_to(base: str) -> List[int]:
 
 
 def _before(cls: Any, name: str, change: Callable[..., Any]) -> None:
-    """Change the options of a method before it runs; an error leaves them unchanged."""
+    """Let `change` replace a method's options before each call; an error leaves them unchanged."""
     former = getattr(cls, name)
     knows = "serialized_runtime_env_info" in inspect.signature(former).parameters
 

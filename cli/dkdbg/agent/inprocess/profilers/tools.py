@@ -23,10 +23,10 @@ NSYS_PLACES = (
     "/opt/nvidia/nsight-systems/*/bin/nsys",
     "/opt/nvidia/nsight-systems*/bin/nsys",
 )
-#: Suffix of nsys's raw file without its importer, as in Debian's package of 2022.4; nsys-ui or QdstrmImporter
-#: reads it.
+#: Suffix of the raw file that nsys leaves where it has no importer, as in Debian's package of 2022.4; nsys-ui or
+#: QdstrmImporter reads it.
 NSYS_RAW = ".qdstrm"
-#: Defaults unless the user sets them: option, value, the option's other name.
+#: Default options of nsys, unless the user sets them: option, value, the option's other name.
 _NSYS_USUAL = (("-t", "cuda,nvtx", "--trace"), ("-s", "none", "--sample"))
 _PR_SET_PTRACER, _ANYBODY = 0x59616D61, -1
 
@@ -58,7 +58,7 @@ def nsys_line(tool: Dict[str, Any], base: str) -> List[str]:
 
 
 def free(base: str, ending: str) -> str:
-    """Return a path for a new file: in containers the pids of two runs may be the same."""
+    """Return an unused path for a new file: in containers the pids of two runs may be the same."""
     path, number = base + ending, 1
     while os.path.exists(path):
         number += 1
@@ -67,14 +67,16 @@ def free(base: str, ending: str) -> str:
 
 
 def start_py_spy(program: str, options: Sequence[str], path: str) -> int:
-    """Record until this process ends; return py-spy's pid. It is not our child: the program may wait for all of those.
+    """Record until this process ends; return py-spy's pid.
+
+    py-spy is no child of the program, which may wait for all its children.
 
     Args:
         program: path of py-spy. path: path of its file; its messages go to the same path with `.log`.
     """
     import ctypes
 
-    # Yama (ptrace_scope=1) lets only the parent trace a process, which may permit others.
+    # Yama (ptrace_scope=1) lets only a process's parent trace it, unless the process permits others.
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(_ANYBODY), 0, 0, 0)
     argv = [
         program,

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 MAX_REJOINS = 3
 #: Seconds for the adapter to accept a connection: it may be starting, or the machine busy.
 CONNECT_TIMEOUT_S = 60.0
-#: Seconds for which a full backlog is tried again, with signals blocked, and seconds between two tries.
+#: Seconds to retry while the adapter's backlog is full, and seconds between two tries; signals are blocked
+#: meanwhile.
 RETRY_TIMEOUT_S, RETRY_INTERVAL_S = 5.0, 0.02
 #: Seconds for pydevd's threads to end.
 END_TIMEOUT_S = 30.0
@@ -35,8 +36,8 @@ _losses = 0
 def watch() -> None:
     """Give each connection from now on a high descriptor, and detect its loss.
 
-    A host that is a path is a Unix socket: our adapter listens on no port. A debugger that connects there has
-    `dkdbg_joined`.
+    A host that is a path is a Unix socket: the agent's adapter listens on no port. A debugger that connects there
+    gets the attribute `dkdbg_joined`.
     """
     import pydevd
 
@@ -78,10 +79,10 @@ def watch() -> None:
 
 
 def _let_end(alive_class: Any) -> None:
-    """End the thread that waits until everything is sent, if its debugger has ended before it began.
+    """Keep pydevd's CheckAliveThread from starting its wait after its debugger has ended.
 
-    pydevd ends the threads that have begun to run. This one, begun a moment later, would wait for good until
-    the queue of a writer that is gone is empty, and the program would never end.
+    When a debugger ends, pydevd ends its threads that have begun to run. This one, begun a moment later, would
+    wait for good until the queue of a writer that is gone is empty, and the program would never end.
     """
     run = alive_class._on_run
 
@@ -94,7 +95,7 @@ def _let_end(alive_class: Any) -> None:
 
 
 def drop(debugger: Any) -> None:
-    """Close the copy in a forked child: otherwise the adapter would wait for this process too."""
+    """Close a forked child's copy of the connection: otherwise the adapter would wait for the child too."""
     sock = debugger._client_socket
     if isinstance(sock, own_socket.OwnSocket):
         sock.on_loss = None

@@ -1,14 +1,15 @@
 """Handles a program that traces itself: coverage, the `trace` module, pdb. Used by join.py.
 
-Up to Python 3.11 a thread has one trace function, and setting another replaces pydevd's. This is reported
-once, in one line instead of pydevd's ten, which a tracer written in C (coverage's) never triggered; and the
-debugger gets its place back when the other tracer leaves. From Python 3.12 on both work side by side, as
-tools of `sys.monitoring`; only a tool that wants the debugger's number conflicts: pdb, which would raise (Python
-3.14), gets another number, and a tool that came before the debugger is reported. pdb steps over frames of the
-debugger, which a plain run does not have.
+Up to Python 3.11 a thread has one trace function, and setting another replaces pydevd's. This is reported once,
+in one line instead of pydevd's ten, which a tracer written in C (coverage's) never triggered. The debugger is
+restored when the other tracer leaves.
 
-It costs nothing until the program requests tracing: only the functions for that are replaced. A tracer in C
-is detected where it registers for new threads.
+From Python 3.12 on both work side by side, as tools of `sys.monitoring`. Only a tool that wants the debugger's
+number conflicts. pdb, which would raise (Python 3.14), gets another number, and a tool that took the number
+before the debugger is reported. pdb steps over frames of the debugger, which a plain run does not have.
+
+It costs nothing until the program requests tracing: only the functions for that are replaced. A tracer in C is
+detected where it registers for new threads.
 """
 
 # debugpy is untyped.
@@ -34,9 +35,10 @@ _NOTE = (
     "while it does. Debug without it%s, or under Python 3.12 or newer"
 )
 _TAKEN = "%s has the debugger's number in sys.monitoring: no breakpoint stops while it does. Debug without it"
-#: Numbers of tools that `sys.monitoring` leaves to everybody.
+#: Numbers of tools that `sys.monitoring` reserves for no particular kind of tool.
 _FREE_TOOLS = (3, 4)
-#: Maximum characters of a tool's name: a longer line may fill the pipe that is the program's stderr, and wait for ever.
+#: Maximum characters of a tool's name: a longer line might fill a pipe at stderr, and the program would wait for
+#: ever.
 _MAX_CHARACTERS = 100
 _HINTS = {"coverage": " (pytest: --no-cov)"}
 _DEBUGGER = ("pydevd", "_pydev", "_dkdbg")

@@ -2,8 +2,8 @@
 
 tests/agent/test_privates.py finds these names in each released version from OLDEST to NEWEST_TRIED. Other versions:
 
-- A newer one below BELOW is used if it has every name. Otherwise the agent or the process reports the missing name, and
-    is not debugged.
+- A newer one below BELOW is used if it has every name. Otherwise the agent or the process reports the missing
+  name, and is not debugged.
 - In one below OLDEST, or from BELOW on, nothing is looked up, and the supported versions are reported.
 
 A program may have imported its own debugpy; the same holds for that.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Names = Dict[str, Tuple[str, ...]]
 
-#: debugpy's versions: from, below, and the newest that all tests have run with.
+#: Versions of debugpy: the oldest supported, the first unsupported, and the newest that all tests have run with.
 OLDEST = (1, 8, 16)
 BELOW = (1, 9)
 NEWEST_TRIED = (1, 8, 22)

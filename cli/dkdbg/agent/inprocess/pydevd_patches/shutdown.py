@@ -56,14 +56,14 @@ def watch() -> None:
 def program_has_ended() -> bool:
     """Tell whether pydevd has ended a session because all threads of the program have ended.
 
-    The process may continue for a while, for example in atexit callbacks. A debugger would leave it at once,
-    and an editor would see it come and go.
+    The process may continue for a while, for example in atexit callbacks. A debugger that joined now would leave
+    at once, and an editor would see it come and go.
     """
     return _ended
 
 
 def forget() -> None:
-    """Reset in a forked child: it is a program of its own."""
+    """Reset the state in a forked child, which is a program of its own."""
     global _ended  # noqa: PLW0603
     _ended = False
 
@@ -96,8 +96,8 @@ def _connect_at_once(pydevd: Any, debugger_class: Any) -> None:
 def _wait_for_threads(self: Any, timeout: float) -> None:
     """Wait until everything is sent and pydevd's threads have ended, except for the reader.
 
-    The reader ends only when the editor and then the adapter have closed the session. Or the reader itself calls
-    this, and others wait for it.
+    The reader ends only when the editor and then the adapter have closed the session. It may also be the reader
+    that calls this, while others wait for it.
     """
     ends_alone, end = (
         {threading.current_thread(), self.check_alive_thread, self.reader},
@@ -120,7 +120,7 @@ def _look_now() -> None:
 
 
 class _Soon:
-    """Event of pydevd's thread that checks for the end: waits shortly at first, then longer and longer."""
+    """Event of pydevd's thread that checks for the end: waits briefly at first, then longer and longer."""
 
     def __init__(self, event: Any) -> None:
         self._event = event

@@ -1,19 +1,21 @@
 """Reports all stops, and answers all requests, when several threads reach a breakpoint at the same time.
 
-Four faults of pydevd (debugpy 1.8.22, the issue debugpy #2048) leave threads stopped in silence, or the
-editor's requests unanswered for good, as soon as threads stop while the editor continues:
+Four faults of pydevd (debugpy 1.8.22, the issue debugpy #2048) leave threads stopped in silence, or the editor's
+requests unanswered for good, as soon as threads stop while the editor continues:
 
 1. A stop is counted, and a moment later the thread is marked (PyDB.set_suspend). When the editor continues
-another stop in between, this one counts as reported. 2. A resume marks threads one after another. A thread
-that stops meanwhile suspends those already marked, and is resumed itself. 3. A thread that leaves its wait
-late reports that all run, after another stop has been reported. The resumption of that one is then not
-reported. 4. `continue` is answered with that report. Without it, because nothing was stopped, or another
-thread stops before the resumed ones have noticed, the answer is missing, and debugpy's adapter accepts no
-further request before it, not even about the new stop.
+   another stop in between, this one counts as reported.
+2. A resume marks threads one after another. A thread that stops meanwhile suspends those already marked, and is
+   resumed itself.
+3. A thread that leaves its wait late reports that all run, after another stop has been reported. The resumption
+   of that stop is then not reported.
+4. `continue` is answered when a thread reports that it runs. The answer is missing when nothing was stopped, or
+   when another thread stops before the resumed ones have noticed. debugpy's adapter accepts no further request
+   before the answer, not even about the new stop.
 
-Stopped threads are woken as soon as their state changes. pydevd's wait loop checks the state, and then sleeps up to
-0.2 s or until its event is set (PyDB._do_wait_suspend, debugpy 1.8.22). Where pydevd changes the state and sets no
-event, everything takes 200 ms too long.
+Stopped threads are woken as soon as their state changes. pydevd's wait loop checks the state, and then sleeps up
+to 0.2 s or until its event is set (PyDB._do_wait_suspend, debugpy 1.8.22). Where pydevd changes the state and
+sets no event, everything takes 200 ms too long.
 """
 
 # debugpy is untyped.
@@ -34,7 +36,7 @@ _lock = _thread.RLock()
 
 
 def watch() -> None:
-    """Fix these faults, and wake stopped threads from now on."""
+    """Install the fixes for these faults, and wake stopped threads from now on."""
     import pydevd
     from _pydevd_bundle import pydevd_api, pydevd_comm, pydevd_thread_lifecycle
 
@@ -98,10 +100,10 @@ def _tell_own_resuming(notification_class: Any) -> None:
 
 
 def _answer_continue(pydevd: Any, api_class: Any) -> None:
-    """Answer before any thread is resumed: an editor takes the answer for the end of each reported stop.
+    """Answer `continue` before any thread is resumed.
 
-    pydevd waits until a thread runs: else a pause in between would not be reported. But it reports such a pause
-    itself, after 0.5 s.
+    An editor takes the answer for the end of each reported stop. pydevd waits until a thread runs, so that a
+    pause in between is reported. But it reports such a pause anyway, after 0.5 s.
     """
     resume = api_class.request_resume_thread
 
@@ -142,10 +144,10 @@ def _wake_after_commands(debugger_class: Any) -> None:
 
 
 def _wake_after_resume(pydevd: Any, api_class: Any) -> None:
-    """Wake the threads after a resume. Continue took up to 200 ms before the program ran.
+    """Wake the threads after a resume: the program started to run up to 200 ms after Continue.
 
-    The same delay hit the program of an editor that left, and the next stop of one that came back at once:
-    PyDevdAPI.request_disconnect resumes too.
+    PyDevdAPI.request_disconnect resumes too. The same delay hit a program whose editor left, and the next stop of
+    an editor that came back at once.
     """
     resume = api_class.request_resume_thread
 

@@ -62,7 +62,7 @@ def show_from_start(debugger: Any) -> None:
             _trigger((kind, value, trace))
         former(kind, value, trace)
 
-    # pydevd takes an exception that was handled in a `finally` at the outermost level for another one.
+    # pydevd takes an exception that passes through a `finally` at the outermost level for another one.
     sys.excepthook = excepthook
 
 
@@ -75,9 +75,9 @@ def _trigger(failure: Any) -> None:
 
 
 def _look_again(debugger: Any) -> None:
-    """Make pydevd look for this thread's outermost frame again when the program's begins, unless it has begun.
+    """Make pydevd look for this thread's outermost frame again when the program's outermost frame begins.
 
-    In a forked child that frame has begun, and pydevd finds it.
+    In a forked child that frame has begun already, and pydevd finds it.
     """
     from _pydevd_bundle import pydevd_trace_dispatch
 
@@ -116,8 +116,8 @@ def _is_of_program(frame: FrameType) -> bool:
 def _know_how_frames_end() -> None:
     """Tell pydevd exactly whether an exception leaves an outermost frame, which it guesses from line numbers.
 
-    It takes the StopIteration of a loop in a program's last line for uncaught. In stock debugpy the outermost
-    frame is one of runpy.
+    pydevd takes the StopIteration of a loop in a program's last line for uncaught. Stock debugpy is not affected,
+    because its outermost frame is one of runpy.
     """
     import opcode
 
@@ -136,11 +136,11 @@ def _know_how_frames_end() -> None:
 
 
 def _leave_out_note() -> None:
-    """Name the exception, and nothing else.
+    """Show the exception's and the frame's names without pydevd's notes.
 
-    pydevd adds "(note: full exception trace is shown but execution is paused at: <module>)" to its name, and
-    "(Current frame)" to the outermost frame's. In stock debugpy that frame is one of runpy, which is not
-    shown.
+    pydevd adds "(note: full exception trace is shown but execution is paused at: <module>)" to the name of the
+    exception, and "(Current frame)" to that of the outermost frame. In stock debugpy that frame is one of runpy,
+    which is not shown.
     """
     from _pydevd_bundle import pydevd_frame_utils
 

@@ -1,9 +1,9 @@
 """Gives a process its full speed back while no editor is attached to it. Used by join.py.
 
-Up to Python 3.11 pydevd traces every thread from the join on, also after the editor has left: loops stay 2,
-calls 9 times slower than without it. Here the trace functions of all threads are removed when the editor
-leaves, and restored with the next one's configurationDone. From Python 3.12 on pydevd uses sys.monitoring,
-which costs nothing.
+Up to Python 3.11 pydevd traces every thread from the join on, also after the editor has left: loops stay 2 times
+and calls 9 times slower than without it. Here the trace functions of all threads are removed when the editor
+leaves, and restored with the next one's configurationDone. From Python 3.12 on pydevd uses sys.monitoring, which
+costs nothing.
 """
 
 # debugpy is untyped.
@@ -33,7 +33,7 @@ _hook: Any = None
 
 
 def watch() -> None:
-    """Follow the editors of this process from now on."""
+    """Remove and restore the trace functions from now on, as editors leave and attach."""
     if sys.version_info >= (3, 12):
         return
     import pydevd
@@ -101,8 +101,8 @@ def _give_back(debugger: Any) -> None:
             pydevd_tracing.set_trace_to_threads(debugger.trace_dispatch)
         else:
             trace_main_thread(debugger)
-        # A frame that was entered since has no trace function of its own, and would run to its end without a
-        # stop.
+        # A frame entered while tracing was off has no trace function of its own, and would run to its end without
+        # a stop.
         debugger.set_tracing_for_untraced_contexts()
 
 
@@ -115,10 +115,10 @@ def trace_main_thread(debugger: Any) -> None:
 
 
 def _for_every_thread(api: Any) -> None:
-    """Call `_PyEval_SetTrace(state, NULL, NULL)` for every thread state; it supports those of other threads.
+    """Call `_PyEval_SetTrace(state, NULL, NULL)` for every thread state.
 
-    Iterators written in C walk the states: between two of our bytecodes another thread could run, and end,
-    and its state be freed.
+    The function accepts the states of other threads. Iterators written in C walk the states. In a Python loop
+    another thread could run and end between two bytecodes, and its state would be freed.
     """
     interpreter, first, following = (
         api.PyInterpreterState_Get,

@@ -1,7 +1,7 @@
-"""Finds a driver whose Ray cluster runs outside of the session: no agent is in its workers. Used by join.py and line.py.
+"""Detects a driver whose Ray cluster runs outside of the session, with no agent in its workers.
 
-A cluster that `ray.init()` or the session's own `ray start` has started passes the hook on to its workers, and the
-driver of `dkdbg run --on ray+TARGET` sends them the agent.
+Used by join.py and line.py. A cluster that `ray.init()` or the session's own `ray start` has started passes the
+hook on to its workers, and the driver of `dkdbg run --on ray+TARGET` sends them the agent.
 """
 
 # Ray and debugpy have no types here, and are only used where they are already loaded.
@@ -28,7 +28,7 @@ _is_followed = _is_reported = False
 
 
 def warn(debugger: Any) -> None:
-    """Warn the editor that is attached to this debugger once if the program has joined such a cluster, or when it does."""
+    """Warn the attached editor, once, if the program has joined a cluster outside of the session, or when it does."""
     global _is_followed  # noqa: PLW0603
 
     def follow(worker: Any) -> None:

@@ -36,11 +36,11 @@ ENV_PROFILE, ENV_PROFILE_DIR = "DKDBG_PROFILE", "DKDBG_PROFILE_DIR"
 _PROFILERS = ("importing", "profilers.tools", "profilers.torch_profile", "profilers.ray_profile")
 _INTERVAL_S = 0.3
 _SESSION = "DKDBG_SESSION_DIR"
-#: Prefix of a job's command line: the sourced file puts the driver into our session, where it runs on this
-#: machine. On another one a different user may own a folder of that name in /tmp.
+#: Prefix of a job's command line: the sourced file puts the driver into our session, if the driver runs on this
+#: machine. On another machine a different user may own a folder of that name in /tmp.
 _JOB = "if [ -O {0} ] && [ -O {1} ]; then . {1}; else echo '{2}' >&2; fi; {3}"
 _ELSEWHERE = "dkdbg: not debugged: its dkdbg run has ended, as with `ray job submit --no-wait`, or is on another machine or of another user"
-#: Variables that the agent sets for a program besides its own (DKDBG_*), and those of its own that belong to another
+#: Variables that the agent sets for a program besides DKDBG_*, and variables DKDBG_* that belong to another
 #: process.
 _SET = ("PYTHONBREAKPOINT", "PYDEVD_DISABLE_FILE_VALIDATION", "TORCH_COMPILE_DISABLE")
 _NOT_OF_JOB = (ENV_SOURCE, ENV_UNPACKED)
@@ -75,7 +75,9 @@ def wrap_submit(client: Any) -> None:
 
 
 def _of_our_session(entrypoint: str, source: Any) -> str:
-    """Return a job's command line that enters our session first; its environment is the cluster's, not ours.
+    """Return a job's command line that enters our session first.
+
+    The job inherits the cluster's environment, not this process's.
 
     Args:
         source: the job's working_dir: a folder here, a URI, or None.
@@ -136,7 +138,7 @@ def _with_setup(runtime_env: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _profiler(run: str) -> Optional[Callable[[], Any]]:
-    """Return a factory of ray_profile.py's profiler, for here and for workers, None without a profiler."""
+    """Return a factory of ray_profile.py's Profiler, for this driver and its workers; None without a tool."""
     wanted = json.loads(os.environ.get(ENV_PROFILE) or "{}")
     tools = [each for each in wanted.get("tools", ()) if each["patterns"]]
     if not tools:
@@ -235,9 +237,9 @@ def _wait(session: str) -> float:
 
 
 def _use_our_breakpoint() -> None:
-    """Replace the `breakpoint()` that Ray gives its drivers, which would open another port; ours stops in this session.
+    """Replace the `breakpoint()` that Ray gives its drivers by dkdbg's, which stops in this session.
 
-    It is not imported as `dkdbg`: a folder of that name may be on the path.
+    Ray's would open another port. dkdbg's is not imported as `dkdbg`: a folder of that name may be on the path.
     """
     import importlib
 
@@ -248,7 +250,7 @@ def _use_our_breakpoint() -> None:
 
 
 def _source(runtime_env: Dict[str, Any]) -> str:
-    """Return the folder whose files Ray unpacks for workers, as this machine has it; empty where unknown."""
+    """Return this machine's folder of the files that Ray unpacks for workers; empty where unknown."""
     folder = runtime_env.get("working_dir")
     if isinstance(folder, str) and os.path.isdir(folder):
         return os.path.realpath(folder)
@@ -256,7 +258,7 @@ def _source(runtime_env: Dict[str, Any]) -> str:
 
 
 def _modules(runtime_env: Dict[str, Any]) -> List[str]:
-    """Return the folders of the `py_modules` that Ray unpacks for workers, as this machine has them."""
+    """Return this machine's folders of the `py_modules` that Ray unpacks for workers."""
     found = [getattr(each, "__path__", [each])[0] for each in runtime_env.get("py_modules") or ()]
     return [os.path.realpath(each) for each in found if isinstance(each, str) and os.path.isdir(each)]
 

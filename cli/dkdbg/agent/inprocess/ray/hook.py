@@ -60,7 +60,10 @@ def _is_connected(worker: Any) -> bool:
 
 
 def _with_variable(worker: Any) -> Callable[..., Any]:
-    """Return an old Ray's `init`, which names our hook until Ray calls it: it starts processes afterwards."""
+    """Return a wrapper of an old Ray's `init` that sets RAY_RUNTIME_ENV_HOOK until Ray calls the hook.
+
+    Ray starts processes only after that call.
+    """
     init = worker.init
 
     @functools.wraps(init)

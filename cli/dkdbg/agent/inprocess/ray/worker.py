@@ -37,11 +37,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict
 
-#: Seconds for a client's whole answer, and clients that may be answering: another user of the node may connect too.
+#: Seconds for a client's whole answer to the challenge, and maximum clients that have not answered: another user
+#: of the node may connect too.
 _TIMEOUT_S, _MAX_ANSWERING = 10.0, 16
-#: Errors of accept(2) that pass.
+#: Temporary errors of accept(2).
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EINTR)
-#: Seconds in which the adapter has to start: its first imports, on a busy node.
+#: Maximum seconds for the adapter to start: its first imports, on a busy node.
 _START_TIMEOUT_S = 60.0
 #: Seconds that a process of the worker waits for its breakpoints, if no editor is attached when the worker listens.
 _DEADLINE_S = 30.0
@@ -117,7 +118,7 @@ def _runs_user_code(module: str, cls: str) -> bool:
 
 
 def trace_threads(manager: Any) -> None:
-    """Trace what this worker, which our own hook has entered, runs in threads made by C++."""
+    """Trace the code that this worker runs in threads made by C++; for a worker with the hook in it."""
     known = manager.get_execution_info
 
     def get_execution_info(*args: Any, **named: Any) -> Any:
@@ -174,7 +175,7 @@ class _Opening:
         with contextlib.suppress(ImportError, AttributeError):  # an older Ray
             from ray.util import debugpy as rays
 
-            # debugpy has replaced breakpoint() with one that ignores it while no editor is attached; Ray's
+            # debugpy has replaced breakpoint() with one that does nothing while no editor is attached; Ray's
             # waits for one.
             rays._override_breakpoint_hooks()
         guard = Guard(
@@ -268,7 +269,7 @@ class Guard:
             )
             with self._lock:  # none of them is closed meanwhile
                 self._answering.append(client)
-                # Another user's clients must not keep an editor out: the oldest go.
+                # Another user's clients must not keep an editor out, so the oldest are closed.
                 while len(self._answering) > _MAX_ANSWERING:
                     with contextlib.suppress(OSError):
                         self._answering.pop(0).shutdown(socket.SHUT_RDWR)

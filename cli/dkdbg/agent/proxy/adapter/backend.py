@@ -130,7 +130,7 @@ class Backend:
             self._root_stub.say(text, category)
 
     def end(self, exit_code: Optional[int]) -> None:
-        """See `RootStub.end`."""
+        """End the editor's session; see `RootStub.end`."""
         self._stopping = True
         if self._root_stub is not None:
             self._root_stub.end(exit_code)

@@ -30,9 +30,9 @@ class RootStub:
 
     Args:
         sock: the connection.
-        is_new: called before configurationDone is answered; tells whether the editor is new, and not the former one
-            at a new adapter.
-        on_attach: called with that result, after the answer.
+        is_new: called before configurationDone is answered; tells whether the editor is new, as opposed to the
+            previous one at a new adapter.
+        on_attach: called with the result of `is_new`, after the answer.
         on_breakpoints: called with a path here and the lines of its unconditional breakpoints.
         on_detach: called with True if the editor asks to end the program, with False if it only leaves.
         on_lost: called when the adapter closes the connection unexpectedly.
@@ -72,7 +72,7 @@ class RootStub:
             self._event("output", category=category, output=text + "\n")
 
     def end(self, exit_code: Optional[int]) -> None:
-        """End the editor's session; report the program's exit code, None if the program goes on running."""
+        """End the editor's session; report the program's exit code, None if the program is still running."""
         self._closing = True
         if exit_code is not None and self.attached.is_set():
             self._event("exited", exitCode=exit_code)
@@ -111,7 +111,7 @@ class RootStub:
             self._mappings = paths.pairs(arguments.get("pathMappings"))
         elif command == "setBreakpoints":
             answer["body"] = {"breakpoints": self._unset(arguments)}
-        # The broker counts the editor as attached after this answer, so ask before.
+        # The broker counts the editor as attached after this answer, so call `is_new` first.
         is_new = command == "configurationDone" and self._is_new()
         was_attached = self.attached.is_set()
         if command == "disconnect":  # the broker gives control to the next editor after this answer
@@ -156,7 +156,7 @@ def _unconditional(arguments: Dict[str, Any]) -> List[int]:
 
 
 def _answer(command: str, arguments: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the body of pydevd's answer, empty by default."""
+    """Return the body with which pydevd would answer this command; empty by default."""
     if command == "pydevdAuthorize":
         return {"clientAccessToken": None}
     if command == "pydevdSystemInfo":

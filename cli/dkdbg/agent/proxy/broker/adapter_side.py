@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Connection
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
-#: Bytes; larger answers of the adapter are passed on unparsed.
+#: Maximum bytes of an answer of the adapter to parse; larger ones are passed on as they are.
 _MAX_PARSED_BYTES = 32 << 10
 _ANSWER = re.compile(rb'\{"seq": ?\d+, ?"type": ?"response", ?"request_seq": ?(\d{1,18}),')
 _ADVICE = (
@@ -36,7 +36,7 @@ class AdapterSide:
     """Handles the adapter's messages to one client.
 
     Args:
-        sessions: those of the port. open_requests: unanswered requests of the connection.
+        sessions: all sessions of the port. open_requests: unanswered requests of the connection.
     """
 
     def __init__(self, connection: Connection, sessions: Sessions, open_requests: OpenRequests) -> None:
@@ -128,7 +128,8 @@ class AdapterSide:
         if name == "exited":
             self._exited = True
         if name == "terminated":
-            # Only this session ends: its client has asked for it, or the adapter has ended it and the agent lives on.
+            # End this session alone if its client has asked for that, or if the adapter has ended it and the
+            # agent lives on.
             alone = connection.leaving or (connection.key == ROOT and not self._exited)
             connection.leaving = True
             ends = [] if alone else [action for one in beside for action in one.phase.end()]
@@ -144,9 +145,9 @@ class AdapterSide:
         return passed
 
     def _prints_for(self, root: Connection, content: Message) -> bool:
-        """Tell whether output of the program belongs into the root session's console too.
+        """Tell whether output of the program also belongs in the root session's console.
 
-        An editor that shows one of several consoles shows the root's until a process stops.
+        An editor that shows one console at a time shows the root's until a process stops.
         """
         connection = self._connection
         is_program = connection.key == self._sessions.program and content.get("category") in (
@@ -164,14 +165,14 @@ class AdapterSide:
         return bool(sessions.end) or key != sessions.program or key in sessions.offered
 
     def let_end(self) -> List[Action]:
-        """End the session with a line on how the program has ended: the editor shows this console."""
+        """End the session after a line on how the program has ended, in the console that the editor shows."""
         connection, passed, self._held = self._connection, self._held, []
         if self._sessions.end:
             passed = [connection.to_client(messages.say(self._sessions.end)), *passed]
         return passed
 
     def _tells_the_end(self) -> bool:
-        """Tell whether this is the session of the program's first process, in a client that may show no other."""
+        """Tell whether this is the first process's session, whose console may be the only one shown."""
         connection = self._connection
         is_first = connection.phase.name == CONTROLLING and connection.key == self._sessions.program
         return is_first and messages.has_consoles(connection.client_info)
@@ -213,7 +214,10 @@ class AdapterSide:
         return [connection.to_client(messages.body_of(message)), *actions]
 
     def offer_chosen(self) -> List[Action]:
-        """Offer joined processes that were not chosen before, and are now: the adapter announces each only once."""
+        """Offer processes that joined while they were not selected, and are selected now.
+
+        The adapter announces each process only once.
+        """
         connection, actions = self._connection, []
         for pid, configuration in list(self._free.items()):
             if self._sessions.agent.is_chosen(pid):
@@ -228,8 +232,8 @@ class AdapterSide:
     def _has_it(self, pid: int) -> bool:
         """Tell whether the client already has a session of the process, as an observer.
 
-        That session becomes or became the controller. The adapter does not know about it, and would make the client
-        open another one. An observer that still waits for a controller becomes the controller now.
+        That session becomes the controller, or has become it. The adapter does not know about it, and would make
+        the client open another one. An observer that still waits for a controller becomes the controller now.
         """
         editor, controller = self._connection.editor, self._sessions.controller(pid)
         if (
@@ -275,27 +279,27 @@ class OpenRequests:
         self._client: Dict[int, str] = {}
         self._adapter: Set[int] = set()
         self._ours: Dict[int, Optional[Callable[[Message], List[Action]]]] = {}
-        #: The broker's requests on behalf of observers.
+        #: The broker's requests on behalf of observers: number -> the observer's connection and request.
         self._lent: Dict[int, Tuple[Connection, Message]] = {}
 
     def from_client(self, request: Message) -> None:
-        """Note a request that is passed on to the adapter."""
+        """Record a request that is passed on to the adapter."""
         self._client[request["seq"]] = request["command"]
 
     def from_adapter(self, request: Message) -> None:
-        """Note a request that is passed on to the client."""
+        """Record a request that is passed on to the client."""
         sequence = request.get("seq")
         if isinstance(sequence, int):
             self._adapter.add(sequence)
 
     def ours(self, then: Optional[Callable[[Message], List[Action]]] = None) -> int:
-        """Note a request of the broker and return its number; `then` gets the response, None drops it."""
+        """Record a request of the broker and return its number; `then` gets the response, None drops it."""
         sequence = self._number()
         self._ours[sequence] = then
         return sequence
 
     def lent(self, borrower: Connection, request: Message) -> int:
-        """Note a request on behalf of an observer and return its number."""
+        """Record a request on behalf of an observer and return its number."""
 
         def hand_on(response: Message) -> List[Action]:
             if borrower.phase.name != OBSERVING:
@@ -307,15 +311,15 @@ class OpenRequests:
         return sequence
 
     def is_ours(self, sequence: int) -> bool:
-        """Tell whether a number is that of a request of the broker."""
+        """Tell whether a sequence number is that of one of the broker's requests."""
         return sequence in self._ours
 
     def answered_client(self, sequence: int) -> None:
-        """Note that the adapter has answered a request of the client."""
+        """Record that the adapter has answered a request of the client."""
         self._client.pop(sequence, None)
 
     def answered_adapter(self, response: Message) -> bool:
-        """Note an answer of the client; tell whether this adapter has asked for it."""
+        """Record an answer of the client; tell whether this adapter, not a former one, has requested it."""
         sequence = response.get("request_seq")
         if not isinstance(sequence, int) or sequence not in self._adapter:
             return False
@@ -323,7 +327,7 @@ class OpenRequests:
         return True
 
     def answered_us(self, sequence: int, response: Message) -> List[Action]:
-        """Pass the answer to a request of the broker to its receiver."""
+        """Pass the answer to a request of the broker to the callback that waits for it."""
         then = self._ours.pop(sequence)
         self._lent.pop(sequence, None)
         return [] if then is None else then(response)

@@ -16,10 +16,12 @@ class Agent:
 
     Attributes:
         token: see tokens.py; empty to accept each attach.
-        project: id of the project whose attach is meant for this port; empty for any. what_runs: command, for messages.
-        continues: whether continuing one rank continues the others, unless the editor decides; see group_control.py.
+        project: id of the project that this port belongs to; empty to accept an attach for any.
+        what_runs: command, for messages.
+        continues: whether continuing one rank continues the others, unless the editor decides; see
+            group_control.py.
         may_restart: whether an editor may restart the program.
-        looks: whether `look` can tell anything; see `LOOK` in connection.py.
+        looks: whether to call `look` before an attach; see `LOOK` in connection.py.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class Agent:
         return False
 
     def admit(self, client: socket.socket) -> None:
-        """Note that this client has shown the token."""
+        """Record that this client has shown the token."""
 
     def log(self, text: str) -> None:
         """Log one line for the user."""
@@ -66,24 +68,27 @@ class Agent:
         return ()
 
     def on_stop(self, pid: int, where: str) -> None:
-        """Note where a process is stopped; an empty text means that it runs."""
+        """Record where a process is stopped; an empty text means that it runs."""
 
     def on_held_elsewhere(self) -> None:
-        """Note that a rank of the same job is stopped at another agent; called about every second during the stop."""
+        """Record that a rank of the same job is stopped at another agent; called about every second during the stop."""
 
     def look(self) -> Set[int]:
-        """Return the processes that an attach is about to end; see `LOOK` in connection.py."""
+        """Check for edited files; return the processes that this attach is about to end.
+
+        See `LOOK` in connection.py.
+        """
         return set()
 
     def is_chosen(self, pid: int) -> bool:  # noqa: ARG002
-        """Tell whether a process is debugged."""
+        """Tell whether a process is selected for debugging."""
         return True
 
     def choose(self, wanted: Optional[RankSet]) -> None:
         """Debug these ranks, None for those that the agent was started with."""
 
     def take_deadlines(self, said: object) -> None:
-        """Note the time limits of the target that the controller knows; `said` is unchecked."""
+        """Record the time limits of the target that the controller knows; `said` is unchecked."""
 
     def release(self, pid: int) -> None:
         """Resume a process that waits at its start for a session."""

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Connection
     from dkdbg.agent.proxy.broker.phase import Parts
 
-#: Seconds that an attach waits: for the end of a former client; for the adapter to release the process; for a
-#: controller to observe.
+#: Maximum seconds that an attach waits for the end of a previous client, for the adapter to release the process,
+#: and for a controller to observe.
 GRACE_S = 0.3
 RELEASE_TIMEOUT_S = 20.0
 CONTROLLER_TIMEOUT_S = 20.0
@@ -96,7 +96,7 @@ class Attaching(SessionPhase):
         return self._adapter.take(body)
 
     def _prove(self, request: Message) -> List[Action]:
-        """Check a client's proof that it knows the token, once for each connection, and answer with ours."""
+        """Check a client's proof that it knows the token, once per connection; answer with the agent's own."""
         connection, check, exchange = self.connection, self._sessions.check, self._exchange
         self._exchange = None
         if exchange is None:
@@ -235,7 +235,7 @@ class Attaching(SessionPhase):
         ]
 
     def _another(self, project: str) -> str:
-        """Return the refusal of a client that is meant for another project."""
+        """Return the message that refuses a client meant for another project."""
         text = (
             "this port belongs to another project: %s, which runs %s; this launch entry belongs to %s. Type `dkdbg up` in "
             "your project, which takes a free port, or stop the other one (its task `dkdbg: stop`)"

@@ -42,9 +42,9 @@ MAX_CHARACTERS = 20000
 MAX_FRAMES = 100
 MAX_PROCESSES = 1024
 _EXCEPTION = re.compile(r"(Error|Exception|Exit|Interrupt|Iteration|Warning)$")
-#: States of a row.
+#: States of a row, the value of its `state`.
 VALUE, ERROR, RUNNING, SILENT, FREE, DONE = "value", "error", "running", "no answer", "not attached", "done"
-#: Seconds that a rank may evaluate; the answers of the others wait for it.
+#: Maximum seconds for a rank to evaluate; the answers of the other ranks wait for it.
 CONSOLE_TIMEOUT_S = 10.0
 #: `@all EXPRESSION` or `@0,3 EXPRESSION`: no Python expression begins like this.
 _FORM = re.compile(r"\s*@\s*([A-Za-z0-9][A-Za-z0-9,:\-]*)(?:\s+(.*))?\Z", re.DOTALL)
@@ -67,12 +67,12 @@ class BroadcastQuery:
     """One question and its answers.
 
     Args:
-        sessions: those of the port. processes: from the session's record.
+        sessions: all sessions of the port. processes: from the session's record.
         finished: called once, after the last answer or the timeout; returns actions.
 
     Attributes:
-        rows: one for each queried process: `pid`, `rank` (or null), `name`, `state` (one of the states above),
-            `where` (`file:line`, empty while it runs), `text` (the value, or why it is missing), `type`, for tensors
+        rows: one for each queried process: `pid`, `rank` (or null), `name`, `state` (VALUE, ERROR, ...), `where`
+            (`file:line`, empty while it runs), `text` (the value, or why it is missing), `type`, for tensors
             `tensor` (see array_views.described), `frames` for STACK (name, path, line).
     """
 
@@ -201,7 +201,8 @@ class BroadcastQuery:
         tensor = _tensor(text, row["type"])
         if tensor is not None:
             row["tensor"], text = tensor, str(tensor["text"])
-        # In this context debugpy answers with the exception that an expression has raised, as if it were its value.
+        # In this context debugpy returns the exception that an expression has raised as if it were the
+        # expression's value.
         raised = _EXCEPTION.search(row["type"]) is not None and text.startswith(row["type"] + "(")
         return self._answered(
             row,
@@ -235,7 +236,7 @@ def chosen(processes: Sequence[contract.Process], ranks: RankSet) -> List[contra
 
 
 def _tensor(text: str, kind: str) -> Optional[Dict[str, Any]]:
-    """Parse array_views' description of a tensor; a program may print anything."""
+    """Parse array_views' description of a tensor; return None for any other text that a program prints."""
     import json
 
     if kind == "str" or not text.startswith('{"text": ') or len(text) > MAX_CHARACTERS:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 #: Maximum rows that are shown one by one; with more, equal rows are grouped.
 MAX_SINGLE_ROWS = 16
-#: Characters of a value in a row.
+#: Maximum characters of a value in a row.
 MAX_WIDTH = 200
-#: Numeric fields of a tensor; larger integers are left out.
+#: Numeric fields of a tensor; integers from _MAX_INTEGER on are left out.
 _FIGURES = ("norm", "mean", "low", "high", "nan", "inf", "count", "read")
 _MAX_INTEGER = 1e300
 _NUMBER = re.compile(r"(?:np\.\w+\()?([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan))\)?", re.IGNORECASE)
@@ -130,7 +130,7 @@ def clean(text: object) -> str:
 
 
 def _together(rows: Sequence[Row]) -> List[Tuple[str, Row]]:
-    """Return equal rows under one label each, the rarest first."""
+    """Group equal rows; return the label and the first row of each group, the rarest group first."""
     groups: Dict[Tuple[str, ...], List[Row]] = {}
     for row in rows:
         groups.setdefault((row["where"], *key_of(row)), []).append(row)

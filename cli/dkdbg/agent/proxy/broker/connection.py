@@ -36,7 +36,7 @@ if TYPE_CHECKING:
             """Connect to the adapter again, later."""
 
         def later(self, action: Action) -> None:
-            """Carry out `Action.later` after its time."""
+            """Carry out what `Action.later` returns, after `Action.seconds`."""
 
         def close(self, reason: str) -> None:
             """Close both connections."""
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 #: Key of the root session; every other session has its process's pid as key.
 ROOT = 0
 
-#: Phases, in the order in which a client goes through them. In the first, no attach was passed on yet.
+#: Phases, in the order in which a client goes through them. ATTACHING: no attach has been passed on yet.
 ATTACHING = "attaching"
 #: The client's attach was passed on.
 CONTROLLING = "controlling"
@@ -66,7 +66,8 @@ LEAVE_ADAPTER = "leave adapter"
 CLOSE = "close"
 #: Stop reading from this client until `Broker.ready`, for at most `seconds`, then call `Broker.resume`.
 WAIT = "wait"
-#: Check for edited files, which may take a second, then call `Broker.looked`: this client is to get the root session.
+#: Check for edited files, which may take a second, then call `Broker.looked`. Needed before a client gets the
+#: root session.
 LOOK = "look"
 #: Connect to the adapter again after `seconds` and carry out what `Broker.again` returns.
 RECONNECT = "reconnect"
@@ -75,7 +76,7 @@ LATER = "later"
 #: Carry out what `Action.later` returns, now and without the lock: it reads a file.
 READ = "read"
 
-#: debugpy's adapter pauses all threads, whichever is named.
+#: Thread number for a pause: debugpy's adapter pauses all threads, whichever is named.
 _ANY_THREAD = 1
 
 
@@ -117,7 +118,7 @@ class Phase:
     """Behavior of a connection in one phase: towards its client, the adapter, and other connections.
 
     Attributes:
-        name: one of the names above.
+        name: name of the phase, such as ATTACHING.
         lends: whether observers may ask the adapter through this connection.
         observes: whether its client has configured an observer's session and the process has not ended.
     """
