@@ -124,6 +124,22 @@ def test_a_waiting_check_ends_when_an_attach_will_work_and_takes_its_time_where_
     assert time.monotonic() - began >= 2
 
 
+def test_a_waiting_check_finds_an_agent_whose_folder_could_not_be_made(launch, layout, tmp_path, monkeypatch):
+    """As in a container with a read-only root. The shell's loop would look in vain for 20 s."""
+    runtime, slept, fake = Path("/proc/nowhere/run"), tmp_path / "slept", tmp_path / "bin" / "sleep"
+    fake.parent.mkdir()
+    fake.write_text(f'#!/bin/sh\ntouch {slept}\nexec /bin/sleep "$@"\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    with waiting_check(layout, runtime) as check:
+        with pytest.raises(subprocess.TimeoutExpired):
+            check.wait(0.5)
+        launch("/bin/sleep", "600", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+        assert check.communicate(timeout=300) == ("", None)
+    assert (check.returncode, slept.exists()) == (0, False)
+
+
 def test_what_a_program_writes_for_the_check_is_not_run(layout, tmp_path):
     """The check may run as root, and the runtime folder is the program's user's."""
     checks, words = [], ["a[$(touch stolen)]", "$(touch stolen)", "9" * 40, "-1", ""]

@@ -14,7 +14,7 @@ esac
 
 # The health check, without Python while the agent lives and its port listens (state 0A). Otherwise the slow way below
 # reports the reason. It makes no connection.
-ready=${DKDBG_RUNTIME_DIR:-/nowhere}/ready
+runtime=${DKDBG_RUNTIME_DIR:-/nowhere} ready=$runtime/ready
 is_ready() {
   [ -r "$ready" ] && read -r pid port since _ <"$ready" && [ -d "/proc/$pid" ] || return 1
   for table in /proc/net/tcp /proc/net/tcp6; do
@@ -34,19 +34,20 @@ is_new() { # for less than 1 s; uptimes in hundredths of a second. Only digits m
 if [ "${1:-}" = health ]; then
   # `health --wait`, for an engine that repeats the check at once (its own start_interval is an error with Docker before
   # 25 and with Podman): "yes" comes the moment it is true, and later at most every other second; "no" comes after 20 s,
-  # or 2 s if it has been true before.
+  # or 2 s if it has been true before. Where the folder cannot be made the agent has another one, which Python finds.
   if [ "${2:-}" = --wait ] && is_ready; then
     is_new || sleep 2
-  elif [ "${2:-}" = --wait ]; then
+    set -- health
+  elif [ "${2:-}" = --wait ] && { [ -e "$runtime" ] || [ -w "${runtime%/*}" ]; }; then
     waited=0
     until is_ready; do
       [ "$waited" -lt 200 ] || break
       [ "$waited" -lt 20 ] || [ ! -e "$ready" ] || break
       if sleep 0.1 2>/dev/null; then waited=$((waited + 1)); elif sleep 1; then waited=$((waited + 10)); else break; fi
     done
+    set -- health
   fi
   is_ready && exit 0
-  set -- health
 fi
 
 # A Python in the workspace is code of every user who may write there, and this may run as root, before we have become
