@@ -94,6 +94,16 @@ def test_a_port_that_is_taken_is_passed_over_and_the_editor_learns_of_it(tmp_pat
     assert (root / ".env").read_text() == "MINE=1\n"
 
 
+def test_a_taken_port_is_passed_over_on_the_hosts_network_too(tmp_path, base_image):
+    compose = SERVICE.replace("BASE", base_image) + "    network_mode: host\n"
+    with project(tmp_path, {"train.py": TRAIN, "compose.yaml": compose}, "init", "--yes") as root, listener():
+        done = must(run_dkdbg(root, "up"))
+        assert "port 5678 is taken; using" in done.stdout
+        assert f"ready: attach to 127.0.0.1:{launch_options(root).port}" in done.stdout
+        again = must(run_dkdbg(root, "up"))
+        assert "is taken" not in again.stdout  # by itself
+
+
 def test_a_program_that_ends_at_once_is_shown_with_its_last_lines(tmp_path, base_image):
     # A shell ends before the first health check, also on a busy machine.
     env = {"DKDBG_BASE": base_image, "DKDBG_WAIT": "0"}

@@ -56,7 +56,7 @@ def start(
     )
     check_published(model, service, token)
     check_name(str(model.get("name", "")), root)
-    ours = None if service.host_network else _published(containers.of_service(target, root), service.port)
+    ours = _port_of(containers.of_service(target, root), service.port)
     if token and compose_cli.remove_with_other_token(target, root, token):
         report(f"{service.name} ran with another token; it is being restarted")
 
@@ -104,18 +104,14 @@ def start(
         if build:
             image.done()
 
-    port = wanted.port
-    if service.host_network:
-        up(port)
-    else:
-        port = on_free_port(port, ours=ours, start=up)
+    port = on_free_port(wanted.port, ours=ours, start=up)
     running = containers.of_service(target, root)
     check_started(
         running, target, root, env=compose_cli.environment(port=port, gpu=gpu, token=token), report=report
     )
     is_reached = running is None or has_network(running)  # not with `network_mode: none`
     return Started(
-        port=(_published(running, service.port) or port) if is_reached else None, gpu=gpu, token=bool(token),
+        port=(_port_of(running, service.port) or port) if is_reached else None, gpu=gpu, token=bool(token),
         name=running.name if running else None, ports=_programs_ports(running, service.port) if running else (),
         idle=runs_nothing(model, service.name),
     )  # fmt: skip
@@ -152,8 +148,10 @@ def make_mount_points(model: Mapping[str, object], service: DebugService) -> Non
                 folder.mkdir(parents=True, exist_ok=True)
 
 
-def _published(found: Container | None, inside: int) -> int | None:
-    """Return the port of the engine's machine that leads to a port of a container; None without one."""
+def _port_of(found: Container | None, inside: int) -> int | None:
+    """Return the port of the engine's machine that leads to the debug port of a container; None without one."""
+    if found is not None and found.host_network:
+        return found.port if found.running else None
     outside = found.published.get(inside) if found else None
     return int(outside.rpartition(":")[2]) if outside else None
 
