@@ -96,7 +96,8 @@ def test_a_port_that_is_taken_is_passed_over_and_the_editor_learns_of_it(tmp_pat
 
 def test_a_taken_port_is_passed_over_on_the_hosts_network_too(tmp_path, base_image):
     compose = SERVICE.replace("BASE", base_image) + "    network_mode: host\n"
-    with project(tmp_path, {"train.py": TRAIN, "compose.yaml": compose}, "init", "--yes") as root, listener():
+    root = tmp_path / unique("repo")
+    with project(root, {"train.py": TRAIN, "compose.yaml": compose}, "init", "--yes"), listener():
         done = must(run_dkdbg(root, "up"))
         assert "port 5678 is taken; using" in done.stdout
         assert f"ready: attach to 127.0.0.1:{launch_options(root).port}" in done.stdout
