@@ -55,12 +55,8 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
     if base is not None and base.is_bare:
         facts = _with_image(facts, base, image)
     service, mappings, service_why, notes = plan_service(facts, image, config)
-    if not mappings:
-        notes = (
-            *notes,
-            "no path mapping was found: the image contains its own code, and breakpoints bind only in mapped files",
-        )
     dockerfile = dockerfile_of(facts, service.extends, image)
+    notes = (*notes, *_of_mapping(service, mappings, dockerfile))
     service, mappings, workspace = _with_workspace(service, mappings)
     service = _with_working_dir(facts, service, workspace, dockerfile)
     service, copied = _with_sources(facts, service, mappings, dockerfile)
@@ -90,6 +86,20 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
         choices=choices(facts, config, service, dockerfile, ours=image.ours and service.extends is None),
         notes=(*newer, *(ours if image.ours else ()), *notes, *copied, *(_of_our_image(facts) if image.ours else ()), *_of_files(facts, value)),
     )  # fmt: skip
+
+
+def _of_mapping(
+    service: ServicePlan, mappings: tuple[Mapping, ...], dockerfile: DockerfileFact | None
+) -> Iterator[str]:
+    """Yield a note if the image has its own code in a folder that is not mapped."""
+    copied = (
+        dockerfile is not None and dockerfile.workdir == "/" and any(at == "/" for _, at in dockerfile.copies)
+    )
+    if not mappings:
+        yield "no path mapping was found: the image contains its own code, and breakpoints bind only in mapped files"
+    if dockerfile is not None and copied and (not mappings or service.working_dir == WORKSPACE):
+        runs = f", and the program runs in {WORKSPACE}, where the repository is mounted" if mappings else ""
+        yield f"{dockerfile.path} has no WORKDIR, so its COPY depends on {dockerfile.base}{runs}: write WORKDIR before COPY, then dkdbg init again"
 
 
 def _with_image(facts: RepoFacts, base: ServiceFact, image: ImagePlan) -> RepoFacts:

@@ -277,3 +277,15 @@ def test_each_key_for_the_debug_service_is_the_default_of_its_variable_there(key
     made = plan(config, entrypoint=TRAIN, candidates=(TRAIN,))
     files = wanted_files(tmp_path, made, config, local_port=5678)
     assert f"${{{setting.env}:-{shown}}}" in files[made.service.compose_file].content.decode()
+
+
+def test_code_that_is_copied_into_the_working_directory_of_an_unknown_base_is_named():
+    image = dockerfile((".", "/"), base="mlbox:1")
+    wanted = "Dockerfile has no WORKDIR, so its COPY depends on mlbox:1"
+    assert [note for note in plan(dockerfiles=(image,)).notes if note.startswith(wanted)]
+    built = of_service(service(dockerfile="Dockerfile"), dockerfiles=(image,))
+    assert [note for note in built.notes if note.startswith(f"{wanted}: write")]
+    placed = dockerfile((".", "/app"), base="mlbox:1", workdir="/app")
+    assert not [
+        note for note in plan(dockerfiles=(placed,), mappings=((".", "/app"),)).notes if "WORKDIR" in note
+    ]
