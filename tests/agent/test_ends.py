@@ -205,18 +205,30 @@ def test_who_ends_the_agent_does_not_wait_for_a_latecomer(launch):
 
 
 REASONS = {
-    "a Python without the hook": ((PYTHON, "-Ic", "print('done')"), "python -S keeps the agent out"),
-    "one below a shell": (("sh", "-c", f"{PYTHON} -Ic 0"), "python -S keeps the agent out"),
-    "one below a script": (("./run",), "python -S keeps the agent out"),
+    "a Python without the hook": (
+        (PYTHON, "-Ic", "print('done')"),
+        "if one has started: python -S keeps the agent out",
+    ),
+    "one below a shell": (
+        ("sh", "-c", f"{PYTHON} -Ic 0"),
+        "if one has started: python -S keeps the agent out",
+    ),
+    "one below a script": (("./run",), "if one has started: python -S keeps the agent out"),
     "a binary": (
         ("env", "X=1", "./frozen", "0"),
         "; if frozen is a frozen or embedded Python, run its source",
     ),
-    "a Python below another binary": (("setsid", "-w", PYTHON, "-Ic", "0"), "python -S keeps the agent out"),
-    "a script below another binary": (("setsid", "-w", "./run.py"), "python -S keeps the agent out"),
+    "a Python below another binary": (
+        ("setsid", "-w", PYTHON, "-Ic", "0"),
+        "if one has started: python -S keeps the agent out",
+    ),
+    "a script below another binary": (
+        ("setsid", "-w", "./run.py"),
+        "if one has started: python -S keeps the agent out",
+    ),
     "a command line for another binary": (
         ("script", "-qc", f"{PYTHON} -Ic 0", "/dev/null"),
-        "python -S keeps the agent out",
+        "if one has started: python -S keeps the agent out",
     ),
 }
 

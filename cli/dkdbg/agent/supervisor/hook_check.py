@@ -25,14 +25,16 @@ TIMEOUT_S = 10.0
 #: Seconds for a Python to announce itself after its start, and between two checks.
 ANNOUNCE_TIMEOUT_S, INTERVAL_S = 3.0, 1.0
 #: Messages about a program, and about one of its processes.
-NOTE = "no Python process of the program has loaded the agent, so no breakpoint can stop it"
+NOTE = (
+    "no Python process of the program has loaded the agent so far, and no breakpoint stops one that has not"
+)
 PROCESS_NOTE = "%s (pid %d) has not loaded the agent, so no breakpoint stops it: %s"
 REFUSED_NOTE = "%s (pid %d) cannot be debugged: it %s (a sandbox, seccomp?)"
 #: Maximum characters of a reason that a process gives.
 _MAX_REASON = 200
 #: Advice after NOTE: for a binary that may hold a Python, and for any other program.
 _NO_PYTHON = "if %s is a frozen or embedded Python, run its source"
-_USUAL = "python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
+_USUAL = "if one has started: python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
 _PYTHON = re.compile(r"python[0-9.]*$")
 #: Arguments that name a Python or a script, also within a command line: `script -c "python train.py"`.
 _NAMES_PYTHON = re.compile(r"(^|[\s/])python[0-9.]*(\s|$)|\.py(\s|$)")
