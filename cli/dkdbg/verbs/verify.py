@@ -15,6 +15,7 @@ from dkdbg.proof import asked, proving
 from dkdbg.proof.finding import Finding
 from dkdbg.repository.dotenv import local_port
 from dkdbg.targets import registry
+from dkdbg.targets.docker import containers
 from dkdbg.targets.docker.ports import is_free
 from dkdbg.verbs import values
 from dkdbg.verbs.parts import proof_repair
@@ -157,13 +158,15 @@ def _of_service(root: Path, service: DebugService, timeout: float) -> Subject:
 
 
 def _taken_port(root: Path, service: DebugService) -> Finding | None:
-    """Return the finding for F5's port, if another program than the debug service listens there."""
+    """Return the finding for F5's port, if a program outside of the compose project listens there."""
     entry = asked.of_repository(root)
     port = entry.port or local_port(root, service.port)
     if is_free(port):
         return None
-    address = registry.home(root, service.name).endpoint().address
-    if address is not None and address[1] == port:
+    try:
+        if any(port in each.host_ports for each in containers.of_project(root)):
+            return None
+    except DkdbgError:  # the trial's start reports an engine that does not answer
         return None
     return Finding(
         link="port", cause="port-taken", says=f"another program listens on 127.0.0.1:{port}, where F5 attaches",

@@ -37,6 +37,7 @@ MESSAGES = {
     'cannot extend service "app-debug" in /repo/compose.yaml: service "dkdbg-gpu-foo" not found': "DKDBG_GPU",
     'cannot extend service "app-debug" in /repo/compose.override.yaml: service "app" not found in compose.yaml': "does not have any more",
     'cannot extend service "app-debug" in /repo/compose.yaml: service "app" not found': "does not have any more",
+    "failed to solve: failed to resolve source metadata for docker.io/docker/dockerfile:1: failed to do request: Head": "# syntax=",
     "failed to solve: python:3.11-slim: failed to resolve source metadata for docker.io/library/python:3.11-slim": "base image",
     'initializing source docker://python:3.99-slim: pinging container registry registry-1.docker.io: Get "https://registry-1.docker.io/v2/": dial tcp: lookup registry-1.docker.io on 10.0.0.53:53: no such host': "base image",
     'Error: creating build container: short-name "nosuchimage-x:1" did not resolve to an alias and no unqualified-search registries are defined in "/etc/containers/registries.conf"': "base image",

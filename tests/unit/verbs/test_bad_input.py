@@ -201,6 +201,18 @@ def test_an_engine_that_is_down_or_that_docker_cannot_find(initialised, verb, se
 
 
 @needs_cli
+def test_verify_names_an_engine_that_is_down_before_it_speaks_of_a_taken_port(initialised):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        (initialised / ".env").write_text(f"DKDBG_PORT={port}\n")
+        launch = initialised / ".vscode" / "launch.json"
+        launch.write_text(launch.read_text().replace("5678", port))
+        done = run_dkdbg(initialised, "verify", env={"DOCKER_HOST": "unix:///nonexistent.sock"})
+    assert "no Docker engine answers" in done.stdout
+    assert "port-taken" not in done.stdout
+
+
+@needs_cli
 def test_an_engine_whose_socket_is_forbidden(initialised, tmp_path):
     path = tmp_path / "engine.sock"
     with socket.socket(socket.AF_UNIX) as engine:

@@ -164,6 +164,12 @@ class Container:
         )  # fmt: skip
 
     @property
+    def host_ports(self) -> set[int]:
+        """Return the ports of the engine's machine that lead to it while it runs."""
+        own = {self.port} if self.host_network and self.running else set()
+        return own | {int(outside.rpartition(":")[2]) for outside in self.published.values()}
+
+    @property
     def deadlines(self) -> tuple[Deadline, ...]:
         """Return the deadline of its own healthcheck, which a paused program misses; none in a debug service."""
         if self.unhealthy_after is None:

@@ -117,6 +117,9 @@ _KNOWN = (
     Known(r"cannot extend service \"[^\"\n]*-(?:debug|dkdbg)(?:-\d+)?\" in [^\n]*: service [^\n]* not found",
           "the debug service extends a service that your compose file does not have any more",
           "dkdbg init rewrites the debug service, for an existing service", EXIT_ERROR),
+    Known(r"failed to resolve source metadata for [^\s]*docker/dockerfile\b",
+          "the frontend of the Dockerfile's `# syntax=` line is not on this machine and cannot be pulled",
+          "remove that line: BuildKit has a frontend of its own; or make its registry reachable: docker pull docker/dockerfile:1"),
     Known(r"failed to resolve source metadata|pull access denied|manifest unknown|failed to do request: Head"
           r"|Error response from daemon: (?:Get|Head) \"https?://[^\"\n]*/v2/|initializing source docker://|short-name [^\n]* did not resolve to an alias",
           "the base image is not on this machine and cannot be pulled",
