@@ -1,5 +1,6 @@
 """The debug service takes the place of the service that it extends: others reach it by that one's name."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -154,6 +155,25 @@ def test_restart_after_the_programs_end_starts_its_container_again(base_image, t
             assert "its container is started again" in must(dkdbg(root, "restart")).stdout
             wait_for(lambda: command(states, root).stdout, lambda found: found == "exited\n")
         assert command([*compose, "logs", "--no-log-prefix"], root).stdout.count("1\n") >= 3
+
+
+def test_a_paused_container_is_named_and_restart_leaves_its_program_alone(base_image, tmp_path):
+    dockerfile = f'FROM {base_image}\nWORKDIR /app\nCOPY . .\nCMD ["sleep", "600"]\n'
+    with project(tmp_path / unique("paused"), {"Dockerfile": dockerfile}, "init", "--yes") as root:
+        (root / ".env").write_text(f"DKDBG_PORT={free_port()}\nDKDBG_WAIT=0\n")
+        must(dkdbg(root, "up"))
+        [id_] = command(["docker", "compose", "--profile", "debug", "ps", "-q"], root).stdout.split()
+        command(["docker", "pause", id_], root)
+        try:
+            listed = json.loads(must(dkdbg(root, "ps", "--json")).stdout)["sessions"]
+            [session] = [each for each in listed if each["id"] == id_[:12]]
+            said = f"container {session['target'].split()[-1]} is paused: docker unpause "
+            assert (session["state"], session["detail"].startswith(said)) == ("paused", True)
+            assert said in dkdbg(root, "restart").stderr
+            assert "[paused]" in dkdbg(root, "why", "x.py:1").stdout
+        finally:
+            command(["docker", "unpause", id_], root)
+        assert "restarted, run 2" in must(dkdbg(root, "restart")).stdout
 
 
 def test_where_nothing_runs_up_and_f5_say_so_and_dkdbg_run_gets_the_port(base_image, tmp_path):

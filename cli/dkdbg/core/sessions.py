@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 ENDED = frozenset({"exited", "lost"})
 #: State of a session whose agent sends invalid data, or whose target cannot be queried.
 UNREADABLE = "unreadable"
+#: State of a session whose container is paused: no command runs there.
+PAUSED = "paused"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,8 @@ class SeenSession:
         address: address of its target, as any verb accepts it.
         id, name: from the record; from the target's label if there is no readable record.
         state: the record's state; `lost` if its agent vanished without a message, `exited` for a container that
-            has ended, `unreadable` for invalid data or a failed query; `detail` then gives the reason.
+            has ended, `unreadable` for invalid data or a failed query, `paused` in a paused container; `detail` then gives the
+            reason.
         endpoint: `host:port` to attach to from here; empty without one.
         started: epoch seconds, None when unknown.
         client: whether an editor is attached.

@@ -98,8 +98,10 @@ def _which(target: Target, name: str | None) -> list[str]:
     """Return the option that names the session: without it the agent would restart the newest one.
 
     Raises:
-        DkdbgError: several sessions fit.
+        DkdbgError: several sessions fit, or their container is paused.
     """
+    if paused := next((each for each in target.sessions() if each.state == sessions.PAUSED), None):
+        raise DkdbgError(f"{target.label} was not restarted", hint=paused.detail)
     seen = _live(target)
     if not seen:  # no session is known: let the agent report that
         return []

@@ -126,6 +126,9 @@ def _session(root: Path, on: str | None, opened: contextlib.ExitStack) -> tuple[
     unreadable = next((each for each in there if each.state == sessions.UNREADABLE), None)
     if unreadable is not None:
         raise BrokenError(silent(unreadable.detail, "dkdbg restart, or dkdbg up"))
+    if there[-1].state == sessions.PAUSED:
+        says, _, remedy = there[-1].detail.partition(": ")
+        raise BrokenError(Finding(link="start", cause="paused", says=says, remedy=remedy))
     if all(each.started is None for each in there):
         raise BrokenError(_no_session(target))
     chosen = sessions.choose(there, on, naming=lambda each: f"dkdbg why FILE:LINE --on {each}")

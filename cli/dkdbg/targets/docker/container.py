@@ -164,6 +164,11 @@ class Container:
         )  # fmt: skip
 
     @property
+    def is_paused(self) -> bool:
+        """Return whether `docker pause` has frozen it: it runs, and no command can be run in it."""
+        return self.status == "paused"
+
+    @property
     def host_ports(self) -> set[int]:
         """Return the ports of the engine's machine that lead to it while it runs."""
         own = {self.port} if self.host_network and self.running else set()
@@ -287,6 +292,8 @@ def no_endpoint(container: Container | None) -> str:
         return "there is no container yet"
     if not container.running:
         return f"container {container.name} is not running"
+    if container.is_paused:
+        return f"container {container.name} is paused: docker unpause {container.name}"
     if not container.label:  # not our agent: a plain debugpy would stop listening after our connection
         return f"container {container.name} runs without an agent of dkdbg"
     return ""
@@ -325,12 +332,17 @@ def sessions_of(container: Container, records: Sequence[SeenRecord | str]) -> li
     """Return the sessions in a container with dkdbg's label.
 
     Args:
-        records: answer of its agent; empty if it does not answer, or has exited.
+        records: answer of its agent; empty if it does not answer, or its container has exited or is paused.
     """
     target, address, id_ = f"container {container.name}", f"docker://{container.name}", container.id[:12]
     if not records:
-        state = "starting" if container.running else "exited"
-        return [SeenSession(target=target, address=address, id=id_, name=container.label, state=state)]
+        state = sessions.PAUSED if container.is_paused else "starting" if container.running else "exited"
+        detail = no_endpoint(container) if container.is_paused else ""
+        return [
+            SeenSession(
+                target=target, address=address, id=id_, name=container.label, state=state, detail=detail
+            )
+        ]
     return sessions.of_records(
         records, target=target, address=address, id=id_, label=container.label,
         endpoint=lambda record: None if container.host_network else container.published.get(record.port, ""),

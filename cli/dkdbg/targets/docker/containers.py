@@ -252,7 +252,7 @@ def sessions_in(container: Container) -> list[SeenSession]:
     if not container.label:
         return []
     try:
-        records = records_in(container) if container.running else []
+        records = records_in(container) if container.running and not container.is_paused else []
     except (DkdbgError, BadRecord) as error:
         records = [str(error)]
     return sessions_of(container, records)
