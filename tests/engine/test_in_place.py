@@ -170,7 +170,7 @@ def test_a_paused_container_is_named_and_restart_leaves_its_program_alone(base_i
             said = f"container {session['target'].split()[-1]} is paused: docker unpause "
             assert (session["state"], session["detail"].startswith(said)) == ("paused", True)
             assert said in dkdbg(root, "restart").stderr
-            assert "[paused]" in dkdbg(root, "why", "x.py:1").stdout
+            assert "[paused]" in dkdbg(root, "why", "Dockerfile:1").stdout
         finally:
             command(["docker", "unpause", id_], root)
         assert "restarted, run 2" in must(dkdbg(root, "restart")).stdout
