@@ -229,6 +229,7 @@ def _patch(session_dir: str) -> None:
         greenlets,
         listening,
         own_tracer,
+        releasing,
         shutdown,
         suspending,
         uncaught,
@@ -238,6 +239,7 @@ def _patch(session_dir: str) -> None:
     connection.watch()
     shutdown.watch()
     suspending.watch()
+    releasing.watch()
     untrace.watch()
     uncaught.watch()
     listening.watch(session_dir)

@@ -52,7 +52,8 @@ PROGRAM: Names = {
         "PyDB.__init__:_thread_events", "PyDB.do_stop_on_unhandled_exception",
         "PyDB.__init__:fix_top_level_trace_and_get_trace_func", "PyDB.is_attached", "PyDB.__init__:breakpoints",
         "PyDB.__init__:writer", "PyDB.__init__:cmd_factory", "_is_attached",
-        "PyDB.set_trace_for_frame_and_parents", "PyDB.enable_output_redirection",
+        "PyDB.set_trace_for_frame_and_parents", "PyDB.enable_output_redirection", "threadingEnumerate",
+        "PYDEVD_USE_SYS_MONITORING",
     ),
     "_pydevd_bundle.pydevd_api": (
         "resume_threads", "PyDevdAPI.request_resume_thread", "PyDevdAPI.run", "PyDevdAPI.request_disconnect",
@@ -66,8 +67,8 @@ PROGRAM: Names = {
     "_pydevd_bundle.pydevd_net_command_factory_json": (
         "NetCommandFactoryJson.make_console_message", "NetCommandFactoryJson.make_io_message",
     ),
-    "_pydevd_bundle.pydevd_additional_thread_info": ("set_additional_thread_info",),
-    "_pydevd_bundle.pydevd_constants": ("PYDEVD_USE_SYS_MONITORING",),
+    "_pydevd_bundle.pydevd_additional_thread_info": ("set_additional_thread_info", "PyDBAdditionalThreadInfo"),
+    "_pydevd_bundle.pydevd_constants": ("PYDEVD_USE_SYS_MONITORING", "_current_frames"),
     "_pydev_bundle.pydev_monkey": ("_on_forked_process",),
     "_pydevd_sys_monitoring.pydevd_sys_monitoring": ("stop_monitoring", "enable_code_tracing"),
     "pydevd_tracing": (
