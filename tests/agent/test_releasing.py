@@ -8,7 +8,7 @@ from tests.agent.dap_probe import Editor, wait_for
 from tests.pythons import EDGES
 
 #: Objects end by their reference counts alone; line 7 has the breakpoint.
-CODE = """import gc, weakref
+CODE = """import gc, time, weakref
 gc.collect()
 gc.disable()
 class Batch: pass
@@ -20,6 +20,9 @@ def step(n):
 left = []
 for n in range(4):
     step(n)
+    end = time.monotonic() + 100
+    while any(each() is not None for each in left) and time.monotonic() < end:
+        time.sleep(0.01)  # a thread of the debugger may look at the frame just now
     print(sum(each() is not None for each in left))
 """
 
@@ -33,9 +36,8 @@ def test_the_objects_of_a_stopped_function_end_with_it(program, under, minor):
 
 
 def test_breakpoints_that_change_while_a_function_runs_keep_none_of_its_objects(program, tmp_path):
-    code = CODE.replace(
-        "    return n", "    while not os.path.exists('go'):\n        time.sleep(0.01)"
-    ).replace("import gc", "import os, time, gc")
+    loop = "    open('in', 'w').close()\n    while not os.path.exists('go'):\n        time.sleep(0.01)"
+    code = CODE.replace("    return n", loop).replace("import gc", "import os, gc")
     running = program(code, wait="300")
     with Debugger(AttachOptions(port=running.port)) as debugger:
         debugger.attach()
