@@ -64,7 +64,7 @@ def finish() -> None:
         is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         raise DkdbgError(
             f"cannot write the output: {error.strerror}",
-            hint="make room there, or name another file" if is_full else "",
+            hint="free space on that disk, or name another file" if is_full else "",
         )
 
 
@@ -245,7 +245,7 @@ def choose(question: str, options: list[str], *, start: int = 0) -> int | None:
 
     size = shutil.get_terminal_size()
     rows = max(3, min(len(options), size.lines - 3))
-    say(f"{question} (arrow keys, Enter; q leaves the first choice)")
+    say(f"{question} (arrow keys, Enter; q keeps the initial choice)")
     at, drawn, descriptor = start, 0, sys.stdin.fileno()
     keys: list[bytes] = []  # fast typing and pasted text arrive as several keys at once
     before = termios.tcgetattr(descriptor)

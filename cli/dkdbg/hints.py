@@ -26,7 +26,7 @@ INIT_FIRST = Hint("`dkdbg init`")
 INIT_DONE = Hint("next: `dkdbg up`, or plain Docker: `docker compose --profile debug up --build --wait {service}`")
 INIT_VERIFY = Hint("to prove it: `dkdbg verify` runs the program once and stops in it")
 INIT_BESIDE = Hint(
-    "one service at a time is the debug service, and it was {former}; to stop in {service} too: "
+    "only one service at a time is the debug service, and this replaces {former}; to stop in {service} too: "
     "`docker compose up --detach {service}`, then `dkdbg attach compose://{service} --pid 1`"
 )
 UNDO_ANYWAY = Hint("To undo anyway and keep your versions as <file>.dkdbg-saved: `dkdbg init --undo --force`")
@@ -38,7 +38,7 @@ ATTACHED = Hint("your editor is attached; `dkdbg where` shows where each process
 REMOTE_ATTACH = Hint("  `dkdbg attach --port {port}`")
 REMOTE_SYNC = Hint("to sync saved files while this runs: `dkdbg sync`")
 ENGINE_DOWN = Hint(
-    "start it (sudo systemctl start docker, or Docker Desktop), then `docker info` must answer; `docker context show` and DOCKER_HOST show which one is used"
+    "start it (sudo systemctl start docker, or Docker Desktop), then `docker info` must answer; `docker context show` and DOCKER_HOST show which engine is used"
 )
 TOKEN_ANEW = Hint("`rm {file}`, then `dkdbg up` makes a new one")
 TOKEN_SHOW = Hint("  F5 asks for it: `cat {file}`")
@@ -58,10 +58,10 @@ RUN_THERE = Hint("`dkdbg run --on {target} -- python train.py` starts one")
 # --- remote hosts, clusters and jobs
 HOST_KEY = Hint("ask its administrator; if the new key is right: `ssh-keygen -f {file} -R {host}`, then connect once with ssh")
 PODS = Hint("`kubectl get pods --namespace={namespace}`")
-POD_PERMISSION = Hint("ask the cluster's administrator for a Role with it; `kubectl auth can-i {verb} {what} --namespace={namespace}` then prints yes")
+POD_PERMISSION = Hint("ask the cluster's administrator for a Role with this permission; `kubectl auth can-i {verb} {what} --namespace={namespace}` then prints yes")
 COPY_READY = Hint("ready: `dkdbg attach {target}`")
 COPY_DOWN = Hint("at the end: `dkdbg down {target}`")
-SUBMIT = Hint("`dkdbg submit --on {target} -- python train.py`; --interactive needs none")
+SUBMIT = Hint("`dkdbg submit --on {target} -- python train.py`; --interactive needs no command")
 JOB_GOES_ON = Hint("job {job} keeps running; `dkdbg attach {target}` reattaches")
 JOB_ANOTHER = Hint("start another: `dkdbg submit --on {target} -- python train.py`")
 RAY_WAITS = Hint("`dkdbg attach {target}` waits for workers that stop")

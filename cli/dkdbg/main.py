@@ -58,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
         os.environ["DOCKER_CONTEXT"] = options.context
         shown = printable(shlex.quote(options.context))
         console.warn(
-            f"dkdbg: on the engine {shown}; before you type a command that is printed below: {unset}export DOCKER_CONTEXT={shown}"
+            f"dkdbg: using the engine {shown}; before you run a command printed below, type: {unset}export DOCKER_CONTEXT={shown}"
         )
     if options.verb is None:
         from dkdbg.verbs.status import status
@@ -86,7 +86,7 @@ def _root(directory: str, verb: str) -> Path:
             else None
         )
         if above not in {None, here}:
-            console.warn(f"dkdbg: in {above}, where relative paths in messages start")
+            console.warn(f"dkdbg: in {above}; relative paths in messages start there")
         return above or here
     except (OSError, RuntimeError) as error:
         raise no_way_to(directory, error, verb) from error

@@ -147,7 +147,7 @@ def test_tensors_are_read_and_those_that_cannot_be_say_why(stopped):
             digests = [json.loads(stop.value(each, context="dkdbg-compare"))["digest"] for each in order]
             assert digests[0] == digests[1] != digests[2]
         others = (
-            ("x", "a transformation of torch.func is active"),
+            ("x", "a torch.func transform is active"),
             ("plain", "a dispatch mode is active"),
             ("x", "PyTorch is tracing"),
         )

@@ -182,7 +182,7 @@ def test_an_observer_gets_copies_and_its_requests_are_passed_on():
     (refused,) = sent(second.from_client(request("continue", seq=6)), connection.TO_CLIENT)
     assert refused["message"] == (
         "dkdbg: another editor (since 12:34, from 192.0.2.1) controls this session; "
-        'add "dkdbgRole": "take-over" to take it over'
+        'add "dkdbgRole": "take-over" to this configuration to take it over'
     )
     ended = first.from_adapter(event("exited")) + first.from_adapter(event("terminated"))
     told = sent([each for each in ended if each.connection is second.connection], connection.TO_CLIENT)

@@ -154,7 +154,9 @@ def test_a_second_client_observes_and_changes_nothing(loop, tmp_path):
             assert "n" in observer.session.variables(frame=top["id"])
             for command in ("continue", "next", "evaluate", "setVariable", "pause", "terminate"):
                 answer = observer.refusal(command, threadId=thread, expression="1", frameId=top["id"])
-                assert 'add "dkdbgRole": "take-over" to take it over' in answer["message"], command
+                assert (
+                    'add "dkdbgRole": "take-over" to this configuration to take it over' in answer["message"]
+                ), command
             frame = child.session.request("stackTrace", threadId=thread)["stackFrames"][0]
             held = f"train.py:{frame['line']} (pause)"
             record = wait_for(lambda: first_process(running), lambda p: p.get("stopped") == held)

@@ -142,7 +142,7 @@ def test_a_program_that_closes_the_debuggers_connection_goes_on_and_is_debugged_
         (tmp_path / "stop").touch()
         err = running.ends(0, "end\n")
     assert f"dkdbg: pid {pid} closed the debugger's connection" in err
-    assert "it joins again, and no breakpoint stops before" in err
+    assert "no breakpoint stops until it has joined again" in err
 
 
 def test_a_program_that_is_to_stop_after_closing_the_connection_does_not_hang(program):

@@ -289,7 +289,7 @@ def test_pythons_that_outlive_the_program_are_named_at_its_end(launch, tmp_path,
     running.finish()
     (tmp_path / "go").touch()
     note = re.search(
-        r"the program exited with code 0(?:; (\d) of its processes were still running, and are debugged no longer: (.*))?\n",
+        r"the program exited with code 0(?:; (\d) of its processes are still running, without the debugger: (.*))?\n",
         said,
     )
     assert note, said

@@ -52,7 +52,7 @@ def stopped(folder: Path, proxy: AttachProxy) -> int:
 
 def test_a_second_attach_is_told_who_has_it_and_the_program_outlives_both(tmp_path):
     with looping(tmp_path) as program:
-        pid, entered = ("--pid", str(program.pid)), f"entered process {program.pid}"
+        pid, entered = ("--pid", str(program.pid)), f"attached to process {program.pid}"
         with attach_proxy(tmp_path, "local:", options=pid) as proxy:
             wait_for(lambda: "".join(each["text"] for each in [*proxy.events]), lambda said: entered in said)
             second = dkdbg(tmp_path, "attach", "local:", *pid)

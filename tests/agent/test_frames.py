@@ -54,7 +54,7 @@ def test_what_is_no_frame_is_refused(data):
 
 
 def test_a_body_larger_than_allowed_is_refused_before_it_arrives_and_one_that_is_no_json_object():
-    with pytest.raises(FrameError, match="65537 bytes; 65536 are allowed"):
+    with pytest.raises(FrameError, match="65537 bytes; the maximum is 65536"):
         parse(FrameParser(max_body=65536), b"Content-Length: 65537\r\n\r\n")
     for body in (b"", b"{", b"[1]", b"\xff\xfe", b"3", b"[" * 100_000):
         with pytest.raises(FrameError):

@@ -281,7 +281,7 @@ def test_a_program_that_starts_soon_after_a_failed_agent_says_that_it_is_not_deb
     job.run(sys.executable, "train.py", DKDBG_LISTEN="here")
     os.utime(job.runtime / "start", (2**32, 2**32))  # as after a clock step
     code, _, err = job.run(sys.executable, "train.py", "7", DKDBG_LISTEN="here")
-    assert (code, err.count("\n"), "could not start 0 s ago" in err) == (7, 1, True)
+    assert (code, err.count("\n"), "failed to start 0 s ago" in err) == (7, 1, True)
     subprocess.run(["sh", "-c", err[err.index("rm ") :]], check=True)
     assert job.run(sys.executable, "train.py", "7", DKDBG_LISTEN="here")[::2] == (7, "")
 

@@ -140,7 +140,7 @@ def test_a_command_that_cannot_start_is_named_before_an_editor_is_waited_for(lau
     running.process.send_signal(signal.SIGTERM)
     _, _, err = running.finish()
     assert f"dkdbg: {message}" in err
-    assert err.count("it will fail when a debugger attaches") == 1
+    assert err.count("the program will fail when a debugger attaches") == 1
 
 
 def test_each_signal_reaches_the_program_once(program):

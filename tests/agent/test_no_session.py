@@ -127,7 +127,7 @@ def test_a_program_that_is_to_run_only_with_an_editor_or_supervised_is_not_start
         ("session.duration = types.SimpleNamespace(later=fail)", "a debugger can attach"),
         ("relay.Service.program_started = fail", "the agent has failed: RuntimeError("),
         ("relay.Service.program_ended = fail", "the agent has failed: RuntimeError("),
-        ("backend.Backend.end = fail", "the agent has failed at its end: RuntimeError("),
+        ("backend.Backend.end = fail", "the agent has failed while cleaning up: RuntimeError("),
     ],
 )  # fmt: skip
 def test_what_fails_after_the_programs_start_neither_ends_it_nor_loses_its_exit_code(runtime, failure, said):

@@ -189,7 +189,7 @@ def test_a_tool_with_the_debuggers_number_is_reported(program, under):
     assert running.process.stdout.readline() == b"up\n"
     with Editor(running.port, {running.script: [6]}) as editor:
         editor.wait_output(
-            "mine has the debugger's number in sys.monitoring: no breakpoint stops while it does"
+            "mine has taken the debugger's tool ID in sys.monitoring: no breakpoint stops while it does"
         )
 
 

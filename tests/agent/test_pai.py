@@ -169,7 +169,7 @@ def test_an_address_that_is_not_the_containers_is_told_and_loopback_serves(start
         (["gone.py"], {}, 2, "cannot read gone.py: No such file"),
         (["train.py"], {"DEBUG_TIMEOUT": "soon"}, 1, "DEBUG_TIMEOUT=soon must be a number of seconds"),
         (["train.py"], {"DEBUG_PORT_NAME": "dbg"}, 1, "resourcePerInstance.ports: {dbg: 1}"),
-        (["--dap", "train.py"], {"DKDBG_AGENT": "/nowhere"}, 2, "name it in DKDBG_AGENT"),
+        (["--dap", "train.py"], {"DKDBG_AGENT": "/nowhere"}, 2, "set DKDBG_AGENT to its path"),
     ],
 )
 def test_what_is_wrong_is_told_with_the_next_step(start, tmp_path, *, words, env, code, said):

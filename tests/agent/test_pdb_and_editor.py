@@ -99,7 +99,7 @@ def test_an_editor_that_attaches_meanwhile_gets_the_process_when_pdb_leaves(prog
     pdb = terminal(running.name)
     pdb.until(b"(dkdbg) ")
     with Editor(running.port, {running.script: [6]}, hold=True) as editor:
-        pdb.until(b"an editor has attached: it gets this process when pdb leaves (q)")
+        pdb.until(b"an editor has attached: quit pdb (q) to hand this process over to it")
         pdb.say("b 4")
         pdb.say("c")
         assert b"train.py(4)spin()" in pdb.until(b"spin()")  # pdb goes on working

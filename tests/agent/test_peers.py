@@ -71,7 +71,9 @@ def test_the_reason_names_the_network_and_the_user_can_let_networks_in(routes):
 
 def test_without_tables_only_loopback_is_let_in_and_without_a_default_route_no_neighbour():
     unknown = Routes([], [], known=False)
-    assert refusal("192.0.2.1", "192.0.2.2", AllowList(), unknown) == "the routes of this machine are unknown"
+    assert (
+        refusal("192.0.2.1", "192.0.2.2", AllowList(), unknown) == "cannot read this machine's routing table"
+    )
     assert refusal("127.0.0.1", "127.0.0.1", AllowList(), unknown) == ""
     internal = Routes([ipaddress.ip_network("172.30.0.0/24")], [])
     assert refusal("172.30.0.1", "172.30.0.9", AllowList(), internal) != ""

@@ -138,7 +138,7 @@ def test_ranks_that_wait_since_before_the_attach_are_told_with_the_time_that_is_
     running = torchrun(WAITING, 3)
     wait_for(lambda: all((tmp_path / f"waits{rank}").exists() for rank in (1, 2)), bool)
     told = re.compile(
-        r"waiting in barrier for \d+ s, since before you attached: ranks 1, 2; .* it gives up in (\d+) s"
+        r"waiting in barrier for \d+ s \(since before you attached\): ranks 1, 2; .* it gives up in (\d+) s"
     )
     with Editor(running.port, {}) as editor:
         found = wait_for(lambda: told.search("".join(editor.output)), bool)
@@ -254,11 +254,11 @@ def test_one_rank_of_a_job_without_dkdbg_is_told_what_the_others_will_do(tmp_pat
             Editor(proxy.port, {}) as editor,
         ):
             others = (
-                "goes on while you hold the program: ranks 0, 2, not under dkdbg: giving up in a collective after 77 s without "
+                "not paused while you hold the program: ranks 0, 2, not under dkdbg: giving up in a collective after 77 s without "
                 f"an answer (more time: attach with --pid {pids[0]} --pid {pids[2]} too)"
             )
             said = editor.wait_output(others)
-            assert "process groups of what you attached to wait for 24 h" in said
+            assert "process groups of the attached processes wait for 24 h" in said
     finally:
         (tmp_path / "stop").touch()
         assert job.wait(300) == 0

@@ -42,9 +42,7 @@ def test_a_line_that_ran_with_the_import_is_named_and_one_that_stops_is_not(prog
     running = started(program, packages / "src")
     model = packages / "src/pkg/model.py"
     with Editor(running.port, {str(model): [3], running.script: [6]}) as editor:
-        text = (
-            "model.py:3 ran before its breakpoint came, when the program imported pkg.model: start it again"
-        )
+        text = "model.py:3 ran before its breakpoint was set, when the program imported pkg.model: start it again"
         said = editor.wait_output(text)
         assert "train.py:6" not in said
 

@@ -99,7 +99,7 @@ def shows(running, *words: str) -> str:
 def test_a_process_that_keeps_the_gil_in_c_is_seen_from_outside(program):
     running = program("import ctypes\nctypes.PyDLL(None).sleep(600)\n", name="keeps.py")
     running.wait_state("running")
-    shows(running, "keeps.py (", "it does not answer: it sleeps, mostly in C code that holds the GIL")
+    shows(running, "keeps.py (", "it does not answer: it sleeps, most likely in C code that holds the GIL")
 
 
 def test_where_of_a_program_without_the_hook_says_what_enters_it(launch):
@@ -107,7 +107,7 @@ def test_where_of_a_program_without_the_hook_says_what_enters_it(launch):
     running = launch(sys.executable, "-S", "-c", "import time; print('up', flush=True); time.sleep(600)")
     running.wait_state("running")
     said = where(running)
-    assert "no process there has dkdbg's hook" in said
+    assert "no process on the target has dkdbg's hook" in said
     assert "dkdbg attach TARGET --pid PID" in said
 
 
@@ -125,7 +125,7 @@ def test_a_process_that_a_debugger_holds_is_where_it_is_held(program):
     running = program("def step():\n    return 1\n\nwhile True:\n    step()\n", wait="300")
     with running.debugged(2) as debugger:
         debugger.wait_stopped(300)
-        assert "pydevd" not in shows(running, "in step at train.py:2\n    a debugger holds it: ")
+        assert "pydevd" not in shows(running, "in step at train.py:2\n    a debugger has stopped it: ")
 
 
 def test_what_the_page_says_is_so(tmp_path):

@@ -152,7 +152,7 @@ def test_a_program_that_another_tool_traces(program):
 
 
 def test_the_name_that_a_tool_gives_itself_forges_nothing_on_the_terminal(program, under, tmp_path):
-    """It has the debugger's number in sys.monitoring; the program may be anyone's."""
+    """It has taken the debugger's tool ID in sys.monitoring; the program may be anyone's."""
     name = "\x1b]0;pwn\x07\nno broken link found" + "x" * 100_000
     takes = f"import sys\nsys.monitoring.use_tool_id(sys.monitoring.DEBUGGER_ID, {name!r})\nopen('taken', 'w').close()\n"
     running = program(takes + LOOP, **under(12))

@@ -89,7 +89,7 @@ def test_a_mapping_through_a_symlink_of_the_repository_is_refused(root, hostile)
     box = hostile(*mapped("${workspaceFolder}/data"))
     done = sync(root, f"docker://{box.name}", "--once")
     assert done.returncode == 2
-    assert f"which is not in {root}" in done.stderr
+    assert f"which is outside {root}" in done.stderr
     assert SECRET not in loot(box)
 
 
@@ -627,10 +627,10 @@ def test_settings_that_programs_execute_are_never_pulled(root, liar):
     place = root / "dkdbg-pulled" / box.name / "out"
     assert sorted(str(at.relative_to(place)) for at in place.rglob("*")) == ["config", "model.txt", "sub"]
     assert (
-        "left out: out/.git/config: .git is never pulled from a target: programs here execute its content"
+        "left out: out/.git/config: .git is never pulled from a target: programs on your machine execute its content"
         in done.stdout
     )
-    assert "git would take its folder for a repository" in done.stdout
+    assert "git would treat its folder as a repository" in done.stdout
 
 
 @pytest.mark.attack(17)

@@ -109,7 +109,7 @@ def test_a_worker_of_ray_fills_no_editor_with_processes_that_it_has_not_forked(r
 
 @pytest.mark.attack(0)
 def test_a_worker_of_ray_names_no_process_by_what_is_no_announcement(registry, listener):
-    """Announces processes with what is no announcement, a rank that is no number, and a script with a name of 1 MB: each has a short name, and the session goes on."""
+    """Announces processes with what is no announcement, a rank that is not a number, and a script with a name of 1 MB: each has a short name, and the session goes on."""
     registry.registry.is_watched = lambda: True
     argv = ["python", "x" * (1 << 20)]
     whole = {"pid": 1, "ppid": 1, "argv": argv, "started": 1.0, "env": {}, "origin": ""}
@@ -127,7 +127,7 @@ def test_a_worker_of_ray_names_no_process_by_what_is_no_announcement(registry, l
 
 @pytest.mark.attack(0)
 def test_a_worker_of_ray_ends_no_session_by_where_it_says_it_is(registry, listener):
-    """Answers a stackTrace by what is no number, with a path of 1 MB, and stops twenty thousand threads: the session goes on, and a position is short."""
+    """Answers a stackTrace by what is not a number, with a path of 1 MB, and stops twenty thousand threads: the session goes on, and a position is short."""
     with attached(registry.registry, listener) as (editor, adapter, _):
         (entry,) = registry.registry._entries.values()
         editor.sendall(request(3, "stackTrace", threadId=1))

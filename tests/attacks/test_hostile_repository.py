@@ -1001,7 +1001,7 @@ def test_a_name_in_a_dkdbg_toml_shows_no_token_to_a_server(tmp_path, uri, words)
         secrets = {"RAY_AUTH_TOKEN": "secret", target.TOKEN: "secret", target.PLAIN: "1"}
         done = dkdbg_in(tmp_path, *words, **secrets)
         assert done.returncode == EXIT_USAGE
-        assert "would be shown your token" in done.stderr
+        assert "would receive your token" in done.stderr
         server.setblocking(False)
         with pytest.raises(BlockingIOError):
             server.accept()

@@ -121,5 +121,5 @@ def test_a_page_gets_no_answer_by_the_address_either(browse, launch):
     });
     </script>"""
     said = browse(page.replace("PORT", str(port)), ["--disable-web-security"])
-    assert "web pages get no answer" in said
+    assert "requests from web pages are rejected" in said
     assert running.name not in said

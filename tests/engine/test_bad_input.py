@@ -74,7 +74,7 @@ def test_a_port_that_is_taken_is_passed_over_and_the_editor_learns_of_it(tmp_pat
             port = launch_options(root).port
             assert port > 5678
             assert (
-                f"{port} is for this machine: keep it out of a commit of .vscode/launch.json\n" in done.stdout
+                f"{port} is only for this machine: do not commit it in .vscode/launch.json\n" in done.stdout
             )
             assert f"ready: attach to 127.0.0.1:{port}" in done.stdout
             assert (root / ".env").read_text() == f"MINE=1\nDKDBG_PORT={port}  # dkdbg\n"

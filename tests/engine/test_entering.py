@@ -192,7 +192,7 @@ def test_the_line_told_where_nobody_may_enter_makes_a_copy_that_stops(network, r
     new = f"{name}-dkdbg"
     done = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", python_in(name))
     assert done.returncode == 1, done.stdout
-    assert f"{name} cannot be entered: " in done.stderr
+    assert f"{name} cannot be attached to: " in done.stderr
     assert "forbids attaching to it" in done.stderr
     assert "pass word" not in done.stdout + done.stderr
     assert "without LINES, whose values have several lines" in done.stderr
@@ -238,7 +238,7 @@ def test_where_the_program_says_no_the_reason_and_another_way_are_told(running, 
     name = running(newest_image(), "python3.14", "train.py", options=("-e", "PYTHON_DISABLE_REMOTE_DEBUG=1"))
     done = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", python_in(name))
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"{name} cannot be entered: " in done.stderr
+    assert f"{name} cannot be attached to: " in done.stderr
     assert "PYTHON_DISABLE_REMOTE_DEBUG" in done.stderr
     [line] = hinted(done.stderr, hints.RUN_AGAIN)
     assert line.startswith(f"dkdbg run --on docker://{name} --wait --attach -- python3")

@@ -127,7 +127,7 @@ def test_a_plain_debugpy_is_reached_as_it_says(tmp_path, base_image, running, op
     number = docker("exec", name, "sh", "-c", look)
     refused = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", number)
     assert f"dkdbg attach docker://{name}" in refused.stderr
-    said = said_about(tmp_path, f"docker://{name}", "get to it")
+    said = said_about(tmp_path, f"docker://{name}", "attach through dkdbg")
     line = said[said.rindex("dkdbg attach ") :].splitlines()[0]
     with (
         typed_proxy(tmp_path, line) as proxy,

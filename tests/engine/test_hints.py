@@ -84,7 +84,7 @@ def test_an_agent_that_is_not_understood_is_brought_up_to_date_by_what_is_said(d
 
 def test_a_container_without_an_agent_says_where_one_runs_and_how_to_begin(started, start_container):
     plain = start_container("-w", "/srv")
-    assert "no agent of dkdbg runs on" in dkdbg(started, "restart", f"docker://{plain}").stderr
+    assert "no dkdbg agent runs on" in dkdbg(started, "restart", f"docker://{plain}").stderr
     assert f"{started.name}-app-debug-1" in must(dkdbg(started, "ps")).stdout
     docker("exec", "-d", plain, "python3", "-c", "import time\nwhile True: time.sleep(0.01)")
     [line] = hinted(dkdbg(started, "pdb", f"docker://{plain}").stderr, hints.HOW_TO_ENTER)

@@ -105,7 +105,7 @@ def test_calls_by_the_name_of_the_service_stop_and_one_beside_it_is_told(base_im
                 debugger.continue_(stop)
             debugger.set_breakpoints(str(api), [])
             command(["docker", "compose", "start", "api"], root)
-            debugger.wait_output("end it with: docker compose stop api", timeout=300)
+            debugger.wait_output("stop it with: docker compose stop api", timeout=300)
 
 
 @pytest.mark.parametrize("network", ["network_mode: none", "network_mode: service:net"])
@@ -139,7 +139,7 @@ def test_a_file_that_is_mounted_alone_is_the_new_one_after_a_restart(base_image,
         must(dkdbg(root, "up"))
         (root / "new").write_text(loop.format("new"))
         (root / "new").rename(root / "app.py")
-        assert "/app/app.py is mounted by itself" in must(dkdbg(root, "restart")).stdout
+        assert "/app/app.py is mounted as a single file" in must(dkdbg(root, "restart")).stdout
         wait_for(lambda: must(dkdbg(root, "logs", "--tail", "3")).stdout, lambda said: said.endswith("new\n"))
 
 
@@ -147,12 +147,12 @@ def test_restart_after_the_programs_end_starts_its_container_again(base_image, t
     dockerfile = f'FROM {base_image}\nWORKDIR /app\nCOPY . .\nCMD ["python3", "-c", "print(1)"]\n'
     with project(tmp_path / unique("ended"), {"Dockerfile": dockerfile}, "init", "--yes") as root:
         (root / ".env").write_text(f"DKDBG_PORT={free_port()}\nDKDBG_WAIT=0\n")
-        assert "does not run here" in dkdbg(root, "restart").stderr
+        assert "is not running" in dkdbg(root, "restart").stderr
         must(dkdbg(root, "up"))
         compose = ["docker", "compose", "--profile", "debug"]
         states = [*compose, "ps", "--all", "--format", "{{.State}}"]
         for _ in range(2):  # while its end is kept for an editor, and after it
-            assert "its container is started again" in must(dkdbg(root, "restart")).stdout
+            assert "its container is restarted" in must(dkdbg(root, "restart")).stdout
             wait_for(lambda: command(states, root).stdout, lambda found: found == "exited\n")
         assert command([*compose, "logs", "--no-log-prefix"], root).stdout.count("1\n") >= 3
 

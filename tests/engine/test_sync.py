@@ -114,7 +114,7 @@ def test_saves_renames_deletes_and_branches_are_followed_and_a_second_sync_hears
         same("and back")
         second = sync(root, f"docker://{box.name}", *TO, "--once")
         assert second.returncode == 1
-        assert "another sync writes there: pid" in second.stderr
+        assert "another sync is writing to this folder on the target: pid" in second.stderr
         assert followed.stop() == 0
         assert followed.events[-1]["event"] == "stopped"
     assert sync(root, f"docker://{box.name}", *TO, "--verify").returncode == 0
@@ -126,13 +126,16 @@ def test_what_was_in_the_image_is_adopted_when_equal_and_kept_when_not_what_is_o
     )
     done = sync(root, f"docker://{box.name}", *TO, "--once")
     assert done.returncode == 0
-    assert "kept: run.sh there was not sync's; it is now .dkdbg-sync/kept/" in done.stdout
+    assert "kept: run.sh on the target did not come from sync; it is now .dkdbg-sync/kept/" in done.stdout
     (root / "pkg" / "link").unlink()
     (root / "pkg" / "deep" / "model.py").unlink()
     (root / "pkg" / "deep").rmdir()
     (root / "pkg").rmdir()
     done = sync(root, f"docker://{box.name}", *TO, "--once")
-    assert "kept: the folder pkg stays there, because something in it is not sync's" in done.stdout
+    assert (
+        "kept: the folder pkg stays on the target, because something in it did not come from sync"
+        in done.stdout
+    )
     assert box.read("/ws/pkg/only_there") == "mine\n"
     tree = box.tree("/ws")
     assert tree == {**expected(root), "pkg": "d", "pkg/only_there": tree["pkg/only_there"]}
@@ -203,7 +206,7 @@ def test_a_mounted_workspace_is_compared_and_nothing_is_sent(root, start_contain
     done = sync(root, f"docker://{own}", *TO, "--once")
     assert (done.returncode, done.stderr) == (1, "")
     assert "are the same folder: nothing is sent, and both are compared" in done.stdout
-    said = "differs: absolute is a link to an absolute path of this machine, which is another path there"
+    said = "differs: absolute is a symlink to an absolute local path, which is a different path on the target"
     assert said in done.stdout
     (root / "absolute").unlink()
     done = sync(root, f"docker://{own}", *TO, "--once")
@@ -226,7 +229,10 @@ def test_a_folder_that_is_mounted_inside_of_the_root_there_is_never_written_thro
     own = start_container("-v", f"{root / 'pkg'}:/ws/{place}")
     done = sync(root, f"docker://{own}", *TO, "--once")
     assert (done.returncode, done.stdout.count("in sync")) == (2, 0)
-    assert f"/ws/{place} there is {root}/pkg here: sync would overwrite your own files in it" in done.stderr
+    assert (
+        f"/ws/{place} on the target is your local {root}/pkg: sync would overwrite your own files in it"
+        in done.stderr
+    )
     assert files() == before
     [line] = re.findall(r"ignore = \[.*?\]", done.stderr)
     (root / "dkdbg.toml").write_text(f"[sync]\n{line}\n")
@@ -246,8 +252,8 @@ def test_verify_lists_what_differs_and_what_is_only_there(root, box):
     done = sync(root, f"docker://{box.name}", *TO, "--verify")
     assert done.returncode == 1
     assert done.stdout.splitlines()[:-1] == [
-        "differs: run.sh is missing there",
-        "differs: train.py has other content there (9 bytes here, 14 there)",
+        "differs: run.sh is missing on the target",
+        "differs: train.py has different content on the target (9 bytes locally, 14 there)",
         "only there: only_there",
     ]
     told = json.loads(sync(root, f"docker://{box.name}", *TO, "--verify", "--json").stdout)
@@ -262,16 +268,16 @@ def test_pull_copies_folders_back_and_skips_what_is_here_already(root, box, tmp_
     )
     done = sync(root, f"docker://{box.name}", *TO, "--pull", "outputs/")
     assert done.returncode == 0, done.stderr
-    assert "2 copied (2.5 MB), 0 were here already" in done.stdout
+    assert "2 copied (2.5 MB), 0 unchanged" in done.stdout
     place = root / "dkdbg-pulled" / box.name / "outputs"
     assert (place / "log").read_text() == "1\n"
     assert (place / "run1" / "model.pt").stat().st_size == 2_500_000
     done = sync(root, f"docker://{box.name}", *TO, "--pull", "outputs")
-    assert "0 copied (0 B), 2 were here already" in done.stdout
+    assert "0 copied (0 B), 2 unchanged" in done.stdout
     sync(root, f"docker://{box.name}", *TO, "--once")
     assert "dkdbg-pulled" not in box.tree("/ws")
     done = sync(root, f"docker://{box.name}", *TO, "--pull", "outputs", "--into", str(root / "pkg"))
     assert done.returncode == 2
-    assert "sources that are synced from here" in done.stderr
+    assert "local files that dkdbg sync sends" in done.stderr
     done = sync(root, f"docker://{box.name}", *TO, "--pull", "outputs", "--into", str(tmp_path / "elsewhere"))
     assert (tmp_path / "elsewhere" / "outputs" / "log").read_text() == "1\n"

@@ -182,7 +182,7 @@ def test_f5_stops_in_the_test_that_run_has_started(shop):
 def test_a_start_with_a_port_of_the_program_taken_says_which_variable_moves_it(shop):
     must(dkdbg(shop, "down"))
     taken, free = int(re.search(r"8000=(\d+)", (shop / ".env").read_text())[1]), free_port()
-    said = r"for port 8000 of the program, write a free one into \.env, such as (DKDBG_APP_PORT_8000)=\d+"
+    said = r"to publish port 8000 of the program, write a free port into \.env, such as (DKDBG_APP_PORT_8000)=\d+"
     for argv in (["sh", ".dkdbg/up.sh"], [sys.executable, "-m", "dkdbg", "up"]):
         with socket.create_server(("127.0.0.1", taken)):
             done = command(argv, shop, check=False)

@@ -52,6 +52,6 @@ def test_a_process_of_another_user_is_not_entered_and_the_reason_is_told(laptop,
     finally:
         laptop.sh("node1", f"kill {pid}")
     assert done.returncode == 1
-    assert "cannot be entered: process" in done.stderr
+    assert "cannot be attached to: process" in done.stderr
     assert "belongs to user 1001, and this is user 1000" in done.stderr
     assert f"dkdbg run --on {NODE} --wait --attach" in done.stderr

@@ -51,5 +51,5 @@ def test_a_place_that_cannot_be_reached_and_a_program_that_nobody_named_write_no
     refused = dkdbg(root, "init", "--on", "node", "--yes")
     assert "the program to debug is unknown" in refused.stderr
     refused = dkdbg(root, "init", "--on", "ssh://login,node7", "--command", "python3 a.py", "--yes")
-    assert "login does not know a host node7" in refused.stderr
+    assert "login cannot resolve the host name node7" in refused.stderr
     assert not (root / ".vscode").exists()

@@ -108,7 +108,7 @@ def test_the_sync_is_over_before_the_program_starts_and_says_why_it_cannot_be(la
     laptop.sh("node1", "mkdir /srv/closed; chmod 755 /srv/closed")
     refused = dkdbg(tmp_path, "run", "--sync", "--on", f"{NODE}/srv/closed/code", "--", "python3", "a.py")
     assert refused.returncode == 1
-    assert "the folder /srv/closed/code cannot be made on login,node1: " in refused.stderr
+    assert "the folder /srv/closed/code cannot be created on login,node1: " in refused.stderr
     assert "Permission denied" in refused.stderr
     refused = dkdbg(tmp_path, "run", "--sync", "--on", f"{NODE}/srv/closed", "--", "python3", "a.py")
     assert (refused.returncode, refused.stdout) == (1, ""), refused.stderr

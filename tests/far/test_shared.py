@@ -41,7 +41,10 @@ def test_a_shared_folder_is_recognised_or_computed_from_what_both_have_mounted_a
     before = names(code)
     there = f"{SHARED['node1']}/my code"
     for words, said in (
-        ((NODE, "--to", there), f"{there} there and {code} here are the same folder: nothing is sent"),
+        (
+            (NODE, "--to", there),
+            f"{there} on the target and your local {code} are the same folder: nothing is sent",
+        ),
         ((NODE,), f"{there} (it is mounted here)"),
         (("ssh://login",), f"{SHARED['login']}/my code (it is mounted here)"),
     ):
@@ -56,7 +59,7 @@ def test_run_starts_in_the_folder_that_both_have_and_the_editor_is_told_where_it
     done = dkdbg(code, "run", "--sync", "--on", NODE, "--", "python3", "train.py")
     assert done.returncode == 0, done.stderr
     there = f"{SHARED['node1']}/my code"
-    assert "is the folder that you see; 2 equal there" in done.stderr
+    assert "is your local folder; files equal in both views: 2" in done.stderr
     folder, mappings = done.stdout.strip().split(" [")
     assert folder == there
     assert json.loads(f"[{mappings}") == [{"localRoot": "${workspaceFolder}", "remoteRoot": there}]

@@ -141,7 +141,7 @@ def test_what_hinders_a_connection_is_said_with_what_to_do(laptop, tmp_path):
         ("ssh://no-such-host.invalid", "there is no host no-such-host.invalid", "ssh -G"),
         (f"ssh://{login}:23", f"nothing listens for ssh at {login}, port 23", "port right"),
         ("ssh://nobody@login", "nobody@", "ssh-add -l"),
-        ("ssh://login,node7", "login does not know a host node7", "on login"),
+        ("ssh://login,node7", "login cannot resolve the host name node7", "on login"),
         ("ssh://login,node1:23", "login cannot reach node1:23: Connection refused", "is it running"),
         ("ssh://login/no/such/folder", "there is no folder /no/such/folder on login", "your home"),
     )
@@ -170,7 +170,7 @@ def test_a_host_that_forbids_forwarding_is_named(laptop, tmp_path):
         "login", f"/usr/sbin/sshd -p 2022 {options}; until [ -s /run/forbids.pid ]; do sleep 0.02; done"
     )
     error = refused(tmp_path, "ssh://login:2022,node1")
-    assert "login:2022 does not let ssh go through it" in error.message
+    assert "login:2022 does not allow ssh connections through it" in error.message
 
 
 def test_a_host_without_a_python_that_is_new_enough_is_named(laptop, tmp_path):

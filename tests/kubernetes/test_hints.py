@@ -108,7 +108,7 @@ def test_the_program_that_logs_in_works_where_kubectl_does(root, pod, tmp_path):
         "exec": {"apiVersion": version, "command": str(program), "interactiveMode": "Never"}
     }
     config.write_text(json.dumps(settings))
-    assert "the login program that the kubeconfig names" in run_in(root, "k8s://ml/train-0")
+    assert "the login program in the kubeconfig" in run_in(root, "k8s://ml/train-0")
     token = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "x"}}
     program.write_text(f"#!/bin/sh\necho '{json.dumps(token)}'\n")
     program.chmod(0o755)

@@ -41,7 +41,7 @@ def waiting(reason: str, message: str = "", **more: object) -> dict[str, object]
         (waiting("ContainerCreating"), "it waits: ContainerCreating"),
         (
             waiting("CrashLoopBackOff", lastState={"terminated": {"exitCode": 1}}),
-            "it waits: CrashLoopBackOff; it ended with exit code 1 before",
+            "it waits: CrashLoopBackOff; its previous run ended with exit code 1",
         ),
         (
             {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."},
@@ -59,7 +59,7 @@ def waiting(reason: str, message: str = "", **more: object) -> dict[str, object]
 def test_a_pod_in_which_nothing_runs_says_why(status, said, root, cluster):
     cluster.put(Pod("train-0", {"main": None}, status=status))
     error = find(root, "k8s://ml/train-0")
-    assert error.message == f"nothing can be run in the pod train-0: {said}"
+    assert error.message == f"no command can run in the pod train-0: {said}"
     assert error.hint == "kubectl describe pod train-0 --namespace=ml"
 
 
@@ -72,7 +72,7 @@ def test_two_pods_that_fit_are_named(root, cluster):
     for name in ("train-0", "train-1"):
         cluster.put(Pod(name, {"main": None}, labels={"app": "train"}))
     error = find(root, "k8s://ml/app=train")
-    assert error.message == "2 running pods fit app=train: train-0, train-1"
+    assert error.message == "2 running pods match app=train: train-0, train-1"
     assert error.hint == "name one: k8s://ml/train-0"
     assert error.exit_code == EXIT_USAGE
     assert registry.target_of(error.hint.removeprefix("name one: "), root).find().label == "k8s://ml/train-0"
@@ -86,7 +86,7 @@ def test_the_pod_of_a_jobs_index_is_found_and_another_index_names_those_that_the
         )
     assert registry.target_of("k8s://ml/job/bert:1", root).find().label == "k8s://ml/bert-1-x7k"
     several = find(root, "k8s://ml/job/bert")
-    assert several.message == "2 running pods fit job/bert: bert-0-x7k (0), bert-1-x7k (1)"
+    assert several.message == "2 running pods match job/bert: bert-0-x7k (0), bert-1-x7k (1)"
     assert several.hint == "name a rank: k8s://ml/job/bert:0"
     assert (
         "there is no pod job/bert:7 in the namespace ml; there are: bert-0-x7k (0)"
@@ -187,7 +187,7 @@ def test_a_watch_that_is_denied_is_said_and_one_that_is_not_tells_of_changes(roo
 
 def test_a_login_that_has_expired_is_said(root, cluster):
     cluster.is_unauthorized = True
-    assert "the cluster does not know you any more" in find(root, "k8s://ml/train-0").message
+    assert "the cluster rejected your login" in find(root, "k8s://ml/train-0").message
 
 
 def test_a_cluster_that_does_not_answer_is_said(root, cluster):
@@ -204,7 +204,7 @@ def test_no_kubeconfig_one_that_is_broken_and_a_context_that_is_missing_are_said
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
     error = find(root, "k8s://ml/train-0")
-    assert error.message.startswith("kubectl knows no cluster: there is no kubeconfig, or it names none")
+    assert error.message.startswith("kubectl has no cluster: the kubeconfig is missing or names none")
     assert "KUBECONFIG" in error.hint
     monkeypatch.setenv("KUBECONFIG", str(config))
     text = config.read_text()

@@ -143,4 +143,4 @@ def test_a_job_whose_submitter_does_not_end_in_time_is_found_or_may_still_come(s
             ) as caught:
                 queue.submit(wanted)
             subprocess.run(late[0], check=True)
-            assert Path(caught.value.hint.partition("its script is ")[2]).is_file()
+            assert Path(caught.value.hint.partition("script is ")[2]).is_file()

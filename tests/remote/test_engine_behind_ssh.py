@@ -179,7 +179,7 @@ def test_what_up_refuses_there_is_named_before_anything_is_made_the_hint_leads_t
     (project / "compose.override.yaml").unlink()
     assert "dkdbg sync --explain" in in_shell(project, "dkdbg up").stderr
     said = must(in_shell(project, "dkdbg sync --explain secret.txt")).stdout
-    assert said == "secret.txt: takes part: no rule leaves it out\n"
+    assert said == "secret.txt: synced: no rule leaves it out\n"
     write(project, **{"dkdbg.toml": "[sync]\nignore = ['secret.txt']\n"})
     must(dkdbg(project, "down"))
     (project / "data").mkdir()

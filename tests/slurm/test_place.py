@@ -66,7 +66,7 @@ def test_logs_shows_the_output_file_of_a_job(laptop, tmp_path):
     write(tmp_path, **{".bashrc": "echo of the repository\n"})
     for words in (("sync", "--once", target), ("run", "--sync", "--on", target, "--", "true")):
         home = dkdbg(tmp_path, *words)
-        assert (home.returncode, "runs in your home there" in home.stderr) == (2, True), home.stderr
+        assert (home.returncode, "runs in your home folder" in home.stderr) == (2, True), home.stderr
     laptop.sh("login", "rm ~/job-*.out; ! grep repository ~/.bashrc", user="me")
     other = dkdbg(tmp_path, "logs", target)
     assert (other.returncode, ".out does not exist yet" in other.stderr) == (1, True), other.stderr

@@ -151,7 +151,7 @@ def test_an_allocation_is_held_for_commands_and_used_again(laptop, tmp_path):
         job = laptop.sh("login", "squeue -h --me -o %i", user="me")
         again = must(dkdbg(tmp_path, "submit", *ON, "--interactive", "--", "hostname"))
         assert again.stdout == "node-22\n"
-        assert f"job {job} is already held" in again.stderr
+        assert f"job {job} already holds nodes" in again.stderr
         laptop.put(f"{CODE}/train.py", "print('trains')\n")
         laptop.sh("node-22", "ln -sf /usr/bin/python3 /usr/local/bin/python")
         ran = must(dkdbg(tmp_path, "run", "--on", f"slurm://login/{job}", "--", "python", "train.py"))

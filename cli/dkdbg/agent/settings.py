@@ -73,24 +73,24 @@ ENV_RELOAD = declare(
     values=FLAG, default="0", in_compose=True, more="`1`, or `true` in dkdbg.toml. The container outlives the program",
 )
 ENV_RESTART = declare(
-    "DKDBG_RESTART", _USUAL, "what F5 does after an edit: auto (restart), ask (say so) or never", key="restart",
+    "DKDBG_RESTART", _USUAL, "what F5 does after an edit: auto (restart), ask (only report it) or never", key="restart",
     values=RESTART, default=RESTART_AUTO, unset="`auto` in the debug service, else `ask`", in_compose=True,
-    more="An edit counts once the program has loaded that source. `auto`: unless the run is older than an hour or "
-    "held after a crash; `never`: nor does Restart in an editor",
+    more="Only edits of source that the program has loaded count. `auto` restarts no run that is older than an hour or "
+    "held after a crash; `never` also disables Restart in the editor",
 )
 ENV_RANKS = declare(
     "DKDBG_RANKS", _USUAL, "debug these ranks, the others run free: 0,3 or 0-7:2 or failing", key="ranks",
     values=RANKS, default="all", in_compose=True,
 )
 ENV_CONTINUE = declare(
-    "DKDBG_CONTINUE", _USUAL, "Continue and Pause are for all ranks; one: for the rank in focus", key="continue",
+    "DKDBG_CONTINUE", _USUAL, "Continue and Pause act on all ranks; one: only on the rank in focus", key="continue",
     values=CONTINUES, default=CONTINUE_ALL, in_compose=True,
-    more="The key is read by `attach` and `run` too; `\"dkdbgContinue\"` in a launch entry goes before it",
+    more="The key is read by `attach` and `run` too; `\"dkdbgContinue\"` in a launch entry overrides it",
 )
 ENV_BEATS = declare(
     "DKDBG_BEATS", _USUAL, "threads that run on while the others are held: heartbeat,Lease*", key="beats", values=PATTERNS,
-    example='"heartbeat,Lease*"', unset="those of uvicorn and torchelastic that are known", in_compose=True,
-    more="Shell patterns with commas, for a thread's name, target or class; no breakpoint stops in it",
+    example='"heartbeat,Lease*"', unset="the known ones of uvicorn and torchelastic", in_compose=True,
+    more="Comma-separated shell patterns of a thread's name, target or class; no breakpoint stops in these threads",
 )
 ENV_THEN = declare(
     "DKDBG_THEN", _USUAL, "when no editor came: exit (code 124) or run", default="exit", in_compose=True
@@ -108,7 +108,7 @@ ENV_NO_COMPILE = declare(
     more="Compiled functions swallow breakpoints (dkdbg says so when one does)",
 )
 ENV_HOUSEKEEPING = declare(
-    "DKDBG_HOUSEKEEPING", _USUAL, "1: debug processes that serve others too", in_compose=True,
+    "DKDBG_HOUSEKEEPING", _USUAL, "1: debug helper processes too", in_compose=True,
     more="Such as multiprocessing's resource tracker and forkserver, torch's compile workers, Ray's own",
 )
 ENV_PYTHON = declare(
@@ -121,12 +121,12 @@ ENV_TOKEN = declare(
 ENV_TOKEN_FILE = declare("DKDBG_TOKEN_FILE", "job host", "file that holds the token")
 ENV_HOST = declare("DKDBG_HOST", JOB, "address that the agent listens on", default=LOOPBACK)
 ENV_WAIT_OPENPAI = declare("DEBUG_TIMEOUT", JOB, "`DKDBG_WAIT` as OpenPAI's paipdb calls it; `DKDBG_WAIT` wins")
-ENV_LISTEN = declare("DKDBG_LISTEN", JOB, "`[HOST:]PORT`: with `PYTHONPATH` alone, the agent listens there")
+ENV_LISTEN = declare("DKDBG_LISTEN", JOB, "`[HOST:]PORT` that the agent listens on when `PYTHONPATH` alone starts it")
 ENV_CONNECT = declare(
     "DKDBG_CONNECT", JOB, "`HOST:PORT#sha256:FINGERPRINT` that the agent connects to, as `dkdbg attach --listen` prints it; needs a token"
 )
 ENV_ALLOW = declare(
-    "DKDBG_ALLOW", JOB, "who may connect besides loopback and the container's gateway: `any`, or CIDRs with commas"
+    "DKDBG_ALLOW", JOB, "who may connect besides loopback and the container's gateway: `any`, or comma-separated CIDRs"
 )
 ENV_NAME = declare("DKDBG_NAME", JOB, "the session's name", unset="the host's name")
 ENV_BREAKPOINT_WAIT = declare(
@@ -135,13 +135,13 @@ ENV_BREAKPOINT_WAIT = declare(
 ENV_PDB = declare("DKDBG_PDB", JOB, "`HOST:PORT` for pdb over TCP: `breakpoint()` stops there", unset="an editor")
 ENV_PDB_AT_START = declare("DKDBG_PDB_AT_START", JOB, "`1`: pdb stops at the first line too")
 ENV_LINGER = declare(
-    "DKDBG_LINGER", JOB, "how long a short program keeps its good end for an editor that F5 brings", default="0"
+    "DKDBG_LINGER", JOB, "seconds that the debug port stays open after a short program ends, for the editor that F5 attaches", default="0"
 )
 ENV_MAPPINGS = declare("DKDBG_MAPPINGS", JOB, 'JSON list of `{"localRoot", "remoteRoot"}`', unset="from the mounts")
 ENV_PROJECT = declare("DKDBG_PROJECT", JOB, "refuse an attach that names another project")
 ENV_OWN_CONTAINER = declare(
-    "DKDBG_OWN_CONTAINER", JOB, "`1`: the container is there for this program alone",
-    more="A .pth file brings the hook to Pythons that `PYTHONPATH` does not reach, and programs of other users that root "
+    "DKDBG_OWN_CONTAINER", JOB, "`1`: the container exists only for this program",
+    more="A .pth file loads the hook in Pythons that ignore `PYTHONPATH`, and programs of other users that root "
     "starts can be debugged. " + _BY_INIT,
 )
 ENV_STANDS_FOR = declare("DKDBG_STANDS_FOR", JOB, "the service whose name the container answers to", more=_BY_INIT)
@@ -152,7 +152,7 @@ ENV_JOIN_DEADLINE = declare(
     "DKDBG_JOIN_DEADLINE", JOB, "how long a Python process that starts or joins waits for an attached editor's breakpoints",
     default="10",
 )
-ENV_NSYS = declare("DKDBG_NSYS", JOB, "shell patterns with commas: workers that nsys profiles")
+ENV_NSYS = declare("DKDBG_NSYS", JOB, "comma-separated shell patterns of the workers that nsys profiles")
 ENV_NEMO_RL_NSYS = declare("NRL_NSYS_WORKER_PATTERNS", JOB, "`DKDBG_NSYS` as NeMo RL calls it; `DKDBG_NSYS` wins")
 ENV_NSYS_RANKS = declare("DKDBG_NSYS_RANKS", JOB, "ranks that nsys profiles: `0`, `0-7:2`")
 ENV_NSYS_OPTIONS = declare("DKDBG_NSYS_OPTIONS", JOB, "further options of `nsys profile`", default="-t cuda,nvtx -s none")

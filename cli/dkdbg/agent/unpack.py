@@ -168,7 +168,7 @@ def folder_of(archive: str, runtime: str, suffix: str = "") -> str:
         if _is_sound(target, contents):
             return target
         _unpack(archive, target, contents)
-    raise OSError("%s is changed again and again" % target)
+    raise OSError("another process keeps changing %s" % target)
 
 
 def _remove_left(runtime: str) -> None:

@@ -84,7 +84,7 @@ def enter(target: Target, pids: Sequence[int], root: Path, report: Callable[[str
         hint = again + _in_its_place(target, words)
         if _IN_ANOTHER in error.message:
             hint = hints.JOIN_SESSION(target=_session_named(target, error.message))
-        raise DkdbgError(f"{target.label} cannot be entered: {error.message}", hint=hint) from error
+        raise DkdbgError(f"{target.label} cannot be attached to: {error.message}", hint=hint) from error
     agent.mappings = _mappings(target, agent.folder, root)
     return agent
 
@@ -140,7 +140,7 @@ def _chosen(
     """Return the processes with these PIDs; with a program's first process also those that it has started."""
     wanted = [each for each in found if each.pid in pids]
     if missing := sorted(set(pids) - {each.pid for each in wanted}):
-        there = ", ".join(f"{each.pid}" for each in found) or "none that could be entered"
+        there = ", ".join(f"{each.pid}" for each in found) or "none"
         raise DkdbgError(
             f"PID {missing[0]} on {target.label} is not an undebugged Python process; candidates: {there}",
             hint=f"dkdbg attach {target.address}",
@@ -225,7 +225,7 @@ class Entered:
                 self.folder = text
             elif word == "entered":
                 answered, is_in = answered + 1, True
-                self._report(f"entered process {pid}; it runs on when you leave")
+                self._report(f"attached to process {pid}; it keeps running when you detach")
             elif word == "late":
                 answered, is_in = answered + 1, True
                 self._report(f"process {pid}: {text}")

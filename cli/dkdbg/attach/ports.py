@@ -38,7 +38,7 @@ MAX_OTHERS = 64
 INTERVAL_S = 1.0
 #: Label of the first port for processes without a rank, until such a process appears.
 _OTHER = "the first process without a rank"
-_NO_LIST = "it lists its processes only with its token: DKDBG_TOKEN is missing here, or differs"
+_NO_LIST = "it lists its processes only to clients with its token: DKDBG_TOKEN is missing here, or differs"
 _RANK = re.compile(r"rank (\d{1,18})(?: |$)")
 
 

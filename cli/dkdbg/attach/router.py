@@ -164,7 +164,7 @@ class Router:
                 ToClient(messages.refuse(message, "the program runs elsewhere: use an attach configuration"))
             ]
         if command != "attach":
-            return [ToClient(messages.refuse(message, f"attach first: {command[:40]} came before it"))]
+            return [ToClient(messages.refuse(message, f"send attach first, not {command[:40]}"))]
         arguments = dict(as_dict(message.get("arguments")))
         connect = as_dict(arguments.get("connect"))
         if messages.PROJECT in connect:  # the targets were chosen with `dkdbg attach`
@@ -251,7 +251,7 @@ class Router:
         # Leave the targets first: once this editor has its answer, the next one may attach.
         actions = [*self._leave(terminate=terminate), ToClient(messages.answer(message))]
         if self.phase in {"arriving", "configuring", "live"}:
-            actions.append(Note("left", f"the editor at {self.address or 'here'} has left"))
+            actions.append(Note("left", f"the editor at {self.address or 'this machine'} has left"))
         return [*actions, *self._close()]
 
     # -- the upstreams' side ------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ class Router:
             return self._settle()
         if self.phase != "live" or not unexpected:
             return []
-        return [Note("lost", "the connection has ended; waiting for it", upstream)]
+        return [Note("lost", "the connection was lost; reconnecting", upstream)]
 
     def from_upstream(self, upstream: str, body: bytes) -> list[Action]:
         """Handle one message of an upstream."""
@@ -337,7 +337,7 @@ class Router:
                 return [line, Note("ended", text, upstream), HangUp(upstream, then="redial")]
             case "closed":
                 ended = self._end_if_all_left("the session was ended")
-                line = say(f"{upstream}: detached; attaches again after its next start")
+                line = say(f"{upstream}: detached; will reattach after its next start")
                 return [HangUp(upstream, then="replaced"), *(ended or [line])]
 
     def _refused(self, upstream: str, text: str) -> list[Action]:

@@ -95,7 +95,7 @@ def _service(service: Value, debug: frozenset[int], *, ships: bool) -> Iterator[
             yield (
                 line,
                 SHIPS,
-                "it starts under a debugger without a profile, so `docker compose up` starts it",
+                "the service starts under a debugger and has no profile, so `docker compose up` starts it",
             )
     environment = service.get("environment")
     assigned = [(each.line, each.text) for each in environment.items]

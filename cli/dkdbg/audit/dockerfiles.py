@@ -181,7 +181,7 @@ def audit_requirements(path: str, text: str, images: Mapping[str, str]) -> Itera
         else [(each.start(1), each[1]) for each in _DEBUGGER.finditer(text)]
     )
     for at, package in found:
-        yield text.count("\n", 0, at) + 1, SHIPS, f"{package} is installed in the image of {by}"
+        yield text.count("\n", 0, at) + 1, SHIPS, f"{package} is installed in the image built from {by}"
 
 
 def _installs_list(lines: str, name: str) -> bool:

@@ -57,7 +57,7 @@ RULES: dict[str, Rule] = {
         Rule(
             id=OPEN_PORT,
             level="error",
-            title="a debug port beyond loopback: who reaches it runs code as the program",
+            title="a debug port beyond loopback: anyone who reaches it can run code as the program",
             todo="publish it as 127.0.0.1:PORT:PORT, or listen on 127.0.0.1; dkdbg attach TARGET reaches it from elsewhere",
         ),
         Rule(
@@ -69,26 +69,26 @@ RULES: dict[str, Rule] = {
         Rule(
             id=WAITS,
             level="error",
-            title="a program that ships and waits for a debugger",
-            todo="take it out, or into a service with `profiles: [debug]`; dkdbg run -- COMMAND needs no change of the code",
+            title="a shipped program that waits for a debugger",
+            todo="remove it, or move it to a service with `profiles: [debug]`; dkdbg run -- COMMAND needs no change of the code",
         ),
         Rule(
             id=SHIPS,
             level="error",
             title="a debugger in a production image or service",
-            todo="take it out: dkdbg init writes a debug service beside yours, and the agent is mounted, not installed",
+            todo="remove it: dkdbg init writes a debug service beside yours, and the agent is mounted, not installed",
         ),
         Rule(
             id=PTRACE,
             level="warning",
-            title="the capability SYS_PTRACE: its holder reads and changes each process that it sees",
-            todo="take it out: a program that was started under dkdbg needs no ptrace",
+            title="the capability SYS_PTRACE: its holder can read and change every process that it sees",
+            todo="remove it: a program that was started under dkdbg needs no ptrace",
         ),
         Rule(
             id=PRIVILEGED,
             level="error",
             title="a privileged container: root in it is root on the host",
-            todo="take it out, and give the container the one device or capability that it needs",
+            todo="remove it, and give the container the one device or capability that it needs",
         ),
         Rule(
             id=UNCONFINED,
@@ -106,19 +106,19 @@ RULES: dict[str, Rule] = {
             id=TOKEN,
             level="error",
             title="a token in a file of the repository",
-            todo="revoke it, then take it out of the file; its old value stays in the history of git",
+            todo="revoke it, then remove it from the file; its old value stays in git's history",
         ),
         Rule(
             id=OLD_AGENT,
             level="warning",
-            title="an agent that is older than the dkdbg installed",
+            title="an agent that is older than the installed dkdbg",
             todo="dkdbg init --yes writes the newer one; commit it",
         ),
         Rule(
             id=UNREAD,
             level="warning",
             title="files that the audit has not read",
-            todo="make it readable, smaller or valid; dkdbg: ignore unread in a comment in its first line accepts it",
+            todo="make the file readable, smaller or valid, or accept it by the comment `dkdbg: ignore unread` in its first line",
         ),
     )
 }

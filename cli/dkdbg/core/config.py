@@ -192,7 +192,7 @@ def _target_problem(name: str, value: object) -> str | None:
     if not _NAME.fullmatch(name):
         return f"{name!r} is not a valid name for a target: use letters, digits, '.', '_' and '-'"
     if not isinstance(value, dict) or set(value) != {"uri"}:
-        return f"[targets.{name}] has uri and no other key"
+        return f"[targets.{name}] must have uri and no other key"
     uri = value["uri"]
     return None if isinstance(uri, str) and uri else f"uri of [targets.{name}] must be a text, not {uri!r}"
 
@@ -311,9 +311,7 @@ def configured_address(
         found = layer = parse(uri)
         while layer is not None:
             if why := _why_not(layer):
-                raise DkdbgError(
-                    f"{uri!r} is {why}", hint=f"type it instead of {name}, if that is what you want"
-                )
+                raise DkdbgError(f"{uri!r} is {why}", hint=f"type it instead of {name} to use it anyway")
             layer = inner(layer)
     except DkdbgError as error:
         raise DkdbgError(f"{where}: {error.message}", hint=error.hint, exit_code=EXIT_USAGE) from error
@@ -323,15 +321,15 @@ def configured_address(
 def _why_not(found: Address) -> str:
     """Return why only a user may type this address; empty if a repository may name it."""
     if found.scheme in {LOCAL, ENDPOINT}:
-        return "on this machine, where a repository names none"
+        return "on this machine, and dkdbg.toml may not name local targets"
     token = _TOKENS.get(found.scheme.partition("+")[0])
     if token:
-        return f"on a server that would be shown your token for {token}, so it is typed and not named"
+        return f"on a server that would receive your token for {token}, so dkdbg.toml may not name it"
     _, *folder = found.parts
     if any(part.startswith(".") for part in found.parts):
         return "in a hidden folder, where programs read their settings"
     if _RUN.fullmatch("/".join(folder)):
-        return "in a folder whose files are run by their names"
+        return "in a folder whose files run as commands"
     if folder and _HOME.fullmatch("/".join(folder)):
-        return "a home itself, where shells read their settings; name a folder in it"
+        return "a home folder itself, where shells read their settings; name a folder in it"
     return ""

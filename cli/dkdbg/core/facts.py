@@ -21,7 +21,7 @@ Launcher = str
 #: Source of a value that the user has stated.
 BY_USER = "you set it"
 #: `PythonFact.source` of a version that was inferred from the packages to install.
-BY_WHEELS = "nothing declares it; the wheels it needs exist for it"
+BY_WHEELS = "not declared; the required wheels exist for it"
 
 
 #: Files that make a folder a package.

@@ -20,7 +20,9 @@ _TENSOR_TEXTS = ("text", "shape", "dtype", "digest")
 
 Row = dict[str, Any]
 #: Hint for an agent and a dkdbg of incompatible versions.
-_OTHER_VERSION = "start it again under this dkdbg; a debug service: dkdbg init, dkdbg down, then dkdbg up"
+_OTHER_VERSION = (
+    "restart the program under this dkdbg; for a debug service: dkdbg init, dkdbg down, then dkdbg up"
+)
 
 
 def rank_set(text: str) -> RankSet:

@@ -166,7 +166,7 @@ def choose(
     problem = "no session is running"
     if there:
         problem = (
-            f"{len(found)} sessions fit {target}"
+            f"{len(found)} sessions match {target}"
             if found and target
             else f"{len(there)} sessions are running"
             if target is None

@@ -230,7 +230,7 @@ def _listed(
 ) -> Sequence[Any]:
     found = value.get(key, [])
     if not isinstance(found, list) or not all(fits(each) for each in found):
-        raise BadRecord(f"its {key} are no list")
+        raise BadRecord(f"its {key} are not a list")
     return found[:most]
 
 
@@ -244,5 +244,5 @@ def _text(value: dict[str, Any], key: str, most: int) -> str:
 def _number(value: dict[str, Any], key: str) -> int:
     found = value.get(key, 0)
     if not isinstance(found, int) or not 0 <= found <= _MAX:
-        raise BadRecord(f"its {key} is no number")
+        raise BadRecord(f"its {key} is not a number")
     return int(found)

@@ -252,7 +252,7 @@ class Target(ABC):
         found = self.agent()
         if found is None:
             raise DkdbgError(
-                f"no agent of dkdbg runs on {self.label}",
+                f"no dkdbg agent runs on {self.label}",
                 hint=f"dkdbg ps {self.address} shows what runs there",
             )
         return found
@@ -537,7 +537,7 @@ class Target(ABC):
         if workers is None:
             return ()
         raise DkdbgError(
-            f"{self.label} has no workers that are started elsewhere",
+            f"{self.label} has no workers on other nodes",
             hint="--workers is for a Ray cluster: --on ray+ssh://NODE",
             exit_code=EXIT_USAGE,
         )

@@ -303,13 +303,13 @@ class Debugger(Arrivals, Inspection):
             is_late = self._is_closed
         try:
             if is_late:
-                raise DkdbgError(f"{name}: the debugger has left")
+                raise DkdbgError(f"{name}: the debugger was closed")
             client = {**_CLIENT, "supportsStartDebuggingRequest": self.options.start_debugging}
             session.request("initialize", client, timeout=timeout)
             attached = session.send("attach", arguments)
             session.wait(
                 lambda: session.has_seen("initialized") or session.has_answered(attached),
-                "the adapter to take the attach request",
+                "the adapter to accept the attach request",
                 timeout=timeout,
             )
             if session.has_seen("initialized"):

@@ -290,7 +290,7 @@ class _Stream:
             return explained
         if "no Python" in whole:
             return DkdbgError(
-                f"{self._label} has no Python 3.8 or newer, which the agent runs on",
+                f"{self._label} has no Python 3.8 or newer, which the agent needs",
                 hint="install one there, or name it: --python /path/to/python3",
                 exit_code=127,
             )

@@ -210,7 +210,7 @@ def debugpy_for(python: tuple[int, ...]) -> tuple[str, Path]:
     """
     if python[:2] < OLDEST_PYTHON:
         raise DkdbgError(
-            f"Python {'.'.join(map(str, python))} is older than the agent can run on (3.8)",
+            f"Python {'.'.join(map(str, python))} is too old: the agent needs 3.8 or newer",
             hint="name a newer one in .python-version or requires-python",
         )
     installed, package = _installed_debugpy()

@@ -64,7 +64,7 @@ def _no_buildx(situation: Situation) -> Iterator[Values]:
 
 @error(
     "podman",
-    "the engine is Podman {version}, and there is no podman command, with which dkdbg builds for it",
+    "the engine is Podman {version}, but the podman command, which dkdbg needs to build for it, is missing",
     "sudo apt-get install podman",
 )
 def _no_podman(situation: Situation) -> Iterator[Values]:
@@ -86,7 +86,7 @@ def _overridden(situation: Situation) -> Iterator[Values]:
 
 @warning(
     "api",
-    "DOCKER_API_VERSION is {api}: docker and the engine no longer agree on one themselves",
+    "DOCKER_API_VERSION is {api}, which disables the version negotiation of docker with the engine",
     "unset DOCKER_API_VERSION",
 )
 def _api(situation: Situation) -> Iterator[Values]:

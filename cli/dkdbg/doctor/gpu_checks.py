@@ -25,7 +25,7 @@ _REFUSED = 'could not select device driver "nvidia" with capabilities: [[gpu]]'
 
 @warning(
     "gpu-driver",
-    "a GPU of NVIDIA is on the PCI bus, and its driver is not loaded",
+    "an NVIDIA GPU is on the PCI bus, but its driver is not loaded",
     "sudo ubuntu-drivers install (other systems: NVIDIA's driver package), reboot; then nvidia-smi lists the GPU",
 )
 def _no_driver(situation: Situation) -> Iterator[Values]:
@@ -57,7 +57,7 @@ def _hidden(situation: Situation) -> Iterator[Values]:
 
 @error(
     "gpu-cuda",
-    "{what} needs CUDA {wanted}, and driver {driver} ends at CUDA {cuda}: torch.cuda.is_available() is False",
+    "{what} needs CUDA {wanted}, but driver {driver} supports at most CUDA {cuda}: torch.cuda.is_available() is False",
     "pip install torch --index-url https://download.pytorch.org/whl/{wheels}, or a newer driver",
 )
 def _cuda(situation: Situation) -> Iterator[Values]:
@@ -92,7 +92,7 @@ def _no_device(situation: Situation) -> Iterator[Values]:
 
 @warning(
     "gpu-toolkit",
-    "driver {driver} works, and engine {version} gives containers no GPU: no nvidia runtime and no CDI specification",
+    "driver {driver} works, but engine {version} gives containers no GPU: no nvidia runtime and no CDI specification",
     "{command}",
 )
 def _toolkit(situation: Situation) -> Iterator[Values]:
@@ -119,7 +119,7 @@ def _without_gpu(situation: Situation) -> Engine | None:
 
 @error(
     "gpu-cdi",
-    "the CDI specification is of driver {made}, and driver {driver} is loaded: containers miss its libraries",
+    "the CDI specification is for driver {made}, but driver {driver} is loaded: containers miss its libraries",
     _GENERATE,
 )
 def _stale_cdi(situation: Situation) -> Iterator[Values]:
@@ -130,7 +130,7 @@ def _stale_cdi(situation: Situation) -> Iterator[Values]:
 
 @warning(
     "gpu-runtime",
-    "the engine has a {kind}, and this machine has no working driver: a service with a GPU does not start",
+    "the engine has a {kind}, but this machine has no working driver: a service with a GPU will not start",
     "DKDBG_GPU=none dkdbg up",
 )
 def _runtime_alone(situation: Situation) -> Iterator[Values]:

@@ -51,7 +51,7 @@ def sized(size: int) -> str:
 @error(
     "system",
     "{system} is neither Linux nor macOS nor WSL 2",
-    "wsl --set-version Ubuntu 2 in PowerShell makes WSL 2 of WSL 1; dkdbg runs inside it",
+    "wsl --set-version Ubuntu 2 in PowerShell turns WSL 1 into WSL 2; dkdbg runs inside it",
 )
 def _system(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
@@ -75,7 +75,7 @@ def _unwritable(situation: Situation) -> Iterator[Values]:
 @warning(
     "root",
     "dkdbg runs as root, and {folder} belongs to uid {owner}: its files would become root's",
-    "run dkdbg as that user, who needs the group docker: sudo usermod -aG docker USER",
+    "run dkdbg as that user, who must be in the group docker: sudo usermod -aG docker USER",
 )
 def _root(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
@@ -125,7 +125,7 @@ def _shm(situation: Situation) -> Iterator[Values]:
 @warning(
     "shm",
     "{free} of {size} are left in /dev/shm: DataLoader workers end with a bus error",
-    "ls -lS /dev/shm shows what fills it; files of ended programs may go",
+    "ls -lS /dev/shm shows what fills it; files of programs that have ended can be deleted",
 )
 def _full_shm(situation: Situation) -> Iterator[Values]:
     shm = situation.machine.shm
@@ -135,7 +135,7 @@ def _full_shm(situation: Situation) -> Iterator[Values]:
 
 @warning(
     "open-files",
-    "a process may open {files} files, which DataLoader workers use up: Too many open files",
+    "a process may open only {files} files, and DataLoader workers need more: Too many open files",
     "ulimit -n 4096",
 )
 def _files(situation: Situation) -> Iterator[Values]:
@@ -146,7 +146,7 @@ def _files(situation: Situation) -> Iterator[Values]:
 
 @warning(
     "clock",
-    "its clock is {skew} s {where} this machine's: certificates and file times look wrong",
+    "the target's clock is {skew} s {where} this machine's: certificates and file times look wrong",
     "sudo timedatectl set-ntp true there",
 )
 def _clock(situation: Situation) -> Iterator[Values]:
@@ -226,8 +226,8 @@ def _network(situation: Situation) -> Iterator[Values]:
 
 @warning(
     "workspace-mount",
-    "{path} is on a drive of Windows ({kind}): reading is slow, and saves are not reported",
-    "git clone it to a folder of Linux, such as ~/code",
+    "{path} is on a Windows drive ({kind}): reading is slow, and saves are not reported",
+    "git clone it to a Linux folder, such as ~/code",
 )
 def _windows(situation: Situation) -> Iterator[Values]:
     return _workspace_on(_WINDOWS, situation)

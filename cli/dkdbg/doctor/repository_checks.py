@@ -27,7 +27,7 @@ def _files(situation: Situation) -> Iterator[Values]:
 
 @warning(
     "agent",
-    ".dkdbg/agent.pyz is of dkdbg {agent}, and {installed} is installed",
+    ".dkdbg/agent.pyz is from dkdbg {agent}, but {installed} is installed",
     "dkdbg init",
     safe=True,
 )
@@ -88,7 +88,7 @@ def _closed_umask(situation: Situation) -> Iterator[Values]:
 
 @warning(
     "git",
-    "this is a git repository, and there is no git: dkdbg cannot tell which files are yours",
+    "this is a git repository, but git is not installed: dkdbg cannot tell which files are yours",
     "sudo apt-get install git",
 )
 def _git(situation: Situation) -> Iterator[Values]:

@@ -64,7 +64,7 @@ _UPGRADE_COMPOSE = (
 
 error(
     "version",
-    "{is}: it knows no !override and !reset, with which the debug service extends yours",
+    "{is}: it does not support !override and !reset, which the debug service needs",
     _UPGRADE_COMPOSE,
 )(_fails("compose<2.24.4"))
 error(  # seen with Debian's 2.26.1-4: DeviceRequests is null, exit code 0
@@ -80,13 +80,13 @@ error(  # seen with Debian's 2.26.1-4: DeviceRequests is null, exit code 0
 )
 error(  # seen with 2.26.1: "error gathering device information"
     "version",
-    "{is}: it takes the name of a CDI device under `devices:` for a file",
+    "{is}: it treats a CDI device name under `devices:` as a file",
     "write driver: cdi and device_ids under deploy.resources.reservations.devices instead, or "
     + _UPGRADE_COMPOSE,
 )(_fails("compose<2.30", lambda _engine, repository: _names_cdi(repository)))
 error(
     "version",
-    "{is}: its builds are not BuildKit's, which the build secrets and cache mounts of Dockerfiles need",
+    "{is}: it does not build with BuildKit, which the build secrets and cache mounts of Dockerfiles need",
     "install Docker 23 or newer: https://docs.docker.com/engine/install",
 )(_fails("engine<23"))
 warning(  # moby#49963 enabled it in 28.2
@@ -105,9 +105,11 @@ warning(  # moby#49963 enabled it in 28.2
 )
 note(  # release notes of 29.0.0
     "version",
-    "{is}: containers may open 1024 files (1048576 before), which DataLoader workers use up: Too many open files",
+    "{is}: containers may open only 1024 files (1048576 before), and DataLoader workers need more: Too many open files",
     "ulimits: {{nofile: 65536}} for the service, in an override file",
 )(_fails("engine>=29", lambda _engine, repository: repository.root is not None))
 warning(
-    "version", "{is}: it knows no CDI devices, so its containers get no GPU", "install Podman 4.1 or newer"
+    "version",
+    "{is}: it does not support CDI devices, so its containers get no GPU",
+    "install Podman 4.1 or newer",
 )(_fails("podman<4.1", lambda _engine, repository: _reserves_cdi(repository)))

@@ -68,7 +68,7 @@ def _ask(wanted: Wanted, *, native: bool) -> list[Session]:
         )
         beside = target.deadlines()
     if done.code:
-        text = last_line(done.stderr).removeprefix("dkdbg: ") or f"it ended with {done.code}"
+        text = last_line(done.stderr).removeprefix("dkdbg: ") or f"its agent ended with exit code {done.code}"
         if "usage" in done.stderr:
             text = "its agent is older than dkdbg where: restart the program under this dkdbg"
         raise DkdbgError(f"{wanted.label}: {text}")

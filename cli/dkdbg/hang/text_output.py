@@ -164,7 +164,7 @@ def _group(
     held = sorted({each.process.stopped for each in group.members if each.process.stopped})
     if held:
         found.append(
-            f"    a debugger holds {'it' if len(group.members) == 1 else 'some of them'}: {printable(held[0])}"
+            f"    a debugger has stopped {'it' if len(group.members) == 1 else 'some of them'}: {printable(held[0])}"
         )
     found += _stack(group.frames, group.more, "    ")
     for aside in group.asides[:_MAX_ASIDES]:

@@ -65,7 +65,7 @@ def of_mapping(
 def planned_mapping(entry: Entry) -> str:
     """Return the remedy that writes the mapping which `init` plans; `init` itself keeps an edited launch entry."""
     if entry.source == LAUNCH:
-        return f"dkdbg verify --fix writes the mapping of the repository to {LAUNCH}, whose edited entry dkdbg init keeps"
+        return f"dkdbg verify --fix writes the mapping of the repository to {LAUNCH} (dkdbg init keeps your edited entry)"
     return "dkdbg init writes the mapping of the repository"
 
 
@@ -81,7 +81,7 @@ def _wrong_root(path: Path, remote: str, entry: Entry, session: LineSession, *, 
     else:
         remedy = f'{{"localRoot": "${{workspaceFolder}}", "remoteRoot": "{root or "FOLDER THERE"}"}} in pathMappings of launch.json'
     return Finding(
-        link="mapping", cause="wrong-root", says=f"{entry.source} maps {path.name} to {remote}, where no such file is{where}",
+        link="mapping", cause="wrong-root", says=f"{entry.source} maps {path.name} to {remote}, where no such file exists{where}",
         remedy=remedy, subject=entry.source,
     )  # fmt: skip
 
@@ -98,12 +98,12 @@ def _other_copy(asked: Asked, process: Process, file: LoadedFile) -> Finding:
         return Finding(
             link="file", cause="compiled-file" if file.origin == "compiled" else "zipped",
             says=f"{name} has loaded {file.module} from {what}: {loaded.path}",
-            remedy="remove it there, so that Python loads the source; or build it without (no Cython, no zip)",
+            remedy="remove it there, so that Python loads the source; or build it without Cython or zip",
         )  # fmt: skip
     same = asked.there is not None and asked.there.digest == loaded.digest
     if asked.there is not None and asked.there.exists and loaded.real == asked.there.real:
         return Finding(
-            link="mapping", cause="symlink", says=f"{name} calls the file {loaded.path}, the mapping {asked.remote}, and a link leads from one to the other: a stop shows the target's file, not yours",
+            link="mapping", cause="symlink", says=f"{name} has loaded the file as {loaded.path}, the mapping says {asked.remote}, and a symlink connects the two: a stop shows the target's file, not yours",
             remedy=f"map that name too: {_mapping_line(asked.path, loaded.path, asked.root)}",
         )  # fmt: skip
     here = asked.here
@@ -135,7 +135,7 @@ def installed_copy(loaded: str, local: str) -> Finding:
     here = f" of {local}" if local else ""
     return Finding(
         link="file", cause="two-copies", says=f"the program has loaded another copy{here}: {loaded}",
-        remedy=_IN_PLACE if INSTALLED.search(loaded) else "mount the repository over that folder, or start the program in the mounted one",
+        remedy=_IN_PLACE if INSTALLED.search(loaded) else "mount the repository over that folder, or start the program from the mounted folder",
     )  # fmt: skip
 
 
@@ -157,7 +157,7 @@ def of_line_ends(asked: Asked, there: RemoteFile) -> Finding | None:
         return None
     return Finding(
         link="file", cause="crlf", says=f"only the line ends differ: {ends} here, {there.line_ends} there; the lines are the same",
-        remedy="breakpoints do not mind; for equal digests: *.py text eol=lf in .gitattributes, then git add --renormalize .",
+        remedy="breakpoints work anyway; for equal digests: *.py text eol=lf in .gitattributes, then git add --renormalize .",
     )  # fmt: skip
 
 

@@ -88,7 +88,7 @@ def _of_processes(session: LineSession) -> Iterator[Finding]:
     elif not session.processes and session.state == "idle":
         yield Finding(
             link="process", cause="program-ended", says=f"the program of {session.name} has ended",
-            remedy="set the breakpoint, then dkdbg up starts it again, or dkdbg restart; with DKDBG_WAIT=60 it waits for the editor first",
+            remedy="set the breakpoint, then start it again: dkdbg up or dkdbg restart; with DKDBG_WAIT=60 it first waits for the editor",
         )  # fmt: skip
     elif not session.processes:
         yield Finding(
@@ -117,12 +117,12 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
             link="process", cause="silent",
             says=f"{_named(silent)} does not answer: its code holds the interpreter"
             + (", or it reads the program from standard input, because its command names none" if silent[0].name.startswith("python") else ""),
-            remedy="dkdbg where shows where it is; an entrypoint of sh -c passes its command on by \"$@\" in its text",
+            remedy="dkdbg where shows where it is; an sh -c entrypoint needs \"$@\" in its text to run its command",
         )  # fmt: skip
         return
     if asked.path.suffix not in _PYTHON:
         yield Finding(
-            link="file", cause="not-python", says=f"{asked.path.name} is not a Python source, and breakpoints stop in Python code alone",
+            link="file", cause="not-python", says=f"{asked.path.name} is not a Python source, and breakpoints stop only in Python code",
             remedy="set it in the Python code that uses the file; a template needs \"jinja\": true or \"django\": true in the launch entry",
         )  # fmt: skip
         return
@@ -135,9 +135,9 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
     other = f"; another file of that name is loaded: {others[0]}" if others else ""
     yield Finding(
         link="process", cause="not-loaded", says=f"none of the {len(session.processes)} processes ({_named(session.processes)}) has loaded {asked.path.name}{other}",
-        remedy="set the breakpoint in that one; or put the folder above this one first on PYTHONPATH, or pip install -e it"
+        remedy="set the breakpoint in that file; or put the parent folder of this one first on PYTHONPATH, or install it with pip install -e"
         if others
-        else "nothing has imported it yet (if a request or a browser's visit does, as in streamlit: dkdbg up, and open the address that it prints), exec has run its text without its name, or another program runs: dkdbg where shows what does",
+        else "nothing has imported it yet (if a request does, as in streamlit: dkdbg up, and open the address that it prints), exec has run its source without a file name, or another program runs: dkdbg where shows which",
     )  # fmt: skip
 
 
@@ -174,19 +174,21 @@ def _of_attachment(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
     foreign = [each for each in there if each.debugger == "other"]
     if foreign and len(foreign) == len(there):
         yield Finding(
-            link="process", cause="other-debugger", says=f"{_named(foreign)} is held by another debugger, which it started itself",
-            remedy="take debugpy.listen, pdb and breakpoint() out of the program: dkdbg brings the debugger",
+            link="process", cause="other-debugger", says=f"{_named(foreign)} has another debugger attached, which it started itself",
+            remedy="remove debugpy.listen, pdb and breakpoint() from the program: dkdbg provides the debugger",
         )  # fmt: skip
         return
     if not there or not asked.session.client or any(each.joined or each.debugger for each in there):
         return  # an unjoined process may be joining
     child = there[0]
     parent = next((each for each in asked.session.processes if each.pid == child.ppid), None)
-    origin = f", a child of {_named([parent])} such as a reloader's or a worker" if parent is not None else ""
+    origin = (
+        f", a child of {_named([parent])} (a worker, or a reloader's child)" if parent is not None else ""
+    )
     yield Finding(
         link="process", cause="child-not-attached",
         says=f"{asked.path.name} is loaded in {_named([child])}{origin}, which the editor is not attached to",
-        remedy="an editor that follows child sessions; dkdbg logs says why a process has not joined",
+        remedy="use an editor that follows child sessions; dkdbg logs shows why a process has not joined",
     )  # fmt: skip
 
 
@@ -313,7 +315,7 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         branch = " or its branch was not taken," if file.branch else ""
         yield _ran_before(
             asked,
-            f"{asked.where} ran when the module was imported, before the breakpoint came,{branch} and does not run again",
+            f"{asked.where} ran when the module was imported, before the breakpoint was set,{branch} and does not run again",
             or_never="; a branch that is never taken, such as if TYPE_CHECKING, never stops"
             if file.branch
             else "",
@@ -330,7 +332,7 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
     elif all(each.ran is False for _, each in debugged):
         is_vague = any(each.python.startswith("3.11.") for each, _ in debugged)
-        rarely = ", or fewer than eight times: perhaps it ran before the breakpoint came" * is_vague
+        rarely = ", or fewer than eight times: perhaps it ran before the breakpoint was set" * is_vague
         restart = f"{asked.restart} with the breakpoint set; or " * is_vague
         yield Finding(
             link="line", cause="never-reached", says=f"{name} has not run in {_named([each for each, _ in debugged])}{rarely}",
@@ -338,7 +340,7 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
     elif any(_is_past(asked, each) for _, each in debugged):
         yield _ran_before(
-            asked, f"{name} ran past {asked.where} before the breakpoint came, and has not come back"
+            asked, f"{name} ran past {asked.where} before the breakpoint was set, and has not come back"
         )
     elif here and (before := [pair for pair in joined if _is_past(asked, pair[1], before=True)]):
         waiting, at = before[0][0], before[0][1].at[0]
@@ -351,8 +353,9 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         hidden = ", or while a profiler in C such as line_profiler took the debugger's place" * has_one
         yield _ran_before(
             asked,
-            f"{name} has run, but {asked.where} perhaps only before the breakpoint came, or not at all (a branch, an exception){hidden}",
-            or_never="; LINE_PROFILER_WRAP_TRACE=1 in its environment lets line_profiler share" * has_one,
+            f"{name} has run, but {asked.where} perhaps only before the breakpoint was set, or not at all (a branch, an exception){hidden}",
+            or_never="; LINE_PROFILER_WRAP_TRACE=1 in its environment lets line_profiler and the debugger run together"
+            * has_one,
         )
     elif joined and not here:
         lines = (
@@ -360,14 +363,14 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )
         yield Finding(
             link="line", cause="not-set", says=f"the editor has set no breakpoint in {asked.where} of {_named([joined[0][0]])} (set: {lines})",
-            remedy="set it, and see that it is enabled",
+            remedy="set it, and check that it is enabled",
         )  # fmt: skip
 
 
 def _ran_before(asked: Asked, says: str, *, or_never: str = "") -> Finding:
     return Finding(
         link="line", cause="ran-before", says=says,
-        remedy=f"{asked.restart} while the editor is attached and the breakpoint set, which then is there before the first line{or_never}",
+        remedy=f"{asked.restart} while the editor is attached and the breakpoint is set, so that it exists before the first line runs{or_never}",
     )  # fmt: skip
 
 
@@ -408,7 +411,7 @@ def listens_inside(session: LineSession) -> Finding:
     return Finding(
         link="listen", cause="loopback-inside",
         says=f"the agent listens on {session.host}:{session.port} inside the container, where no published port leads",
-        remedy='DKDBG_HOST: "0.0.0.0" in the service\'s environment; the port stays on 127.0.0.1 of this machine by its ports: line',
+        remedy='DKDBG_HOST: "0.0.0.0" in the service\'s environment; its ports: line keeps the port on 127.0.0.1 of this machine',
     )  # fmt: skip
 
 

@@ -110,7 +110,7 @@ def of_agent(text: str) -> Finding | None:
     if found := re.search(r"^dkdbg: [^\n]*?no debugpy for (Python \S+)", text, re.MULTILINE):
         return _finding(
             "debugpy-missing", f"the agent has no debugpy for the {found[1]} of the image",
-            "dkdbg init writes an agent with the debugpy that fits; it must be a Python from 3.8 on", text, link="agent",
+            "dkdbg init writes an agent with the matching debugpy; the image needs Python 3.8 or newer", text, link="agent",
         )  # fmt: skip
     found = _OFF.search(text)
     if found is None:
@@ -118,7 +118,7 @@ def of_agent(text: str) -> Finding | None:
     reason = found[1] or found[2]
     if re.search(r"[Rr]ead-only file system|no (?:folder|directory)[^\n]*writ|not writable", reason):
         return _finding(
-            "read-only", f"the agent finds no folder to write in: {reason}",
+            "read-only", f"the agent finds no writable folder: {reason}",
             "give the service a writable /tmp (tmpfs: [/tmp]), or name one with DKDBG_RUNTIME_DIR", text, link="agent",
         )  # fmt: skip
     remedy = "correct that, then dkdbg verify"
@@ -153,20 +153,20 @@ _NO_COMPILER = re.compile(
 
 def of_requirement(text: str) -> Finding | None:
     """Return the finding for a requirement that an image cannot install, from the output of its build."""
-    remedy = "another version of it, or another Python: dkdbg init --python 3.9 for the Dockerfile that init writes, FROM in yours"
+    remedy = "use another version of it, or another Python: dkdbg init --python 3.9 for the Dockerfile that init writes, FROM in your own"
     if "error: externally-managed-environment" in text:
         return _finding(
-            "requirement-fails", "pip installs nothing into the Python of the image's distribution (PEP 668)",
-            "an environment in the Dockerfile, before pip: RUN python3 -m venv /opt/venv and ENV PATH=/opt/venv/bin:$PATH",
+            "requirement-fails", "pip refuses to install into the Python of the image's distribution (PEP 668)",
+            "create a virtual environment in the Dockerfile, before pip: RUN python3 -m venv /opt/venv and ENV PATH=/opt/venv/bin:$PATH",
             text, link="image",
         )  # fmt: skip
     if found := _RENAMED.search(text):
-        says = "{} is an empty package of the index by now"
+        says = "{} is now an empty package on the index"
         remedy = f"write {found[2]} in place of {found[1]} in your requirements, then dkdbg verify"
     elif found := _NOT_BUILT.search(text):
         says = "{} has no wheel for this Python, and its sources do not build"
         if _NO_COMPILER.search(text):
-            remedy = "a compiler in the image: RUN apt-get update && apt-get install -y --no-install-recommends build-essential python3-dev"
+            remedy = "install a compiler in the image: RUN apt-get update && apt-get install -y --no-install-recommends build-essential python3-dev"
     elif every := list(_NOT_INDEXED.finditer(text)):
         found = every[-1]  # an earlier match may be from uv, after which pip was tried
         says = "the package index has no {} for this Python"
@@ -193,8 +193,8 @@ def _of_gpu(text: str, _code: int | None, _around: Around) -> Finding | None:
     if found is None:
         return None
     return _finding(
-        "gpu-absent", f"the program needs a GPU, and sees none: {line_at(text, found.start())}",
-        "nvidia-smi on this machine, then the NVIDIA Container Toolkit and DKDBG_GPU=nvidia; or a program that runs on the CPU "
+        "gpu-absent", f"the program needs a GPU, but sees none: {line_at(text, found.start())}",
+        "check nvidia-smi on this machine, then install the NVIDIA Container Toolkit and set DKDBG_GPU=nvidia; or run on the CPU "
         "(CUDA_VISIBLE_DEVICES= and its device option)",
         text, link="gpu",
     )  # fmt: skip
@@ -206,7 +206,7 @@ _LAST_ERRORS = (
         (r"Name or service not known|failure in name resolution|No address associated with hostname|NoBrokersAvailable"
         r"|[Cc]onnection refused|could not translate host name|No route to host|Max retries exceeded|LocalEntryNotFoundError"),
         "service-absent", "the program connects to something that does not answer",
-        "a service: start it first, docker compose ps shows it, depends_on starts it; this machine: in a container it is host.docker.internal; a host of the internet: the container needs DNS, a route, perhaps a proxy",
+        "if it is a service: start it first (docker compose ps shows it, depends_on starts it); this machine: a container reaches it as host.docker.internal; an internet host: the container needs DNS, a route, perhaps a proxy",
     ),
     (
         r"CERTIFICATE_VERIFY_FAILED", "certificate", "the container does not trust a certificate",
@@ -218,16 +218,16 @@ _LAST_ERRORS = (
     ),
     (
         r"CUDA out of memory|OutOfMemoryError|RESOURCE_EXHAUSTED", "gpu-memory", "the GPU has too little free memory",
-        "nvidia-smi shows who uses it; a smaller batch",
+        "nvidia-smi shows which processes use it; or use a smaller batch",
     ),
     (
         r"api_key not configured|wandb\.login|GatedRepo|401 Client Error|hf auth login|huggingface-cli login",
         "login-missing", "the program wants a login",
-        "environment: [WANDB_API_KEY] or [HF_TOKEN] of your service, with its value in .env; WANDB_MODE=offline needs none",
+        "add environment: [WANDB_API_KEY] or [HF_TOKEN] to your service, with its value in .env; WANDB_MODE=offline needs no key",
     ),
     (
         r"EOF when reading a line|Inappropriate ioctl for device|setupterm", "terminal-missing",
-        "the program asks on a terminal, and has none", "dkdbg run gives it yours; or give the answer as an argument",
+        "the program asks for input on a terminal, but has none", "dkdbg run gives it yours; or give the answer as an argument",
     ),
     (
         r"environment variable (?:RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT) expected|^KeyError: '(?:LOCAL_)?RANK'",
@@ -236,11 +236,11 @@ _LAST_ERRORS = (
     ),
     (
         r"no \$DISPLAY|NoSuchDisplay|[Cc](?:annot|ould not) connect to (?:X server|display)|gladLoadGL|GLFWError",
-        "display-missing", "the program draws on a display, and has none",
+        "display-missing", "the program draws on a display, but has none",
         "without a display: MPLBACKEND=Agg, QT_QPA_PLATFORM=offscreen or MUJOCO_GL=egl in its environment; or xvfb-run before the command",
     ),
     (
-        r"invalid load key, 'v'|HeaderTooLarge", "lfs-pointer", "a file that the program reads is a pointer of Git LFS, not its content",
+        r"invalid load key, 'v'|HeaderTooLarge", "lfs-pointer", "a file that the program reads is a Git LFS pointer, not its content",
         "git lfs install, then git lfs pull",
     ),
     (
@@ -250,10 +250,10 @@ _LAST_ERRORS = (
     (
         r"unsupported operand type\(s\) for \|: 'type'|'(?:type|ABCMeta)' object is not subscriptable", "syntax",
         "this Python does not understand the source",
-        "is the image's Python older than your code needs? dkdbg init --python 3.11 for the Dockerfile that init writes, FROM in yours",
+        "is the image's Python older than your code needs? dkdbg init --python 3.11 for the Dockerfile that init writes, FROM in your own",
     ),
     (
-        r"\[E050\]|unable to open database file", "data-missing", "something that the program reads is not there",
+        r"\[E050\]|unable to open database file", "data-missing", "something that the program reads does not exist",
         "download or create it in the image, in a RUN of its Dockerfile; or mount its folder: volumes of your service",
     ),
     (
@@ -300,7 +300,7 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
         if name == "debugpy":
             return _finding(
                 "debugpy-missing", "the program imports debugpy, which is not installed in the image",
-                "take debugpy out of the program and its command: dkdbg's agent brings its own; or pip install debugpy in the image",
+                "remove debugpy from the program and its command: dkdbg's agent brings its own; or pip install debugpy in the image",
                 text, link="agent",
             )  # fmt: skip
         if name in around.own:
@@ -313,21 +313,21 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
             return _of_python(name, text, around)
         if name in sys.stdlib_module_names:
             return _finding(
-                "python-incomplete", f"the Python of the image was built without {name}, a module of its own",
-                "another base image, such as python:3.11; Debian has some apart: python3-tk, python3-dbm", text,
+                "python-incomplete", f"the Python of the image was built without {name}, a standard module",
+                "use another base image, such as python:3.11; Debian packages some separately: python3-tk, python3-dbm", text,
             )  # fmt: skip
         named = distributions((found[1] if name == "google" else name,))  # many distributions share `google`
         if not named or around.installs_from is None:
             return _finding(
                 "module-missing", f"the module {name} is not installed where the program runs",
-                f"install it there: pip install {named[0]}" if named else "install what brings it: the index has no distribution of that name", text,
+                f"install it there: pip install {named[0]}" if named else "install the distribution that has it: none on the index has that name", text,
             )  # fmt: skip
         distribution = named[0]
         file, line = around.installs_from(distribution)
         if not (is_known(name) or around.named(distribution)):  # on the index, the name may be a stranger's
             return _finding(
-                "module-missing", f"the module {name} is not installed in the image, and no file names a distribution with it",
-                f"see that the distribution {distribution} of the package index is the one you mean, and add {line} to {file}; or create {name} in the image", text,
+                "module-missing", f"the module {name} is not installed in the image, and no requirements file names a distribution that has it",
+                f"check that the distribution {distribution} of the package index is the one you mean, and add {line} to {file}; or create {name} in the image", text,
             )  # fmt: skip
         return _finding(
             "module-missing", f"the module {name} is not installed in the image, and no file declares it",
@@ -350,7 +350,7 @@ def _of_python(name: str, text: str, around: Around) -> Finding:
     """Return the finding for a module of the standard library that another version of Python has."""
     minor = _LAST_WITH.get(name) or _FIRST_WITH.get(name) or 11
     which = "first" if name in _FIRST_WITH else "last"
-    remedy = f"dkdbg init --python 3.{minor} for the Dockerfile that init writes, FROM in yours"
+    remedy = f"dkdbg init --python 3.{minor} for the Dockerfile that init writes, FROM in your own"
     if name in _OF_SETUPTOOLS:
         file = around.installs_from("setuptools")[0] if around.installs_from else "what is installed there"
         remedy = f"add setuptools<81 to {file}; or {remedy}"
@@ -420,8 +420,8 @@ _FILE_ERRORS = (
     (
         (r"Could not import module \"[^\"\n]+|Attribute \"[^\"\n]+\" not found in module|Unable to load celery application"
         r"|Could not locate a Flask application|Error: Invalid value: File does not exist: [^\n]+"),
-        "program-absent", "the server finds no program: {line}",
-        "the command or its folder is wrong: dkdbg init --command 'uvicorn PACKAGE.MODULE:app', or working_dir of the service", "file",
+        "program-absent", "the server cannot find the program: {line}",
+        "correct the command (dkdbg init --command 'uvicorn PACKAGE.MODULE:app') or its folder (working_dir of the service)", "file",
     ),
     (
         r": No module named ([\w.]{1,200})\.__main__; ", "program-absent", "the package {1} has no __main__.py, which python -m {1} runs",
@@ -429,20 +429,20 @@ _FILE_ERRORS = (
     ),
     (
         r"can't open file '?([^':\n]+)'?: \[Errno 2\]", "program-absent", "there is no {1} where the program runs",
-        "the command or its folder is wrong: the words after --, dkdbg init --command 'python PATH', or working_dir of the service", "file",
+        "correct the command (after --, or dkdbg init --command 'python PATH') or its folder (working_dir of the service)", "file",
     ),
     (
         r"dkdbg: (cannot start ([^\n]+): the interpreter in its first line does not exist)", "command-missing", "{1}",
         "install it in the image, or correct the first line of {2}", "file",
     ),
     (
-        r"\[Errno 30\]|[Rr]ead-only file system", "read-only", "something is written where the target is read-only: {line}",
+        r"\[Errno 30\]|[Rr]ead-only file system", "read-only", "the program writes to a read-only file system: {line}",
         "mount that folder writable (volumes, tmpfs), or name another output folder", "program",
     ),
     (
         (r"Failed to spawn: `((?:[^`\n]*/)?([^`/\n]+))`"
         r"|in _execute_child\n[^\n]*\n(?:[ ^~]*\n)?FileNotFoundError: \[Errno 2\] [^\n]*: '(([^'/\n]+))'"),
-        "command-missing", "the program starts {1}, and there is no such command where it runs",
+        "command-missing", "the program starts {1}, but there is no such command where it runs",
         "install it there, in a RUN of its Dockerfile: apt-get install {2}, or the package that has it", "program",
     ),
 )  # fmt: skip
@@ -456,7 +456,7 @@ _MACHINE_ERRORS = (
         "correct its name in the Dockerfile, and run apt-get update in the same RUN", "image",
     ),
     (
-        r"[Ee]xec format error", "architecture", "the image is for another processor", "build it here: docker compose build", "image",
+        r"[Ee]xec format error", "architecture", "the image is for another CPU architecture", "build it here: docker compose build", "image",
     ),
 )  # fmt: skip
 
@@ -477,7 +477,7 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
         shown = line_at(text, found.start()).removeprefix("FileNotFoundError: ").removeprefix("[Errno 2] ")
         path = re.search(r"['\"]([^'\"]+)['\"]", shown)
         return _finding(
-            "data-missing", f"a file that the program reads is not there: {path[1] if path else shown}",
+            "data-missing", f"a file that the program reads does not exist: {path[1] if path else shown}",
             "put it into the repository's folder, which is mounted, or mount its folder: volumes of your service", text,
             subject=path[1] if path else shown,
         )  # fmt: skip
@@ -496,10 +496,10 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
         )  # fmt: skip
     if found := re.search(r"Address already in use|\[Errno 98\]|error while attempting to bind", text):
         line = line_at(text, found.start())
-        remedy = "let it listen on another one, or stop the other program: ss -ltnp shows it"
+        remedy = "let it listen on another port, or stop the other program: ss -ltnp shows it"
         ours = _DEBUG_PORT.search(text)
         if ours and re.search(rf"\b{ours[1]}\b", line):
-            remedy = f"{ours[1]} is the debug port: give that another number, port = {int(ours[1]) + 1} under [debug] in dkdbg.toml, then dkdbg init and dkdbg up"
+            remedy = f"{ours[1]} is the debug port: change it with port = {int(ours[1]) + 1} under [debug] in dkdbg.toml, then dkdbg init and dkdbg up"
         return _finding(
             "port-taken", f"a port that the program listens on is taken: {line}", remedy, text, link="port"
         )
@@ -507,15 +507,15 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
         return finding
     if code == _OUT_OF_MEMORY:
         return _finding(
-            "killed", "the program was killed (137), most likely for its memory",
-            "dmesg says so; give it more memory (mem_limit of the service), or a smaller batch", text,
+            "killed", "the program was killed (137), most likely because memory ran out",
+            "dmesg shows whether; give it more memory (mem_limit of the service), or a smaller batch", text,
         )  # fmt: skip
     if code in {_NOT_FOUND, _NOT_EXECUTABLE} or re.search(
         r"cannot execute|executable file not found|command not found", text
     ):
         return _finding(
             "command-missing", f"there is no such command where the program runs: {_last_line(text) or around.command}",
-            "install it there, or correct it: the words after --, or dkdbg init --command 'python train.py'", text,
+            "install it there, or correct the command after --, or dkdbg init --command 'python train.py'", text,
         )  # fmt: skip
     return None
 
@@ -643,7 +643,7 @@ def without_entrypoint(finding: Finding, entrypoint: Sequence[str], seen: str, a
     command = f"{shlex.join(entrypoint)} {around.command}"
     return replace(
         finding, link="command", cause="entrypoint-left-out", subject=command,
-        says=f"{finding.says}; the program runs without the ENTRYPOINT {shlex.join(entrypoint)}, which the image has from its base image",
+        says=f"{finding.says}; the program runs without the ENTRYPOINT {shlex.join(entrypoint)}, which the image inherits from its base image",
         remedy=f"dkdbg init --command {shlex.quote(command)}, or dkdbg verify --fix; if that changes nothing: {finding.remedy}",
     )  # fmt: skip
 
@@ -670,13 +670,17 @@ def of_start(error: DkdbgError, output: Sequence[str], around: Around) -> Findin
         found = ("", "image", "build-fails")
     _, link, cause = found or ("", "start", "not-started")
     lines = tuple(line for line in output[-_SHOWN_LINES:] if line.strip())
-    remedy = "docker compose --profile debug build shows all of it" if cause == "build-fails" else error.hint
+    remedy = (
+        "docker compose --profile debug build shows the whole output"
+        if cause == "build-fails"
+        else error.hint
+    )
     if cause == "build-fails" and (step := _STEP.search(bounded("\n".join(output)))):
         lines = tuple(line for line in step[2].splitlines() if line.strip())[-_SHOWN_LINES:]
         errors = [line for line in lines if _ERROR_LINE.search(line)] or lines
         last = re.sub(r"^\d+\.\d+ ", "", errors[-1])[:200] if errors else "it said nothing"
         first = f"the step {step[1][:120]} failed: {last}"
-        remedy = remedy if errors else "let it print why (no -q in it), then dkdbg verify"
+        remedy = remedy if errors else "let the step print why (remove its -q), then dkdbg verify"
     printed = {each.strip() for each in output}
     more = [line for line in more if line.strip() not in printed]
     return Finding(

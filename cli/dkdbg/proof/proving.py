@@ -521,7 +521,7 @@ def _gpu_seen(given: tuple[str, str], target: Target, executable: str) -> str:
         raise BrokenError(
             Finding(
                 link="gpu", cause="gpu-unseen", says=f"the container got a GPU ({kind}: {why}), and torch sees none (built for CUDA {words[2]})",
-                remedy="a torch build for this driver: nvidia-smi names its CUDA; pip install torch from the index of that version",
+                remedy="install a torch build for this driver: nvidia-smi shows its CUDA version; pip install torch from the index of that version",
             )
         )  # fmt: skip
     return f"{words[1]} seen by torch (CUDA {words[2]})"

@@ -159,7 +159,7 @@ def stop(
                     break
                 end = time.monotonic() + FUNCTION_TIMEOUT_S
             elif best is None and look(False):
-                why = f"it stopped in {top.path}, which is none of your files"
+                why = f"it stopped in {top.path}, which is not one of your files"
                 break
             debugger.continue_(found)
         if best is None:

@@ -214,7 +214,7 @@ class Relay:
             try:
                 self._loop.step()
             except WireError as error:  # noqa: PERF203 - the loop is what goes on
-                self.why = f"the answer does not come from a relay of dkdbg: {printable(error)}"
+                self.why = f"the answer does not come from a dkdbg relay: {printable(error)}"
                 self._name, self._secret = _new_names()
                 self._loop.start_over()
                 self._ended.set()
@@ -244,7 +244,7 @@ class Relay:
                     self._program.lost()
                     return
                 self._start_over(
-                    "its remote keeper is gone: the machine was restarted, or its processes were killed"
+                    "its remote relay process is gone: the machine was restarted, or its processes were killed"
                 )
             except DkdbgError as error:
                 self.why = printable(error.message)

@@ -36,9 +36,9 @@ def local_root(root: Path, folder: str) -> str:
         real = ""
     if real != top and not real.startswith(top.rstrip("/") + "/"):
         raise DkdbgError(
-            f"the target reports its code at {os.path.join(top, folder)}, which is not in {top}"
-            + (f" but {real}" if real else ""),
-            hint="is it this repository's? --to PATH syncs this folder to PATH there; dkdbg -C FOLDER sync TARGET --to PATH syncs another one",
+            f"the target reports its code at {os.path.join(top, folder)}, which is outside {top}"
+            + (f" (it resolves to {real})" if real else ""),
+            hint="to sync this repository, add --to PATH (a folder on the target); to sync another one: dkdbg -C FOLDER sync TARGET --to PATH",
             exit_code=EXIT_USAGE,
         )
     return real

@@ -117,7 +117,7 @@ class LiveCopy:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - the thread's last line of defence: the program goes on
             self._fail(
-                DkdbgError(f"unexpected {type(error).__name__}: {error}", hint="this is a bug of dkdbg")
+                DkdbgError(f"unexpected {type(error).__name__}: {error}", hint="this is a bug in dkdbg")
             )
         finally:
             self._arrived.set()
@@ -126,13 +126,13 @@ class LiveCopy:
         """Compare both views of a shared folder, instead of sending: one side may see a change before the other."""
         from dkdbg.sync.verify import of_one_folder, verify
 
-        same = f"nothing to sync: {self.folder} there is the folder that you see"
+        same = f"nothing to sync: {self.folder} on the target is your local folder"
         try:
             found = of_one_folder(verify(self._roots, self._target.find()))
         except DkdbgError as error:
-            _say(f"{same}; it was not compared: {error.message}")
+            _say(f"{same}; could not compare both views: {error.message}")
             return
-        _say(f"{same}; {found.equal:,} equal there")
+        _say(f"{same}; files equal in both views: {found.equal:,}")
         for path, what in sorted(found.differences.items())[:_MAX_EACH]:
             _say(f"differs: {path} {what}")
 

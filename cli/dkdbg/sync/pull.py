@@ -43,7 +43,9 @@ _MAX_GROWTH_BYTES = 1 << 20
 _MAX_AHEAD = 16
 _TIMEOUT_S = 300.0
 _SYMLINK = "a symlink, which is not followed"
-_YOURS = "the file here is not a former pull's; rename it to get the target's file, or name another folder: --into DIR"
+_YOURS = (
+    "a local file with this name did not come from --pull; rename it, or pull into another folder: --into DIR"
+)
 #: Record of the pulled files in the local folder, as JSON: path -> size and mtime_ns of the copy.
 _RECORD = ".dkdbg-pulled"
 #: Maximum bytes of a record, which a program that sees the folder may write: half a million files.
@@ -108,7 +110,7 @@ def destination(root: str, into: str | None, label: str, roots: Roots) -> Destin
     if not _within(folder, top) and _passes(into, top):
         raise DkdbgError(
             f"{into} leads out of {top}, by a symlink, to {folder}",
-            hint=f"to use it nevertheless: --into {shlex.quote(folder)}",
+            hint=f"to use it anyway: --into {shlex.quote(folder)}",
             exit_code=EXIT_USAGE,
         )
     local = os.path.realpath(roots.local)
@@ -120,7 +122,7 @@ def destination(root: str, into: str | None, label: str, roots: Roots) -> Destin
         )
     ):
         raise DkdbgError(
-            f"{into} holds or would hold sources that are synced from here",
+            f"{into} overlaps the local files that dkdbg sync sends to the target",
             hint=f"name a folder outside of {roots.local}, or omit --into for {FOLDER}/{label}",
             exit_code=EXIT_USAGE,
         )
@@ -345,7 +347,7 @@ class _Puller:
         try:
             parts = paths.components(path)
             if folder and not path.startswith(folder + "/"):
-                raise Refused("it does not lie in the folder that was asked for")
+                raise Refused("it is not in the requested folder")
             if never := _why_never(parts):
                 self.pulled.never.add(path)
                 raise Refused(never)
@@ -385,8 +387,8 @@ class _Puller:
         room = os.fstatvfs(self._tree.root)
         if total > room.f_bavail * room.f_frsize:
             raise DkdbgError(
-                f"{folder} has {in_words(total)} to copy, and {in_words(room.f_bavail * room.f_frsize)} are free here",
-                hint="make room, name a folder in it, or another disk: --into DIR",
+                f"{folder} has {in_words(total)} to copy, but only {in_words(room.f_bavail * room.f_frsize)} are free locally",
+                hint="free disk space, pull a subfolder, or use another disk: --into DIR",
             )
         return total
 
@@ -405,7 +407,7 @@ class _Puller:
             return False
         self.pulled.never.add(_text(parts))
         self.pulled.left_out[_text(parts)] = (
-            "git would take its folder for a repository, and execute commands in its settings"
+            "git would treat its folder as a repository and execute commands from its config"
         )
         return True
 
@@ -434,13 +436,13 @@ class _Puller:
         size = head["size"]
         if head["path"] != path or size > wanted.max_size:
             raise not_our_receiver(
-                f"asked for {path}, of {wanted.size:,} bytes, it sends {head['path']}, of {size:,}"
+                f"requested {path} ({wanted.size:,} bytes), received {head['path']} ({size:,} bytes)"
             )
         self._left -= size
         if self._left < 0:
             raise DkdbgError(
-                f"more than {in_words(self._limit)}: the files have grown in the meantime",
-                hint="run it again with a greater --limit",
+                f"the files have grown since they were listed, and now exceed {in_words(self._limit)}",
+                hint="run it again with a larger --limit",
             )
         problem = ""
         name = f".dkdbg-pull-{secrets.token_hex(8)}".encode()
@@ -492,9 +494,7 @@ class _Puller:
                 return problem or ("" if whole else "changed while it was copied")
             left -= len(body)
             if left < 0:
-                raise not_our_receiver(
-                    f"it sends more than the {size:,} bytes of a file that it has announced"
-                )
+                raise not_our_receiver(f"it sent more than the {size:,} bytes it announced for a file")
             digest.update(body)
             if not problem:
                 try:
@@ -529,9 +529,7 @@ def _frame(stream: Stream, *kinds: int) -> tuple[int, dict[str, Any], bytes]:
 
 def _listing(stream: Stream) -> Iterator[Entry]:
     """Return the entries of one answer as they arrive."""
-    return entries(
-        lambda: _frame(stream, wire.LISTING), Amount(hint="name folders in it, one after the other")
-    )
+    return entries(lambda: _frame(stream, wire.LISTING), Amount(hint="pull its subfolders one by one"))
 
 
 def _dress(descriptor: int, head: dict[str, Any]) -> None:
@@ -546,7 +544,7 @@ def _text(parts: list[bytes]) -> str:
 
 def _why(error: OSError) -> str:
     if error.errno in {errno.ELOOP, errno.ENOTDIR}:
-        return "a symlink or file stands in its way here"
+        return "a local symlink or file is in the way"
     return f"cannot be written here: {error.strerror}"
 
 
@@ -559,5 +557,5 @@ def _why_never(parts: list[bytes]) -> str:
     """Return why a path is never pulled, as a sentence; empty when it may be."""
     for part in parts:
         if _folded(part) in _NEVER:
-            return f"{part.decode('utf-8', 'replace')} is never pulled from a target: programs here execute its content"
+            return f"{part.decode('utf-8', 'replace')} is never pulled from a target: programs on your machine execute its content"
     return ""

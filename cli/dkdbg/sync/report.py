@@ -88,7 +88,7 @@ def _connected(facts: dict[str, Any]) -> str:
     if not facts["former"]:
         return first
     by = " by another checkout, machine or version of dkdbg" if facts["former"] == facts["local"] else ""
-    return f"{first}\nit has a copy of {facts['former']}{by}: files that only that folder has stay; changed ones are kept in .dkdbg-sync/kept there"
+    return f"{first}\nthe target has a copy of {facts['former']}{by}: files that only that copy has stay; files that differ are moved to .dkdbg-sync/kept"
 
 
 def _failed(facts: dict[str, Any]) -> str:
@@ -98,8 +98,8 @@ def _failed(facts: dict[str, Any]) -> str:
 
 def _kept(facts: dict[str, Any]) -> str:
     if facts["where"] == facts["path"]:
-        return f"kept: the folder {facts['path']} stays there, because something in it is not sync's"
-    return f"kept: {facts['path']} there was not sync's; it is now {facts['where']}"
+        return f"kept: the folder {facts['path']} stays on the target, because something in it did not come from sync"
+    return f"kept: {facts['path']} on the target did not come from sync; it is now {facts['where']}"
 
 
 def _grows(facts: dict[str, Any]) -> str:
@@ -128,7 +128,7 @@ _LINES = {
     "polled": lambda facts: f"slower than it could be: {facts['reason']}",
     "settings": lambda facts: facts["reason"],
     "rescan": lambda facts: f"looking at everything again: {facts['reason']}",
-    "quiet": lambda facts: f"no answer for {facts['seconds']:g} s: what you save waits",
+    "quiet": lambda facts: f"no answer for {facts['seconds']:g} s: saved files are sent later",
     "lost": lambda facts: f"connection lost: {facts['reason']}; trying again",
     "in_sync": _in_sync,
     "progress": progress,

@@ -62,7 +62,7 @@ def folder_of(target: Target, reach: Reach) -> Workspace:
         done = process.run(reach.wrap(("sh", "-c", _IS_HOME)), timeout=_TIMEOUT_S)
         if done.code == 0:
             raise DkdbgError(
-                f"{target.label} runs in your home there, {printable(found.remote)}: a sync could overwrite the start-up files of your shells",
+                f"{target.label} runs in your home folder {printable(found.remote)}: syncing into it could overwrite your shells' start-up files",
                 hint=f"dkdbg sync {shlex.quote(str(target.address))} --to {shlex.quote(found.remote.rstrip('/'))}/code, or submit it with --in code",
                 exit_code=EXIT_USAGE,
             )

@@ -92,7 +92,7 @@ class Reporter:
         for path, reason in sorted(done.left_out.items()):
             self.event(event("skipped", path=path, reason=reason))
         self._status.say(
-            f"{done.files:,} copied ({size(done.bytes)}), {done.equal:,} were here already, in {printable(folder)}"
+            f"{done.files:,} copied ({size(done.bytes)}), {done.equal:,} unchanged, in {printable(folder)}"
         )
         return 0 if done.complete else EXIT_ERROR
 

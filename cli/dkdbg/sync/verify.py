@@ -30,7 +30,7 @@ _RETRY_AFTER_S = 0.5
 #: The `known` of an `Amount` that accepts up to a million unsynced remote entries.
 _OTHERS = 400_000
 _ANSWER_TIMEOUT_S = 300.0
-_ELSEWHERE = "leads to another target there"
+_ELSEWHERE = "is a symlink to another path on the target"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +66,13 @@ def compare(
             equal += 1
     for path, found in there.items():
         if found.held and path not in local:
-            different[path] = "was put there by sync and is not here any more"
+            different[path] = "was put on the target by sync and no longer exists locally"
     return equal, different
 
 
 def of_one_folder(found: Comparison) -> Comparison:
     """Adapt a comparison to a folder that both sides share: no remote-only paths; absolute links explained."""
-    link = "is a link to an absolute path of this machine, which is another path there"
+    link = "is a symlink to an absolute local path, which is a different path on the target"
     return Comparison(
         equal=found.equal, only_there=(),
         differences={path: link if what == _ELSEWHERE else what for path, what in found.differences.items()},
@@ -81,18 +81,22 @@ def of_one_folder(found: Comparison) -> Comparison:
 
 def _difference(entry: Entry, digest: str, there: There | None) -> str:
     if there is None:
-        return "is missing there"
+        return "is missing on the target"
     if there.kind != entry.kind:
         names = {"f": "file", "d": "folder", "l": "symlink"}
-        return f"is a {names[entry.kind]} here and a {names[there.kind]} there"
+        return f"is a {names[entry.kind]} locally and a {names[there.kind]} on the target"
     if entry.kind == "d":
         return ""
     if entry.kind == "l":
         return "" if there.digest == link_digest(entry.target) else _ELSEWHERE
     if there.digest != digest:
-        sizes = f" ({entry.size:,} bytes here, {there.size:,} there)" if entry.size != there.size else ""
-        return f"has other content there{sizes}"
-    return "" if there.mode == entry.mode else f"has mode {entry.mode:o} here and {there.mode:o} there"
+        sizes = f" ({entry.size:,} bytes locally, {there.size:,} there)" if entry.size != there.size else ""
+        return f"has different content on the target{sizes}"
+    return (
+        ""
+        if there.mode == entry.mode
+        else f"has mode {entry.mode:o} locally and {there.mode:o} on the target"
+    )
 
 
 def verify(roots: Roots, reach: Reach) -> Comparison:
@@ -142,7 +146,7 @@ def _others(stream: Stream) -> set[str]:
     Raises:
         StreamEndedError, DkdbgError: as `expect`; or there are more than a million.
     """
-    amount = Amount(known=_OTHERS, hint="name a smaller folder there with --to")
+    amount = Amount(known=_OTHERS, hint="name a smaller folder on the target with --to PATH")
     take = partial(expect, stream, frozenset({wire.REMOTE}), _ANSWER_TIMEOUT_S)
     return {entry[0] for entry in entries(take, amount)}
 

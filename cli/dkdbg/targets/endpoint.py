@@ -20,7 +20,7 @@ class EndpointTarget(Target):
     def refusal(self) -> DkdbgError:
         """Return the error for verbs other than attaching; see `Target`."""
         return DkdbgError(
-            f"{self.address} is only a port: you can attach to it, but not run commands behind it",
+            f"{self.address} is only a port: you can attach to it, but not run commands through it",
             hint="name the container or host behind it; dkdbg ps lists sessions",
             exit_code=EXIT_USAGE,
         )

@@ -56,7 +56,7 @@ class LocalTarget(Target):
         if self.address.rest.startswith("/"):
             return Workspace(local=".", remote=self.address.rest, why="the target names it")
         raise DkdbgError(
-            f"{self.address} names no folder of this machine",
+            f"{self.address} names no folder on this machine",
             hint="local:/folder",
             exit_code=EXIT_USAGE,
         )

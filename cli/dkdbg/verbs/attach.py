@@ -66,7 +66,7 @@ def add_options(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--pid", type=values.process, action="append", default=[], metavar="PID", dest="pids",
-        help="attach to this running Python process there (repeatable)",
+        help="attach to the running Python process with this PID on the target (repeatable)",
     )  # fmt: skip
     parser.add_argument("--ranks", dest="choice", metavar="SET", help=values.RANKS)
     parser.add_argument("--for", type=values.duration, metavar="TIME", dest="limit", help=values.FOR)
@@ -276,7 +276,7 @@ def _token(reporter: _Reporter) -> str:
     try:
         token = token or token_file.read(os.environ) or ""
     except DkdbgError as error:  # not every user needs a token
-        reporter.line(f"{error.message}; going on without a token")
+        reporter.line(f"{error.message}; continuing without a token")
         return ""
     if 0 < len(token) < proof.MIN_TOKEN_CHARACTERS:
         reporter.line(
@@ -364,10 +364,10 @@ def _code_of(root: Path, target: Target, seen: Seen, *, guess: bool) -> Sequence
 
 def _explain_ports(reporter: _Reporter, base: int) -> None:
     others = base + AFTER_RANKS
-    text = f"rank r: attach to {LOOPBACK}:{base} + r, other processes from {others} on; also before they run"
+    text = f"rank r: attach to {LOOPBACK}:{base} + r, other processes from {others} up; you can attach before they start"
     reporter.event("ports", text, first=base, ranks=FIRST_RANKS, others=others)
     reporter.line(
-        "a process whose client is connected waits at its start for its breakpoints; the others go on at once"
+        "a process with a connected client waits for its breakpoints before it starts; the others start at once"
     )
 
 

@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 def add_options(parser: Parser) -> None:
     """Add the arguments of `dkdbg audit`."""
     parser.add_argument(
-        "paths", nargs="*", metavar="PATH", help="only these files and folders (the whole repository)"
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="only these files and folders (default: the whole repository)",
     )
     parser.add_argument(
         "--format",
         choices=("text", "sarif"),
         default="text",
-        help="sarif: for code scanning, version 2.1.0 (text)",
+        help="sarif: for code scanning, version 2.1.0 (default: text)",
     )
 
 

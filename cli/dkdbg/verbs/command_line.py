@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 #: Purpose of each verb, by group; the verb's module in this folder has `add_options` and `call`.
 GROUPS = {
     "start here": {
-        "demo": "show the whole path on an example, in a temporary copy",
+        "demo": "show the whole workflow on an example, in a temporary copy",
         "init": "set up this repository: shows a plan, asks, writes",
         "up": "start the debug service, ready for F5",
         "down": "stop and remove the debug service",
@@ -33,7 +33,7 @@ GROUPS = {
     "anywhere else": {
         "run": "run a command under the debugger, here or on any target",
         "submit": "submit a batch job, wait for it and attach",
-        "sync": "copy your files to a target, and then every save",
+        "sync": "copy your files to a target, then each file that you save",
         "forward": "forward a port of a remote host to this machine, such as TensorBoard's",
     },
     "more": {

@@ -106,7 +106,7 @@ def _run(folder: Path, wanted: str, report: _Report, *, show: bool) -> None:
             chosen.stop()
             raise
         chosen.stop()
-        report.why = f" (the container one failed: {error.message.splitlines()[0]}; {error.hint})"
+        report.why = f" (the demo in a container failed: {error.message.splitlines()[0]}; {error.hint})"
         chosen = demo_targets.local(folder, plan)
         report.target = chosen.name
         if show:
@@ -207,5 +207,5 @@ def choose(folder: Path, plan: ProjectPlan, wanted: str) -> tuple[Target, str]:
             raise
         return demo_targets.local(
             folder, plan
-        ), f" ({error.message.splitlines()[0]}; for the container one: {error.hint})"
+        ), f" ({error.message.splitlines()[0]}; to run it in a container: {error.hint})"
     return demo_targets.compose(folder, plan, host), ""

@@ -145,7 +145,7 @@ def _there(target: Target) -> Machine:
     answered = time.time()
     if done.code:
         raise reach.explain(done.stderr) or DkdbgError(
-            f"{target.label} runs no shell script (exit code {done.code}): {done.stderr.strip()[-300:]}",
+            f"{target.label} failed to run a shell script (exit code {done.code}): {done.stderr.strip()[-300:]}",
             hint=f"dkdbg ps {target.address} shows whether it runs; its image needs sh",
         )
     return probe.machine(done.stdout, label=str(target.address), asked=asked, answered=answered)

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 def add_options(parser: Parser) -> None:
     """Add the arguments of `dkdbg down`."""
     parser.add_argument(
-        "target", nargs="?", metavar="TARGET", help="remove the copy that dkdbg up TARGET started instead"
+        "target",
+        nargs="?",
+        metavar="TARGET",
+        help="remove the copy that dkdbg up TARGET started, not the debug service",
     )
     parser.add_argument(
         "--all", action="store_true", help="stop the whole compose project, profiled services included"

@@ -37,7 +37,7 @@ def add_options(parser: Parser) -> None:
         nargs="+",
         type=values.forwarded,
         metavar="[LOCAL:]PORT",
-        help="the port on its loopback; LOCAL is the port here",
+        help="the port on the target's loopback; LOCAL is the port on this machine",
     )
     parser.add_argument("--for", type=values.duration, metavar="TIME", dest="limit", help=values.FOR)
     parser.add_argument("--json", action="store_true", help="one JSON object per line for each event")
@@ -101,7 +101,7 @@ def _listen(relay: Relay, local: int | None, there: int) -> int:
     except OSError as error:
         raise DkdbgError(
             f"cannot listen on 127.0.0.1:{local or there}: {error.strerror}",
-            hint=f"name another port here: LOCAL:{there}",
+            hint=f"name another local port: LOCAL:{there}",
             exit_code=EXIT_CONFLICT,
         ) from error
 

@@ -55,7 +55,7 @@ def add_options(parser: Parser) -> None:
         "target",
         nargs="?",
         metavar="TARGET",
-        help="write only what F5 needs to run the program there and attach to it",
+        help="write only what F5 needs to run the program on TARGET and attach to it",
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--yes", action="store_true", help="write without asking")
@@ -73,10 +73,10 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--service",
         metavar="NAME",
-        help="the compose service to debug; FILE:NAME where several files have one of that name",
+        help="the compose service to debug; FILE:NAME if several files define that name",
     )
     parser.add_argument(
-        "--dockerfile", metavar="PATH", help="your Dockerfile to build, without a compose service"
+        "--dockerfile", metavar="PATH", help="the Dockerfile to build if there is no compose service"
     )
     parser.add_argument(
         "--python", metavar="VERSION", choices=PYTHONS, help="the Python of the Dockerfile that init writes"
@@ -104,10 +104,14 @@ def add_options(parser: Parser) -> None:
 
 def _add_overlay(parser: Parser) -> None:
     pai = parser.add_argument_group(
-        "add only what debugs an OpenPAI job, a port and a deployment, to its YAML"
+        "add only what debugging an OpenPAI job needs to its YAML: a port and a deployment"
     )
     pai.add_argument(
-        "--pai", metavar="FILE", nargs="?", const="", help="the job protocol; by default the only one here"
+        "--pai",
+        metavar="FILE",
+        nargs="?",
+        const="",
+        help="the job protocol (YAML); by default the only one in this repository",
     )
     pai.add_argument(
         "--role",
@@ -118,7 +122,7 @@ def _add_overlay(parser: Parser) -> None:
     pai.add_argument("--dap", action="store_true", help="wait for an editor instead of pdb over nc")
     pai.add_argument("--agent", metavar="PATH", default="", help="where agent.pyz is in the container")
     k8s = parser.add_argument_group(
-        "write only a manifest overlay that starts a workload in a cluster under the agent, and its F5"
+        "write only a manifest overlay that starts a workload in a cluster under the agent, and its launch entry for F5"
     )
     k8s.add_argument(
         "--k8s", metavar="WORKLOAD", nargs="?", const="",
@@ -131,14 +135,18 @@ def _add_overlay(parser: Parser) -> None:
         "--container",
         metavar="NAME",
         default="",
-        help="the container whose program is debugged (the first one)",
+        help="the container whose program is debugged (default: the first one)",
     )
-    k8s.add_argument("--namespace", metavar="NAME", help="where it will run (the manifest's, else kubectl's)")
+    k8s.add_argument(
+        "--namespace",
+        metavar="NAME",
+        help="the namespace to run in (default: the manifest's, else kubectl's)",
+    )
     k8s.add_argument(
         "--to",
         dest="folder",
         metavar="PATH",
-        help="the code's folder in the container (workingDir, else WORKDIR)",
+        help="the code's folder in the container (default: workingDir, else WORKDIR)",
     )
 
 
@@ -228,9 +236,9 @@ def _undo(root: Path, *, force: bool, as_json: bool) -> int:
     for path, saved in undone.saved:
         console.say(f"saved     {path} as {saved}")
     for path in undone.left:
-        console.say(f"left      {path}/  (something of yours is in it)")
+        console.say(f"left      {path}/  (it contains files of yours)")
     for line in containers:
-        console.say(f"its container is still there: {line}")
+        console.say(f"its container still exists; to remove it: {line}")
     return 0
 
 
@@ -275,7 +283,7 @@ def _say_attributes(root: Path) -> None:
     line = f"printf '\\n{FOLDER}/** -text -filter -working-tree-encoding linguist-generated\\n' >> .gitattributes"
     if changing:
         console.say(
-            f"git would change the agent when it is committed ({', '.join(changing)} in .gitattributes); this spares it: {line}"
+            f"git would change the agent when it is committed ({', '.join(changing)} in .gitattributes); to prevent that: {line}"
         )
     else:
         console.say(f"to collapse the generated files in reviews: {line}")
@@ -345,7 +353,7 @@ def _init_ranks(root: Path, options: argparse.Namespace) -> int:
     files = ranks_files(root, entries, editor.ranks_compound(entries), editor.ranks_task(base))
     more = f"other editors: rank r is on {LOOPBACK}:{base} + r while `dkdbg attach --ports {base}` runs"
     return offer(
-        root, {**files}, f"F5 attaches to {count} ranks, each by a port of its own from {base} on", options,
+        root, {**files}, f"F5 attaches to {count} ranks, each on its own port, from {base} up", options,
         next_steps=lambda: next_steps(editor.RANKS_NAME, more),
         as_json=lambda todo, kept, written: {
             "ranks": count, "port": base, **changes_json(todo, kept, written=written)

@@ -48,7 +48,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
             argv = target.logs(follow=options.follow, lines=options.tail)
         except DkdbgError as error:
             if name is None and error.exit_code == EXIT_ERROR:
-                raise DkdbgError(f"{target.label} does not run", hint=hints.SERVICE_UP()) from error
+                raise DkdbgError(f"{target.label} is not running", hint=hints.SERVICE_UP()) from error
             raise
     if sys.stdout.isatty() or sys.stderr.isatty():
         return process.shown(argv, ForTerminal)

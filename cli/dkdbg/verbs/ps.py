@@ -29,7 +29,7 @@ def add_options(parser: Parser) -> None:
         "targets",
         nargs="*",
         metavar="TARGET",
-        help="only these; hosts behind ssh are queried only when named",
+        help="only these targets; hosts behind ssh are queried only when named",
     )
     parser.add_argument("--all", action="store_true", help="include ended sessions")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")

@@ -62,15 +62,15 @@ def add_options(parser: Parser) -> None:
     for name, text in (
         ("pause", "pause the ranks, for an attached editor"),
         ("continue", "let the ranks continue"),
-        ("stack", "show where each rank is held"),
+        ("stack", "show where each rank is paused"),
     ):
         _accept_behind(what.add_parser(name, help=text), before).set_defaults(expression="")
-    value = _accept_behind(what.add_parser("eval", help="show a value of each rank that is held"), before)
+    value = _accept_behind(what.add_parser("eval", help="show a value of each paused rank"), before)
     value.add_argument("expression", metavar="EXPR")
     value.add_argument(
         "--plot", action="store_true", help="write a PNG: each tensor as a picture and a histogram"
     )
-    value.add_argument("--out", metavar="FILE.png", help="with --plot: where to (EXPR.png)")
+    value.add_argument("--out", metavar="FILE.png", help="with --plot: the output file (default: EXPR.png)")
 
 
 def _accept_behind(
@@ -111,7 +111,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
     several_targets.warn(missing)
     if plot:
         at = found[-1][0].address
-        hint = f"dkdbg ranks --on {shlex.quote(at)} eval {shlex.quote(expression)} says what there is"
+        hint = f"dkdbg ranks --on {shlex.quote(at)} eval {shlex.quote(expression)} shows the values"
         path = _unused(root, expression) if options.out is None else root / options.out
         code = _plot(rows, path, hint)
         return EXIT_ERROR if missing else code
@@ -121,7 +121,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
         console.say(comparing.table(rows, frames=verb == "stack"))
         if rows and verb == "pause" and all(row["state"] == "not attached" for row in rows):
             console.warn(
-                "dkdbg: only an editor can hold them for longer: attach one. eval and stack need none"
+                "dkdbg: only an editor can keep the ranks paused: attach one first; eval and stack need no editor"
             )
     is_whole = rows and not missing and all(row["state"] in {"value", "done"} for row in rows)
     return 0 if is_whole else EXIT_ERROR
@@ -152,11 +152,13 @@ def _plot(rows: Sequence[Row], path: Path, hint: str) -> int:
         with path.open("xb") as picture:
             picture.write(pictures.png(shown))
     except FileExistsError as error:
-        raise DkdbgError(f"{path} exists already", hint="name another with --out, or leave it out") from error
+        raise DkdbgError(
+            f"{path} exists already", hint="name another file with --out, or omit --out"
+        ) from error
     except OSError as error:
         raise DkdbgError(f"cannot write {path}: {error.strerror}", hint="another --out") from error
     console.say(
-        f"{path}: one row each, from low (black) to high (white), red where it is not a number; the histogram is on the right"
+        f"{path}: one row per rank, low values black, high values white, NaN red; histogram on the right"
     )
     _open_in_editor(path)
     return EXIT_ERROR if failed else 0

@@ -49,9 +49,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
         with contextlib.closing(target):
             if replaced := target.replaced():
                 files = ", ".join(map(printable, replaced))
-                return _start_again(
-                    target, f"{files} is mounted by itself, and another file is in its place since"
-                )
+                return _start_again(target, f"{files} is mounted as a single file, which was replaced since")
             which = _which(target, None)
             failure = _failure(root, target, which) if which else "its agent is gone"
             if failure and not _has_ended(target):
@@ -90,7 +88,7 @@ def _failure(root: Path, target: Target, which: Sequence[str]) -> str:
 
 def _start_again(target: Target, why: str) -> int:
     target.start_again()
-    console.say(f"{target.label}: its container is started again, an editor attaches anew: {why}")
+    console.say(f"{target.label}: its container is restarted, so editors must attach again: {why}")
     return 0
 
 

@@ -58,19 +58,21 @@ def add_options(parser: Parser) -> None:
         "--port",
         type=values.port,
         metavar="PORT",
-        help="the agent's port there (5678; here, if that is taken, and behind ssh a free one)",
+        help="the agent's port on the target (5678; locally, if that is taken, and behind ssh: a free one)",
     )
     parser.add_argument(
         "--wait", type=values.count, nargs="?", default=0, const=600, metavar="SECONDS",
         help="make the command wait for an editor (600)",
     )  # fmt: skip
     parser.add_argument(
-        "--sync", action="store_true", help="copy your files there first, and each save while it runs"
+        "--sync",
+        action="store_true",
+        help="copy your files to the target first, then each file that you save while it runs",
     )
     parser.add_argument(
         "--reload",
         action="store_true",
-        help="as --sync, and restart it at each save; Ctrl-C restarts it too, twice quits",
+        help="like --sync, and restart the command at each save; Ctrl-C restarts it too, twice quits",
     )
     parser.add_argument(
         "--attach", type=values.port, nargs="?", const=5677, metavar="PORT",
@@ -85,7 +87,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--python",
         metavar="PATH",
-        help="the interpreter there that runs the agent (the command's own, python3, ...)",
+        help="the interpreter on the target that runs the agent (default: the command's own, python3, ...)",
     )
     _add_profiling(parser)
     parser.add_argument(
@@ -191,7 +193,9 @@ def run(
             contextlib.closing(bring(reach, python=python, run=run, command=command))
         )
         if brought.sent:
-            console.warn(f"dkdbg: {reach.label}: copied the agent there; it is removed with the last session")
+            console.warn(
+                f"dkdbg: {reach.label}: copied the agent to the target; it is removed when the last session ends"
+            )
         if copy is not None:
             copy.wait()
         if attach is None:
@@ -383,7 +387,7 @@ def _fetched_folder(root: Path, name: str, target: Target, reach: Reach, python:
         folder = done.stdout.removesuffix("\n") if done.code == 0 else ""
         if not folder.startswith("/"):
             raise DkdbgError(
-                f"the profiles stay in {FOLDER} on {target.label}: the remote folder is unknown",
+                f"the profiles were not fetched from {FOLDER} on {target.label}: the remote folder is unknown",
                 hint=f"dkdbg sync {shlex.quote(name)} --to {there} --pull {what}",
             )
         # No copy starts at the root of a file system: there, `to` is the folder itself.

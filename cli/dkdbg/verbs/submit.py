@@ -55,11 +55,11 @@ def add_options(parser: Parser) -> None:
         dest="folder",
         metavar="FOLDER",
         default="",
-        help="remote working directory of the job (your home)",
+        help="remote working directory of the job (default: your home)",
     )
     parser.add_argument("--no-attach", action="store_true", help="submit only; print the attach command")
     parser.add_argument(
-        "--interactive", action="store_true", help="hold the nodes for a shell or CMD until it ends; nodes already held are used again"
+        "--interactive", action="store_true", help="hold the nodes for a shell or CMD until it ends; nodes that are already held are reused"
     )  # fmt: skip
     parser.add_argument(
         "--keep", action="store_true", help="with --interactive: keep the nodes when the shell ends"
@@ -260,7 +260,7 @@ def _leave(queue: Queue, job: str, address: str, say: _Said) -> int:
     except KeyboardInterrupt:  # a second Ctrl-C
         keeps = False
     if keeps:
-        say("left", f"job {job} stays; dkdbg attach {address} waits for it", job=job)
+        say("left", f"job {job} was not cancelled; dkdbg attach {address} waits for it", job=job)
         return EXIT_INTERRUPTED
     queue.cancel(job)
     say("cancelled", f"job {job} is cancelled", job=job)
@@ -290,11 +290,11 @@ def _hold(root: Path, queue: Queue, options: argparse.Namespace, say: _Said) -> 
     if taken:
         if options.others:
             raise DkdbgError(
-                f"job {job} is already held, and options only apply to a new one",
-                hint=f"without them it is used again; dkdbg run --on {queue.address(job)} -- CMD uses it too",
+                f"job {job} already holds nodes, and options only apply to a new one",
+                hint=f"omit the options to reuse it, or: dkdbg run --on {queue.address(job)} -- CMD",
                 exit_code=EXIT_USAGE,
             )
-        say("job", f"job {job} is already held and is used again", job=job, address=queue.address(job))
+        say("job", f"job {job} already holds nodes and is reused", job=job, address=queue.address(job))
     try:
         if not taken:
             with signals.delayed():
@@ -309,7 +309,7 @@ def _hold(root: Path, queue: Queue, options: argparse.Namespace, say: _Said) -> 
         if taken or (options.keep and code != EXIT_INTERRUPTED):
             say(
                 "left",
-                f"job {job} is still held: dkdbg run --on {queue.address(job)} -- python train.py",
+                f"job {job} still holds its nodes: dkdbg run --on {queue.address(job)} -- python train.py",
                 job=job,
             )
         elif job:

@@ -33,7 +33,9 @@ def add_options(parser: Parser) -> None:
     """Add the arguments of `dkdbg sync`."""
     parser.add_argument("target", nargs="?", metavar="TARGET", help="where; the debug service by default")
     parser.add_argument(
-        "--to", metavar="PATH", help="the folder on the target (where init planned it, else WORKDIR)"
+        "--to",
+        metavar="PATH",
+        help="the folder on the target (default: the one that init planned, else WORKDIR)",
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--once", action="store_true", help="stop when both sides are equal")
@@ -50,7 +52,9 @@ def add_options(parser: Parser) -> None:
     what.add_argument(
         "--explain", metavar="PATH", help="show whether PATH is synced, and which rule decides it"
     )
-    parser.add_argument("--into", metavar="DIR", help="with --pull: where to (dkdbg-pulled/TARGET)")
+    parser.add_argument(
+        "--into", metavar="DIR", help="with --pull: the local folder (default: dkdbg-pulled/TARGET)"
+    )
     parser.add_argument(
         "--limit", type=values.size, metavar="SIZE", help="with --pull: copy at most this much (10GB)"
     )
@@ -197,7 +201,7 @@ def after_up(root: Path, *, as_json: bool) -> int:
         return sync(root, None, as_json=as_json, compares=False)
     except SameFolderError:
         if not as_json:
-            console.say("nothing to sync: the workspace is mounted, and what you save is there already")
+            console.say("nothing to sync: the workspace is mounted, so saved files are on the target at once")
         return 0
 
 

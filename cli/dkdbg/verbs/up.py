@@ -36,7 +36,7 @@ def add_options(parser: Parser) -> None:
         "target",
         nargs="?",
         metavar="TARGET",
-        help="start a copy of k8s://NAMESPACE/deployment/NAME, statefulset/, job/, cronjob/ or pytorchjob/ instead",
+        help="instead of the debug service, start a copy of k8s://NAMESPACE/deployment/NAME, statefulset/, job/, cronjob/ or pytorchjob/",
     )
     parser.add_argument(
         "--wait-timeout",
@@ -64,12 +64,12 @@ def _add_copy(parser: Parser) -> None:
         "for a copy of TARGET, with its program under the agent; the original stays as it is"
     )
     copy.add_argument("--yes", action="store_true", help="start it without asking")
-    copy.add_argument("--diff", action="store_true", help="show it and start nothing")
+    copy.add_argument("--diff", action="store_true", help="show the copy and start nothing")
     copy.add_argument(
         "--command", metavar="TEXT", default="", help="run this instead of the original's program"
     )
     copy.add_argument(
-        "--overlay", metavar="FOLDER", help="copy what dkdbg init --k8s wrote, not what runs there"
+        "--overlay", metavar="FOLDER", help="copy what dkdbg init --k8s wrote, not what runs in the cluster"
     )
     copy.add_argument(
         "--attach", type=values.port, nargs="?", const=5677, metavar="PORT",
@@ -94,7 +94,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
         if options.limit is not None:
             raise DkdbgError(
                 "--for is for the debug service of this repository",
-                hint=f"dkdbg attach {options.target} --for {options.limit:.0f}s closes the port here and the tunnel",
+                hint=f"dkdbg attach {options.target} --for {options.limit:.0f}s closes the local port and the tunnel",
                 exit_code=EXIT_USAGE,
             )
         from dkdbg.verbs.parts import debug_copy
@@ -160,7 +160,7 @@ def _up(root: Path, *, as_json: bool, wait_timeout: int) -> None:
             if started.engine
             else f"in {started.name}, which has no port on this machine"
         )
-        console.say(f"ready {where}. Your editor gets there, and F5 works, while this runs:")
+        console.say(f"ready {where}. Your editor can attach, and F5 works, while this runs:")
         console.say(hints.REMOTE_ATTACH(port=port))
         if started.engine:
             console.say(hints.REMOTE_SYNC())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RANKS = "debug only these ranks, the others run free: 0,3 or 0-7:2 or failing (all)"
 
 #: Help of --for for the verbs that open a port.
-FOR = "close it after this time: 2h, 30m, 90s"
+FOR = "close the port after this time: 2h, 30m, 90s"
 
 
 def seconds(text: str) -> int:

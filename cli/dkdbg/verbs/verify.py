@@ -44,9 +44,9 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--on",
         metavar="TARGET",
-        help="prove a run there instead, of the command behind -- or the one in dkdbg.toml",
+        help="verify a run on TARGET instead: of the command after --, or the one in dkdbg.toml",
     )
-    parser.add_argument("--sync", action="store_true", help="with --on: copy your files there first")
+    parser.add_argument("--sync", action="store_true", help="with --on: copy your files to the target first")
     parser.add_argument(
         "--fix", action="store_true", help="repair what can be repaired; shows each change and asks first"
     )
@@ -72,7 +72,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
     """
     if options.on is None and (options.command or options.sync):
         raise DkdbgError(
-            "a command and --sync belong to a run on another target; without --on the debug service is proven",
+            "a command and --sync need --on TARGET; without --on, dkdbg verifies the debug service",
             hint=f"dkdbg verify --on local: -- {shlex.join(options.command or ['CMD'])}",
             exit_code=EXIT_USAGE,
         )
@@ -170,7 +170,7 @@ def _taken_port(root: Path, service: DebugService) -> Finding | None:
         return None
     return Finding(
         link="port", cause="port-taken", says=f"another program listens on 127.0.0.1:{port}, where F5 attaches",
-        remedy="dkdbg up takes the next free port, and writes it to launch.json and .env; dkdbg ps or ss -ltnp shows who has this one",
+        remedy="dkdbg up takes the next free port, and writes it to launch.json and .env; dkdbg ps or ss -ltnp shows which program uses this one",
         subject=str(port),
     )  # fmt: skip
 

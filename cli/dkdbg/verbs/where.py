@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 _NONE = (
-    "no process there has dkdbg's hook; to see one that runs without it: dkdbg attach TARGET --pid PID, "
-    "or run py-spy dump --pid PID there"
+    "no process on the target has dkdbg's hook; to see one without it: dkdbg attach TARGET --pid PID, "
+    "or py-spy dump --pid PID on the target"
 )
 #: Seconds between two polls.
 _POLL_S = 2.0
@@ -44,7 +44,7 @@ def add_options(parser: Parser) -> None:
         "targets",
         nargs="*",
         metavar="TARGET",
-        help="only these; hosts behind ssh are asked only when named",
+        help="only these targets; hosts behind ssh are queried only when named",
     )
     parser.add_argument("--ranks", dest="set", metavar="SET", default="all", help="0,3 or 0-7:2 (all)")
     parser.add_argument("--watch", action="store_true", help="repeat every 2 seconds until Ctrl-C")
@@ -53,7 +53,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--native",
         action="store_true",
-        help="with native frames; needs py-spy there, and permission to use it",
+        help="with native frames; needs py-spy on the target, and permission to use it",
     )
 
 
@@ -108,9 +108,9 @@ def _look(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: S
         lines += [*waiting, ""]
     elif not jobs:
         lines = ["no process has answered" if missing else _NONE, ""]
-    lines.append(f"asked in {time.monotonic() - began:.1f} s; nothing was stopped")
+    lines.append(f"queried in {time.monotonic() - began:.1f} s; nothing was stopped")
     if options.native:
-        lines[-1] = f"asked in {time.monotonic() - began:.1f} s; py-spy stopped each process for a moment"
+        lines[-1] = f"queried in {time.monotonic() - began:.1f} s; py-spy paused each process for a moment"
     if page_file is not None:
         lines.append(f"the page is {printable(page_file)}")
     (console.screen if options.watch else console.say)("\n".join(lines))
@@ -121,7 +121,7 @@ def _ranks(written: str) -> RankSet:
     found = rank_set(written)
     if found.failing:
         raise DkdbgError(
-            "dkdbg where takes no --ranks failing: it lists failing ranks first anyway",
+            "dkdbg where does not accept --ranks failing: it lists failing ranks first anyway",
             hint="dkdbg where", exit_code=EXIT_USAGE,
         )  # fmt: skip
     return found
@@ -182,7 +182,7 @@ def _of_sessions(
         beside = (f"; {scheme} cannot be queried: {reason}" for scheme, reason in silent.items())
         raise DkdbgError(
             f"no session is running{''.join(beside)}",
-            hint="dkdbg ps --all; a job behind ssh or in a cluster is asked when it is named",
+            hint="dkdbg ps --all; a job behind ssh or in a cluster is queried only when named",
         )
     by_address: dict[str, list[SeenSession]] = {}
     for each in live:

@@ -231,7 +231,7 @@ def _causes(
     if isinstance(lines, int) and line > lines:
         return [
             Finding(
-                link="line", cause="no-code", says=f"{path.name} has {lines} lines, and no line {line}", remedy="dkdbg why FILE:LINE with a line of it"
+                link="line", cause="no-code", says=f"{path.name} has only {lines} lines, so no line {line}", remedy="dkdbg why FILE:LINE, with a line that exists"
             )
         ]  # fmt: skip
     try:
@@ -333,6 +333,6 @@ def _other_port(entry: Entry, seen: SeenSession, written: int) -> Finding | None
     if not wanted or port is None or port == wanted:
         return None
     return Finding(
-        link="port", cause="other-port", says=f"{entry.source} attaches to port {wanted}, and {seen.target} is at {seen.endpoint}",
+        link="port", cause="other-port", says=f"{entry.source} attaches to port {wanted}, but {seen.target} listens at {seen.endpoint}",
         remedy="dkdbg up writes its port to launch.json and .env",
     )  # fmt: skip

@@ -224,8 +224,8 @@ def test_what_the_ledger_does_not_hold_is_not_deleted(host, root):
     (root / "theirs").write_text("work")
     (root / "folder").mkdir()
     host.open(root)
-    assert "not put there by sync" in host.do(wire.DELETE, {"path": "theirs"})[0]["reason"]
-    assert "not put there by sync" in host.do(wire.DELETE, {"path": "folder"})[0]["reason"]
+    assert "not created by sync" in host.do(wire.DELETE, {"path": "theirs"})[0]["reason"]
+    assert "not created by sync" in host.do(wire.DELETE, {"path": "folder"})[0]["reason"]
     assert (root / "theirs").read_text() == "work"
     assert (root / "folder").is_dir()
     host.bye()

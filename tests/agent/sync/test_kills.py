@@ -202,7 +202,7 @@ def test_a_line_of_the_ledger_that_was_torn_is_the_end_of_it(start, root):
         log.write('["b","f",420,3,"' + digest(b"new")[:20])
     host = start()
     assert set(host.open(root)) == {"a"}
-    assert "not put there by sync" in host.do(wire.DELETE, {"path": "b"})[0]["reason"]
+    assert "not created by sync" in host.do(wire.DELETE, {"path": "b"})[0]["reason"]
     host.put("c", b"after a torn line")
     host.bye()
     assert set(start().open(root)) == {"a", "c"}

@@ -187,7 +187,7 @@ def test_a_root_that_cannot_be_written_says_whose_it_is(as_user, open_root):
         f"{open_root} is not writable: it belongs to uid 0 (root), mode 0755, and sync runs as"
     )
     assert f"uid {USER}" in reason
-    assert "cannot be opened or made" in as_user().refused(open_root / "new", create=True)
+    assert "cannot be opened or created" in as_user().refused(open_root / "new", create=True)
     assert list(open_root.iterdir()) == []
 
 
@@ -363,7 +363,7 @@ def test_two_names_that_the_file_system_folds_are_not_put_over_each_other(root):
     put("Readme")
     put("Readme")
     with pytest.raises(
-        Refused, match="Readme is there, and both names are the same to the target's file system"
+        Refused, match="Readme exists on the target, and both names are the same to its file system"
     ):
         put("README")
     put("caf\u00e9")

@@ -157,7 +157,7 @@ def test_a_folder_in_the_way_of_a_file_is_kept_whole(host, root):
     assert (root / "a").read_bytes() == b"file"
     (one,) = host.kept
     assert (root / one["where"] / "deep" / "work").read_text() == "theirs"
-    assert "not put there by sync" not in str(host.do(wire.DELETE, {"path": "a/ours"}))
+    assert "not created by sync" not in str(host.do(wire.DELETE, {"path": "a/ours"}))
     host.bye()
 
 
@@ -282,7 +282,9 @@ def test_mode_changes_what_sync_holds_and_nothing_else(live, root):
         "no file or folder" in live.do(wire.MODE, {"path": "theirs", "mode": 0o700, "stamp": ""})[0]["reason"]
     )
     (root / "a").write_bytes(b"2")
-    assert "changed there" in live.do(wire.MODE, {"path": "a", "mode": 0o600, "stamp": ""})[0]["reason"]
+    assert (
+        "changed on the target" in live.do(wire.MODE, {"path": "a", "mode": 0o600, "stamp": ""})[0]["reason"]
+    )
     assert live.verify()["linked"][2:] == [0o700, 1, digest(b"1"), "2"]
 
 
@@ -315,7 +317,7 @@ def test_a_file_that_changed_between_stat_and_adopt_is_not_noted(host, root):
     host.entries(wire.STATS)
     (root / "a").write_bytes(b"SAME")
     (failed,) = host.do(wire.ADOPT, {**entry("a", b"same"), "kind": "f"})
-    assert "its content there has changed" in failed["reason"]
+    assert "its content on the target has changed" in failed["reason"]
     host.bye()
 
 

@@ -79,7 +79,7 @@ def test_a_breakpoint_stops_in_a_copy_whose_original_is_never_changed(kind, root
         before = users(copier, kind, name)
         shown = must(dkdbg(root, "up", "--on", target, "--diff")).stdout
         assert f"+  name: {name}-dkdbg\n" in shown
-        assert f"no Service, controller or NetworkPolicy of {name} takes its pods" in shown
+        assert f"no Service, controller or NetworkPolicy of {name} selects its pods" in shown
         refused = dkdbg(root, "up", "--on", target)
         assert (refused.returncode, "not started" in refused.stderr) == (2, True)
         assert copier.kubectl("get", kind, f"{name}-dkdbg", "--ignore-not-found") == ""
@@ -87,7 +87,7 @@ def test_a_breakpoint_stops_in_a_copy_whose_original_is_never_changed(kind, root
         places = said.partition("ready: dkdbg attach ")[2].splitlines()[0].split()
         assert len(places) == wanted
         again = dkdbg(root, "up", "--on", target, "--yes")
-        assert f"there is a debug copy of {kind}/{name} already" in again.stderr
+        assert f"{kind}/{name} already has a debug copy" in again.stderr
         with attach_proxy(root, *places) as proxy, editor(proxy.port, root, "/workspace") as debugger:
             files = {debugger.stack(debugger.wait_stopped(300))[0].path for _ in places}
             assert files == {str(root / "train.py")}
@@ -98,7 +98,7 @@ def test_a_breakpoint_stops_in_a_copy_whose_original_is_never_changed(kind, root
         assert all("SYS_PTRACE" not in json.dumps(each["spec"]) for each in made)
         assert users(copier, kind, name) == before
         assert (
-            f"{kind}/{name}-dkdbg is down; {kind}/{name} was not touched"
+            f"{kind}/{name}-dkdbg is removed; {kind}/{name} is unchanged"
             in must(dkdbg(root, "down", "--on", target)).stdout
         )
         gone = f"there is no debug copy of {kind}/{name}"
@@ -141,7 +141,7 @@ def test_an_object_of_the_copys_name_that_dkdbg_has_not_made_is_left_alone(root,
     try:
         done = dkdbg(root, "down", "--on", f"k8s://ml/deployment/{name}")
         assert done.returncode != 0
-        assert "was left alone" in done.stderr
+        assert "was not changed" in done.stderr
         assert copier.document("deployment", f"{name}-dkdbg")["spec"]["replicas"] == 2
     finally:
         copier.delete(f"deployment/{name}-dkdbg")
@@ -158,7 +158,7 @@ def test_a_program_that_only_the_image_names_is_read_from_a_running_pod(root, co
     try:
         copier.kubectl("rollout", "status", f"deployment/{name}", "--timeout=100s")
         shown = must(dkdbg(root, "up", "--on", f"k8s://ml/deployment/{name}", "--diff")).stdout
-        line = f"the agent under: sleep 123456 (its image has it: process 1 of the pod {name}-"
+        line = f"the agent under: sleep 123456 (from its image, as process 1 of the pod {name}-"
         assert line in " ".join(shown.split())
     finally:
         copier.delete(f"deployment/{name}")

@@ -46,7 +46,7 @@ def test_a_python_and_a_shell_start_it(built, tmp_path):
 
 
 def test_a_python_that_is_too_old_is_refused_with_what_to_do():
-    with pytest.raises(DkdbgError, match=r"Python 3\.7 is older") as caught:
+    with pytest.raises(DkdbgError, match=r"Python 3\.7 is too old") as caught:
         single_file.debugpy_for((3, 7))
     assert "requires-python" in caught.value.hint
 

@@ -102,7 +102,7 @@ def test_a_missing_module_is_named_by_its_distribution_with_the_line_for_the_fil
     [
         ("epoch 1\n", 137, "dmesg"),
         (TRACEBACK + "PermissionError: [Errno 13] Permission denied: '/data/x'\n", 1, "(user:)"),
-        (TRACEBACK + "socket.gaierror: [Errno -2] Name or service not known\n", 1, "a host of the internet"),
+        (TRACEBACK + "socket.gaierror: [Errno -2] Name or service not known\n", 1, "an internet host"),
     ],
 )
 def test_a_remedy_claims_nothing_about_a_container_that_is_gone_or_a_host_that_is_no_service(
@@ -167,13 +167,13 @@ def test_a_script_that_cannot_be_executed_gets_its_interpreter(reason):
     [
         ("ModuleNotFoundError: No module named 'google.protobuf'", 1, "google", "add protobuf to"),
         ("/usr/bin/python3: No module named model.__main__; 'model' is a package and cannot be directly executed", 1, "model has no __main__.py", "'python -m model.MODULE'"),
-        ("ModuleNotFoundError: No module named 'google'", 1, "google is not installed", "install what brings it"),
+        ("ModuleNotFoundError: No module named 'google'", 1, "google is not installed", "install the distribution that has it"),
         ("ModuleNotFoundError: No module named 'pkg_resources'", 1, "Python 3.11 is the last", "add setuptools<81 to requirements.txt"),
         ('  File "subprocess.py", line 9, in _execute_child\n    raise x\nFileNotFoundError: [Errno 2] No such file or directory: \'ffmpeg\'', 1, "starts ffmpeg", "apt-get install ffmpeg"),
         ("    path = sys.argv[1]\n           ~~~~~~~~^^^\nIndexError: list index out of range", 1, "demands sys.argv[1]", "'python train.py VALUE'"),
         ("ValidationError: 2 validation errors for Settings\ndatabase_url\n  Field required [type=missing]", 1, "DATABASE_URL", "environment: [DATABASE_URL]"),
         ("python3: can't open file '/app/trian.py': [Errno 2] No such file or directory\n", 2,
-         "there is no /app/trian.py where the program runs", "the words after --"),
+         "there is no /app/trian.py where the program runs", "correct the command (after --"),
         ("ImportError: libGL.so.1: cannot open shared object file: No such file", 1,
          "the system library libGL.so.1 is not in the image", "apt-get install -y --no-install-recommends libgl1"),
         ("train.py: error: the following arguments are required: --data, --out\n", 2,

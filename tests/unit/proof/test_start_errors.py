@@ -94,7 +94,7 @@ def test_a_build_that_fails_is_named_by_its_step_with_the_lines_of_that_step_onc
     ]  # fmt: skip
     found = of_start(explain(17, "\n".join(output)), output, AROUND)
     assert (found.cause, found.says, found.detail) == ("build-fails", f"the step {says}", said)
-    assert ("docker compose --profile debug build" if said else "no -q") in found.remedy
+    assert ("docker compose --profile debug build" if said else "remove its -q") in found.remedy
 
 
 def test_a_package_that_apt_does_not_find_is_named():

@@ -146,8 +146,8 @@ def test_a_certificate_stays_the_same_and_is_for_its_user_alone(tmp_path):
     [
         (None, 0o640, "other users can read your key in"),
         ("", 0o600, "is empty"),
-        ("nothing\n", 0o600, "is not a key with its certificate"),
-        ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", 0o600, "is not a key"),
+        ("nothing\n", 0o600, "does not contain a key and its certificate"),
+        ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", 0o600, "does not contain a key"),
     ],
 )
 def test_what_is_no_certificate_makes_way_for_one_that_is_made(tmp_path, text, mode, said):

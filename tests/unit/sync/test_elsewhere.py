@@ -113,7 +113,10 @@ def test_a_second_sync_is_told_which_process_of_which_machine_has_the_folder(roo
     """The receiver's own pid says nothing to the user: it comes back when it is killed."""
     with following(roots), pytest.raises(DkdbgError) as caught:
         session.Session(roots, lambda: Local(python=sys.executable), report=lambda _: None).once()
-    assert f"writes there: pid {os.getpid()} on {os.uname().nodename}, " in caught.value.message
+    assert (
+        f"is writing to this folder on the target: pid {os.getpid()} on {os.uname().nodename}, "
+        in caught.value.message
+    )
 
 
 @pytest.mark.parametrize("size", [10, 20_000_000])

@@ -95,7 +95,7 @@ def test_a_folder_that_cannot_go_yet_goes_when_what_is_in_it_has_gone(learnt, he
     hidden = sync.replica.view.pop("d/f")  # as if the file's own delete had failed
     sync.see("d")
     assert (there / "d/f").exists()
-    assert "something that sync put into the folder is still there" in sync.replica.sender.failed["d"]
+    assert "the folder still contains something that sync put into it" in sync.replica.sender.failed["d"]
     sync.replica.view["d/f"] = hidden
     sync.see("d")
     assert not (there / "d").exists()

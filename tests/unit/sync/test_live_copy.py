@@ -28,7 +28,7 @@ def test_a_mounted_workspace_that_cannot_be_compared_is_said_in_one_line(root, m
     """The error's traceback was printed beside the program."""
     with copy_that_fails_to_compare(root, monkeypatch, DkdbgError("it lists a million files")) as copy:
         copy.wait()
-    said = f"dkdbg: nothing to sync: {root} there is the folder that you see; it was not compared: it lists a million files\n"
+    said = f"dkdbg: nothing to sync: {root} on the target is your local folder; could not compare both views: it lists a million files\n"
     assert capsys.readouterr().err == said
 
 

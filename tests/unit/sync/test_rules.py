@@ -264,7 +264,7 @@ def test_sync_ignore_has_the_last_word(root, ignore, inside):
         ("src/x.log", False, "'*.log' in src/.gitignore:2"),
         ("docker/deep/y", False, "'/docker' in .dockerignore:1, which keeps docker/ out"),
         ("m.pt", False, "'*.pt' in defaults"),
-        ("kept.pt", True, "brought back by '!kept.pt' in [sync] ignore of dkdbg.toml"),
+        ("kept.pt", True, "included again by '!kept.pt' in [sync] ignore of dkdbg.toml"),
         ("env/lib/x.py", False, "virtual environments, which keeps env/ out"),
         ("env", False, "virtual environments"),
         ("nothing/here.txt", True, "no rule"),

@@ -47,7 +47,7 @@ def test_files_that_the_receiver_refuses_are_one_failure_each_and_the_others_arr
     session, events = once(roots)
     failed = {each["path"]: each["reason"] for each in events if each["event"] == "failed"}
     assert sorted(session.failed) == sorted(failed) == refused
-    assert all("names that begin with .dkdbg-sync are sync's own" in why for why in failed.values())
+    assert all("names that begin with .dkdbg-sync are reserved" in why for why in failed.values())
     assert session.files == 3
     assert (there / "other").read_text() == "other"
     assert sorted(path.name for path in (there / "d").iterdir()) == ["a", "b"]
@@ -159,7 +159,7 @@ def test_verify_says_what_is_missing_different_and_left_over(roots, here, there)
     assert found.equal == 1
     assert found.only_there == ("only_there",)
     assert found.differences == {
-        "missing": "is missing there", "other": "has other content there", "mode": "has mode 644 here and 755 there",
+        "missing": "is missing on the target", "other": "has different content on the target", "mode": "has mode 644 locally and 755 on the target",
     }  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def test_a_remote_root_inside_or_around_the_local_one_is_refused(roots, here, tm
     nested = replace(roots, remote=str(tmp_path / there))
     with pytest.raises(DkdbgError, match="sync would overwrite your own files") as caught:
         once(nested)
-    assert "--to PATH names another folder there" in caught.value.hint
+    assert "--to PATH names another folder on the target" in caught.value.hint
     left = {each.relative_to(here).as_posix() for each in here.rglob("*")}
     assert left - {"pkg/new"} == {"train.py", "pkg", "pkg/empty", "pkg/train.py"}
     assert (here / "pkg" / "train.py").read_text() == "of the package"
@@ -332,7 +332,9 @@ def test_a_receiver_of_another_version_is_an_error_and_its_process_ends(roots):
     contact = Contact(roots.remote, roots.local, pythons=roots.pythons)
     contact.start(Old(python=sys.executable))
     child = contact._stream._child
-    with pytest.raises(DkdbgError, match=f"uses version 1 of the stream, this dkdbg version {wire.VERSION}"):
+    with pytest.raises(
+        DkdbgError, match=f"uses version 1 of the sync protocol, this dkdbg version {wire.VERSION}"
+    ):
         contact.ready()
     assert child.poll() is not None
 

@@ -176,7 +176,10 @@ def test_a_file_that_became_too_large_is_said_until_it_is_small_again_or_gone(ro
     with following(limited(roots)) as followed:
         put(here, {"data": "2" * (LIMIT + 1)})
         followed.until(lambda: followed.named("failed"))
-        assert "the version sent before is still there" in followed.named("failed")[0].facts["reason"]
+        assert (
+            "the previously sent version is still on the target"
+            in followed.named("failed")[0].facts["reason"]
+        )
         assert followed.session.files == 1
         assert list(verify(limited(roots), Local(python=sys.executable)).differences) == ["data"]
         put(here, {"data": "3"})

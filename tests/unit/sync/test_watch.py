@@ -391,7 +391,7 @@ def test_a_limit_of_inotify_is_said_once_and_the_rest_is_polled(root, name, valu
     script = f'echo {value} > /proc/sys/user/{name} && exec "$@"'
     argv = ["unshare", "-Ur", "sh", "-c", script, "sh", sys.executable, "-c", FOLLOWED, str(root)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
-    said = f"user.{name} is {value}, all used up; more with: sudo sysctl user.{name}={more}"
+    said = f"user.{name} is {value}, all in use; to raise it: sudo sysctl user.{name}={more}"
     assert done.stdout == f"{polled} polled every 2 s: {said}\n", done.stderr
     assert done.returncode == 0, done.stderr
 

@@ -35,8 +35,8 @@ MESSAGES = {
     'error during connect: Get "http://nonsense:2375/v1.50/info": dial tcp: lookup nonsense: no such host': "no Docker engine",
     "error setting rlimit type 8: operation not permitted": "ulimits",
     'cannot extend service "app-debug" in /repo/compose.yaml: service "dkdbg-gpu-foo" not found': "DKDBG_GPU",
-    'cannot extend service "app-debug" in /repo/compose.override.yaml: service "app" not found in compose.yaml': "does not have any more",
-    'cannot extend service "app-debug" in /repo/compose.yaml: service "app" not found': "does not have any more",
+    'cannot extend service "app-debug" in /repo/compose.override.yaml: service "app" not found in compose.yaml': "no longer has",
+    'cannot extend service "app-debug" in /repo/compose.yaml: service "app" not found': "no longer has",
     "failed to solve: failed to resolve source metadata for docker.io/docker/dockerfile:1: failed to do request: Head": "# syntax=",
     "failed to solve: python:3.11-slim: failed to resolve source metadata for docker.io/library/python:3.11-slim": "base image",
     'initializing source docker://python:3.99-slim: pinging container registry registry-1.docker.io: Get "https://registry-1.docker.io/v2/": dial tcp: lookup registry-1.docker.io on 10.0.0.53:53: no such host': "base image",
@@ -51,8 +51,8 @@ MESSAGES = {
     "container create: container-init binary not found on the host: stat /usr/libexec/podman/catatonit: no such file": "Podman has no init",
     "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed": "certificate",
     "Error response from daemon: container rootfs is marked read-only": "read-only",
-    'error mounting "/p/.dkdbg" to rootfs at "/opt/dkdbg": mkdir /var/lib/docker/overlay2/717d/merged/opt/dkdbg: read-only file system: unknown': "read-only over|/opt/conda",
-    'unable to start container process: exec: "/sbin/docker-init": stat /sbin/docker-init: no such file or directory: unknown': "read-only over|/opt/conda",
+    'error mounting "/p/.dkdbg" to rootfs at "/opt/dkdbg": mkdir /var/lib/docker/overlay2/717d/merged/opt/dkdbg: read-only file system: unknown': "covers dkdbg's mount point|/opt/conda",
+    'unable to start container process: exec: "/sbin/docker-init": stat /sbin/docker-init: no such file or directory: unknown': "covers dkdbg's mount point|/opt/conda",
     "Error response from daemon: Client sent an HTTP request to an HTTPS server.": "this engine requires TLS, and docker is not configured for it|DOCKER_TLS_VERIFY=1",
     'error during connect: Get "https://127.0.0.1:2375/v1.50/info": http: server gave HTTP response to HTTPS client': "this engine does not use TLS|DOCKER_HOST=ssh://",
     "Failed to initialize: unable to resolve docker endpoint: open /c/ca.pem: no such file or directory": "the certificates for this engine cannot be read|DOCKER_CERT_PATH",
@@ -128,7 +128,7 @@ def test_a_port_that_is_taken_is_named_by_what_moves_it(text):
     assert hint("web-debug").endswith("such as DKDBG_APP_PORT_8000=18001")
     assert (
         hint("db")
-        == "db of your compose file publishes port 18000: stop that program, or publish another one"
+        == "the service db publishes port 18000: stop the program that uses it, or publish another port"
     )
     assert hint("web-debug", port="5678") == explain(1, text).hint
 
@@ -152,7 +152,7 @@ def test_who_has_written_the_dockerfile_decides_where_another_base_image_is_name
         1, "failed to solve: python:3: failed to resolve source metadata for docker.io/library/python:3"
     ).hint
     assert (
-        "DKDBG_BASE=registry.example/python:3.11 where dkdbg init wrote the Dockerfile, its FROM line in one of yours"
+        "DKDBG_BASE=registry.example/python:3.11 if dkdbg init wrote the Dockerfile, else its FROM line"
         in hint
     )
 

@@ -74,12 +74,14 @@ def test_of_several_it_is_the_newest_that_ended_the_first_replica_and_what_compo
 def test_without_a_name_it_is_the_only_debug_service_and_one_that_does_not_run_is_named():
     three = [container("app"), container("x-debug"), container("x-debug", running=False)]
     assert only_debug_service(three) == "x-debug"
-    with pytest.raises(DkdbgError, match=r"2 debug services run here; there are: a-debug, b-debug"):
+    with pytest.raises(
+        DkdbgError, match=r"2 debug services of this repository are running; there are: a-debug, b-debug"
+    ):
         only_debug_service([container("a-debug"), container("b-debug")])
-    with pytest.raises(DkdbgError, match="no debug service of this repository runs; there are: app"):
+    with pytest.raises(DkdbgError, match="no debug service of this repository is running; there are: app"):
         only_debug_service([container("app"), container("x-debug", running=False)])
     error = not_running([container("db"), container("app", running=False)], "app")
-    assert error.message == "the service app does not run here; there are: db"
+    assert error.message == "the service app is not running; there are: db"
 
 
 def test_a_container_is_called_by_its_name_or_enough_of_the_beginning_of_its_id():
@@ -108,7 +110,7 @@ def test_what_an_endpoint_waits_for_is_named_and_a_container_without_an_agent_is
     assert endpoint_of(container(running=False)).why == "container shop-web-debug-1 is not running"
     assert endpoint_of(container()).why == "its debug port is not published"
     found = endpoint_of(container("app", published={5678: "127.0.0.1:6000"}, address="172.17.0.2"))
-    assert (found.address, found.why) == (None, "container shop-app-1 runs without an agent of dkdbg")
+    assert (found.address, found.why) == (None, "container shop-app-1 runs without the dkdbg agent")
 
 
 def test_inspect_says_service_project_port_address_and_workdir_if_any():
@@ -184,5 +186,5 @@ def test_a_project_of_another_user_of_a_remote_engine_is_not_taken_down(monkeypa
     monkeypatch.setattr(containers, "_listed", rows.__getitem__)
     monkeypatch.setattr(process, "run", lambda *_, **__: pytest.fail("something is removed"))
     target = registry.home(tmp_path, "app-debug")
-    with pytest.raises(DkdbgError, match="project called shop already"):
+    with pytest.raises(DkdbgError, match="already has a compose project called shop"):
         target.down(SimpleNamespace(image_volumes=(), image_files=""), everything=True)

@@ -66,7 +66,7 @@ def test_a_job_of_an_array_is_named_with_its_index():
     job = LSF.read("12[2]", 0, both, "")
     assert (job.id, job.output) == ("12[2]", "/o/12-2")
     with pytest.raises(
-        DkdbgError, match=r"job 12 is an array; the address fits several of its jobs: 12\[1\], 12\[2\]"
+        DkdbgError, match=r"job 12 is an array; the address matches several of its jobs: 12\[1\], 12\[2\]"
     ):
         LSF.read("12", 0, both, "")
 

@@ -82,7 +82,7 @@ def test_what_could_run_here_or_be_read_by_a_shell_there_is_refused(tmp_path, ur
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[targets.cluster]\n", "[targets.cluster] has uri and no other key"),
+        ("[targets.cluster]\n", "[targets.cluster] must have uri and no other key"),
         ('[targets.cluster]\nuri = "ssh://a"\nproxy = "x"\n', "no other key"),
         ("[targets.cluster]\nuri = 7\n", "must be a text, not 7"),
         ('[targets."-o"]\nuri = "ssh://a"\n', "'-o' is not a valid name for a target"),

@@ -87,8 +87,8 @@ def test_only_what_debugging_needs_differs_in_the_pods():
     assert spec == {key: value for key, value in before.items() if key not in {"containers", "volumes"}}
     decision = ("no limit for livenessProbe and startupProbe", "a stopped program answers no probe")
     assert decision in made.decisions
-    assert "it has the same volume as the original, and may write to it: ckpt" in made.notes
-    assert "each pod takes 4 nvidia.com/gpu of its own, beside the original's" in made.notes
+    assert "it shares the volume ckpt with the original, and may write to it" in made.notes
+    assert "each pod of the copy takes 4 nvidia.com/gpu, in addition to the original's" in made.notes
 
 
 def test_a_job_finds_its_own_pods_and_has_the_time_that_a_person_needs():
@@ -144,7 +144,7 @@ def test_the_container_is_the_one_that_is_named_or_that_the_pods_name():
 
 def test_a_program_that_only_the_image_knows_has_to_be_named():
     silent = template({"name": "main", "image": "x", "args": ["--epochs", "1"]})
-    with pytest.raises(DkdbgError, match="leaves its program to its image"):
+    with pytest.raises(DkdbgError, match="gets its command from its image"):
         copied("deployment", deployment(template=silent))
     said = {"command": ["python", "train.py"], "command_from": "as you said"}
     made = copied("deployment", deployment(template=silent), **said)

@@ -67,7 +67,7 @@ def test_the_debug_port_is_published_nowhere_all_says_whose_it_is_and_a_folder_t
     ids=["of the debug service", "of what it depends on", "as a secret"],
 )
 def test_what_would_be_empty_there_is_refused(given):
-    with pytest.raises(DkdbgError, match=r"lacks these mounted files of this one: (debug|db) "):
+    with pytest.raises(DkdbgError, match=r"lacks these local files that are mounted: (debug|db) "):
         far(given)
 
 

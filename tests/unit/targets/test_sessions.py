@@ -174,7 +174,7 @@ def test_one_session_is_chosen_by_what_tells_it_apart_and_where_none_is_what_is_
     worker = replace(two, started=None)  # one of Ray's, which has no agent to ask
     assert choose([worker, one], "ray+docker://x") is one
     one, two = (replace(local({**RECORD, "id": each}), address="docker://x") for each in ("job-1", "job-2"))
-    with pytest.raises(DkdbgError, match=r"2 sessions fit docker://x; there are: job-1, job-2$") as caught:
+    with pytest.raises(DkdbgError, match=r"2 sessions match docker://x; there are: job-1, job-2$") as caught:
         choose([one, two], "docker://x")
     assert caught.value.hint == "name one: dkdbg pdb job-1"
     with pytest.raises(DkdbgError, match=r"no session is called nix; there are: local:job-1$"):
@@ -185,7 +185,7 @@ def test_one_session_is_chosen_by_what_tells_it_apart_and_where_none_is_what_is_
     ("seen", "name", "said"),
     [
         ([RECORD, {**RECORD, "id": "eval-2", "name": "eval"}], None, "2 sessions are running; there are: local:job-1, local:eval-2$"),
-        ([RECORD, {**RECORD, "id": "job-2"}], "job", "2 sessions fit job; there are: local:job-1, local:job-2$"),
+        ([RECORD, {**RECORD, "id": "job-2"}], "job", "2 sessions match job; there are: local:job-1, local:job-2$"),
     ],
 )  # fmt: skip
 def test_several_sessions_are_an_error_with_their_names(seen, name, said):

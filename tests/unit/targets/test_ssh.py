@@ -92,7 +92,7 @@ def test_words_of_ssh_that_go_on_for_ever_are_looked_at_for_moments():
         ("ssh: connect to host login port 22: No route to host", "login cannot be reached at port 22: No route to host"),
         ("Connection timed out during banner exchange", "login,node1 does not answer"),
         ("Received disconnect from 10.0.0.1 port 22:2: Too many authentication failures", "ssh has offered too many keys"),
-        ("Bad owner or permissions on /home/me/.ssh/config", "ssh does not read /home/me/.ssh/config"),
+        ("Bad owner or permissions on /home/me/.ssh/config", "ssh rejects /home/me/.ssh/config"),
         ("/home/me/.ssh/config: line 3: Bad configuration option: foo", "ssh's configuration is wrong: /home/me/.ssh/config: line 3"),
         ("you@node1: Permission denied (publickey,password).", "you@node1 accepts none of the keys that ssh offers (methods: publickey,password)"),
         ("hello {0} {way}\x1b[2J", "cannot be reached: hello {0} {way}\\x1b[2J"),
@@ -110,10 +110,10 @@ def test_behind_a_login_node_its_own_key_is_not_enough_and_the_hint_says_whose_i
     said = "me@node5: Permission denied (publickey,hostbased)."
     hint = explain(hosts("ssh://login,me@node5"), said).hint or ""
     assert (
-        "your public key (~/.ssh/*.pub here) has to be in ~/.ssh/authorized_keys there, not that of login alone"
+        "add your public key (~/.ssh/*.pub on this machine) to ~/.ssh/authorized_keys on me@node5, not only on login"
         in hint
     )
-    assert "alone" not in (explain(hosts("ssh://login"), said).hint or "")
+    assert "not only" not in (explain(hosts("ssh://login"), said).hint or "")
 
 
 def test_only_a_dkdbg_that_connects_to_the_same_host_is_waited_for_and_that_is_said(

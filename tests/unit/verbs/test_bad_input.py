@@ -166,7 +166,7 @@ def test_a_folder_that_may_not_be_read_is_named_with_the_verb_that_was_typed(tmp
         root.chmod(0o755)
     typed = f"dkdbg -C PATH {verb}".rstrip()
     refused(done, EXIT_USAGE, f"cannot go to {root / inside}: no permission for {root}\n")
-    assert done.stderr.endswith(f"  hint: ls -ld {root} shows who has it; another folder: {typed}\n")
+    assert done.stderr.endswith(f"  hint: ls -ld {root} shows who owns it; another folder: {typed}\n")
 
 
 def test_a_source_file_that_cannot_be_read_is_left_out_and_named(tmp_path):
@@ -230,11 +230,17 @@ def test_where_no_commands_of_slurm_are_nothing_is_waited_for(tmp_path):
     root = checkout(tmp_path / "repo", {"train.py": TRAIN})
     for words in (("attach", "slurm:///7"), ("run", "--on", "slurm:///7", "--", "true")):
         refused(
-            run_dkdbg(root, *words), EXIT_ERROR, "there are no commands of Slurm there", "slurm://LOGIN/JOB"
+            run_dkdbg(root, *words),
+            EXIT_ERROR,
+            "cannot find the commands of Slurm in PATH",
+            "slurm://LOGIN/JOB",
         )
     submitted = run_dkdbg(root, "submit", "--nodes", "2", "--", "python", "train.py")
     refused(
-        submitted, EXIT_ERROR, "there are no commands of Slurm there", "dkdbg submit --on slurm://LOGIN ..."
+        submitted,
+        EXIT_ERROR,
+        "cannot find the commands of Slurm in PATH",
+        "dkdbg submit --on slurm://LOGIN ...",
     )
 
 

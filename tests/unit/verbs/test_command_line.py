@@ -96,7 +96,7 @@ def test_an_output_that_cannot_be_written_is_named_and_is_no_bug(words, script):
     line = f'exec "$0" -m dkdbg {words} >/dev/full'
     done = command(["sh", "-c", line, sys.executable], cwd=script, check=False)
     assert done.returncode == EXIT_ERROR
-    said = "dkdbg: cannot write the output: No space left on device\n  hint: make room there, "
+    said = "dkdbg: cannot write the output: No space left on device\n  hint: free space on that disk, "
     assert said in done.stderr
     assert "bug" not in done.stderr
     assert "Exception" not in done.stderr

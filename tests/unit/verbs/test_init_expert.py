@@ -390,7 +390,7 @@ def test_inside_a_set_up_repository_every_verb_walks_up_but_a_project_in_it_may_
     checked = run_dkdbg(root / "src/deep", "init", "--check")
     assert (checked.returncode, checked.stderr) == (
         0,
-        f"dkdbg: in {root}, where relative paths in messages start\n",
+        f"dkdbg: in {root}; relative paths in messages start there\n",
     )
     assert run_dkdbg(root / "sub", "init", "--yes").returncode == 0
     assert (root / "sub/compose.yaml").exists()
@@ -807,4 +807,4 @@ def test_a_script_that_serves_does_not_wait_for_an_editor(repository, source, wa
 )
 def test_a_script_that_serves_on_loopback_is_said(repository, call, is_said):
     notes = repository.write("go.py", f"import flask\n{call}\n").readme("python go.py").plan().notes
-    assert any(note.startswith("go.py serves on 127.0.0.1 alone") for note in notes) == is_said
+    assert any(note.startswith("go.py listens only on 127.0.0.1") for note in notes) == is_said

@@ -157,7 +157,7 @@ def test_names_that_kustomize_makes_are_those_that_the_copy_refers_to(tmp_path, 
     base = "resources: [bert.yaml]\nnamePrefix: team-\n" + generated
     root = project(tmp_path, {"k8s/kustomization.yaml": base, "k8s/bert.yaml": manifests(pods, CLAIM)})
     said = must(dkdbg(root, "init", "--k8s", "--yes")).out
-    assert "the object as k8s builds it now" in said
+    assert "a snapshot of the object that k8s builds" in said
     made = built(root, ".dkdbg/k8s/deployment-team-bert")
     assert made["metadata"]["name"] == "team-bert-dkdbg"
     assert made["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == "team-data"
@@ -178,7 +178,7 @@ def test_a_cronjobs_copy_is_one_job_and_a_statefulsets_has_volumes_that_go_with_
     text = manifests(workload("CronJob", "nightly"), ranks, workload("PyTorchJob", "bert"), once)
     root = project(tmp_path, {"k8s/kustomization.yaml": "resources: [a.yaml]\n", "k8s/a.yaml": text})
     several = dkdbg(root, "init", "--k8s", "--yes")
-    assert "4 workloads fit: cronjob/nightly (k8s/a.yaml), job/once" in several.err
+    assert "4 workloads match: cronjob/nightly (k8s/a.yaml), job/once" in several.err
     for which in ("nightly", "statefulset/ranks", "pytorchjob/bert", "once"):
         must(dkdbg(root, "init", "--k8s", which, "--yes"))
     job = built(root, ".dkdbg/k8s/cronjob-nightly")
@@ -228,7 +228,7 @@ def test_a_file_of_the_overlay_that_somebody_has_edited_is_kept(tmp_path, dkdbg)
             {"k8s/kustomization.yaml": "resources: [a.yaml]\nhelmCharts: [{name: x}]\n", "k8s/a.yaml": manifests(workload())},
             (), "has helmCharts", "--from k8s.yaml",
         ),
-        ({"k8s/a.yaml": manifests(workload())}, ("other",), "none of the workloads here is other: deployment/bert", "--k8s deployment/bert"),
+        ({"k8s/a.yaml": manifests(workload())}, ("other",), "no workload here is called other: deployment/bert", "--k8s deployment/bert"),
         (
             {"k8s/a.yaml": manifests(workload())}, ("--from", "k8s"), "k8s has no kustomization.yaml; manifests below it: k8s/a.yaml",
             "--from takes a file, or a folder with kustomization.yaml: --from k8s/a.yaml",
@@ -243,7 +243,7 @@ def test_a_file_of_the_overlay_that_somebody_has_edited_is_kept(tmp_path, dkdbg)
              "k/kustomization.yaml": "resources: [a.yaml]\n", "k/a.yaml": manifests(workload())},
             (), "2 folders build deployment/bert: a, b", "--from a",
         ),
-        ({"k8s/a.yaml": manifests(workload()).replace('"command": ["python", "train.py"], ', "")}, (), "leaves its program to its image", "--command"),
+        ({"k8s/a.yaml": manifests(workload()).replace('"command": ["python", "train.py"], ', "")}, (), "gets its command from its image", "--command"),
         ({"k8s/a.yaml": manifests(workload()).replace('"workingDir": "/workspace", ', "")}, (), "the code's folder in the container is unknown", "--to /workspace"),
         ({"k8s/a.yaml": "kind: Deployment\n  x: [\n"}, (), "k8s/a.yaml:2: not valid YAML", ""),
         ({"k8s/kustomization.yaml": "resources: [a.yaml, gone.yaml]\n", "k8s/a.yaml": manifests(workload())}, (), "kustomize cannot build k8s: ", "kubectl kustomize k8s must work first"),

@@ -23,7 +23,7 @@ def test_the_diff_is_shown_written_and_taken_back(root, capsys):
     said = capsys.readouterr().out
     assert job.read_text() == jobs.PLAIN
     assert "+      ports:\n+        debug: 1\n" in said
-    assert "train.py of worker waits for a debugger, 600 s" in said
+    assert "train.py of worker waits up to 600 s for a debugger" in said
     assert main(["-C", str(root), "init", "--pai", "job.yaml", "--yes"]) == 0
     assert "dkdbg ps pai://HOST/USER/JOB" in capsys.readouterr().out
     assert protocol.load(job.read_text())["defaults"] == {"deployment": "debug"}

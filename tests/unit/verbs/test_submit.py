@@ -178,7 +178,7 @@ def test_a_job_has_the_name_of_its_program(command, name):
 def test_an_ended_job_names_the_file_with_its_output():
     address = JobAddress(login=None, job="7", node="", session="")
     for output, hint in (
-        ("/code/slurm-7.out", "what it printed is in /code/slurm-7.out there"),
+        ("/code/slurm-7.out", "its output is in /code/slurm-7.out on the login node"),
         ("", "start another"),
     ):
         with pytest.raises(GoneError) as ended:

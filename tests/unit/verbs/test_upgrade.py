@@ -46,7 +46,7 @@ def test_the_next_init_replaces_them_without_an_empty_folder_and_undo_brings_bac
     assert sorted(path.name for path in (cloned / ".dkdbg").iterdir()) == TODAY
     left = sorted(path.name for path in (cloned / ".devcontainer").rglob("*") if path.is_file())
     assert left == ["devcontainer-feature.json", "devcontainer.json", "install.sh"]
-    assert "remove  .dkdbg/: 5 files of an earlier dkdbg, in one file now" in ran.out
+    assert "remove  .dkdbg/: 5 files of an earlier dkdbg, now replaced by one file" in ran.out
     assert dkdbg(cloned, "init", "--check").code == 0
     assert dkdbg(cloned, "init", "--undo").code == 0
     assert snapshot(cloned) == before

@@ -81,7 +81,7 @@ def test_a_target_that_is_not_this_machine_is_not_called_so_and_the_remedy_names
     said = why([], folder="/job")
     (finding,) = [each for each in said["findings"] if each["cause"] == "wrong-root"]
     assert finding["says"].startswith(
-        "the target (WORKDIR) maps train.py to /job/train.py, where no such file is"
+        "the target (WORKDIR) maps train.py to /job/train.py, where no such file exists"
     )
     assert finding["remedy"].endswith("in pathMappings of launch.json")
 

@@ -32,7 +32,7 @@ _POLL_INTERVAL_S = 0.02
 _RETRY_AFTER_S = 60.0
 #: Message of a program that runs without an agent, on stderr.
 _SUPPRESSED = (
-    "the agent could not start %d s ago (see %s, or the container's log): the program runs without"
+    "the agent failed to start %d s ago (see %s, or the container's log): the program runs without"
     " the debugger; to try again at once: rm %s"
 )
 #: Maximum seconds to wait until the process that holds the lock has removed the note of an ended agent.

@@ -140,5 +140,5 @@ def _content_length(header: bytes, max_body: int) -> int:
     if length is None:
         raise FrameError("a header without Content-Length")
     if length > max_body:
-        raise FrameError("a body of %d bytes; %d are allowed" % (length, max_body))
+        raise FrameError("the body has %d bytes; the maximum is %d" % (length, max_body))
     return length

@@ -74,14 +74,14 @@ def run(pid: int, text: str) -> None:
         )
     data = text.encode() + b"\0"
     if len(data) > _PAGE:
-        raise InjectionError("the text is too long")
+        raise InjectionError("the code to inject is too long")
     try:
         found = _functions(pid)
     except OSError as error:
         raise InjectionError(_denied(pid, error)) from error
     try:
         if not any(_queue(pid, found, data) for _ in range(MAX_ATTEMPTS)):
-            raise InjectionError("it is busy with other pending calls")
+            raise InjectionError("its queue of pending calls (Py_AddPendingCall) is full")
     except (ProcessLookupError, ChildProcessError) as error:
         raise InjectionError("process %d has ended, or executed another program" % pid) from error
 
@@ -268,7 +268,8 @@ def _functions(pid: int) -> Dict[str, int]:
             return {name: base + found[name] for name in (_ADD, _RUN)}
     if unread:
         raise InjectionError(
-            "cannot read %s: if it was replaced while the program runs, start the program again" % unread
+            "cannot read %s: if it was replaced while the program was running, start the program again"
+            % unread
         )
     raise InjectionError("its executable is not a CPython that exports %s" % _ADD)
 

@@ -48,7 +48,7 @@ def processes(text: str) -> List[int]:
     """Parse the pids in `7,8`. Raises ValueError: a part of the text is not a pid."""
     found = [pid for each in text.split(",") if (pid := whole_number(each, 999_999_999))]
     if len(found) != len(text.split(",")):
-        raise ValueError("enter takes PIDs, such as 7 or 7,8, not %r" % text)
+        raise ValueError("enter: expected PIDs such as 7 or 7,8, not %r" % text)
     return found
 
 
@@ -164,7 +164,9 @@ class _Attached:
         if late and self._pending - self._reported:
             for pid in sorted(self._pending - self._reported):
                 self._reported.add(pid)
-                _tell("late", "its main thread is outside of Python; attaching when it returns", pid)
+                _tell(
+                    "late", "its main thread is running native code; attaching when it returns to Python", pid
+                )
         for pid in sorted(self._pending | self._in):
             if not self._is_same(pid):
                 if pid in self._pending:
@@ -230,7 +232,9 @@ def _way(pid: int) -> str:
     if version is None:
         raise RefusedError("process %d is not a CPython, or its files cannot be read" % pid)
     if version < (3, 8):
-        raise RefusedError("process %d runs Python %d.%d: the debugger needs 3.8" % ((pid, *version)))
+        raise RefusedError(
+            "process %d runs Python %d.%d: the debugger needs 3.8 or newer" % ((pid, *version))
+        )
     if version < _PEP_768:
         return "ptrace"
     environment = procfs.environment(pid) or {}

@@ -110,7 +110,7 @@ class Processes:
                 continue
             pid = self._known(sock)
             if pid is None:
-                self._log.warning("refused a process that has not announced itself")
+                self._log.warning("rejected a connection from a process that is not registered")
                 sock.close()
             else:
                 self.take(sock, pid)
@@ -151,7 +151,7 @@ def check_claims(servers: Any, processes: Processes) -> None:
 
     def claim(self: Any, pid: Any) -> None:
         if pid is not None and not processes.may_be(pid):
-            raise ValueError("a process says that it is pid %s" % pid)
+            raise ValueError("a process reported an invalid pid: %s" % pid)
         self.__dict__["pid"] = pid
 
     servers.Connection.pid = property(get, claim)
@@ -303,7 +303,7 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
                 # observe.
                 live = [each for each in list(sessions._sessions) if each.server and not each.is_finalizing]
                 if not [each for each in live if each not in (session, parent)]:
-                    parent.finalize("the editor left the last process", False)
+                    parent.finalize("the editor detached from the last process", False)
 
     disconnect_request.__dict__.update(disconnect.__dict__)
     clients.Client.disconnect_request = disconnect_request

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Suffix of the file, beside a process's announcement, with the result.
 ANSWER = ".entered"
 ENTERED = "entered"
-SERVES = "it serves other processes and runs none of your code"
+SERVES = "it is a helper process and runs none of your code"
 #: Name of the hook's module in a process that was attached to by PID.
 HOOK = "_dkdbg_hook"
 #: Code to execute; each `%r` stands for: this file, the folder of the hook's files, the session's folder.
@@ -49,7 +49,7 @@ enter(%r, %r, %r)
 def enter(files: str, directory: str) -> str:
     """Register with this session, on the main thread, from the hook's files; return ENTERED, or why not."""
     if sys.version_info < (3, 8):
-        return "Python %d.%d is too old: the debugger needs 3.8" % sys.version_info[:2]
+        return "Python %d.%d is too old: the debugger needs 3.8 or newer" % sys.version_info[:2]
     if "debugpy" in sys.modules and "pydevd" in sys.modules and HOOK not in sys.modules:
         known: Any = sys.modules["pydevd"]
         if known.get_global_debugger() is not None:

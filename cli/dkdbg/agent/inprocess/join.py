@@ -53,7 +53,7 @@ def join(session_dir: str, at_start: bool) -> str:
     with _lock:
         # The import of debugpy may run code of the program on this thread, which may call breakpoint().
         if _joining:
-            return "not joined: it is about to"
+            return "not joined: another call is already joining it"
         _joining = True
         try:
             return _join(session_dir, at_start)
@@ -141,7 +141,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     with contextlib.suppress(PermissionError):  # the agent is root's, and the program another user's
         os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
     if _pdb_is_here(session_dir):
-        return "not joined: a pdb client holds this process"
+        return "not joined: a pdb client is attached to this process"
     from .pydevd_patches import greenlets
 
     reason = greenlets.why_not() or _why_not_this_debugpy() or _what_is_too_little()
@@ -292,7 +292,7 @@ def _pdb_is_here(session_dir: str) -> bool:
         return False
     if socket_pdb.on_release is None:
         socket_pdb.on_release = lambda: _knock(session_dir)
-        text = "an editor has attached: it gets this process when pdb leaves (q)"
+        text = "an editor has attached: quit pdb (q) to hand this process over to it"
         with contextlib.suppress(OSError, ValueError):
             client.message("\n*** " + text)
             client.stdout.flush()
@@ -325,7 +325,7 @@ def _what_is_too_little() -> str:
     limit = os.sysconf("SC_OPEN_MAX")
     if not 0 <= limit < MIN_OPEN_FILES:
         return ""
-    return "it may open %d files, and the debugger needs some of them: raise the limit, `ulimit -n %d`" % (
+    return "its limit of %d open files is too low for the debugger: raise the limit, `ulimit -n %d`" % (
         limit,
         RECOMMENDED_OPEN_FILES,
     )
@@ -416,7 +416,7 @@ def _wait_for_breakpoints(no_editor: str, configured: Any, pydevd: Any, deadline
         if debugger is None or getattr(debugger, "pydb_disposed", False):
             return "not joined: the adapter closed the connection"
         if os.path.exists(no_editor):
-            return "joined; no editor wants a session of this process"
+            return "joined; no editor will open a session for this process"
         if session.monotonic() > end:
             return "joined; the editor opened no session for this process within %g s" % deadline
     return "joined"

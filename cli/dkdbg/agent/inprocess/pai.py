@@ -38,7 +38,7 @@ _USAGE = "usage: python -m %s [--dap] SCRIPT [ARGUMENTS] | [--dap] -m MODULE [AR
 _WHERE = "debug host ip is set to %s, port is set to %s, timeout is set to %g\n"
 _LOOPBACK = "127.0.0.1"
 _READS_ALONG = (
-    "dkdbg: anyone who reads this log can use the port before you; your own token is not shown: set DKDBG_TOKEN from the "
+    "dkdbg: anyone who reads this log can use the port before you; to keep the token out of the log, set DKDBG_TOKEN from the "
     "job's `secrets`\n"
 )
 #: Path of the whole agent (this file is only a part), searched from a folder upwards.
@@ -214,8 +214,8 @@ def _become_the_agent(run: List[str]) -> int:
     agent = _agent()
     if not agent:
         sys.stderr.write(
-            "dkdbg: --dap needs the whole agent, which is missing here: bring .dkdbg/agent.pyz of `dkdbg init` with the "
-            "job's code or image and name it in DKDBG_AGENT, or install dkdbg there; pdb without --dap needs nothing more\n"
+            "dkdbg: --dap needs the whole agent, which is missing here: add .dkdbg/agent.pyz (from `dkdbg init`) to the "
+            "job's code or image and set DKDBG_AGENT to its path, or install dkdbg in the image; pdb without --dap needs neither\n"
         )
         return 2
     seconds, number, host = _seconds(None), _number(None), _host(None)
@@ -226,7 +226,7 @@ def _become_the_agent(run: List[str]) -> int:
     os.environ.setdefault("DKDBG_ALLOW", "any")  # for the users of the cluster; the token protects the port
     sys.stderr.write(_WHERE % (host, number, seconds))
     if made:
-        sys.stderr.write("dkdbg: for an editor; its token is %s\n%s" % (made, _READS_ALONG))
+        sys.stderr.write("dkdbg: the port is for an editor; its token is %s\n%s" % (made, _READS_ALONG))
         sys.stderr.flush()
     launch = ["launch", "--host", host, "--port", str(number), "--wait", "%g" % seconds, "--"]
     os.execv(sys.executable, [sys.executable, *agent, *launch, *run])  # noqa: S606
@@ -276,7 +276,7 @@ def _announce(addr: Optional[str], port: Optional[int], timeout: Optional[float]
             address = "%s:%d" % (_LOOPBACK, number)
             opened = socket_pdb.listen(address)
             sys.stderr.write(
-                "dkdbg: %s is not an address of this container, because the job is not in the host's network; reach it through ssh: "
+                "dkdbg: %s is not an address of this container, because the job is not in the host's network; connect inside it, through ssh: "
                 "nc %s %d\n" % (host, _LOOPBACK, number)
             )
     except (OSError, ValueError, socket_pdb.Exposed) as error:
@@ -317,10 +317,10 @@ def _number(port: Optional[int]) -> int:
         return int(text)
     print(_NO_PORT, flush=True)
     sys.stderr.write(
-        "dkdbg: %s; the task role has to ask for it: resourcePerInstance.ports: {%s: 1}, which dkdbg init --pai writes, or "
+        "dkdbg: %s; request a port in the task role (resourcePerInstance.ports: {%s: 1}, which dkdbg init --pai writes), or "
         "call settrace(port=...)\n"
         % (
-            "%s is not a port" % text if text else "the platform has given this task no port of that name",
+            "%s is not a port" % text if text else "the platform has assigned this task no debug port",
             os.environ.get("DEBUG_PORT_NAME") or "debug",
         )
     )

@@ -129,7 +129,9 @@ class Dashboard:
             number for each in version.split(".")[:2] if (number := whole_number(each)) is not None
         )
         if len(numbers) == 2 and numbers < OLDEST:
-            raise DashboardError("old", "the cluster runs Ray %s; its debugger came with 2.9" % version)
+            raise DashboardError(
+                "old", "the cluster runs Ray %s; the debugger needs Ray 2.9 or newer" % version
+            )
         return version
 
     def workers(self, also: Optional[Set[str]] = None) -> List[Worker]:
@@ -212,7 +214,9 @@ class Dashboard:
         for _ in range(2):
             result = result.get("result") if isinstance(result, dict) else result
         if not isinstance(result, list):
-            raise DashboardError("no-state", "the dashboard at %s has no list of %s" % (self._where, what))
+            raise DashboardError(
+                "no-state", "the dashboard at %s returned no list of %s" % (self._where, what)
+            )
         return [each for each in result if isinstance(each, dict)]
 
     @property
@@ -314,7 +318,7 @@ def reached(hosts: List[str], port: int, token: str = "") -> Dashboard:
             return dashboard
         except DashboardError as error:
             failed = error if failed is None or failed.kind == "unreachable" else failed
-    raise failed or DashboardError("unreachable", "no dashboard of Ray is known here")
+    raise failed or DashboardError("unreachable", "no Ray dashboard found")
 
 
 def _text(row: Dict[str, Any], key: str, most: int = 300) -> str:

@@ -28,7 +28,7 @@ _HELD_S = 1.0
 #: Prefix of the names of workers that Ray Serve watches, and the message at the first stop of one.
 _REPLICA = "ServeReplica:"
 _HEALTH_CHECKS = (
-    "goes on while you hold the program: Ray Serve replaces a replica that misses three health checks "
+    "not paused while you hold the program: Ray Serve replaces a replica that misses three health checks "
     "(more time: health_check_timeout_s of its deployment)"
 )
 
@@ -159,7 +159,7 @@ class Editor:
         entry = self._registry.take(number)
         if entry is None:
             text = (
-                "this worker does not wait any more, or another debugger is attached; "
+                "this worker is no longer waiting, or another debugger is attached; "
                 "dkdbg ps TARGET lists the waiting workers, TARGET as for dkdbg attach"
             )
             self._send(messages.refuse(attach, text))

@@ -106,7 +106,7 @@ class _Caller:
         end = time.monotonic() + _LINE_TIMEOUT_S
         word, keeper = line.hear(_MAX_LINE_BYTES, end), line.hear(_MAX_LINE_BYTES, end)
         if not _WORD.fullmatch(word) or not _KEEPER.fullmatch(keeper):
-            raise secure_channel.ChannelError("it is of another version of dkdbg")
+            raise secure_channel.ChannelError("it runs another version of dkdbg")
         self._keep(word, keeper)
         ours, theirs = socket.socketpair()
         with ours:
@@ -142,10 +142,7 @@ class _Caller:
         """Log why there is no connection, once for each reason."""
         if why != self._reported:
             self._reported = why
-            console.log(
-                "not connected to %s, where dkdbg attach --listen should wait: %s; retrying"
-                % (self._where, why)
-            )
+            console.log("cannot connect to dkdbg attach --listen at %s: %s; retrying" % (self._where, why))
 
 
 def _is_over(seconds: float) -> bool:

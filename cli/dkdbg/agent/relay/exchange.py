@@ -88,7 +88,7 @@ class Counting:
         self._kept.append(frame)
         self._kept_bytes += len(frame)
         if self._kept_bytes > _MAX_KEPT_BYTES:
-            raise WireError("the other end confirms nothing")
+            raise WireError("the other end acknowledges no frames")
         if self.connected:
             self.out.add(frame)
 
@@ -115,7 +115,7 @@ class Counting:
     def confirm(self, read: int) -> None:
         """Drop the first `read` counted frames, which the other end has read. Raises WireError: an impossible count."""
         if not self._forgotten <= read <= self._forgotten + len(self._kept):
-            raise WireError("it has read %d frames of %d" % (read, self._forgotten + len(self._kept)))
+            raise WireError("it acknowledged %d frames of %d" % (read, self._forgotten + len(self._kept)))
         while self._forgotten < read:
             self._kept_bytes -= len(self._kept.popleft())
             self._forgotten += 1
@@ -167,7 +167,7 @@ class Channel:
         """Queue bytes from the other end. Raises WireError: more than it may send."""
         self._uncredited += len(data)
         if self._uncredited > wire.WINDOW or self._is_ended:
-            raise WireError("more on a connection than it may send")
+            raise WireError("the other end sent more than its credit")
         self.waiting += data
 
     def end(self) -> None:
@@ -180,7 +180,7 @@ class Channel:
         """Add credit from the other end, which has passed bytes on. Raises WireError: more than it received."""
         self.allowance += int.from_bytes(payload, "big")
         if self.allowance > wire.WINDOW:
-            raise WireError("credit for what was not sent")
+            raise WireError("credit for bytes that were not sent")
 
     def read(self) -> bytes:
         """Return bytes from the socket, empty at its end. Raises BlockingIOError (none now), OSError (it broke)."""
@@ -244,7 +244,7 @@ class Exchange:
 
     def told(self, kind: int, channel: int, payload: bytes) -> None:  # noqa: ARG002
         """Handle a frame about a program. Raises WireError: no program can run here."""
-        raise WireError("kind %d, where no program is" % kind)
+        raise WireError("frame of kind %d, but no program runs here" % kind)
 
     def said_goodbye(self) -> None:
         """Handle the other end's request to end everything. Raises WireError."""
@@ -438,7 +438,7 @@ class Exchange:
         channel = self.channels.get(number)
         if channel is None:
             if not 0 < number <= self.last_channel:
-                raise WireError("a connection that was not opened")
+                raise WireError("a frame for a connection that was never opened")
             return  # this end has closed the channel meanwhile
         if kind == wire.RESET:
             self.remove(channel)

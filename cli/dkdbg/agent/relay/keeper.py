@@ -103,7 +103,7 @@ class Keeper(Exchange):
         """Answer the hello of a relay; only a new keeper accepts a relay that does not know it."""
         is_known = keeper == self.keeper
         if not is_known and self.last_channel:
-            raise WireError("it does not know its keeper")
+            raise WireError("the relay does not know this keeper")
         self._is_greeted = True
         self.counting.say(wire.hello(self.keeper, self.counting.read))
         self.counting.connect(read if is_known else 0)

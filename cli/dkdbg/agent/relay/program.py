@@ -303,7 +303,7 @@ def question(payload: bytes) -> Order:
     except (ValueError, RecursionError) as error:
         raise WireError("not a valid question: %s" % error) from error
     if not isinstance(words, list) or not words or words[0] not in QUESTIONS:
-        raise WireError("a question that the agent does not answer")
+        raise WireError("the agent does not support this query")
     agent = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
     argv = [sys.executable, "-I", "-S", "-B", agent, *words]
     data = json.dumps({"argv": argv, "terminal": None, "environment": {}})

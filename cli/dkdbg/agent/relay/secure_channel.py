@@ -28,14 +28,12 @@ GREETING = "DKDBG-CALL-2"
 #: First bytes from an agent without TLS (issue 32), and the messages about another version or certificate.
 _FORMER_GREETING = b"DKDBG"
 _OLD_JOB = "its dkdbg is older than this one: give the job this version's agent.pyz, and DKDBG_CONNECT as printed above"
-_OLD_ATTACH = " before the TLS handshake, as a dkdbg attach --listen does that is older than this job's dkdbg"
+_OLD_ATTACH = " before the TLS handshake: its dkdbg attach --listen may be older than this job's dkdbg"
 _OTHER_CERTIFICATE = (
     " during the TLS handshake: its DKDBG_CONNECT may have the fingerprint of another certificate"
 )
-_UNPROVEN = "its token is another one"
-_NOT_PINNED = (
-    "its certificate is not the one of DKDBG_CONNECT; take DKDBG_CONNECT as dkdbg attach --listen prints it"
-)
+_UNPROVEN = "its token is different"
+_NOT_PINNED = "its certificate does not match DKDBG_CONNECT; copy DKDBG_CONNECT from the output of dkdbg attach --listen"
 #: Seconds for the handshake and the proofs together.
 INTRODUCTION_TIMEOUT_S = 10.0
 #: Maximum bytes of a line of the introduction, of one read, and of the data buffered for a slow side.
@@ -186,7 +184,7 @@ class SecureChannel:
             self._left = self.decrypt(self._receive(end))
         line, _, self._left = self._left.partition(b"\n")
         if len(line) > longest:
-            raise ChannelError("a line that is too long")
+            raise ChannelError("it sent a line that is too long")
         return line.decode("utf-8", "replace")
 
     def encrypt(self, data: bytes) -> bytes:
@@ -297,7 +295,7 @@ class _Pump:
             return ""
         except OSError as error:
             return error.strerror or str(error)
-        return "it is not needed any more" if self._until is not None and self._until in ready else ""
+        return "it is no longer needed" if self._until is not None and self._until in ready else ""
 
     def _flush(self) -> None:
         """Send the rest of the buffered data."""

@@ -63,7 +63,7 @@ def main(words: List[str]) -> int:
         # killed, and the keeper sees that.
         sock.sendmsg([secret], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1]))])
     except (OSError, runtime_dir.RuntimeDirError) as error:
-        sys.stderr.write("dkdbg: the relay has no keeper: %s\n" % error)
+        sys.stderr.write("dkdbg: cannot start or reach the relay's keeper: %s\n" % error)
         return 1
     with contextlib.suppress(OSError):
         sock.recv(1)  # returns at the end of file, the only thing to arrive

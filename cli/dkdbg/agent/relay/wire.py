@@ -67,7 +67,7 @@ def read_hello(payload: bytes) -> Tuple[bytes, int]:
     """Return keeper and count. Raises WireError: the other end has another version."""
     version, keeper, count = _HELLO.unpack(payload)
     if version != VERSION:
-        raise WireError("it speaks version %d of the relay, we %d" % (version, VERSION))
+        raise WireError("it speaks relay protocol version %d, this dkdbg %d" % (version, VERSION))
     return keeper, count
 
 
@@ -102,7 +102,7 @@ class Parser:
             kind, channel, length = HEAD.unpack_from(data, start)
             least, most = _LENGTHS.get(kind, _NONE)
             if not least <= length <= most:
-                raise WireError("a frame of kind %d with %d bytes" % (kind, length))
+                raise WireError("invalid length of a frame of kind %d: %d bytes" % (kind, length))
             lacks = HEAD.size + length
             if end - start < lacks:
                 break

@@ -157,7 +157,7 @@ def left_note(names: Sequence[str], *, ends_too: bool) -> str:
     if not names:
         return ""
     more = ", ..." if len(names) > MAX_NAMES else ""
-    how = "end with the container" if ends_too else "were still running, and are debugged no longer"
+    how = "end with the container" if ends_too else "are still running, without the debugger"
     return "; %d of its processes %s: %s%s" % (len(names), how, ", ".join(names[:MAX_NAMES]), more)
 
 

@@ -296,7 +296,7 @@ class PendingCollectives:
             age = GATHER_S + max(each[1] for each in waiting)
             left = max(0.0, min(each[2] for each in waiting) - GATHER_S)
             self._told(
-                "waiting in %s for %.0f s, since before you attached: %s; its timeout was not raised, and it gives up in "
+                "waiting in %s for %.0f s (since before you attached): %s; its timeout was not raised, so it gives up in "
                 "%.0f s, even while you hold a rank"
                 % (console.printable(name), age, listed_ranks(names), left)
             )

@@ -65,7 +65,7 @@ class Launch:
 
         ranks = self._session.table.ranks_now()
         if ranks:
-            text = "the launcher was ended by signal %d: its %d ranks are ended too"
+            text = "the launcher was killed by signal %d: ending its %d ranks too"
             self._session.tell(text % (running.signal, len(ranks)), "important")
             self._session.end_program(running, pause)
 

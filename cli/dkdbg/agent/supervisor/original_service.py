@@ -43,8 +43,8 @@ class OriginalService:
         while not self._over.wait(INTERVAL_S):
             if self._listens() and (others := _elsewhere(self._name)):
                 text = (
-                    "%s is answered by its own container too (%s): calls that go there do not stop here; "
-                    "end it with: docker compose stop %s"
+                    "%s also resolves to its own container (%s): requests that go there do not stop here; "
+                    "stop it with: docker compose stop %s"
                 )
                 self._tell(text % (self._name, ", ".join(others), self._name))
                 return

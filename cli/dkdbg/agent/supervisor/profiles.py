@@ -44,9 +44,9 @@ _STEPS = "2:12"
 #: Seconds for py-spy to finish its file after the program's end.
 _WRITE_TIMEOUT_S = 60.0
 _HINTS = {
-    "nsys": "install Nsight Systems there (apt-get install nsight-systems-cli of NVIDIA's repository), put its folder on PATH, or "
-    "take --py-spy or --torch-profile",
-    "py-spy": "pip install py-spy there, or take --torch-profile",
+    "nsys": "install Nsight Systems there (apt-get install nsight-systems-cli from NVIDIA's repository), put its folder on PATH, or "
+    "use --py-spy or --torch-profile",
+    "py-spy": "pip install py-spy there, or use --torch-profile",
 }
 
 
@@ -69,7 +69,7 @@ def prepare(environment: MutableMapping[str, str], log: Callable[[str], None]) -
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise ValueError(
-            "profiles cannot be written to %s: %s; name another folder: %s"
+            "profiles cannot be written to %s: %s; set another folder with %s"
             % (folder, error.strerror, settings.ENV_PROFILE_DIR)
         ) from error
     environment[profiling.ENV] = json.dumps({"folder": folder, "tools": wanted})
@@ -174,7 +174,7 @@ def _steps(text: str) -> List[int]:
     first, last = (whole_number(each) or 0 for each in text.partition(":")[::2])
     if not 0 < first < last:
         raise ValueError(
-            "%s takes FIRST:END, counted from 1 and without END, such as %s, not %r"
+            "%s takes FIRST:END, counted from 1, END excluded, such as %s, not %r"
             % (settings.ENV_TORCH_PROFILE_STEPS, _STEPS, text)
         )
     return [first, last]

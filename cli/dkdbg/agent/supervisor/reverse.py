@@ -44,7 +44,9 @@ def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
     fingerprint = _FINGERPRINT.fullmatch(certificate)
     if not fingerprint:
         what = (
-            "a fingerprint that is not sha256: and 64 hexadecimal digits" if certificate else "no fingerprint"
+            "an invalid fingerprint (not sha256: and 64 hexadecimal digits)"
+            if certificate
+            else "no fingerprint"
         )
         raise ValueError(
             "--connect (%s) has %s of the certificate of dkdbg attach --listen; copy the line that it prints: "

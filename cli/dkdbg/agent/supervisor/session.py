@@ -54,7 +54,7 @@ DELIVERY_TIMEOUT_S = 10.0
 _NO_SESSION = (runtime_dir.RuntimeDirError, bundle.NoDebugpy, OSError, RuntimeError)
 #: Advice to a refused client in another container.
 _REFUSED_HINT = (
-    "set DKDBG_TOKEN where the program runs, and the same as dkdbgToken in the attach configuration"
+    "set DKDBG_TOKEN where the program runs, and dkdbgToken in the attach configuration to the same value"
 )
 
 
@@ -287,7 +287,7 @@ class Session:
             try:
                 self._clean_up(code, detail)
             except Exception as error:  # the exit code matters more
-                console.log("the agent has failed at its end: %r" % error)
+                console.log("the agent has failed while cleaning up: %r" % error)
         return contract.EXIT_AGENT if code is None else code
 
     @property
@@ -469,7 +469,7 @@ class Session:
         """Wait as requested; return None when the program may start, else the agent's exit code and why."""
         options, where = self.options, self.endpoint
         if options.port not in {0, self._listener.port}:
-            taken = "port %d is taken: listening on %d; a launch entry with %d leads elsewhere"
+            taken = "port %d is taken: listening on %d; a launch entry with %d reaches another program"
             console.log(taken % (options.port, self._listener.port, options.port))
         if options.wait <= 0:
             console.log("a debugger can attach on %s at any time" % where)
@@ -484,7 +484,7 @@ class Session:
         )
         console.log("waiting for a debugger on %s, %s" % (where, limit))
         if missing := child.missing(options.command):
-            console.log("%s: it will fail when a debugger attaches" % missing)
+            console.log("%s: the program will fail when a debugger attaches" % missing)
         while not self._has_attached.is_set():
             arrival = self.inbox.next(min(1.0, max(0.0, end - time.monotonic())))
             if arrival is not None and arrival.number in child.ENDING:
@@ -571,7 +571,7 @@ class Session:
             return
         others, pids = self.other_ranks()
         self._raised_for = self.attaches
-        whose = " of what you attached to" if others else ""
+        whose = " of the attached processes" if others else ""
         self.say(
             "while you are attached, process groups%s wait for %d h instead of failing"
             % (whose, timeouts.RAISED_S // 3600)

@@ -32,7 +32,7 @@ LOOKS_S = (10.0, 20.0, 90.0)
 MAX_BREAKPOINTS, MAX_TOLD, ANSWER_S, MAX_CHARACTERS = 50, 5, 5.0, 300
 COPY = "the breakpoint at %s:%d does not stop: the program runs another copy of the file, %s"
 AGAIN = ": start it again to stop there"
-BEFORE = "%s:%d ran before its breakpoint came, when the program imported %s" + AGAIN
+BEFORE = "%s:%d ran before its breakpoint was set, when the program imported %s" + AGAIN
 
 
 class Unhit:

@@ -40,7 +40,7 @@ _HOOK = "/inprocess/hook/sitecustomize.py"
 _INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python")
 _STATES = {
     "R": "it runs C code that holds the GIL, or gets no CPU time",
-    "S": "it sleeps, mostly in C code that holds the GIL",
+    "S": "it sleeps, most likely in C code that holds the GIL",
     "D": "it waits in the kernel and cannot be interrupted",
     "T": "it is stopped by a signal (SIGCONT continues it)",
     "t": "another debugger has stopped it",

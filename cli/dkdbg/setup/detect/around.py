@@ -35,7 +35,7 @@ def no_way_to(directory: str, error: Exception, verb: str) -> DkdbgError:
         )
         return DkdbgError(
             f"cannot go to {directory}: no permission for {closed}",
-            hint=f"ls -ld {shlex.quote(str(closed))} shows who has it; another folder: {typed}",
+            hint=f"ls -ld {shlex.quote(str(closed))} shows who owns it; another folder: {typed}",
             exit_code=EXIT_USAGE,
         )
     reason = (isinstance(error, OSError) and error.strerror) or error

@@ -76,7 +76,9 @@ def inputs(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
     """Return the inputs that the editor asks the user for at each start."""
     if plan.token != FROM_PERSON:
         return ()
-    question = "Token of the debug port (~/.config/dkdbg/token where it runs; empty when it asks for none)"
+    question = (
+        "Token of the debug port (~/.config/dkdbg/token where the program runs; leave empty if it needs none)"
+    )
     return ({"id": TOKEN_PROPERTY, "type": "promptString", "description": question, "password": True},)
 
 

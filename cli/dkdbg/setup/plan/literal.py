@@ -73,7 +73,7 @@ def _check_image(image: ImagePlan) -> None:
             if not is_file_name(name):
                 raise _refused(name, "a Dockerfile cannot contain this file name")
         if not all(map(is_text, install.run)) or install.run.endswith("\\"):
-            raise _refused(install.run, "a line of a Dockerfile is one line of text")
+            raise _refused(install.run, "a Dockerfile command must be one line of text")
 
 
 def is_file_name(path: str) -> bool:

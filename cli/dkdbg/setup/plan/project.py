@@ -193,7 +193,7 @@ def _token_and_gpu(facts: RepoFacts, config: Config, service: ServicePlan) -> It
         return
     needs = "it runs without one too" if facts.gpu == "optional" else "it asks for one"
     source = f" ({facts.gpu_source})" if facts.gpu_source else ""
-    why = f"{needs}{source}; which kind is decided at each start"
+    why = f"{needs}{source}; the kind of GPU is decided at each start"
     yield Decision(what="GPU where the machine has one", why=why)
 
 
@@ -210,7 +210,7 @@ def _of_our_image(facts: RepoFacts) -> Iterator[str]:
 
 def _of_files(facts: RepoFacts, compose_file_value: str | None) -> Iterator[str]:
     if compose_file_value:
-        yield f"plain `docker compose` reads our file through this line of .env: COMPOSE_FILE={compose_file_value}"
+        yield f"plain `docker compose` reads dkdbg's file through this line of .env: COMPOSE_FILE={compose_file_value}"
     for problem in facts.problems:
         yield f"left out: {problem}"
 

@@ -144,7 +144,7 @@ def plan_service(
             Decision(what=f"service {name} in {included_by}", why=f"it runs {where} under debugpy; {_why_file(merge)}"),
             Decision(what=f"command {_shown(chosen)}", why=chosen.why),
             *_settings(plan, base, dockerfile, run),
-            *(Decision(what=f"environment {name}={value}", why="it stands before the command there") for name, value in env),
+            *(Decision(what=f"environment {name}={value}", why="it is set before the command there") for name, value in env),
             *(Decision(what=f"environment {name}={value}", why="otherwise nothing outside the container reaches the server, which listens on loopback there") for name, value in opened),
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, run)) for m in mappings),
@@ -174,7 +174,7 @@ def _opened(
 def _of_address(entry: EntryPoint | None, ports: tuple[int, ...], plan: ServicePlan) -> Iterator[str]:
     """Yield a note if a program with published ports listens on loopback, which is not reachable from outside."""
     if entry is not None and entry.on_loopback and ports and not plan.host_network:
-        yield f'{entry.file} serves on 127.0.0.1 alone, which is the container itself: with host="0.0.0.0" there port {ports[0]} answers outside of it'
+        yield f'{entry.file} listens only on 127.0.0.1 inside the container: with host="0.0.0.0" there port {ports[0]} is reachable from outside'
 
 
 def _is_for_owner(
@@ -221,13 +221,13 @@ def _settings(
         yield Decision(what="it runs as the user of its image", why=why)
     if plan.profiled:
         it = "them" if plan.profiled[1:] else "it"
-        why = f"other services depend on {it}, and compose refuses to start anything without"
+        why = f"other services depend on {it}, and compose starts nothing if a dependency is missing"
         yield Decision(what=f"profile debug for {_first_ten(plan.profiled)} too", why=why)
     if base is not None and base.release is not None:
         why = (
             f"{base.release} lacks what the dev container installs when it is created (postCreateCommand)"
             if base.is_bare
-            else f"{base.file} runs {base.release}, a release; breakpoints need the sources here to run"
+            else f"{base.file} runs {base.release}, a release; breakpoints stop only if these sources run"
         )
         yield Decision(what=f"image from {base.dockerfile}", why=why)
     if run.env or run.env_files:
@@ -236,7 +236,7 @@ def _settings(
         what = f"environment {', '.join((*run.env_files, *names, *yours))}"
         yield Decision(what=what, why=f"{run.source} passes it to docker run")
     if plan.no_bytecode and dockerfile is not None:
-        why = f"{dockerfile.path} builds from every file here, and with __pycache__ in the repository the next start would install again"
+        why = f"{dockerfile.path} copies every file here into the image, so that new __pycache__ files would make the next start install again"
         yield Decision(what="environment PYTHONDONTWRITEBYTECODE=1", why=why)
 
 
@@ -247,7 +247,7 @@ def _of_command(facts: RepoFacts, dockerfile: DockerfileFact | None, argv: tuple
         if PYTHON.starts(argv[0]):
             yield f"{none}: {argv[0]} runs the agent. Files that only the image has below the mounted code are hidden, and Reopen in Container needs a variant with a shell (distroless: the tag debug)"
         else:
-            yield f"{none} to find a Python for the agent: for debugging take a variant with a shell (distroless: the tag debug)"
+            yield f"{none} to find a Python for the agent: for debugging use a variant with a shell (distroless: the tag debug)"
     broken = [entry for entry in facts.candidates if entry.error and entry.file]
     if argv == IDLE:
         for entry in broken[:3]:
@@ -309,7 +309,7 @@ def _of_service(
         if named:
             yield f"--service {base.name} selects the one of {base.file}; there are others: {', '.join(named[:5])}"
     if base.without:
-        yield f"{', '.join(base.without)} adds settings to {base.name}, with paths that start in another folder: the debug service has its command and mounts alone; add the others to it if the program needs them"
+        yield f"{', '.join(base.without)} adds settings to {base.name}, with paths relative to another folder: the debug service takes over only its command and mounts; add the others to it if the program needs them"
     if base.retags:
         yield f"a service that extends {base.name} does not keep !reset and !override of {', '.join(base.retags)}: check the debug service with docker compose --profile debug config"
 
@@ -438,7 +438,7 @@ def choose_command(
             f"{what}: the container idles; open it with Reopen in Container, or name a command with --command"
         )
         above = "/".join(".." for _ in PurePosixPath(facts.below).parts)
-        around = f"this folder is {facts.below} of a git repository, in which dkdbg -C {above} init looks"
+        around = f"this folder is {facts.below} of a git repository; dkdbg -C {above} init searches all of it"
         notes = (note, around) if above else (note,)
         return Command(command=IDLE, why=f"the repository has {what}", notes=notes)
     whole, left = without_blanks(as_words(entry.command))

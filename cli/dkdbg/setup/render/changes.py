@@ -90,7 +90,7 @@ def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change
         reason = "keeps the undo journal out of git"
         changes.append(Change(path=GITIGNORE, before=None, after=GITIGNORE_TEXT, reason=reason))
     if ignored == GITIGNORE_TEXT and not disk.journal.is_beside:
-        reason = "the undo journal lies in git's own folder now"
+        reason = "the undo journal is now in git's own folder"
         changes.append(Change(path=GITIGNORE, before=ignored, after=None, reason=reason))
     return tuple(changes)
 

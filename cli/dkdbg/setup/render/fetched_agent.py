@@ -58,7 +58,10 @@ def fill(root: Path) -> bool:
         return False
     found = _FORM.fullmatch(text.decode("utf-8", errors="replace").replace("\r\n", "\n"))
     if found is None:
-        raise DkdbgError(f"{DIGEST} is not as dkdbg init wrote it", hint="dkdbg init --yes writes it again")
+        raise DkdbgError(
+            f"{DIGEST} does not have the format that dkdbg init writes",
+            hint="dkdbg init --yes writes it again",
+        )
     version, major, minor, digest = found.groups()
     held = read(root, AGENT)
     if held is not None and hashlib.sha256(held).hexdigest() == digest:
@@ -66,8 +69,8 @@ def fill(root: Path) -> bool:
     built = single_file.build((int(major), int(minor)))
     if hashlib.sha256(built).hexdigest() != digest:
         raise DkdbgError(
-            f"{DIGEST} names the agent of dkdbg {version}, and dkdbg {__version__} with its debugpy builds another one",
-            hint=f"install dkdbg {version}, or take yours for everyone: dkdbg init --yes, then commit {DIGEST}",
+            f"{DIGEST} records the agent of dkdbg {version}; your dkdbg {__version__} with its debugpy builds a different one",
+            hint=f"install dkdbg {version}, or switch the repository to yours: dkdbg init --yes, then commit {DIGEST}",
             exit_code=EXIT_CONFLICT,
         )
     reason = "the agent and its debugpy, mounted read-only"

@@ -231,7 +231,7 @@ def _differences(have: object, want: object, at: Path = ()) -> Iterator[str]:
             else:
                 yield f"{' > '.join((*map(str, at), key))} is removed"
     elif isinstance(have, list) and isinstance(want, list) and any(isinstance(item, dict) for item in want):
-        yield from (f"{name} is without {_short(item)}" for item in want if not _has(have, item))
+        yield from (f"{name} lacks {_short(item)}" for item in want if not _has(have, item))
     elif not equal(have, want):
         yield f"{name} is {_short(have)}, not {_short(want)}"
 

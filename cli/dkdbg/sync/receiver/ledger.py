@@ -223,7 +223,10 @@ def _as_lines(entries: List[Entry]) -> str:
 
 
 def _not_plain() -> Fatal:
-    return Fatal("the ledger in .dkdbg-sync/ is not a plain file of its own", "remove .dkdbg-sync/ledger")
+    return Fatal(
+        "the ledger in .dkdbg-sync/ is not a regular file, or has other hard links",
+        "remove .dkdbg-sync/ledger",
+    )
 
 
 def is_same(entry: Entry, info: os.stat_result) -> bool:

@@ -184,7 +184,9 @@ def list_below(root: Tree, path: str) -> List[Entry]:
         info = root.look(paths.components(path))
         if info is None or tree.kind_of(info) != "d":
             raise Refused(
-                "there is no such folder on the target" if info is None else "it is not a folder there"
+                "there is no such folder on the target"
+                if info is None
+                else "it is not a folder on the target"
             )
     found = []
     for folder, one, name, info in _walk(root, path):

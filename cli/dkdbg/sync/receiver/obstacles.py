@@ -185,7 +185,9 @@ class Obstacles:
                 return
             except OSError as error:
                 if error.errno == errno.EBUSY:
-                    raise Refused("it is a mount point there", "leave it out with [sync] ignore") from None
+                    raise Refused(
+                        "it is a mount point on the target", "leave it out with [sync] ignore in dkdbg.toml"
+                    ) from None
         self.keep(folder, path, name, os.stat(name, dir_fd=folder, follow_symlinks=False))
 
 

@@ -43,7 +43,7 @@ class Operations:
         """Put a whole file in place."""
         parts = self._new(head["path"])
         if len(body) != head["size"]:
-            raise Refused("%d bytes came of %d" % (len(body), head["size"]))
+            raise Refused("received %d of %d bytes" % (len(body), head["size"]))
         if content.of_bytes(body) != head["digest"]:
             raise Refused("the received content does not match its digest", "it changed while it was read")
         name, descriptor = self._placer.new_file(body, head["mode"])
@@ -110,12 +110,12 @@ class Operations:
         parts = paths.components(path)
         entry = self._ledger.held.get(path)
         if entry is None or entry[ledger.KIND] == "l":
-            raise Refused("sync has put no file or folder there")
+            raise Refused("sync created no file or folder with this name on the target")
         folder = self._tree.open_folder(parts[:-1])
         try:
             old = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
             if tree.kind_of(old) != entry[ledger.KIND]:
-                raise Refused("something else is there now")
+                raise Refused("another kind of entry has this name on the target now")
             changed = [
                 path,
                 entry[ledger.KIND],
@@ -137,7 +137,7 @@ class Operations:
     ) -> None:
         path = entry[ledger.PATH]
         if not self._way.is_ours(folder, path, parts[-1], old):
-            raise Refused("the file was changed there since")
+            raise Refused("the file was changed on the target since it was synced")
         if old.st_nlink == 1:
             descriptor = tree.open_file(folder, parts[-1])
             try:
@@ -159,9 +159,9 @@ class Operations:
         try:
             info = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
             if tree.kind_of(info) != kind:
-                raise Refused("something else is there")
+                raise Refused("another kind of entry has this name on the target")
             if kind != "d" and not self._is_there(folder, parts[-1], info, head):
-                raise Refused("its content there has changed")
+                raise Refused("its content on the target has changed")
         finally:
             os.close(folder)
         mode, size = head["mode"], 0 if kind == "d" else info.st_size
@@ -193,7 +193,7 @@ class Operations:
                 self._ledger.forget(path)
             return None
         if entry is None:
-            raise Refused("it was not put there by sync", "remove it on the target if it should go")
+            raise Refused("it was not created by sync", "remove it on the target if it should go")
         folder = self._tree.open_folder(parts[:-1])
         try:
             return self._remove(folder, path, parts[-1], entry, info)
@@ -233,7 +233,7 @@ class Operations:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
                     raise
                 if self._ledger.holds_below(path):
-                    raise Refused("something that sync put into the folder is still there") from None
+                    raise Refused("the folder still contains something that sync put into it") from None
                 stays = True
         self._ledger.forget(path)
         return path if stays else None
@@ -251,7 +251,7 @@ class Operations:
             other = self._names.setdefault(_fold(path), path)
             if other != path and other in self._ledger.held:
                 raise Refused(
-                    "%s is there, and both names are the same to the target's file system"
+                    "%s exists on the target, and both names are the same to its file system"
                     % paths.printable(other),
                     "rename one of them",
                 )

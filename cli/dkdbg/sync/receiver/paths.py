@@ -33,7 +33,9 @@ def components(path: str) -> List[bytes]:
         if part in (b"", b".", b".."):
             raise Refused("not a path below the root: an absolute path, or an empty, . or .. component")
         if part.startswith(_OWN):
-            raise Refused("names that begin with %s are sync's own" % OWN, "rename it, or leave it out")
+            raise Refused(
+                "names that begin with %s are reserved for dkdbg sync" % OWN, "rename it, or leave it out"
+            )
     return parts
 
 
@@ -75,7 +77,7 @@ def encode(path: str) -> bytes:
     try:
         return path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise Refused("the path holds a surrogate that stands for no byte") from None
+        raise Refused("the path contains a character that cannot be encoded (a lone surrogate)") from None
 
 
 def decode(name: bytes) -> str:

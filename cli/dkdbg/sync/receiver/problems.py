@@ -38,21 +38,24 @@ class CutError(Exception):
 _SPACE = "make room on the target; sync sends the file again within a minute, or at its next start"
 _WORDS = {
     errno.ENOSPC: ("no space left on the target's file system", _SPACE),
-    errno.EROFS: ("the file system is read-only there", "mount the workspace writable, or sync elsewhere"),
+    errno.EROFS: ("the target's file system is read-only", "mount the workspace writable, or sync elsewhere"),
     errno.ENAMETOOLONG: ("the name is too long for the target's file system", ""),
     errno.ENOTDIR: ("a symlink, or something that is not a folder, is where a folder should be", ""),
     errno.ELOOP: ("a symlink is where a folder should be; sync does not write through symlinks", ""),
     errno.ENOENT: ("the entry, or a folder above it, is missing", ""),
     errno.EISDIR: ("a folder is in the way", ""),
-    errno.ENOTEMPTY: ("a folder with something in it is in the way", ""),
+    errno.ENOTEMPTY: ("a non-empty folder is in the way", ""),
     errno.EXDEV: (
         "a mounted folder of another file system is in the way",
-        "move it away there",
+        "unmount or move it on the target",
     ),
-    errno.EBUSY: ("it is a mount point there, or in use", "leave it out with [sync] ignore"),
+    errno.EBUSY: (
+        "it is a mount point on the target, or in use",
+        "leave it out with [sync] ignore in dkdbg.toml",
+    ),
     errno.EMFILE: ("too many open files in the receiver", ""),
     errno.EINVAL: ("the target's file system does not allow this name or value", ""),
-    errno.EILSEQ: ("the target's file system does not allow this name (no UTF-8)", ""),
+    errno.EILSEQ: ("the target's file system requires names in UTF-8", ""),
 }
 if hasattr(errno, "EDQUOT"):
     _WORDS[errno.EDQUOT] = ("the disk quota on the target is used up", _SPACE)
@@ -62,7 +65,7 @@ def explain(error: OSError) -> Tuple[str, str]:
     """Return reason and hint for an operation's OSError."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return (
-            "no permission: sync runs as %s there" % user_name(os.geteuid()),
+            "no permission: sync runs as %s on the target" % user_name(os.geteuid()),
             "give the folder to that user, or run sync as its owner",
         )
     reason, hint = _WORDS.get(error.errno or 0, ("", ""))
@@ -79,7 +82,8 @@ def unwritable(root: str, info: os.stat_result, error: OSError) -> Fatal:
         )
     if error.errno == errno.EROFS:
         return Fatal(
-            "%s is on a read-only file system" % root, "mount a writable volume there, or choose another root"
+            "%s is on a read-only file system" % root,
+            "mount a writable volume at that path, or choose another root with --to PATH",
         )
     reason, hint = explain(error)
     return Fatal("sync cannot write to %s: %s" % (root, reason), hint)

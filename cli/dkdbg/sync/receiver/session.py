@@ -227,7 +227,9 @@ def open_root(name: str, *, create: bool) -> Tuple[Tree, str]:
             _make(os.path.normpath(path))
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except UnicodeEncodeError:
-        raise Fatal("the root's path holds a surrogate that stands for no byte") from None
+        raise Fatal(
+            "the root's path contains a character that cannot be encoded (a lone surrogate)"
+        ) from None
     except OSError as error:
         raise _unopened(name, error) from None
     info, top = os.fstat(descriptor), os.stat("/")
@@ -258,17 +260,20 @@ def check_root(tree: Tree, *names: str) -> None:
         if (found.st_dev, found.st_ino) != (mine.st_dev, mine.st_ino):
             raise CutError("the root on the target was replaced by another folder")
         return
-    raise Fatal("the root folder was removed from the target", "make it again, then start sync again")
+    raise Fatal("the root folder was removed from the target", "create it again, then start sync again")
 
 
 def _unopened(name: str, error: OSError) -> Fatal:
     if isinstance(error, FileNotFoundError):
-        return Fatal("%s does not exist on the target" % name, "make it there, or let sync make it")
+        return Fatal(
+            "%s does not exist on the target" % name, "create it, or run dkdbg sync, which creates it"
+        )
     if isinstance(error, NotADirectoryError):
         return Fatal("%s is not a folder on the target" % name)
     if isinstance(error, PermissionError):
         return Fatal(
-            "%s cannot be opened or made: sync runs as %s there" % (name, user_name(os.geteuid())),
+            "%s cannot be opened or created on the target: sync runs there as %s"
+            % (name, user_name(os.geteuid())),
             "run sync as the user who owns it",
         )
     reason, hint = explain(error)

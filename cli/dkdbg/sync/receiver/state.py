@@ -78,7 +78,7 @@ class State:
                 return
             if error.errno in (errno.ENOTDIR, errno.ELOOP):
                 raise Fatal(
-                    "%s in %s is a symlink or a file; sync keeps its ledger there" % (paths.OWN, name),
+                    "%s in %s is a symlink or a file, not a folder for sync's ledger" % (paths.OWN, name),
                     "remove it",
                 ) from None
             if error.errno == errno.EACCES:
@@ -136,7 +136,7 @@ class State:
         self._lock = os.open(_LOCK, flags, 0o600, dir_fd=self.folder)
         info = os.fstat(self._lock)
         if not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:
-            raise Fatal("%s/lock is not a plain file of its own" % paths.OWN, "remove it")
+            raise Fatal("%s/lock is not a regular file, or has other hard links" % paths.OWN, "remove it")
         end = time.monotonic() + _LOCK_TIMEOUT_S
         while True:
             try:
@@ -145,14 +145,15 @@ class State:
             except BlockingIOError:
                 if time.monotonic() >= end:
                     raise Fatal(
-                        "another sync writes there: %s" % _holder(os.pread(self._lock, 4096, 0)),
-                        "stop that one, or wait for it; a dead connection is given up after a while",
+                        "another sync is writing to this folder on the target: %s"
+                        % _holder(os.pread(self._lock, 4096, 0)),
+                        "stop that sync, or wait for it to end; after a lost connection that takes up to 5 minutes",
                     ) from None
                 time.sleep(0.02)
             except OSError:
                 return False
         if os.fstat(self._lock).st_nlink == 0:
-            raise Fatal("another sync has just removed its folder there", "start sync again")
+            raise Fatal("another sync has just removed .dkdbg-sync/ on the target", "start sync again")
         self.tree.own(self._lock)
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, json.dumps(dict(_myself(), by=by)).encode("ascii"), 0)
@@ -232,12 +233,12 @@ def _holder(data: bytes) -> str:
             who["since"],
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return "it has left no name"
+        return "its process is unknown"
 
 
 def _not_ours(name: str, info: os.stat_result) -> Fatal:
     return Fatal(
-        "%s in %s belongs to %s, and sync runs as %s there"
+        "%s in %s belongs to %s, and sync runs as %s on the target"
         % (paths.OWN, name, user_name(info.st_uid), user_name(os.geteuid())),
         "run sync as that user, or remove the folder",
     )

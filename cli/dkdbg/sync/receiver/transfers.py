@@ -104,7 +104,7 @@ class Transfers:
         transfer.size += len(body)
         try:
             if transfer.size > transfer.head["size"]:
-                raise Refused("more bytes came than the %d that were announced" % transfer.head["size"])
+                raise Refused("received more bytes than the %d announced" % transfer.head["size"])
             content.write_all(transfer.descriptor, body)
         except (OSError, Refused) as error:
             self._ended.add(number)

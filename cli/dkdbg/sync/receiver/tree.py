@@ -138,7 +138,7 @@ def open_file(folder: int, name: bytes) -> int:
     descriptor = os.open(name, _READ, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise Refused("it is not a regular file there")
+        raise Refused("it is not a regular file on the target")
     return descriptor
 
 

@@ -48,7 +48,7 @@ class Amount:
         self._characters -= sum(sum(map(len, map(itemgetter(text), entries))) for text in (0, 4, 5))
         if self._entries < 0 or self._characters < 0:
             raise DkdbgError(
-                f"the target lists more than {self._most:,} files and folders, or endless names",
+                f"the target lists more than {self._most:,} files and folders, or names that are too long",
                 hint=self._hint,
             )
 
@@ -66,7 +66,7 @@ def entries(take: Callable[[], wire.Frame], amount: Amount) -> Iterator[wire.Ent
 def check(kind: int, head: dict[str, Any], body: bytes) -> None:
     """Check one frame; cut texts for users that are too long. Raises DkdbgError: our receiver would not send it."""
     if kind not in _NUMBERS and kind not in _LOOKS:
-        raise not_our_receiver(f"it sends {wire.NAMES[kind]}, which only the host may send")
+        raise not_our_receiver(f"it sent {wire.NAMES[kind]}, which only the host may send")
     if bool(body) != (kind == wire.DATA):
         raise not_our_receiver(f"{wire.NAMES[kind]} with a body of {len(body)} bytes")
     try:
@@ -86,7 +86,7 @@ def not_our_receiver(what: str) -> DkdbgError:
     """Return the error for behaviour that our receiver never shows."""
     return DkdbgError(
         f"the program on the target is not the receiver that was sent: {printable(what[:_REASON])}",
-        hint="nothing more was sent or written; do you trust that container?",
+        hint="nothing more was sent or written; do you trust that target?",
     )
 
 
@@ -95,19 +95,19 @@ def _entries(head: dict[str, Any]) -> None:
     if type(entries) is not list or type(end) is not bool or len(entries) > wire.LISTING_ENTRIES:
         raise TypeError("no list of entries")
     if not entries and not end:
-        raise ValueError("nothing, and not the end")
+        raise ValueError("an empty list that is not the last")
     if not entries:
         return
     if set(map(type, entries)) != {list} or set(map(len, entries)) != {6}:
-        raise TypeError("an entry is no list of six")
+        raise TypeError("an entry is not a list of six values")
     columns = list(zip(*entries, strict=True))  # one by one would be too slow
     if [set(map(type, column)) for column in columns] != _ENTRY:
-        raise TypeError("an entry has a value of another type")
+        raise TypeError("an entry has a value of the wrong type")
     names, kinds, modes, sizes, digests, stamps = columns
     if max(map(len, names)) > _PATH or not paths.is_plain("/".join(names)):
-        raise ValueError(f"no path below the root: {next(filter(_is_bad, names))!r:.200}")
+        raise ValueError(f"not a path below the root: {next(filter(_is_bad, names))!r:.200}")
     if not _KINDS.issuperset(kinds):
-        raise ValueError(f"no kind: {next(kind for kind in kinds if kind not in _KINDS)!r:.20}")
+        raise ValueError(f"unknown kind: {next(kind for kind in kinds if kind not in _KINDS)!r:.20}")
     if min(modes) < 0 or max(modes) > 0o777 or min(sizes) < 0 or max(sizes) >= _SIZE:
         raise ValueError("mode or size out of range")
     if not {0, 64}.issuperset(map(len, digests)) or not _DIGITS.fullmatch("".join(digests)):

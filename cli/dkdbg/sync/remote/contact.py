@@ -34,7 +34,7 @@ _NOT_FOUND = (126, 127)
 _OLD = re.compile(r"^Python \d\.\d+$", re.MULTILINE)
 _READY_TIMEOUT_S = 30.0
 #: Hint for a target that has just disappeared: for any kind of target, another attempt reports the reason.
-IS_IT_THERE = "is it still running? try again: an error then names the reason"
+IS_IT_THERE = "is the target still running? try again: the next error gives the reason"
 #: Seconds without a frame after which the receiver gives up and releases its lock; a session pings more
 #: often.
 SILENCE_S = 300
@@ -194,7 +194,7 @@ def _no_python(python: str, label: str, error: StreamEndedError) -> DkdbgError:
 def _ready(head: dict[str, Any]) -> Ready:
     if head.get("version") != wire.VERSION:
         raise DkdbgError(
-            f"the receiver uses version {head['version']} of the stream, this dkdbg version {wire.VERSION}"
+            f"the receiver uses version {head['version']} of the sync protocol, this dkdbg version {wire.VERSION}"
         )
     return Ready(
         python=head["python"], user=head["user"], root=head["root"], probe=head.get("probe") or "", empty=head["empty"],
@@ -206,8 +206,8 @@ def refuse_same_folder(local: str, ready: Ready) -> None:
     """Raise SameFolderError when the receiver's probe on the target is in the local root."""
     if is_here(local, ready):
         raise SameFolderError(
-            f"{printable(ready.root)} there and {local} here are the same folder",
-            hint="a workspace that is mounted needs no sync: what you save is there already",
+            f"{printable(ready.root)} on the target and your local {local} are the same folder",
+            hint="a mounted workspace needs no sync: saved files are on the target at once",
             exit_code=EXIT_USAGE,
         )
 
@@ -233,7 +233,7 @@ def refuse_overlap(local: str, folders: Collection[str], ready: Ready, contact: 
     The remote root may be one of the local `folders` (relative to `local`), or contain them. A file system that is
     mounted below the remote root may also be one of these folders.
     """
-    _refuse_own(local, folders, ready, "--to PATH names another folder there")
+    _refuse_own(local, folders, ready, "--to PATH names another folder on the target")
     for mount in sorted({*folders}.intersection(ready.mounts)):
         found = probe(posixpath.join(ready.root, mount), contact.reach, contact.pythons)
         if found is not None:
@@ -247,8 +247,8 @@ def _refuse_own(local: str, folders: Collection[str], ready: Ready, hint: str) -
     for folder in (local, *(os.path.join(local, each) for each in folders), *above) if ready.probe else ():
         if os.path.lexists(os.path.join(folder, ready.probe)):
             raise DkdbgError(
-                f"{printable(ready.root)} there is {printable(folder)} here: sync would overwrite your own files in it",
-                hint=f"what you save in it has arrived already; {hint}",
+                f"{printable(ready.root)} on the target is your local {printable(folder)}: sync would overwrite your own files in it",
+                hint=f"files saved in it are on the target at once; {hint}",
                 exit_code=EXIT_USAGE,
             )
 

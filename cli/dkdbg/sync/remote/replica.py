@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _ANSWER_TIMEOUT_S = 300.0
 _MAX_STAT_PATHS, _MAX_STAT_BYTES = 2000, wire.MAX_HEAD - 100
 _PROGRESS_INTERVAL_S = 0.2
-_ENDLESS = "name a smaller folder there with --to, or remove .dkdbg-sync/ in it"
+_ENDLESS = "name a smaller folder on the target with --to PATH, or remove .dkdbg-sync/ in it"
 
 
 class Replica:
@@ -147,8 +147,8 @@ class Replica:
 def stale(reason: str) -> tuple[str, str]:
     """Return reason and hint for a file that was sent before, and cannot be sent now for `reason`."""
     return (
-        f"{reason}; the version sent before is still there",
-        "remove it there and start sync again, or let it take part again",
+        f"{reason}; the previously sent version is still on the target",
+        "remove it on the target and start sync again, or no longer leave it out",
     )
 
 
@@ -192,7 +192,7 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
         while (frame := expect(stream, frozenset({kind, wire.FAILED}), _ANSWER_TIMEOUT_S))[0] != kind:
             refused += 1  # STAT refuses a name; its operation will be refused for the same reason
             if refused > MAX_ENTRIES + known:
-                raise not_our_receiver("it refuses more paths than it was asked for")
+                raise not_our_receiver("it refused more paths than were requested")
         return frame
 
     amount = Amount(known=known, hint=_ENDLESS)

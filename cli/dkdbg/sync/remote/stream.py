@@ -310,7 +310,7 @@ def expect(stream: Stream, kinds: frozenset[int], timeout: float) -> Frame:
     if frame is None:
         names = " or ".join(sorted(wire.NAMES[kind] for kind in kinds))
         raise DkdbgError(
-            f"the other side did not answer within {timeout:g} s ({names})",
+            f"the receiver on the target did not answer within {timeout:g} s ({names})",
             hint="try again; if it persists, the target may be out of memory or stopped",
             exit_code=EXIT_TIMEOUT,
         )
@@ -324,4 +324,6 @@ def expect(stream: Stream, kinds: frozenset[int], timeout: float) -> Frame:
 
 def refused(head: dict[str, Any]) -> DkdbgError:
     """Return the error in an ERROR frame."""
-    return DkdbgError(printable(head["reason"]) or "the other side gave up", hint=printable(head["hint"]))
+    return DkdbgError(
+        printable(head["reason"]) or "the receiver on the target gave up", hint=printable(head["hint"])
+    )

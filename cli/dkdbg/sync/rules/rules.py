@@ -87,12 +87,12 @@ def _verdict(decided: str, path: str, standing: Standing, out: Rule | None, sour
         of = "" if decided == path else f", which keeps {decided}/ out"
         return Verdict(False, f"left out by {out}{of}")
     if standing.kept:
-        return Verdict(True, f"brought back by {standing.kept}")
+        return Verdict(True, f"included again by {standing.kept}")
     if standing.docker:
-        return Verdict(True, f"brought back by {standing.docker}")
+        return Verdict(True, f"included again by {standing.docker}")
     if path in sources.tracked:
-        return Verdict(True, "takes part: git tracks it")
-    return Verdict(True, "takes part: no rule leaves it out")
+        return Verdict(True, "synced: git tracks it")
+    return Verdict(True, "synced: no rule leaves it out")
 
 
 def _names(folder: str) -> list[str]:

@@ -141,7 +141,7 @@ class Scanner:
         if _identity(self.root) != self._identity:
             raise DkdbgError(
                 f"{self.root} is no longer the folder that sync started with",
-                hint="start dkdbg sync again; nothing was deleted on the other side",
+                hint="start dkdbg sync again; nothing was deleted on the target",
             )
 
     def _place(self, path: str, index: Index) -> str | None:

@@ -174,9 +174,7 @@ class InotifySource(WatchCallback, Source):
     def on_queue_overflow(self) -> None:
         """Report that the kernel has dropped events, on watchdog's thread."""
         limit = _value("fs.inotify.max_queued_events")
-        self._inbox.lose(
-            f"more than {limit} changes at once (fs.inotify.max_queued_events): looking at everything"
-        )
+        self._inbox.lose(f"more than {limit} changes at once (fs.inotify.max_queued_events)")
 
     def _on_folder(self, event: InotifyEvent, path: str) -> None:
         """Drop the watches of a moved folder, which have its old name; the scanner sets new ones.
@@ -232,7 +230,7 @@ def _limited(error: OSError) -> str:
     what = "instances" if error.errno == errno.EMFILE else "watches"
     found = ((value, name) for name in limits.names(what) if (value := _value(name)) is not None)
     value, name = min(found, default=(0, limits.names(what)[0]))
-    return f"{name} is {value}, all used up; more with: {limits.more(what, name, value)}"
+    return f"{name} is {value}, all in use; to raise it: {limits.more(what, name, value)}"
 
 
 def _value(name: str) -> int | None:

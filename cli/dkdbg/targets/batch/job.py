@@ -69,7 +69,7 @@ def is_node(name: str) -> bool:
 
 
 #: Start of each message in `BatchSystem.known` that reports missing programs.
-NO_COMMANDS = "there are no commands of"
+NO_COMMANDS = "cannot find the commands of"
 
 
 class NoCommandsError(DkdbgError):
@@ -232,7 +232,9 @@ def an_array(job: str, ids: Sequence[str], job_form: re.Pattern[str]) -> Several
     fitting = [each for each in ids if job_form.fullmatch(each)]
     names = fitting or [printable(each) for each in ids]
     is_heterogeneous = all("+" in each for each in ids)
-    several = "has several parts" if is_heterogeneous else "is an array; the address fits several of its jobs"
+    several = (
+        "has several parts" if is_heterogeneous else "is an array; the address matches several of its jobs"
+    )
     error = SeveralJobsError(
         f"job {job} {several}: {in_words(names)}",
         hint=f"name one: {names[0]}",
@@ -244,7 +246,7 @@ def an_array(job: str, ids: Sequence[str], job_form: re.Pattern[str]) -> Several
 
 def after(job: Job, address: str) -> str:
     """Return the hint for an ended job: the file with its output, and how to start another."""
-    output = f"what it printed is in {printable(job.output)} there; " if job.output else ""
+    output = f"its output is in {printable(job.output)} on the login node; " if job.output else ""
     return output + hints.JOB_ANOTHER(target="/".join(address.split("/")[:3]))
 
 

@@ -194,7 +194,7 @@ class JobLine:
             if seen is not None:
                 if job.user != seen.user:
                     raise DkdbgError(
-                        f"job {job.id} is not yours ({printable(seen.user)}) but {job.user}'s",
+                        f"job {job.id} belongs to {job.user}, not to you ({printable(seen.user)})",
                         hint="name one of your own jobs",
                     )
                 self._way = (name, way)

@@ -122,7 +122,7 @@ class JobQueue:
         if done.code:
             raise self._system.explain(done.stderr, job="", node="") or DkdbgError(
                 f"{self._system.scheme} does not list your jobs: {printable(done.stderr.strip()[-300:])}",
-                hint=f"does it answer on {self._rest or 'this machine'}?",
+                hint=f"does {self._system.scheme} answer on {self._rest or 'this machine'}?",
             )
         return tags_of(done.stdout)
 
@@ -134,10 +134,10 @@ class JobQueue:
         if done.code > 0 and done.code != FAILED:
             below = folder if folder.startswith(("/", "~")) else f"~/{folder}"
             raise DkdbgError(
-                f"there is no folder {folder} on {login.label} that you may enter",
-                hint=f"dkdbg sync ssh://{self._rest}/{below.lstrip('/')} --once makes it and copies your files there"
+                f"there is no folder {folder} on {login.label}, or you may not enter it",
+                hint=f"dkdbg sync ssh://{self._rest}/{below.lstrip('/')} --once creates it and copies your files into it"
                 if self._rest
-                else "make it, or name another: --in FOLDER",
+                else "create it, or name another: --in FOLDER",
                 exit_code=EXIT_USAGE,
             )
 
@@ -149,10 +149,10 @@ class JobQueue:
         )
         folder = prepared(mark, tag, done.stdout)
         if not folder:
-            last = last_line(done.stderr) or "its path holds odd characters"
+            last = last_line(done.stderr) or "its path contains unsupported characters"
             raise DkdbgError(
                 f"cannot make a folder for the job's script on {login.label}: {last}",
-                hint="set XDG_CACHE_HOME there to another folder that the nodes share",
+                hint="set XDG_CACHE_HOME on the login node to a folder that all nodes share",
             )
         return folder
 
@@ -200,7 +200,7 @@ class JobQueue:
                 reason = done.stderr.strip() or out.strip()  # Torque's commands on Slurm write to both
                 raise self._system.explain(f"{done.stderr}\n{out}", job="", node="") or DkdbgError(
                     f"{submitter} refused the job: {printable(reason[-300:])}",
-                    hint=f"the options before -- are those of {submitter}",
+                    hint=f"dkdbg passes the options before -- to {submitter}",
                 )
         except DkdbgError as error:
             job = ""
@@ -221,7 +221,7 @@ class JobQueue:
         if not job:
             raise DkdbgError(
                 f"{missing or 'the connection was lost during submission'}; the job may or may not have been submitted: {why}",
-                hint=f"look at your jobs there before you submit again; its script is {folder}/job.sh",
+                hint=f"list your jobs on the login node before you submit again; the job's script is {folder}/job.sh",
             )
         return job
 

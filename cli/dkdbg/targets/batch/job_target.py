@@ -35,9 +35,7 @@ _AGENT_TIMEOUT_S = 30.0
 #: Nodes to query at the same time: a query is a command on the login node, and sshd accepts ten per connection.
 _MAX_PARALLEL = 6
 #: PBS copies the output file to its place only when the job ends.
-_NO_FILE = (
-    "dkdbg: {} does not exist yet: the job has printed nothing, or its system copies the file at its end"
-)
+_NO_FILE = "dkdbg: {} does not exist yet: the job has printed nothing, or the batch system copies the file when the job ends"
 
 
 class JobTarget(Target):
@@ -204,7 +202,7 @@ class JobTarget(Target):
         if not job.output:
             raise DkdbgError(
                 f"job {job.id} does not report its output file",
-                hint="look in the folder that it was submitted from",
+                hint="look in the folder that the job was submitted from",
             )
         file = shlex.quote(job.output)
         tail = f"tail -n {'+1' if lines is None else lines} {'-f ' if follow else ''}-- {file}"

@@ -39,18 +39,18 @@ printf '%s\\n' "$answer"
 """
 #: Error messages of LSF 10.1.
 _KNOWN = (
-    (r"Job <[^>]*> is not found|No matching job found", "LSF has no job {job}: it ended some time ago, or never existed", "bjobs -a there shows your jobs"),
-    (r"User permission denied", "job {job} is not yours", "bjobs there shows yours"),
-    (r"Job has already finished", "job {job} has ended", "bjobs -a there shows your jobs"),
-    (r"No such queue", "there is no such queue", "bqueues there lists them: -q NAME"),
-    (r"(.*\S)\. Job not submitted|([Ii]llegal option.*)", "bsub does not accept this: {0}{1}", "bsub -h there shows its options"),
+    (r"Job <[^>]*> is not found|No matching job found", "LSF has no job {job}: it ended some time ago, or never existed", "bjobs -a on the login node lists your jobs"),
+    (r"User permission denied", "job {job} is not yours", "bjobs on the login node lists yours"),
+    (r"Job has already finished", "job {job} has ended", "bjobs -a on the login node lists your jobs"),
+    (r"No such queue", "there is no such queue", "bqueues on the login node lists them: -q NAME"),
+    (r"(.*\S)\. Job not submitted|([Ii]llegal option.*)", "bsub does not accept this: {0}{1}", "bsub -h on the login node shows its options"),
     (
         r"LSF is down|LIM is down|daemon not responding|Cannot connect to LSF|Failed in an LSF library call",
         "LSF does not answer",
-        "lsid there says the same; ask the administrator, or try again",
+        "try again, or ask the administrator; lsid on the login node reports the same",
     ),
-    (r"(?:bjobs|bsub|bkill): (?:command )?not found", f"{NO_COMMANDS} LSF there", "name the login node: lsf://LOGIN/JOB"),
-    (r"Permission denied|Host key verification failed", "{node} refuses ssh from there", "LSF has no other way into a running job, because blaunch works only inside the job: ask for ssh to the hosts of your jobs"),
+    (r"(?:bjobs|bsub|bkill): (?:command )?not found", f"{NO_COMMANDS} LSF in PATH", "name the login node: lsf://LOGIN/JOB"),
+    (r"Permission denied|Host key verification failed", "{node} refuses ssh from the login node", "LSF has no other way into a running job, because blaunch works only inside the job: ask the administrator for ssh to the hosts of your jobs"),
 )  # fmt: skip
 
 

@@ -45,14 +45,14 @@ _KNOWN = (
         "qsub rejects these nodes: OpenPBS does not support :gpus=",
         "OpenPBS: -l select=1:ncpus=2:ngpus=1:host=node4; Torque: -l nodes=node4:ppn=2:gpus=1",
     ),
-    (r"Unknown Job I[dD] (\S+)", "PBS has no job {job}: it ended some time ago, or never existed", "qstat -u $USER there shows your jobs"),
+    (r"Unknown Job I[dD] (\S+)", "PBS has no job {job}: it ended some time ago, or never existed", "qstat -u $USER on the login node lists your jobs"),
     (
         r"(?:qstat|qsub|qdel|awk): (?:command )?not found",
-        f"{NO_COMMANDS} PBS there",
+        f"{NO_COMMANDS} PBS in PATH",
         "name the login node: pbs://LOGIN/JOB",
     ),
-    (r"(Invalid time limit specified \(.*\)|Unknown option: \S+|illegally formed.*|usage: qsub.*)", "qsub does not accept this: {0}", "man qsub there shows its options"),
-    (r"Permission denied|Host key verification failed", "{node} refuses ssh from there", "PBS has no other way into a running job: ask for ssh to the nodes of your jobs"),
+    (r"(Invalid time limit specified \(.*\)|Unknown option: \S+|illegally formed.*|usage: qsub.*)", "qsub does not accept this: {0}", "man qsub on the login node shows its options"),
+    (r"Permission denied|Host key verification failed", "{node} refuses ssh from the login node", "PBS has no other way into a running job: ask the administrator for ssh to the nodes of your jobs"),
 )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ class Pbs(BatchSystem):
             last = last_line(stderr)
             raise self.explain(stderr, job=job, node="") or DkdbgError(
                 f"PBS has no job {job}" + (f": {last}" if last else f" (qstat ends with {code})"),
-                hint="qstat -u $USER there shows your jobs",
+                hint="qstat -u $USER on the login node lists your jobs",
             )
         if state == "B" and (first := re.search(r"\d{1,9}", known.get("array_indices_submitted", ""))):
             raise an_array(job, [job.replace("[]", f"[{first[0]}]")], self.job_form)

@@ -38,7 +38,7 @@ _KNOWN = (
     (
         r"Slurm job (\S+) has expired|Expired or invalid job",
         "job {job} has ended, or {node} is not one of its nodes",
-        "squeue --me there shows your jobs and their nodes",
+        "squeue --me on the login node lists your jobs and their nodes",
     ),
     (
         r"Invalid job id",
@@ -48,36 +48,36 @@ _KNOWN = (
     (
         r"Unable to create step for job \S+: Requested node configuration is not available",
         "{node} is not a node of job {job}",
-        "squeue --me there shows which nodes it has",
+        "squeue --me on the login node shows which nodes it has",
     ),
     (
         r"Access/permission denied",
         "job {job} is not yours: Slurm lets you into your own jobs only",
-        "squeue --me there shows those",
+        "squeue --me on the login node lists those",
     ),
     (
         r"(?:Invalid partition name specified|invalid partition specified: (\S+))",
         "there is no such partition",
-        "sinfo there lists them: --partition NAME",
+        "sinfo on the login node lists them: --partition NAME",
     ),
     (
         r"Invalid account or account/partition combination",
-        "your account may not use this partition, or has another name",
-        "sacctmgr show associations user=$USER there shows yours: --account NAME",
+        "your Slurm account does not exist, or may not use this partition",
+        "sacctmgr show associations user=$USER on the login node lists yours: --account NAME",
     ),
     (
         r"Memory specification can not be satisfied|Requested node configuration is not available|More processors requested|Node count specification invalid",
         "no node of this partition can ever satisfy the request",
-        "sinfo -N -l there shows what they have",
+        "sinfo -N -l on the login node shows what the nodes have",
     ),
-    (r"(Invalid --\S+ specification.*|unrecognized option '.*'|invalid option.*|Invalid numeric value .*)", "sbatch does not accept this: {0}", "sbatch --help there shows its options"),
+    (r"(Invalid --\S+ specification.*|unrecognized option '.*'|invalid option.*|Invalid numeric value .*)", "sbatch does not accept this: {0}", "sbatch --help on the login node shows its options"),
     (
         r"Unable to contact slurm controller|Socket timed out|Slurm backup controller in standby|(?m:^(?!ssh: |channel \d+: ).*Connection refused)",
         "Slurm's controller does not answer",
-        "scontrol ping there says the same; ask the administrator, or try again",
+        "try again, or ask the administrator; scontrol ping on the login node reports the same",
     ),
-    (r"(?:squeue|sbatch|srun|scancel): (?:command )?not found", f"{NO_COMMANDS} Slurm there", "name the login node: slurm://LOGIN/JOB"),
-    (r"[Uu]nrecognized option '--overlap'", "this Slurm is older than 20.11, and has no srun --overlap", "ask for ssh to the nodes of your jobs"),
+    (r"(?:squeue|sbatch|srun|scancel): (?:command )?not found", f"{NO_COMMANDS} Slurm in PATH", "name the login node: slurm://LOGIN/JOB"),
+    (r"[Uu]nrecognized option '--overlap'", "this Slurm is older than 20.11, and has no srun --overlap", "ask the administrator for ssh to the nodes of your jobs"),
     (r"pam_slurm_adopt: (.*)", "{node} only lets in users who have a job on it", "is job {job} still running?"),
 )  # fmt: skip
 
@@ -109,7 +109,7 @@ class Slurm(BatchSystem):
             )
         if not rows:
             # for example, the array has no such task
-            raise DkdbgError(f"Slurm has no job {job}", hint="squeue --me there shows your jobs")
+            raise DkdbgError(f"Slurm has no job {job}", hint="squeue --me on the login node lists your jobs")
         found = [each for each in rows if each.partition("|")[0] == job] or rows
         if len(found) > 1:
             raise an_array(job, [each.partition("|")[0] for each in found], self.job_form)

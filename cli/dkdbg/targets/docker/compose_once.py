@@ -54,8 +54,8 @@ def prepare(
     host = host_facts()
     if host.is_podman and host.has_selinux:
         raise DkdbgError(
-            "compose cannot run another command in the debug service where Podman's containers have labels of SELinux,"
-            " which keep them from your files",
+            "compose cannot run another command in the debug service on Podman with SELinux:"
+            " the container's label denies it access to your files",
             hint=f"dkdbg init --command {shlex.quote(shlex.join(wanted.command))}, then dkdbg up",
             exit_code=EXIT_ENGINE,
         )
@@ -75,7 +75,7 @@ def prepare(
         and runs_nothing(model, service.name)
         and not _is_entered(running.id)
     ):
-        report(f"stopping {service.name}, in which nothing runs: this program needs its port")
+        report(f"stopping {service.name}, which runs no program: this run needs its port")
         process.run(target.stop(), cwd=root)
         runs = False
     is_fixed = service.host_network and not detached  # then F5 attaches to the run
@@ -84,7 +84,7 @@ def prepare(
     image = ImageBuild(root, service, target)
     if image.is_needed:
         if runs and image.is_shown:
-            report(f"{service.name} runs: the image is not built again beside it; dkdbg up builds it")
+            report(f"{service.name} is running, so its image is not rebuilt; dkdbg up builds it")
         elif host.is_podman:
             image.build(lambda: podman_engine.build(model, service.name, root, env=env, report=report))
         else:

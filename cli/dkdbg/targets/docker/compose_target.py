@@ -85,8 +85,8 @@ class ComposeTarget(ContainerTarget):
         """Prepare a `docker compose run`."""
         if not client.endpoint().is_local:
             raise DkdbgError(
-                "the engine is on another machine, which has your files only in the debug service, where dkdbg up copies them",
-                hint=f"dkdbg up, then run it in there: dkdbg run --on {SCHEME}://{wanted.service.name} -- {shlex.join(wanted.command)}",
+                "the Docker engine is on another machine, and has your files only in the debug service, after dkdbg up",
+                hint=f"dkdbg up, then: dkdbg run --on {SCHEME}://{wanted.service.name} -- {shlex.join(wanted.command)}",
                 exit_code=EXIT_USAGE,
             )
         from dkdbg.targets.docker.compose_once import prepare
@@ -159,7 +159,7 @@ class ComposeTarget(ContainerTarget):
         ):
             down += f"; still running: {', '.join(left)} (dkdbg down --all ends the project)"
         if kept:  # the program's output is only there
-            down += f"; its files are still there (docker volume rm {' '.join(kept)})"
+            down += f"; its files remain in a volume (to delete them: docker volume rm {' '.join(kept)})"
         return down
 
 
@@ -178,7 +178,9 @@ def _filling(root: Path, report: Callable[[str], None]) -> Callable[[Reach, Fill
                 report(printable(line))
 
         local = local_root(root, folder.local)
-        report(f"copying {printable(local)} to {folder.remote}, in the volume {folder.volume} of that engine")
+        report(
+            f"copying {printable(local)} to {folder.remote}, in the volume {folder.volume} of the remote engine"
+        )
         session = Session(
             Roots(local=local, remote=folder.remote, rules=ConfiguredRules(report)),
             lambda: reach,
@@ -187,8 +189,8 @@ def _filling(root: Path, report: Callable[[str], None]) -> Callable[[Reach, Fill
         session.once()
         if session.failed:
             raise DkdbgError(
-                f"{len(session.failed)} of its files could not be copied there, such as {printable(min(session.failed))}",
-                hint="dkdbg sync --explain PATH says whether a file takes part; to leave it out, add it to `ignore` under [sync] in dkdbg.toml",
+                f"{len(session.failed)} files could not be copied to the remote engine, such as {printable(min(session.failed))}",
+                hint="dkdbg sync --explain PATH shows whether a file is synced; to leave it out, add it to `ignore` under [sync] in dkdbg.toml",
             )
 
     return fill

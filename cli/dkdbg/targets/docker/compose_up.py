@@ -183,7 +183,7 @@ def stop_replaced(
     if not running.code and running.stdout.strip():
         check(process.run(original.stop(), cwd=root, timeout=None))
         report(
-            f"{name} is stopped while {service.name} answers in its place; later: docker compose start {name}"
+            f"{name} is stopped while {service.name} answers in its place; to start it again: docker compose start {name}"
         )
     others = [each for each in callers(model, name) if each != service.name]
     if others:
@@ -205,7 +205,7 @@ def check_started(
     """Raise DkdbgError if the service did not get the GPU it requested, or its program has already failed."""
     if running and env["DKDBG_GPU"] in {"nvidia", "cdi"} and not running.devices:
         raise DkdbgError(
-            f"{target.service} runs, but this compose dropped its GPU request",
+            f"{target.service} runs without a GPU: this docker compose ignored its GPU request",
             hint="docker compose version must be 2.24.4 or newer; dkdbg down removes the service",
         )
     if running and has_failed(running):
@@ -240,7 +240,7 @@ def check_name(project: str, root: Path) -> None:
     other = containers.other_folder(project, root)
     if other:
         raise DkdbgError(
-            f"{other} has a compose project called {project} too; compose would take its containers for this one's",
+            f"{other} has a compose project called {project} too; compose would mix up their containers",
             hint=f"give this one another name: printf '\\nCOMPOSE_PROJECT_NAME={project}-2\\n' >> .env",
             exit_code=EXIT_CONFLICT,
         )
@@ -272,7 +272,7 @@ def choose_gpu(root: Path, service: DebugService, host: HostFacts) -> tuple[GpuK
         DkdbgError: DKDBG_GPU names no variant.
     """
     if not service.gpu:
-        return "none", "nothing in the repository asks for one"
+        return "none", "nothing in the repository requests a GPU"
     text = dotenv.read(root, "DKDBG_GPU")
     for kind in GPU_KINDS:
         if text == kind:

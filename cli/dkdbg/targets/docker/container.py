@@ -266,7 +266,11 @@ def only_debug_service(containers: Iterable[Container]) -> str:
         return debug[0]
     names = ", ".join(debug or sorted({each.service for each in running if each.service}))
     raise DkdbgError(
-        (f"{len(debug)} debug services run here" if debug else "no debug service of this repository runs")
+        (
+            f"{len(debug)} debug services of this repository are running"
+            if debug
+            else "no debug service of this repository is running"
+        )
         + (f"; there are: {names}" if names else ""),
         hint="name the service as the target" if names else "dkdbg up, or name a target: docker://NAME",
         exit_code=EXIT_USAGE,
@@ -281,7 +285,7 @@ def not_running(containers: Iterable[Container], service: str) -> DkdbgError:
     """
     names = ", ".join(sorted({each.service for each in containers if each.running and each.service}))
     return DkdbgError(
-        f"the service {service} does not run here" + (f"; there are: {names}" if names else ""),
+        f"the service {service} is not running" + (f"; there are: {names}" if names else ""),
         hint="dkdbg up starts the debug service; docker://NAME names any container",
     )
 
@@ -295,7 +299,7 @@ def no_endpoint(container: Container | None) -> str:
     if container.is_paused:
         return f"container {container.name} is paused: docker unpause {container.name}"
     if not container.label:  # not our agent: a plain debugpy would stop listening after our connection
-        return f"container {container.name} runs without an agent of dkdbg"
+        return f"container {container.name} runs without the dkdbg agent"
     return ""
 
 

@@ -252,7 +252,7 @@ def advice(container: Container, found: Sequence[PythonThere]) -> list[str]:
     name = container.name
     if not found:
         return [
-            f"no Python runs in {name}, or it has no shell to ask; start one under dkdbg: dkdbg run --on docker://{name} --wait -- python3 train.py"
+            f"no Python runs in {name}, or it has no shell to list processes; start one under dkdbg: dkdbg run --on docker://{name} --wait -- python3 train.py"
         ]
     debugpy = next((each.listens for each in found if each.listens), None)
     if is_debugpy(found):
@@ -267,7 +267,7 @@ def advice(container: Container, found: Sequence[PythonThere]) -> list[str]:
     if programs[SHOWN:]:
         lines.append(f"  and {len(programs) - SHOWN} more")
     lines.append(
-        "to debug that command, start it a second time in there, under dkdbg; it waits for your editor:"
+        "to debug that command, start a second copy in the container under dkdbg; it waits for your editor:"
     )
     lines.append(hints.RUN_BESIDE(name=name, command=shlex.join(programs[0].words)))
     if container.service:
@@ -280,13 +280,13 @@ def _of_debugpy(container: Container, listens: tuple[str, int] | None) -> list[s
     lines = [f"a plain debugpy runs in {container.name}" + (f", on port {port}" if listens else "")]
     published = container.published.get(port)
     if container.host_network:
-        lines.append(f"get to it through dkdbg, which keeps its port alive: dkdbg attach 127.0.0.1:{port}")
+        lines.append(f"attach through dkdbg, which keeps debugpy's port open: dkdbg attach 127.0.0.1:{port}")
     elif published:
         outside = published.replace("0.0.0.0:", "127.0.0.1:").replace(":::", "127.0.0.1:")
-        lines.append(f"get to it through dkdbg, which keeps its port alive: dkdbg attach {outside}")
+        lines.append(f"attach through dkdbg, which keeps debugpy's port open: dkdbg attach {outside}")
     elif listens and host not in {LOOPBACK, "localhost"} and container.address:
         lines.append(
-            f"get to it through dkdbg, which keeps its port alive: dkdbg attach {container.address}:{port}"
+            f"attach through dkdbg, which keeps debugpy's port open: dkdbg attach {container.address}:{port}"
         )
     else:
         lines.append(

@@ -38,8 +38,8 @@ def build(
     """
     if not process.is_installed("podman"):
         raise DkdbgError(
-            "the engine is Podman, and the podman command, which builds its images, is not installed here",
-            hint="install podman here too (Debian: apt install podman)",
+            "the engine is Podman, but the podman command, which dkdbg needs to build images, is not installed",
+            hint="install podman on this machine (Debian: apt install podman)",
             exit_code=127,
         )
     for argv in podman.builds(model, service, client.endpoint().host):
@@ -77,7 +77,7 @@ def up(
             compose_cli.report_last_lines(target, root, env=env, report=report)
             raise DkdbgError(
                 f"the debugger did not start to listen within {wait_timeout} s",
-                hint="its last lines are above; dkdbg doctor looks for a cause on this machine, dkdbg verify for one in the service",
+                hint="the program's last lines are above; dkdbg doctor looks for a cause on this machine, dkdbg verify for one in the service",
                 exit_code=EXIT_TIMEOUT,
             )
         words = ("docker", "exec", seen.id, *seen.agent, "health", "--wait")

@@ -35,7 +35,7 @@ def on_free_port(preferred: int, *, ours: int | None, start: Callable[[int], Non
         else:
             return port
     raise DkdbgError(
-        f"the engine found each port up to {preferred - 1} taken, although no program listened there before the start",
+        f"the engine reported every port up to {preferred - 1} as taken, although each was free before the start",
         hint="does the service run more than once (scale, replicas)? Each of its containers needs the same port",
         exit_code=EXIT_CONFLICT,
     )

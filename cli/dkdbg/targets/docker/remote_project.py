@@ -119,9 +119,9 @@ def remote_project(
         absent += _files_of(made, name)
     if absent:
         raise DkdbgError(
-            "the Docker engine is on another machine, which lacks these mounted files of this one: "
+            "the Docker engine is on another machine, which lacks these local files that are mounted: "
             + printable("; ".join(absent)),
-            hint="copy it into the image, or put it on that machine and mount it by its absolute path there, "
+            hint="copy them into the image, or put them on that machine and mount them by absolute path, "
             "in an override file",
             exit_code=EXIT_CONFLICT,
         )

@@ -125,9 +125,9 @@ def check_ours(project: str, root: Path) -> None:
     """
     other = containers.other_origin(project, root, label=FROM, ours=owner(root))
     if other is not None:
-        whose = f"that {printable(other)} has started" if other else "that was not started by dkdbg up"
+        whose = f"started by {printable(other)}" if other else "which dkdbg up did not start"
         raise DkdbgError(
-            f"the engine has a compose project called {project} already, {whose}; compose would take its containers for ours",
+            f"the engine already has a compose project called {project}, {whose}; compose would mix up their containers",
             hint=f"give this one another name: printf '\\nCOMPOSE_PROJECT_NAME={project}-2\\n' >> .env",
             exit_code=EXIT_CONFLICT,
         )

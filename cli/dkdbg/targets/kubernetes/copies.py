@@ -77,7 +77,7 @@ def plan(
     if found is not None:
         python, first, pod = found
         if not command and not _says_command(query, original):
-            words, said_by = first, f"its image has it: process 1 of the pod {pod}"
+            words, said_by = first, f"from its image, as process 1 of the pod {pod} shows"
     try:
         copy = copy_of(
             query.kind, original, container=query.container,
@@ -93,7 +93,7 @@ def check_free(query: PodQuery, *, replace: bool) -> None:
     found = _existing(query)
     if found is not None and not replace:
         raise DkdbgError(
-            f"there is a debug copy of {query.label} already: {copy_name(query.name)}",
+            f"{query.label} already has a debug copy: {copy_name(query.name)}",
             hint=f"dkdbg attach k8s://{query.namespace}/{query.label}, or dkdbg down "
             f"k8s://{query.namespace}/{query.label} takes it away",
             exit_code=EXIT_USAGE,
@@ -210,14 +210,14 @@ def remove(query: PodQuery, *, wait: bool = False) -> str:
         return f"there is no debug copy of {query.label}"
     _check_ours(query, found)
     kubectl.tell(query, "delete", RESOURCE[kind_of_copy(query.kind)], name, f"--wait={str(wait).lower()}")
-    return f"{kind_of_copy(query.kind)}/{name} is down; {query.label} was not touched"
+    return f"{kind_of_copy(query.kind)}/{name} is removed; {query.label} is unchanged"
 
 
 def _check_ours(query: PodQuery, found: dict[str, Any]) -> None:
     labels, name = object_of(object_of(found.get("metadata")).get("labels")), copy_name(query.name)
     if any(labels.get(key) != value for key, value in _labels(query).items()):
         raise DkdbgError(
-            f"{kind_of_copy(query.kind)}/{name} is not a copy of {query.label} that dkdbg has made; it was left alone",
+            f"{kind_of_copy(query.kind)}/{name} is not a copy of {query.label} made by dkdbg; it was not changed",
             hint=f"kubectl get {RESOURCE[kind_of_copy(query.kind)]} {name} --namespace={query.namespace} --show-labels",
         )
 
@@ -269,7 +269,7 @@ def _existing(query: PodQuery) -> dict[str, Any] | None:
         return object_of(decode(answer)) if answer.strip() else None
     except (BadPod, BadRecord) as error:
         raise DkdbgError(
-            f"unexpected answer of the cluster about {copy_name(query.name)}: {error}"
+            f"unexpected answer from the cluster about {copy_name(query.name)}: {error}"
         ) from error
 
 

@@ -114,7 +114,7 @@ def _reading(query: PodQuery) -> Iterator[None]:
         yield
     except (BadPod, BadRecord) as error:
         raise DkdbgError(
-            f"unexpected answer of the cluster about {query.label}: {printable(error)}",
+            f"unexpected answer from the cluster about {query.label}: {printable(error)}",
             hint="kubectl config current-context says which cluster was asked",
             exit_code=EXIT_ENGINE,
         ) from error

@@ -22,7 +22,7 @@ _LOGGED = re.compile(r"^E\d{4} \S+\s+\d+ \S+\] \"command failed\" err=")
 #: Messages of kubectl 1.32; a test produces each of them with kubectl. The first match wins.
 _KNOWN = (  # `{ns}` stands for the namespace
     Known(r"connection to the server localhost:8080 was refused|Missing or incomplete configuration info",
-          "kubectl knows no cluster: there is no kubeconfig, or it names none",
+          "kubectl has no cluster: the kubeconfig is missing or names none",
           "export KUBECONFIG=/path/to/config (default: ~/.kube/config), or log in: oc login; "
           "kubectl config get-contexts must list one with a star"),
     Known(r"error loading config file|invalid configuration",
@@ -32,10 +32,10 @@ _KNOWN = (  # `{ns}` stands for the namespace
           "the kubeconfig has no such context",
           "kubectl config get-contexts, then kubectl config use-context NAME"),
     Known(r"\(Unauthorized\)|must be logged in to the server",
-          "the cluster does not know you any more: the login has expired",
-          "log in again, as with oc login; kubectl auth whoami shows the current user"),
+          "the cluster rejected your login, which may have expired",
+          "log in again, for example with oc login; kubectl auth whoami shows the current user"),
     Known(r"getting credentials: exec",
-          "the login program that the kubeconfig names does not run",
+          "the login program in the kubeconfig (exec) failed",
           "kubectl get pods --namespace={ns} must work first"),
     Known(r"(?:connection to the server \S+ was refused|Unable to connect to the server|no such host|i/o timeout|TLS handshake timeout)",
           "the cluster does not answer",
@@ -65,7 +65,7 @@ _KNOWN = (  # `{ns}` stands for the namespace
           "kubectl get pods --namespace={ns} lists the running ones", EXIT_ERROR),
     Known(r"exec: \"sh\": (?:executable file not found|stat |no such file)",
           "the container has no sh",
-          "dkdbg needs sh and Python 3.8 or newer there: use an image with both (not distroless)", 127),
+          "dkdbg needs sh and Python 3.8 or newer in the container: use an image with both (not distroless)", 127),
 )  # fmt: skip
 
 

@@ -213,7 +213,7 @@ def choose(pods: Sequence[Pod], query: PodQuery) -> Pod:
             query.rank is None and query.kind in {JOB, PYTORCHJOB} and all(each.rank >= 0 for each in running)
         )
         raise DkdbgError(
-            f"{len(running)} running pods fit {query.label}: {_names(running, pods, query.kind)}",
+            f"{len(running)} running pods match {query.label}: {_names(running, pods, query.kind)}",
             hint=f"name a rank: k8s://{query.namespace}/{query.label}:0" if by_rank
             else f"name one: k8s://{query.namespace}/{min(each.name for each in running)}",
             exit_code=EXIT_USAGE,
@@ -232,7 +232,7 @@ def choose(pods: Sequence[Pod], query: PodQuery) -> Pod:
 def not_ready(pod: Pod, container: str, namespace: str) -> DkdbgError:
     """Return the error for a container that cannot run commands now."""
     return DkdbgError(
-        f"nothing can be run in the pod {pod.name}: {pod.trouble[container]}",
+        f"no command can run in the pod {pod.name}: {pod.trouble[container]}",
         hint=f"kubectl describe pod {pod.name} --namespace={namespace}",
     )
 
@@ -267,7 +267,7 @@ def _trouble(names: Sequence[str], about: dict[str, Any], status: dict[str, Any]
     for name in names:
         why = for_all or _why_not(object_of(states.get(name, {}).get("state")), states.get(name, {}))
         if not why and name not in states:
-            why = f"it is {phase.lower() or 'not there yet'}{_pending(status)}"
+            why = f"it is {phase.lower() or 'not started yet'}{_pending(status)}"
         if why:
             found[name] = why
         elif for_all:
@@ -283,7 +283,7 @@ def _why_not(state: dict[str, Any], container: dict[str, Any]) -> str:
     if waiting:
         before = object_of(object_of(container.get("lastState")).get("terminated"))
         code = before.get("exitCode")
-        crashed = f"; it ended with exit code {code} before" if isinstance(code, int) else ""
+        crashed = f"; its previous run ended with exit code {code}" if isinstance(code, int) else ""
         return f"it waits: {printable(_text(waiting.get('reason')))[:_MAX_SHOWN_CHARS]}{_reason(waiting, reason=False)}{crashed}"
     if ended:
         code = ended.get("exitCode")

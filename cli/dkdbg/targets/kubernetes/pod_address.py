@@ -111,7 +111,7 @@ def query_of(address: Address) -> PodQuery:
             address, f"{name or 'nothing'} is not the name of a {kind}" if name else "the pod is missing"
         )
     if selector and not is_labels(selector):
-        raise _no(address, f"{selector} are not labels")
+        raise _no(address, f"{selector} is not a label selector")
     if len(rest) > 1 or not all(map(is_name, rest)):
         raise _no(address, f"{'/'.join(rest)} is not a container name")
     return PodQuery(
@@ -121,7 +121,7 @@ def query_of(address: Address) -> PodQuery:
 
 def _no(address: Address, why: str) -> DkdbgError:
     return DkdbgError(
-        f"{address} names no pod: {why}",
+        f"{address} is not the address of a pod: {why}",
         hint=f"{FORM}, where POD is a name, labels (app=trainer), deployment/NAME, statefulset/NAME, job/NAME:INDEX, cronjob/NAME or pytorchjob/NAME:RANK",
         exit_code=EXIT_USAGE,
     )

@@ -188,7 +188,7 @@ def _own_volumes(spec: dict[str, Any]) -> list[str]:
     service = spec.get("serviceName")
     return [
         *(
-            f"its volume {each} is empty, and is deleted with its pods; the original has a claim for each pod"
+            f"its volume {each} starts empty and is deleted with its pods; the original has a claim for each pod"
             for each in claims
         ),
         *(
@@ -235,7 +235,7 @@ class _Template:
         why = command_from if command else f"command of its container {chosen['name']}"
         if not command and not chosen.get("command"):
             raise DkdbgError(
-                f"{self._name} leaves its program to its image, and no running pod shows it",
+                f"{self._name} gets its command from its image, and no running pod shows it",
                 hint="name it: --command 'python train.py'",
                 exit_code=EXIT_USAGE,
             )
@@ -257,7 +257,10 @@ class _Template:
         role = f"{self._role}: " if self._role else ""
         decisions = [
             (f"{role}the agent under: {printable(shlex.join(map(str, words)))[:_MAX_SHOWN_CHARS]}", why),
-            ("labels of its own", f"no Service, controller or NetworkPolicy of {self._name} takes its pods"),
+            (
+                "labels of its own",
+                f"no Service, controller or NetworkPolicy of {self._name} selects its pods",
+            ),
             (f"it waits {wait} s for an editor", "before its first line; without one it ends"),
         ]
         widened = self._widen_probes()
@@ -277,16 +280,16 @@ class _Template:
             for each in objects_of(self._spec.get("volumes"))
         ]
         found += [
-            f"it has the same volume as the original, and may write to it: {each}" for each in claims if each
+            f"it shares the volume {each} with the original, and may write to it" for each in claims if each
         ]
         for each in self._containers:
             limits = object_of(object_of(each.get("resources")).get("limits"))
             found += [
-                f"each pod takes {amount} {key} of its own, beside the original's"
+                f"each pod of the copy takes {amount} {key}, in addition to the original's"
                 for key, amount in limits.items() if "/" in key
             ]  # fmt: skip
         if self._spec.get("hostNetwork"):
-            found.append("it is in the network of its node, where the original may have its ports")
+            found.append("it uses the network of its node, where the original may already use the same ports")
         return found
 
     def _chosen(self, asked: str) -> dict[str, Any]:

@@ -253,7 +253,7 @@ class PodTarget(Target):
             copies.remove(self._query, wait=True)
         copies.make(self._query, *self._copy)
         report(
-            f"made {kind_of_copy(self._query.kind)}/{self._copy[0].name} in the namespace {self._query.namespace}"
+            f"created {kind_of_copy(self._query.kind)}/{self._copy[0].name} in the namespace {self._query.namespace}"
         )
         ready = copies.wait_for(self._query, self._reach_of, report=report, limit=limit)
         return (str(self.address),) if len(ready) == 1 else tuple(self._reach_of(pod).label for pod in ready)

@@ -161,15 +161,15 @@ class _Edit:
         self._root = _yaml().compose(text)
         self._changes: list[tuple[int, int, str]] = []
         if self._root.flow_style:
-            raise BadJob("it is written in braces, as JSON", "write it as OpenPAI's portal exports it")
+            raise BadJob("it is written in braces, like JSON", "write it as OpenPAI's portal exports it")
 
     def ask_for_port(self, role: str) -> None:
         resources = _value(_value(_value(self._root, "taskRoles"), role), "resourcePerInstance")
         wanted = self.wanted["taskRoles"][role]["resourcePerInstance"]
         if PORT in (wanted.get("ports") or {}):
-            self.decisions.append((f"{role} has the port {PORT}", "it already asks for one"))
+            self.decisions.append((f"{role} has the port {PORT}", "the job already requests it"))
             return
-        self.decisions.append((f"{role} asks for another port, {PORT}", "the platform chooses its number"))
+        self.decisions.append((f"{role} requests one more port, {PORT}", "the platform chooses its number"))
         ports = _value(resources, "ports")
         if ports is None:
             self._add(resources, "ports", {PORT: 1})
@@ -191,7 +191,7 @@ class _Edit:
         mine["preCommands"] = [command, *mine.get("preCommands", [])]
         entry = {"name": DEPLOYMENT, "taskRoles": {**roles, role: mine}}
         why = (
-            f"what the job's own deployment {active} does, and before it the debugger"
+            f"it starts the debugger, then does what the job's own deployment {active} does"
             if former
             else "it brings the debugger"
         )
@@ -236,7 +236,7 @@ class _Edit:
             same = False
         if not same:
             raise BadJob(
-                "it is written in a way (anchors, merges, tabs) in which a change here would change something else too",
+                "its YAML has anchors, merges or tabs, so a change here would change something else too",
                 "write the port and the deployment yourself, as docs/recipes/openpai.md shows them",
             )
         return text
@@ -270,13 +270,13 @@ class _Edit:
                 gone and not each.startswith(MARK) for each, gone in zip(former, ours, strict=True)
             )
             why = (
-                "it is the recipe's, which downloads paipdb at each start"
+                "it came from the manual recipe, which downloads paipdb at each start"
                 if has_manual_steps
-                else "it is of another dkdbg"
+                else "it came from another version of dkdbg"
             )
-            self.decisions.append((f"the deployment {name} is ours now", why))
+            self.decisions.append((f"dkdbg takes over the deployment {name}", why))
         else:
-            self.decisions.append((f"a command more in the deployment {name}", "it brings the debugger"))
+            self.decisions.append((f"one more command in the deployment {name}", "it brings the debugger"))
         if any(ours):
             self._exchange(commands, [n for n, gone in enumerate(ours) if gone], command)
         else:
@@ -321,7 +321,7 @@ class _Edit:
         if node.flow_style:
             raise BadJob(
                 "its preCommands are written in brackets",
-                "write one a line, as OpenPAI's portal exports them",
+                "write one per line, as OpenPAI's portal exports them",
             )
         column, starts = node.start_mark.column, [self._dash(node, each) for each in node.value]
         ends = [self._end(each, column) for each in node.value]
@@ -337,7 +337,7 @@ class _Edit:
         """Return the position of an item's dash."""
         found = self.text.rfind("-", node.start_mark.index, item.start_mark.index)
         if found < 0 or self.text[found + 1 : item.start_mark.index].strip():
-            raise BadJob("its preCommands are written in a way that is not understood")
+            raise BadJob("its preCommands have a YAML layout that dkdbg cannot edit")
         return found
 
     def _end(self, node: Any, column: int) -> int:  # noqa: ANN401 - as above
@@ -427,5 +427,5 @@ _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 def _value(node: Any, key: str) -> Any:  # noqa: ANN401 - as above
     """Return the node of a key; None if it is missing."""
     if not isinstance(node, MappingNode):
-        raise BadJob(f"where {key} should be there is no mapping")
+        raise BadJob(f"the parent of {key} is not a mapping")
     return next((each for name, each in node.value if name.value == key), None)

@@ -86,7 +86,7 @@ class PaiTarget(Target):
         if greeting == _OF_PDB:
             return Endpoint(
                 address=None,
-                why=f"pdb waits at {at}: nc {task.ip} {task.port}; for an editor the job has to say --dap",
+                why=f"pdb waits at {at}: nc {task.ip} {task.port}; for an editor, the job needs --dap",
             )
         if greeting == _OF_DEBUGPY:
             return Endpoint(address=None, why=f"a debugpy without dkdbg listens at {at}")
@@ -138,7 +138,7 @@ class PaiTarget(Target):
 
     def _bad(self, error: BadAnswer) -> DkdbgError:
         return DkdbgError(
-            f"invalid answer of {self.address.parts[0]} about the job: {error}",
+            f"invalid answer from {self.address.parts[0]} about the job: {error}",
             hint="is that host an OpenPAI portal? A browser shows it at /rest-server/api/v2/info",
         )
 
@@ -146,7 +146,7 @@ class PaiTarget(Target):
         """Return the error for verbs other than attaching; see `Target`."""
         return DkdbgError(
             f"{self.address} is a task of OpenPAI: you can attach to it, but not run commands in it",
-            hint=f"dkdbg attach {self.address}; for commands the job needs the platform's ssh plugin, and is then ssh://HOST",
+            hint=f"dkdbg attach {self.address}; to run commands, submit the job with the platform's ssh plugin and use ssh://HOST",
             exit_code=EXIT_USAGE,
         )
 
@@ -163,7 +163,7 @@ def _token() -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
         raise DkdbgError(
-            f"{TOKEN_FILE}={path} cannot be read: {why}", hint="write the token there, or unset it"
+            f"{TOKEN_FILE}={path} cannot be read: {why}", hint="write the token to that file, or unset it"
         ) from error
 
 
@@ -325,7 +325,7 @@ def query_of(address: Address) -> PaiQuery:
         or int(host["port"] or 0) > 65535
     ):
         raise DkdbgError(
-            f"{address} names no job of OpenPAI",
+            f"{address} is not the address of an OpenPAI job",
             hint="pai://HOST/USER/JOB, or one task of it: pai://HOST/USER/JOB/worker/0", exit_code=EXIT_USAGE,
         )  # fmt: skip
     return PaiQuery(
@@ -374,7 +374,7 @@ def chosen(tasks: list[Task], query: PaiQuery) -> list[Task]:
         return found or asked
     raise DkdbgError(
         f"{job} has no task with a port called {PORT}",
-        hint="dkdbg init --pai job.yaml asks for one in the job's YAML; then submit that", exit_code=EXIT_USAGE,
+        hint="dkdbg init --pai job.yaml adds one to the job's YAML; then submit the job again", exit_code=EXIT_USAGE,
     )  # fmt: skip
 
 
@@ -388,7 +388,7 @@ def _task_of(role: str, value: dict[str, Any]) -> Task:
         try:
             ip = str(ipaddress.ip_address(ip))
         except ValueError as error:
-            raise BadAnswer("the address of a task is not an address") from error
+            raise BadAnswer("a task has an invalid IP address") from error
     ports = value.get("containerPorts") or {}
     text = str(ports.get(PORT, "")).partition(",")[0].strip()
     port = whole_number(text, 65535) or 0
@@ -396,7 +396,7 @@ def _task_of(role: str, value: dict[str, Any]) -> Task:
 
 
 TOKEN, TOKEN_FILE, PLAIN = "DKDBG_PAI_TOKEN", "DKDBG_PAI_TOKEN_FILE", "DKDBG_PAI_HTTP"
-_TO_GET_ONE = f"make an application token on your profile page of the portal, and set {TOKEN} to it, or {TOKEN_FILE} to a file with it"
+_TO_GET_ONE = f"create an application token on your profile page in the portal; set {TOKEN} to it, or {TOKEN_FILE} to a file that contains it"
 
 
 def _refused(status: int, body: bytes, what: str, *, has_token: bool) -> DkdbgError:
@@ -423,7 +423,8 @@ def _refused(status: int, body: bytes, what: str, *, has_token: bool) -> DkdbgEr
         )
     if code == "ForbiddenUserError" or status == 403:
         return DkdbgError(
-            f"OpenPAI does not let you look at {what}: {printable(message[:200])}", hint="ask whose job it is"
+            f"OpenPAI does not let you look at {what}: {printable(message[:200])}",
+            hint="ask the owner of the job for access",
         )
     if status in {301, 302, 307, 308}:
         return DkdbgError(
@@ -438,7 +439,7 @@ def _refused(status: int, body: bytes, what: str, *, has_token: bool) -> DkdbgEr
 
 def _unreachable(host: str, why: str, *, plain: bool) -> DkdbgError:
     """Return the error for a server that does not answer at all."""
-    hint = f"is the name right, and are you in its network? It was asked by {'HTTP' if plain else 'HTTPS'}"
+    hint = f"is the name right, and are you in its network? dkdbg used {'HTTP' if plain else 'HTTPS'}"
     if not plain:
         hint += f"; if the portal has only HTTP: {PLAIN}=1, but then anyone on the network path can read your token"
     return DkdbgError(f"OpenPAI at {host} cannot be reached: {printable(why[:200])}", hint=hint)

@@ -79,8 +79,8 @@ class RayTarget(Target):
         if self._cluster.is_node or (self._inner.address.scheme == LOCAL and _is_here(host)):
             return self._inner
         raise DkdbgError(
-            f"{self.address}: a driver runs on a node of the cluster, and {self._inner.label} is not one",
-            hint=f"name the node as a target: ray+ssh://{','.join((*self.address.hops[:-1], host))}, or ray+ and the address of its batch job",
+            f"{self.address}: the driver must run on a node of the cluster, but {self._inner.label} is not one",
+            hint=f"name the node as a target: ray+ssh://{','.join((*self.address.hops[:-1], host))}, or put ray+ before the address of its batch job",
             exit_code=EXIT_USAGE,
         )
 
@@ -268,7 +268,7 @@ def _port(text: str, address: Address) -> int:
 
 def _wrong(address: Address) -> DkdbgError:
     return DkdbgError(
-        f"{address} names no dashboard of Ray",
+        f"{address} is not the address of a Ray dashboard",
         hint="ray://HOST:8265, ray://LOGIN,HOST:8265 behind ssh, or ray+ before the target of a node: ray+k8s://NAMESPACE/HEAD-POD",
         exit_code=EXIT_USAGE,
     )
@@ -276,14 +276,14 @@ def _wrong(address: Address) -> DkdbgError:
 
 #: Hint for each kind of error that the agent reports (`agent/ray/dashboard.py`).
 _HINTS = {
-    "unreachable": "is Ray running, and is this its dashboard's port? Ask there: ray status. A dashboard that listens on the "
+    "unreachable": "is Ray running, and is this its dashboard's port? Check on the node: ray status. A dashboard that listens on the "
     "node's own address is reached from outside as ray://LOGIN,NODE:8265, from inside as ray+ssh://NODE",
-    "not-ray": "another program has this port: the dashboard says its own in the output of ray start --head (8265 by default)",
-    "old": "dkdbg sees the workers of Ray 2.9 and newer; until then: RAY_DEBUG=legacy and ray debug",
-    "no-state": "the head needs Ray's dashboard: pip install 'ray[default]' there, and ray start --head --include-dashboard=true",
-    "token": "set RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH to its file, or put it into ~/.ray/auth_token, here or there",
-    "wrong-token": "the cluster has another token: see RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH and ~/.ray/auth_token, here and there",
-    "foreign": "the token is sent only to a dashboard that you or root runs: log in there as the user of the cluster, or name its head: "
+    "not-ray": "another program uses this port: ray start --head prints the port of the dashboard (8265 by default)",
+    "old": "only Ray 2.9 or newer can be debugged here; for older ones: RAY_DEBUG=legacy and ray debug",
+    "no-state": "the head node needs Ray's dashboard; on that node: pip install 'ray[default]', then ray start --head --include-dashboard=true",
+    "token": "set RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH to its file, or write it to ~/.ray/auth_token, on this machine or on the cluster",
+    "wrong-token": "the cluster uses another token: compare RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH and ~/.ray/auth_token on both sides",
+    "foreign": "dkdbg sends the token only to a dashboard that you or root runs: log in as the user of the cluster, or name its head: "
     "ray://HEAD:8265",
 }
 

@@ -50,7 +50,7 @@ def load(file: Path) -> Certificate:
         der = ssl.PEM_cert_to_DER_cert(text[text.index(_BEGIN) :])
     except (OSError, ValueError) as error:
         raise DkdbgError(
-            f"{file} is not a key with its certificate", hint=hint, exit_code=EXIT_CONFLICT
+            f"{file} does not contain a key and its certificate", hint=hint, exit_code=EXIT_CONFLICT
         ) from error
     return Certificate(context=context, fingerprint=secure_channel.fingerprint_of(der), is_new=not known)
 

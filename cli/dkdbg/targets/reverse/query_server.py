@@ -58,7 +58,7 @@ class QueryServer:
         if len(os.fsencode(self._path)) > _MAX_SOCKET_PATH_BYTES:
             raise OSError(
                 0,
-                f"{self._path} is too long for a socket; {runtime_dir.ENV_RUNTIME_DIR} names another folder",
+                f"{self._path} is too long for a Unix socket; set {runtime_dir.ENV_RUNTIME_DIR} to a shorter path",
             )
         _sweep(folder)
         self._listener = _listening(self._path)
@@ -121,9 +121,13 @@ class QueryServer:
         words = [str(each) for each in asked["words"]]
         job = self._jobs().get(asked["job"])
         if job is None or job.about.id != asked["session"]:
-            _say(client, query_client.REFUSED, b"it was started anew meanwhile: ask again")
+            _say(client, query_client.REFUSED, b"the job was restarted meanwhile: try again")
         elif words[0] not in job.about.answers:
-            _say(client, query_client.REFUSED, f"its agent does not answer {words[0]} from here".encode())
+            _say(
+                client,
+                query_client.REFUSED,
+                f"its agent does not support {words[0]} over a reverse connection".encode(),
+            )
         elif why := job.why:
             _say(client, query_client.REFUSED, f"it is not connected: {why}".encode())
         else:

@@ -85,8 +85,8 @@ class ReverseTarget(Target):
             raise self.refusal()
         if argv[1] not in job.answers:
             raise DkdbgError(
-                f"{self.label}: its agent does not answer {argv[1]} over a reverse connection",
-                hint="its dkdbg is older than this one: start the job again with an agent.pyz of this one",
+                f"{self.label}: its agent does not support {argv[1]} over a reverse connection",
+                hint="the job's dkdbg is older than yours: start the job again with your agent.pyz",
                 exit_code=EXIT_CONFLICT,
             )
         if job.why:
@@ -121,8 +121,8 @@ class ReverseTarget(Target):
     def refusal(self) -> DkdbgError:
         """Return the error for other commands; see `Target`."""
         return DkdbgError(
-            f"{self.label} is a job that connects out: its agent answers queries, but no command can be run there",
-            hint=f"dkdbg where {self.label}, dkdbg ranks --on {self.label} stack; an editor attaches to the dkdbg attach --listen that it is connected to",
+            f"{self.label} is a reverse connection: its agent answers queries, but cannot run commands",
+            hint=f"dkdbg where {self.label}, dkdbg ranks --on {self.label} stack; attach an editor to the port of dkdbg attach --listen",
             exit_code=EXIT_USAGE,
         )
 
@@ -170,8 +170,8 @@ def _found(address: Address) -> _Job:
             hint="connected jobs: " + ", ".join(sorted(each.address for each in jobs)),
         )
     raise DkdbgError(
-        f"{address}: no job has connected to a dkdbg attach --listen of yours on this machine",
-        hint="dkdbg attach --listen 5670 waits for one, and has to keep running while the job is queried",
+        f"{address}: no job is connected to your dkdbg attach --listen on this machine",
+        hint="dkdbg attach --listen 5670 waits for one, and must keep running while you query the job",
     )
 
 

@@ -285,5 +285,5 @@ def _private_folder(name: str) -> str:
         with contextlib.suppress(FileNotFoundError):
             folder.mkdir(mode=0o700, exist_ok=True)
     except (OSError, runtime_dir.RuntimeDirError) as error:
-        raise DkdbgError(f"there is no private folder for ssh's socket: {error}") from error
+        raise DkdbgError(f"cannot create a private folder for ssh's socket: {error}") from error
     return str(folder)

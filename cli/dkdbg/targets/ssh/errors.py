@@ -35,7 +35,7 @@ _KNOWN = (
     (
         r"(\S+): Permission denied \(([^)]*)\)",
         "{0} accepts none of the keys that ssh offers (methods: {1})",
-        "your public key (~/.ssh/*.pub here) has to be in ~/.ssh/authorized_keys there{keys}; ssh-add -l shows your keys; try: {ssh}",
+        "add your public key (~/.ssh/*.pub on this machine) to ~/.ssh/authorized_keys on {target}{keys}; ssh-add -l shows your keys; try: {ssh}",
     ),
     (
         r"Too many authentication failures",
@@ -49,12 +49,12 @@ _KNOWN = (
     ),
     (
         r"open failed: administratively prohibited",
-        "{hop} does not let ssh go through it (AllowTcpForwarding in its sshd_config)",
-        "ask the administrator of {hop}; if programs may run on it: ssh://{hop}",
+        "{hop} does not allow ssh connections through it (AllowTcpForwarding in its sshd_config)",
+        "ask the administrator of {hop}, or run the program on it: ssh://{hop}",
     ),
     (
         r"open failed: connect failed: (?:Name or service not known|Temporary failure in name resolution)",
-        "{hop} does not know a host {who}",
+        "{hop} cannot resolve the host name {who}",
         "is that its name on {hop}?",
     ),
     (r"open failed: connect failed: (.*)", "{hop} cannot reach {who}: {0}", "is it running? try: {ssh}"),
@@ -69,9 +69,9 @@ _KNOWN = (
         "is the network or the VPN up? try: {ssh}",
     ),
     (r"Connection timed out during banner exchange|Connection to \S+ timed out", "{way} does not answer", "try: {ssh}"),
-    (r"Bad owner or permissions on (\S+)", "ssh does not read {0}: others may write to it", "chmod go-w {0}"),
+    (r"Bad owner or permissions on (\S+)", "ssh rejects {0}: other users can write to it", "chmod go-w {0}"),
     (r"(\S+ line \d+: .*|.*: terminating, \d+ bad configuration options)", "ssh's configuration is wrong: {0}", "ssh -G {target} shows it"),
-    (r"unix_listener: .*", "ssh cannot make its socket: {0}", "XDG_RUNTIME_DIR can name another folder of yours"),
+    (r"unix_listener: .*", "ssh cannot make its socket: {0}", "set XDG_RUNTIME_DIR to another folder that you own"),
 )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def explain(hosts: SshHosts, stderr: str) -> DkdbgError:
     who = target.rpartition("@")[2]
     more = {
         "way": way, "target": target, "who": who, "hop": hosts.hops[-2] if len(hosts.hops) > 1 else target,
-        "keys": f", not that of {hosts.hops[-2]} alone" if len(hosts.hops) > 1 else "",
+        "keys": f", not only on {hosts.hops[-2]}" if len(hosts.hops) > 1 else "",
         "ssh": "ssh " + " ".join(each for each in hosts.destination() if each != "--"),
     }  # fmt: skip
     if (found := first((Known(*each) for each in _KNOWN), stderr)) is None:

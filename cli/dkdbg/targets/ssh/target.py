@@ -87,7 +87,7 @@ class SshTarget(Target):
             return Workspace(local=".", remote=self._hosts.folder, why="the target names it")
         with self._lock:
             _, _, found, *_ = self._look(self._connection.reach(), at="")
-        why = "the target names it" if home else "dkdbg run --sync has it there"
+        why = "the target names it" if home else "dkdbg run --sync uses it"
         return Workspace(
             local=".", remote=f"{found}/{below if home else f'{OURS}/{name}'}".rstrip("/"), why=why
         )
@@ -107,7 +107,7 @@ class SshTarget(Target):
             self._look(outside, at="")  # raises if no command can be run at all
             why = last_line(done.stderr) or f"exit code {done.code}"
             raise DkdbgError(
-                f"the folder {self._hosts.folder} cannot be made on {self.label}: {why}",
+                f"the folder {self._hosts.folder} cannot be created on {self.label}: {why}",
                 hint=f"name another: {SCHEME}://{self.label}/FOLDER",
             )
         return self
@@ -130,7 +130,7 @@ class SshTarget(Target):
         """Return the folder of the address."""
         if not self._hosts.folder:
             raise DkdbgError(
-                f"{self.address} names no folder, and where the code is there is unknown",
+                f"{self.address} names no folder, so the location of the code is unknown",
                 hint=f"{self.address}/home/me/code, or --to /home/me/code",
                 exit_code=EXIT_USAGE,
             )
@@ -197,7 +197,7 @@ class SshTarget(Target):
             if host != self._host:  # a name of several login nodes: the session lives on, on another one
                 self._connection.drop()
                 raise DkdbgError(
-                    f"{self._hosts.name} is {printable(host)} now, and the session runs on {printable(self._host)}"
+                    f"{self._hosts.name} now leads to {printable(host)}, but the session runs on {printable(self._host)}"
                 )
             agents = tuple(found)
         if not agents:
@@ -218,8 +218,8 @@ class SshTarget(Target):
         text = done.stdout.rpartition(f"\n{mark} ")[2].splitlines() if f"\n{mark} " in done.stdout else []
         if text[:1] == ["gone"]:
             raise DkdbgError(
-                f"there is no folder {printable(self._hosts.folder)} on {self.label} that you may enter",
-                hint=f"name another: {SCHEME}://{self.label}/FOLDER; without one it is your home there",
+                f"there is no folder {printable(self._hosts.folder)} on {self.label}, or you may not enter it",
+                hint=f"name another: {SCHEME}://{self.label}/FOLDER; without a folder, dkdbg uses your home",
             )
         if text[:1] == ["there"] and len(text) >= 4:
             return [*text[1:4], *dict.fromkeys(filter(is_agent, text[4:]))]
@@ -228,7 +228,7 @@ class SshTarget(Target):
         last = last_line(done.stderr) or last_line(done.stdout) or f"exit code {done.code}"
         raise DkdbgError(
             f"no command can be run on {self.label}: {last}",
-            hint="dkdbg needs a login shell and sh there: ssh HOST true has to work",
+            hint="dkdbg needs a login shell and sh on the host: ssh HOST true must work",
         )
 
     def _records(self) -> list[SeenRecord | str]:

@@ -44,7 +44,7 @@ def token_of(reporter: Reporting) -> str:
             remove = f"rm {shlex.quote(where)}, and dkdbg creates one"
         raise DkdbgError(
             f"the token ({where}) {what}, and anyone who reaches this port could try to guess it",
-            hint=f"{remove}; or take {proof.MIN_TOKEN_CHARACTERS} random characters or more",
+            hint=f"{remove}; or set it to {proof.MIN_TOKEN_CHARACTERS} or more random characters",
             exit_code=EXIT_USAGE,
         )
     return token

@@ -98,8 +98,8 @@ def _check(target: Target) -> None:
     if Capability.COPY not in target.capabilities:
         raise DkdbgError(
             f"{target.address} cannot be copied for debugging",
-            hint="dkdbg up and dkdbg down take k8s://NAMESPACE/deployment/NAME, statefulset/NAME, job/NAME, cronjob/NAME or pytorchjob/NAME; "
-            "without one they mean the debug service of this repository",
+            hint="dkdbg up and dkdbg down accept k8s://NAMESPACE/deployment/NAME, statefulset/NAME, job/NAME, cronjob/NAME or pytorchjob/NAME; "
+            "without a target they use the debug service of this repository",
             exit_code=EXIT_USAGE,
         )
 

@@ -148,7 +148,7 @@ class LocalRun:
             if self._child.poll() is not None:
                 output = (self.folder / "output.log").read_text("utf-8", errors="replace")
                 raise DkdbgError(
-                    f"the program ended with {self._child.returncode} before a debugger could attach:\n{output[-800:]}"
+                    f"the program ended with exit code {self._child.returncode} before a debugger could attach:\n{output[-800:]}"
                 )
             time.sleep(0.05)
         raise DkdbgError(f"the agent did not open its port within {START_LIMIT:g} s", exit_code=EXIT_TIMEOUT)

@@ -136,12 +136,12 @@ def _following(overlay: overlay_of.Overlay, base: str) -> tuple[str, str]:
     if overlay.base:
         return (
             f"it builds on {base}",
-            "what you change there is in it too, except a new program, which kustomize then refuses",
+            "it follows your changes there, except a new program, which kustomize then rejects",
         )
-    again = "dkdbg init --k8s again after a change there; --check tells whether there was one"
+    again = "after a change there, run dkdbg init --k8s again; --check tells whether it is needed"
     if base:
-        return (f"the object as {base} builds it now", f"names are made there; {again}")
-    return (f"the object as {overlay.source} has it now", f"no kustomization.yaml builds it; {again}")
+        return (f"a snapshot of the object that {base} builds", f"names are made there; {again}")
+    return (f"a snapshot of the object in {overlay.source}", f"no kustomization.yaml builds it; {again}")
 
 
 def _inside(root: Path, source: str | None) -> str | None:
@@ -173,9 +173,9 @@ def _chosen(found: Manifests, which: str, source: str | None) -> ManifestWorkloa
     if fitting or within:
         shown = sorted(f"{each.kind}/{each.name} ({each.file})" for each in (fitting.values() or within))
         asked = (
-            f"none of the workloads here is {printable(which)}"
+            f"no workload here is called {printable(which)}"
             if not fitting
-            else f"{len(fitting)} workloads fit"
+            else f"{len(fitting)} workloads match"
         )
         more = f" and {len(shown) - _SHOWN} more" if shown[_SHOWN:] else ""
         raise DkdbgError(
@@ -202,9 +202,7 @@ def _chosen(found: Manifests, which: str, source: str | None) -> ManifestWorkloa
             "then dkdbg init --k8s --from k8s.yaml"
         )
     else:
-        hint = (
-            "what already runs needs no manifests for a debug copy: dkdbg up k8s://NAMESPACE/deployment/NAME"
-        )
+        hint = "a workload that already runs needs no manifests: dkdbg up k8s://NAMESPACE/deployment/NAME"
     raise DkdbgError(
         "\n".join([f"no manifest {'below ' + source if source else 'in this repository'} has one of: {titles}", *lines]),
         hint=hint, exit_code=EXIT_USAGE,
@@ -278,6 +276,6 @@ def _code(
         ((remote, path),) = folders.items()
         return remote, f"WORKDIR of {path}"
     raise DkdbgError(
-        "the code's folder in the container is unknown: no workingDir, no WORKDIR of one Dockerfile",
+        "the code's folder in the container is unknown: the manifest has no workingDir, and no single Dockerfile has a WORKDIR",
         hint="name the folder: --to /workspace", exit_code=EXIT_USAGE,
     )  # fmt: skip

@@ -64,10 +64,10 @@ def init_pai(root: Path, options: argparse.Namespace) -> int:
     decisions = [
         _what_waits(chosen, script),
         *edited.decisions,
-        (f"the agent lies at {agent}", "as you typed it") if agent
-        else ("the deployment carries what pdb needs", "no download, nothing in the image; Python 3.8 or newer"),
+        (f"the agent is at {agent}", "as you typed it") if agent
+        else ("the deployment contains what pdb needs", "no download, nothing in the image; Python 3.8 or newer"),
         (f"the token is the secret {SECRET}", "the job has it") if secret
-        else ("the token is made by each task", f"its log has it, for all who can read the log. Or a secret {SECRET}"),
+        else ("each task creates its own token", f"it is in the task's log, visible to all who can read the log; or define a secret {SECRET}"),
     ]  # fmt: skip
     notes = []
     if script is None and found is not None:
@@ -82,7 +82,7 @@ def init_pai(root: Path, options: argparse.Namespace) -> int:
         )
     if chosen.instances > 1:
         notes.append(
-            f"{chosen.name} has {chosen.instances} instances: each of them waits, on a port and with a token of its own"
+            f"{chosen.name} has {chosen.instances} instances: each waits on its own port, with its own token"
         )
     if dap and not agent:
         notes.append(
@@ -170,9 +170,7 @@ def _script(role: Role, command: str | None) -> Script | None:
         named = task_command.script_named(command)
         if named is None or named not in found:
             shown = (
-                f"it runs {', '.join(each.name for each in found)}"
-                if found
-                else "it runs no script by python"
+                f"it runs {', '.join(each.name for each in found)}" if found else "it runs no Python script"
             )
             raise DkdbgError(
                 f"{printable(command)} is not a command of the task role {role.name}: {shown}",
@@ -190,6 +188,6 @@ def _what_waits(role: Role, script: Script | None) -> tuple[str, str]:
             "its commands run paipdb" if runs_paipdb else "where its commands or code call it",
         )
     return (
-        f"{script.name} of {role.name} waits for a debugger, {task_command.WAIT} s",
+        f"{script.name} of {role.name} waits up to {task_command.WAIT} s for a debugger",
         "found in its commands, which stay as they are",
     )

@@ -24,7 +24,9 @@ def keep_port(root: Path, port: int, *, why: str, report: Callable[[str], None])
     env = read(root, PurePosixPath(".env"))
     text = dotenv.with_value(dotenv.decode(env), "DKDBG_PORT", str(port))
     wanted = {
-        ".env": FileWanted(content=dotenv.encode(text), reason="the port that is free here", owned=False),
+        ".env": FileWanted(
+            content=dotenv.encode(text), reason="a port that is free on this machine", owned=False
+        ),
         LAUNCH: launch,
     }
     todo = changes.between(root, wanted)
@@ -33,6 +35,6 @@ def keep_port(root: Path, port: int, *, why: str, report: Callable[[str], None])
     report(f"{why}; using {port}" + (f", written to {written}" if written else ""))
     shared = [name for name in (LAUNCH, ".env") if git.tracks(root, name)]
     if shared:
-        report(f"  {port} is for this machine: keep it out of a commit of {' and '.join(shared)}")
+        report(f"  {port} is only for this machine: do not commit it in {' and '.join(shared)}")
     for phrase in launch.yours:
         report(f"  {LAUNCH}: yours stays {phrase}")

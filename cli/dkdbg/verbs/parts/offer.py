@@ -105,7 +105,7 @@ def _show(
     for change in others:
         console.say(f"{_verb(change)}  {change.path}  ({change.reason})")
     if former:
-        console.say(f"remove  .dkdbg/: {len(former)} files of an earlier dkdbg, in one file now")
+        console.say(f"remove  .dkdbg/: {len(former)} files of an earlier dkdbg, now replaced by one file")
     for file in kept:
         console.say(f"keep    {file.path}  ({file.reason})")
     if not todo:

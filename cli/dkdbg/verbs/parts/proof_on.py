@@ -60,8 +60,8 @@ def subject(root: Path, name: str, command: Sequence[str], *, sync: bool, timeou
     with contextlib.closing(registry.target_of(name, root)) as target:
         if Capability.ATTACH_ONLY in target.capabilities:
             raise DkdbgError(
-                f"{target.address} can only be attached to: nothing can be started there",
-                hint="dkdbg why FILE:LINE --on TARGET for what runs there", exit_code=EXIT_USAGE,
+                f"{target.address} can only be attached to: dkdbg cannot start a program there",
+                hint="to check a program that already runs: dkdbg why FILE:LINE --on TARGET", exit_code=EXIT_USAGE,
             )  # fmt: skip
         is_here = (
             Capability.CONTAINER not in target.capabilities and Capability.REMOTE not in target.capabilities
@@ -121,7 +121,7 @@ def _start(
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
             raise DkdbgError(
-                f"left behind: perhaps {shlex.join(argv)} on {name}; dkdbg ps {name} shows it"
+                f"{shlex.join(argv)} may still run on {name}; dkdbg ps {name} shows it"
             ) from error
 
     with signals.delayed():
@@ -169,4 +169,4 @@ def _sessions(root: Path, name: str) -> list[SeenSession]:
         try:
             return target.sessions()
         except BadRecord as error:
-            raise DkdbgError(f"unreadable answer of the agent on {target.label}: {error}") from error
+            raise DkdbgError(f"unreadable answer from the agent on {target.label}: {error}") from error

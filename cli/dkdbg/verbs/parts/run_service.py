@@ -42,7 +42,9 @@ def run_in_service(
     target = registry.home(root, service.name)
     if Capability.ONE_OFF not in target.capabilities:
         raise DkdbgError(
-            f"{target.address} cannot run another command", hint="dkdbg up runs its own", exit_code=EXIT_USAGE
+            f"{target.address} cannot run another command",
+            hint="dkdbg up runs its configured program",
+            exit_code=EXIT_USAGE,
         )
     wished = port or launch_port(root) or local_port(root, service.port)
     tty = sys.stdin.isatty() and sys.stdout.isatty()

@@ -155,4 +155,4 @@ def test_a_program_that_is_not_a_python_cannot_start_the_agent_without_a_shell(p
     )
     plan = make_plan(project.root)[0]
     assert plan.service.agent[0] == "sh"
-    assert any("take a variant with a shell" in note for note in plan.notes)
+    assert any("use a variant with a shell" in note for note in plan.notes)

@@ -178,7 +178,7 @@ def test_a_relative_pythonpath_before_the_command_is_the_debug_services_unless_i
     idle = dockerfile((".", "/app"), cmd=None)
     made = plan(entrypoint=entry, candidates=(entry,), dockerfiles=(idle,))
     assert made.service.env == (("PYTHONPATH", ".:src"),)
-    assert ("environment PYTHONPATH=.:src", "it stands before the command there") in [
+    assert ("environment PYTHONPATH=.:src", "it is set before the command there") in [
         (each.what, each.why) for each in made.decisions
     ]
     [said] = [each for each in made.notes if "before the command" in each]
@@ -219,7 +219,7 @@ def writes_bytecode(image=COPIES_ALL, **values):
         entrypoint=TRAIN, candidates=(TRAIN,), dockerfiles=(image,), mappings=((".", "/app"),), **values
     )
     assert [each.why for each in made.decisions if "PYTHONDONTWRITEBYTECODE" in each.what] == (
-        ["Dockerfile builds from every file here, and with __pycache__ in the repository the next start would install again"]
+        ["Dockerfile copies every file here into the image, so that new __pycache__ files would make the next start install again"]
         if made.service.no_bytecode
         else []
     )  # fmt: skip

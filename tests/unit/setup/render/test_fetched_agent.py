@@ -49,11 +49,11 @@ def test_another_file_is_replaced_and_another_digest_refused(clone):
     digest = root / ".dkdbg" / "agent.sha256"
     text = digest.read_text()
     digest.write_text(text[:-20] + "0" * 8 + text[-12:])
-    with pytest.raises(DkdbgError, match="builds another one"):
+    with pytest.raises(DkdbgError, match="builds a different one"):
         fetched_agent.fill(root)
     assert (root / ".dkdbg" / "agent.pyz").read_bytes() == agent
     digest.write_text("x\n")
-    with pytest.raises(DkdbgError, match="is not as dkdbg init wrote it"):
+    with pytest.raises(DkdbgError, match="does not have the format that dkdbg init writes"):
         debug_service(root, starts=True)
     assert debug_service(root).name  # `logs` and `down` need no agent
 

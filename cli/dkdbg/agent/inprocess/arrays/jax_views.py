@@ -59,7 +59,7 @@ def _why_not(value: Any) -> str:
     if value.is_deleted():
         return "it was deleted or donated"
     if not value.is_fully_addressable:
-        return "a part of it is in other processes"
+        return "some of its shards are in other processes"
     end = session.monotonic() + READY_TIMEOUT_S
     while not value.is_ready():
         if session.monotonic() > end:
@@ -67,7 +67,7 @@ def _why_not(value: Any) -> str:
         time.sleep(0.001)
     platforms = {each.platform for each in value.devices()}
     if platforms != {"cpu"} and value.nbytes > MAX_COPIED_BYTES:
-        return "its %s bytes are on a device" % array_figures.thousands(value.nbytes)
+        return "its %s bytes on a device are too many to copy" % array_figures.thousands(value.nbytes)
     if len(value.devices()) > 1 and value.nbytes > MAX_COPIED_BYTES:
         return "it is spread over %d devices" % len(value.devices())
     return ""

@@ -148,7 +148,7 @@ def _why_not(torch: Any, base: Any, value: Any) -> str:
     if _asked(functorch, "peek_interpreter_stack") is not None or _asked(
         functorch, "is_functorch_wrapped_tensor", value
     ):
-        return "a transformation of torch.func is active"
+        return "a torch.func transform is active"
     if getattr(torch, "_is_functional_tensor", bool)(value):
         return "PyTorch is tracing"
     return _without_data(value)

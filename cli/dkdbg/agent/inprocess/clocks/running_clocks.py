@@ -24,7 +24,7 @@ _GRPC = "the deadline of gRPC"
 _MODULES: Dict[str, Tuple[str, Optional[Callable[[Any], object]]]] = {
     "uvloop": ("timeouts of uvloop", None),
     "gevent": ("timeouts of gevent", None),
-    "_time_machine": ("the clocks of Python, as time_machine is imported", None),
+    "_time_machine": ("Python clocks, because time_machine is imported", None),
     "grpc": (_GRPC, lambda _: any(map(_polls_for_grpc, list(getattr(threading, "_active", {}).values())))),
     "torch.distributed.rpc.api": (
         "timeouts of torch.distributed.rpc",
@@ -37,8 +37,8 @@ _CALL = re.compile(r"\.(acquire|poll|connect)\([^)\s]")
 _DEADLINES = {
     "grpc._channel": _GRPC,
     "curl_cffi": "the timeout of curl",
-    "tenacity": "the number of tries of tenacity",
-    "backoff": "the number of tries of backoff",
+    "tenacity": "tenacity's retry limit",
+    "backoff": "backoff's retry limit",
 }
 #: Heads of a loop, of a `while`, and of a loop that counts its rounds.
 _LOOP = re.compile(r"\s*(?:for|while)\b")

@@ -351,7 +351,7 @@ def _bound(address: str, *, named: bool) -> socket.socket:
         if not named and not loopback.is_loopback_address(reached):
             found.close()
             raise Exposed(
-                "no pdb on %s, where others could run code: set DKDBG_TOKEN to a secret, which is then the first line "
+                "pdb does not listen on %s, where others could run code: set DKDBG_TOKEN to a secret, which is then the first line "
                 "to type, or listen on 127.0.0.1" % address
             )
     return found

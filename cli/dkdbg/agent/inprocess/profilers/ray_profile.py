@@ -77,7 +77,7 @@ class Profiler:
         if "nsys" in self._tools and "py_executable" not in RuntimeEnv.known_fields:
             del self._tools["nsys"]
             _say(
-                "nsys: this Ray is too old for it, no actor is profiled by it: its runtime_env has no py_executable"
+                "nsys: no actor is profiled, because this Ray is too old: its runtime_env has no py_executable"
             )
         if "nsys" in self._tools:
             _before(actor.ActorClass, "_remote", self._of_actor)
@@ -120,7 +120,7 @@ class Profiler:
             return self._given_back(options, own)
         everything = dict(_current(), **own)
         if any(everything.get(each) for each in _CONTAINED):
-            _say("nsys: '%s' runs in a container of Ray's (image_uri) and is not profiled" % known[0])
+            _say("nsys: '%s' runs in a container started by Ray (image_uri) and is not profiled" % known[0])
             return options
         for name in ("nsight", "_nsight"):
             own.pop(name, None)

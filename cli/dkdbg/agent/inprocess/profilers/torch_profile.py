@@ -33,7 +33,7 @@ class _Steps:
         try:
             module.register_optimizer_step_post_hook(self._stepped)
         except Exception as error:  # a torch before 2.1
-            sys.stderr.write("dkdbg: torch's profiler cannot follow the steps of this torch: %s\n" % error)
+            sys.stderr.write("dkdbg: profiling by optimizer steps needs torch 2.1 or newer: %s\n" % error)
             return
         if self._first <= 1:
             self._start()

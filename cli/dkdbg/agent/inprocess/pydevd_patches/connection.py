@@ -111,7 +111,7 @@ def _lost(debugger: Any) -> None:
         "pid %d closed the debugger's connection together with its other descriptors%s"
         % (
             os.getpid(),
-            "; it joins again, and no breakpoint stops before"
+            "; no breakpoint stops until it has joined again"
             if again
             else ", %d times: it is no longer debugged" % _losses,
         )

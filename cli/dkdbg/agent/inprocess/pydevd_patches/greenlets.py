@@ -28,7 +28,7 @@ _NOTE = "dkdbg: this program uses gevent: set GEVENT_SUPPORT=True in its environ
 #: Maximum bytes of a script to read.
 _MAX_SCRIPT_BYTES = 1 << 20
 _EVENTLET = (
-    "eventlet.monkey_patch() replaces the threads and locks that a debugger needs; eventlet.monkey_patch(thread=False) "
+    "eventlet.monkey_patch() replaces the threads and locks that a debugger needs; call eventlet.monkey_patch(thread=False) "
     "leaves them"
 )
 

@@ -52,4 +52,6 @@ def describe_debugger() -> str:
         host, port = (words[words.index(name) + 1] for name in ("--host", "--port"))
         where = "%s:%s" % (host, port) if port != "0" else "a port of its own"
         return "the program called debugpy.listen() on %s: attach there, or remove that call" % where
-    return "the program has connected itself to another debugger: remove that call"
+    return (
+        "the program has connected to another debugger (debugpy.connect or pydevd.settrace): remove that call"
+    )

@@ -34,7 +34,7 @@ _NOTE = (
     "%s traces the program itself: up to Python 3.11 only one tool at a time can do that, and no breakpoint stops "
     "while it does. Debug without it%s, or under Python 3.12 or newer"
 )
-_TAKEN = "%s has the debugger's number in sys.monitoring: no breakpoint stops while it does. Debug without it"
+_TAKEN = "%s has taken the debugger's tool ID in sys.monitoring: no breakpoint stops while it does. Debug without it"
 #: Numbers of tools that `sys.monitoring` reserves for no particular kind of tool.
 _FREE_TOOLS = (3, 4)
 #: Maximum characters of a tool's name: a longer line might fill a pipe at stderr, and the program would wait for

@@ -33,11 +33,10 @@ def watch() -> None:
             monitoring.update_monitor_events()
         left_out = {each.ident for each in pydevd.threadingEnumerate() if _is_left_out(each)}
         frames = sys._current_frames()
-        while frames:
-            ident, frame = frames.popitem()
+        for ident in list(frames):
             if ident not in left_out:
-                self.set_trace_for_frame_and_parents(ident, frame)
-        del frame
+                self.set_trace_for_frame_and_parents(ident, frames[ident])
+        frames.clear()
         if monitoring is not None:
             monitoring.restart_events()
 

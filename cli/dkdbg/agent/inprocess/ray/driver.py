@@ -39,7 +39,7 @@ _SESSION = "DKDBG_SESSION_DIR"
 #: Prefix of a job's command line: the sourced file puts the driver into our session, if the driver runs on this
 #: machine. On another machine a different user may own a folder of that name in /tmp.
 _JOB = "if [ -O {0} ] && [ -O {1} ]; then . {1}; else echo '{2}' >&2; fi; {3}"
-_ELSEWHERE = "dkdbg: not debugged: its dkdbg run has ended, as with `ray job submit --no-wait`, or is on another machine or of another user"
+_ELSEWHERE = "dkdbg: not debugged: its `dkdbg run` has ended (as after `ray job submit --no-wait`), or runs on another machine or as another user"
 #: Variables that the agent sets for a program besides DKDBG_*, and variables DKDBG_* that belong to another
 #: process.
 _SET = ("PYTHONBREAKPOINT", "PYDEVD_DISABLE_FILE_VALIDATION", "TORCH_COMPILE_DISABLE")
@@ -116,7 +116,7 @@ def _with_setup(runtime_env: Dict[str, Any]) -> Dict[str, Any]:
     if "legacy" in (os.environ.get("RAY_DEBUG"), variables.get("RAY_DEBUG")):
         sys.stderr.write(
             "dkdbg: RAY_DEBUG=legacy is set: with it breakpoint() in a worker waits for `ray debug` in a terminal, and no "
-            "editor sees it. It is unset for this run, whose driver and workers stop in the editor without it.\n"
+            "editor sees it. This run ignores it: its driver and workers stop in the editor.\n"
         )
         os.environ["RAY_DEBUG"] = variables["RAY_DEBUG"] = "1"
         runtime_env["env_vars"] = variables

@@ -355,7 +355,7 @@ def _join_in(folder: str, deadline: float) -> socket.socket:
         said: Any = process.stdout
         line = said.readline() if select.select([said], [], [], _START_TIMEOUT_S)[0] else b""
     if json.loads(line or b"{}").get("serves") is not True:
-        raise RuntimeError("debugpy's adapter does not serve: %r" % line)
+        raise RuntimeError("debugpy's adapter did not start: %r" % line)
     path = os.path.join(session, "join.json")
     with open(path, "w") as out:
         json.dump(info, out)

@@ -257,7 +257,7 @@ KNOWN_ERRORS = {
         "DataLoader(..., multiprocessing_context='spawn')"
     ),
     "EOFError: EOF when reading a line": (
-        "input() has no terminal to read from where F5 starts the program: start it in one with dkdbg run -- COMMAND, and "
+        "input() has no terminal to read from when F5 starts the program: start it in a terminal, dkdbg run -- COMMAND, and "
         "press F5 while it waits"
     ),
 }

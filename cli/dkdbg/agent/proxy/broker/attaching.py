@@ -84,7 +84,7 @@ class Attaching(SessionPhase):
             return [connection.refuse(request, "this connection has sent initialize already")]
         if command == "launch":
             return [connection.refuse(request, "the program is already running: use an attach configuration")]
-        return [connection.refuse(request, "attach first: %s came before it" % command[:40])]
+        return [connection.refuse(request, "send attach first, not %s" % command[:40])]
 
     def from_adapter(self, body: bytes) -> List[Action]:
         """Pass on a message of the adapter; add our nonce and capabilities to its answer to `initialize`."""

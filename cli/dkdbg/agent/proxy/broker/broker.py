@@ -73,9 +73,7 @@ class Broker:
         ):
             return connection.close("not a request of the Debug Adapter Protocol")
         if not 0 <= message["seq"] < messages.OWN_SEQUENCE:
-            return [
-                connection.refuse(message, "the highest sequence number is %d" % (messages.OWN_SEQUENCE - 1))
-            ]
+            return [connection.refuse(message, "seq must be between 0 and %d" % (messages.OWN_SEQUENCE - 1))]
         if not isinstance(message.get("arguments"), (dict, type(None))):
             return [connection.refuse(message, '"arguments" must be an object')]
         return connection.phase.from_client(message, body)

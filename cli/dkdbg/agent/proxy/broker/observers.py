@@ -99,7 +99,7 @@ class Observing(SessionPhase):
             if self._sessions.controller(connection.key) is self._controller and self._controller.phase.lends:
                 return self._controller.phase.lend(connection, request)
             return [connection.refuse(request, "the other editor is leaving", show=False)]
-        text = '%s; add "dkdbgRole": "take-over" to take it over' % self._who
+        text = '%s; add "dkdbgRole": "take-over" to this configuration to take it over' % self._who
         return [connection.refuse(request, text, show=command not in _QUIET)]
 
     def again(self) -> List[Action]:

@@ -44,7 +44,7 @@ STDERR_TIMEOUT_S = 10.0
 MAX_NOTES = 100
 #: Seconds to wait for a client to leave after the adapter has ended its session: some clients never do.
 LEAVE_TIMEOUT_S = 5.0
-NO_THREAD = "the agent can start no thread: raise the limit (ulimit -u, pids.max), and attach again"
+NO_THREAD = "the agent cannot start a thread: raise the limit (ulimit -u, pids.max), and attach again"
 #: Seconds between two checks of the rank barrier.
 BARRIER_INTERVAL_S = 0.05
 

@@ -54,7 +54,7 @@ _HTTP_METHODS = (b"GET ", b"HEAD ")
 _MAX_HEAD_BYTES = 8192
 _HEAD_END = b"\r\n\r\n"
 _MISDIRECTED = "use an address or localhost, not a host name: http://127.0.0.1:PORT/healthz"
-_WEB_PAGE = "web pages get no answer here"
+_WEB_PAGE = "requests from web pages are rejected"
 _BROKEN_HEAD = "the head of this request is incomplete or too long"
 _HEAD = (
     b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n"

@@ -65,7 +65,7 @@ def refusal(peer: str, local: str, allow: AllowList, routes: Optional[Routes] = 
         return ""
     known = routes or read_routes()
     if not known.known:
-        return "the routes of this machine are unknown"
+        return "cannot read this machine's routing table"
     if address in known.gateways:
         return ""
     for network in known.subnets:

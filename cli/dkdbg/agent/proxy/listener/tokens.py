@@ -97,5 +97,5 @@ class Check:
             del self._left[next(iter(self._left))]
         self._left[address] = (max(0.0, left - 1), now)
         what = "is missing" if shown is None or shown == "" else "is wrong"
-        text = 'the token %s: put it into "%s" of this attach configuration (%s where the program runs)'
+        text = 'the token %s: put it into "%s" of this attach configuration (the value of %s where the program runs)'
         return text % (what, PROPERTY, settings.ENV_TOKEN), 0.0 if left >= 1 else DELAY_S

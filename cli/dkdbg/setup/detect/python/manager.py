@@ -88,7 +88,7 @@ def with_local(tree: Tree, choice: Choice, files: Sequence[DependencyFile]) -> C
         for name in file.members:
             if name not in named:
                 tree.note(
-                    f"{file.path}: {name} is in the workspace, and no pyproject.toml here has this name"
+                    f"{file.path}: {name} is a workspace member, but no pyproject.toml here has this name"
                 )
         for folder in (*file.local, *(named[name] for name in file.members if name in named)):
             if folder not in local and folder != ".":

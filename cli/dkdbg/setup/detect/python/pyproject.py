@@ -162,7 +162,7 @@ def _note_logins(tree: Tree, path: str) -> None:
     """Note that credentials in a file's URLs are left out of the generated Dockerfile."""
     if re.search(r"https?://[^/\s\"']+@", tree.text(path), re.IGNORECASE):
         tree.note(
-            f"{path}: a Dockerfile of dkdbg init leaves out the user and password in an address here, as they would stay readable"
+            f"{path}: the Dockerfile of dkdbg init leaves out the user and password of a URL here, which would stay readable in the image"
         )
 
 
@@ -232,7 +232,7 @@ def _from_sources(
             local.extend(packages)
             if not packages and join(parent(file), folder) not in {"", "."}:
                 tree.note(
-                    f"{file}: {each.name} is taken from {folder}, which is no package of this repository: it is not installed"
+                    f"{file}: {each.name} is taken from {folder}, which is not a package of this repository: it is not installed"
                 )
         else:
             index = str(source.get("index") or source.get("source") or "")
