@@ -122,7 +122,7 @@ class ChildProxy:
                     self._from_upstream(body)
             self._say_lost()
         except frames.FrameError as error:
-            self._to_client(messages.say(f"the process's session was ended: {error}", "important"))
+            self._say(f"the process's session was ended: {error}")
         self._handshake_over.set()
         self._say_ended()
         sockets.shut(self._client, socket.SHUT_WR)
@@ -176,9 +176,12 @@ class ChildProxy:
     def _say_lost(self) -> None:
         """Tell the editor that the connection to the process is lost, unless the editor is disconnecting."""
         if self.begun and not self._leaves:
-            body = messages.say(_LOST, "important")
-            with contextlib.suppress(OSError):
-                self._to_client(body, frames.decode(body))
+            self._say(_LOST)
+
+    def _say(self, text: str) -> None:
+        body = messages.say(text, "important")
+        with contextlib.suppress(OSError):  # the editor has left
+            self._to_client(body, frames.decode(body))
 
     def _refuse(self, reason: str) -> None:
         """Answer the attach with an error, as the last message."""
