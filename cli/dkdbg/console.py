@@ -245,7 +245,7 @@ def choose(question: str, options: list[str], *, start: int = 0) -> int | None:
 
     size = shutil.get_terminal_size()
     rows = max(3, min(len(options), size.lines - 3))
-    say(f"{question} (arrow keys, Enter; q keeps the initial choice)")
+    say(f"{question} (arrow keys, Enter; q chooses none of these)")
     at, drawn, descriptor = start, 0, sys.stdin.fileno()
     keys: list[bytes] = []  # fast typing and pasted text arrive as several keys at once
     before = termios.tcgetattr(descriptor)

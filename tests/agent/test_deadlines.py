@@ -30,7 +30,7 @@ def test_a_stop_and_both_lists_tell_the_limit_of_the_batch_job_and_that_of_the_p
     running = launch("timeout", "600", sys.executable, "train.py", wait="300", env=env)
     attach = {messages.DEADLINES: [PROBE]}
     with Editor(running.port, {str(tmp_path / "train.py"): [4]}, hold=True, more=attach) as editor:
-        probe = "not paused while you hold the program: the livenessProbe restarts the container main after 30 s without an answer"
+        probe = "keeps running while you hold the program: the livenessProbe restarts the container main after 30 s without an answer"
         editor.wait_output(probe)
         stop = editor.wait_stops(1)[0]
         slurm = "Slurm ends job 12 in 49 min (more time: scontrol update JobId=12 TimeLimit=+60)"
@@ -98,7 +98,7 @@ def test_a_near_end_that_is_only_found_at_the_stop_is_told_once(held, monkeypatc
     held.deadlines().stopped()
     for _ in range(20):
         held.later()
-    assert held.told == ["not paused while you hold the program: timeout (pid 7) ends its command in 51 s"]
+    assert held.told == ["keeps running while you hold the program: timeout (pid 7) ends its command in 51 s"]
 
 
 @pytest.mark.core
@@ -109,7 +109,7 @@ def test_ranks_that_wait_are_asked_again_before_the_stop_is_told(held):
     found.held()
     assert held.told == []
     held.later()
-    assert held.told == ["not paused while you hold the program: ranks 1, 2: giving up in barrier in 31 s"]
+    assert held.told == ["keeps running while you hold the program: ranks 1, 2: giving up in barrier in 31 s"]
     waits.clear()
     held.later(100)
     found.stopped()
@@ -141,7 +141,7 @@ def test_a_time_without_end_is_not_told_and_what_was_added_ends_with_the_next_at
     found.add(deadline("rank 3: giving up", after=30.0))
     found.stopped()
     held.later()
-    line = "not paused while you hold the program: rank 3: giving up after 30 s without an answer"
+    line = "keeps running while you hold the program: rank 3: giving up after 30 s without an answer"
     assert held.told == [line] * 2
     found.attached()
     assert found.current() == []
@@ -306,4 +306,4 @@ def test_a_clock_of_many_processes_is_told_once(held, monkeypatch):
         found.note_clocks(pid, ["timeouts of uvloop"])
     found.stopped()
     held.later()
-    assert held.told == ["not paused while you hold the program: timeouts of uvloop (1, 2, 3 and 5 more)"]
+    assert held.told == ["keeps running while you hold the program: timeouts of uvloop (1, 2, 3 and 5 more)"]

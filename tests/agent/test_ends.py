@@ -216,7 +216,7 @@ REASONS = {
     "one below a script": (("./run",), "if one has started: python -S keeps the agent out"),
     "a binary": (
         ("env", "X=1", "./frozen", "0"),
-        "; if frozen is a frozen or embedded Python, run its source",
+        "; if frozen is a frozen or embedded Python, run the program from its source",
     ),
     "a Python below another binary": (
         ("setsid", "-w", PYTHON, "-Ic", "0"),

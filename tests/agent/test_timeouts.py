@@ -254,7 +254,7 @@ def test_one_rank_of_a_job_without_dkdbg_is_told_what_the_others_will_do(tmp_pat
             Editor(proxy.port, {}) as editor,
         ):
             others = (
-                "not paused while you hold the program: ranks 0, 2, not under dkdbg: giving up in a collective after 77 s without "
+                "keeps running while you hold the program: ranks 0, 2, not under dkdbg: timing out in a collective after 77 s without "
                 f"an answer (more time: attach with --pid {pids[0]} --pid {pids[2]} too)"
             )
             said = editor.wait_output(others)

@@ -135,7 +135,7 @@ ENV_BREAKPOINT_WAIT = declare(
 ENV_PDB = declare("DKDBG_PDB", JOB, "`HOST:PORT` for pdb over TCP: `breakpoint()` stops there", unset="an editor")
 ENV_PDB_AT_START = declare("DKDBG_PDB_AT_START", JOB, "`1`: pdb stops at the first line too")
 ENV_LINGER = declare(
-    "DKDBG_LINGER", JOB, "seconds that the debug port stays open after a short program ends, for the editor that F5 attaches", default="0"
+    "DKDBG_LINGER", JOB, "seconds from the program's start: if it ends sooner, the debug port stays open until then, for the editor that F5 attaches", default="0"
 )
 ENV_MAPPINGS = declare("DKDBG_MAPPINGS", JOB, 'JSON list of `{"localRoot", "remoteRoot"}`', unset="from the mounts")
 ENV_PROJECT = declare("DKDBG_PROJECT", JOB, "refuse an attach that names another project")

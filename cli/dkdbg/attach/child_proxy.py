@@ -313,7 +313,7 @@ class Sources:
         return f"{Path(asked.path).name}:{asked.line}: {text}" if is_new else "", None
 
     def noted(self, message: Message) -> Message | None:
-        """Return the answer to setBreakpoints with the difference noted at each breakpoint; None for other messages."""
+        """Return a setBreakpoints answer that notes how the local and remote file differ; None for other messages."""
         number = message.get("request_seq")
         text = self._differing.pop(number, "") if isinstance(number, int) else ""
         found = as_dict(message.get("body")).get("breakpoints")

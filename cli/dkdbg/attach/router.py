@@ -251,7 +251,12 @@ class Router:
         # Leave the targets first: once this editor has its answer, the next one may attach.
         actions = [*self._leave(terminate=terminate), ToClient(messages.answer(message))]
         if self.phase in {"arriving", "configuring", "live"}:
-            actions.append(Note("left", f"the editor at {self.address or 'this machine'} has left"))
+            actions.append(
+                Note(
+                    "left",
+                    f"the editor {f'at {self.address}' if self.address else 'on this machine'} has left",
+                )
+            )
         return [*actions, *self._close()]
 
     # -- the upstreams' side ------------------------------------------------------------------------------------

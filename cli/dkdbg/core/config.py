@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FILE_NAME = "dkdbg.toml"
 BOM = "\ufeff"
-#: Key -> field of `Config`, where the key is a word of Python.
+#: Key -> field of `Config`, where the key is a Python keyword.
 _FIELDS = {"continue": "continues"}
 #: Keys that flags of `init` set; `init` writes them into dkdbg.toml.
 ANSWERS = ("service", "dockerfile", "command", "python", "gpu", "wait")
@@ -324,7 +324,9 @@ def _why_not(found: Address) -> str:
         return "on this machine, and dkdbg.toml may not name local targets"
     token = _TOKENS.get(found.scheme.partition("+")[0])
     if token:
-        return f"on a server that would receive your token for {token}, so dkdbg.toml may not name it"
+        return (
+            f"on a server that would receive your token for {token}, so dkdbg.toml may not name that server"
+        )
     _, *folder = found.parts
     if any(part.startswith(".") for part in found.parts):
         return "in a hidden folder, where programs read their settings"

@@ -74,7 +74,7 @@ class Queue(Protocol):
         """
 
     def held(self) -> str:
-        """Return the number of this user's job that holds nodes for commands; empty if no such job exists.
+        """Return the ID of this user's job that holds nodes for commands; empty if no such job exists.
 
         Raises:
             DkdbgError: the system cannot be queried.

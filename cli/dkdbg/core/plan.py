@@ -313,7 +313,7 @@ def mount_points(
 ) -> Iterator[tuple[str, PurePosixPath]]:
     """Yield the mount point of each mask that a mount covers: the mounted local folder, and the path in it.
 
-    The engine creates these mount points.
+    The engine needs them, and would create missing ones as root.
 
     Args:
         masks: folders of the image, as in ServicePlan.

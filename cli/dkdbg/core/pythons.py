@@ -65,7 +65,7 @@ class PythonThere:
 
     @property
     def listens(self) -> tuple[str, int] | None:
-        """Address that debugpy listens on, by this command line; None if it does not listen."""
+        """Address that debugpy listens on according to this command line; None if it does not listen."""
         if self.words[1:3] != ("-m", "debugpy") and self.words[:1] != ("debugpy",):
             return None
         for option, value in zip(self.words, self.words[1:], strict=False):

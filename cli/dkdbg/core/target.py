@@ -448,7 +448,7 @@ class Target(ABC):
         raise self._unsupported(Capability.LIST_PROCESSES)
 
     def within(self, user: str) -> Reach:
-        """Return a reach that runs commands as another user, `uid:gid`; empty for the usual user.
+        """Return a reach that runs commands as `user`, `uid:gid`; the usual user if it is empty.
 
         Raises:
             DkdbgError: it is missing or not running.
@@ -537,7 +537,7 @@ class Target(ABC):
         if workers is None:
             return ()
         raise DkdbgError(
-            f"{self.label} has no workers on other nodes",
+            f"{self.label} has no Ray workers",
             hint="--workers is for a Ray cluster: --on ray+ssh://NODE",
             exit_code=EXIT_USAGE,
         )

@@ -1,4 +1,4 @@
-"""Choose the lines at which a run surely stops: the first ones of the user's modules and functions."""
+"""Choose the lines at which a run is certain to stop: the first ones of the user's modules and functions."""
 
 from __future__ import annotations
 

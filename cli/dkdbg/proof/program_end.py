@@ -515,7 +515,7 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
     ):
         return _finding(
             "command-missing", f"there is no such command where the program runs: {_last_line(text) or around.command}",
-            "install it there, or correct the command after --, or dkdbg init --command 'python train.py'", text,
+            "install it there, or correct the command: after --, or dkdbg init --command 'python train.py'", text,
         )  # fmt: skip
     return None
 

@@ -43,9 +43,7 @@ _MAX_GROWTH_BYTES = 1 << 20
 _MAX_AHEAD = 16
 _TIMEOUT_S = 300.0
 _SYMLINK = "a symlink, which is not followed"
-_YOURS = (
-    "a local file with this name did not come from --pull; rename it, or pull into another folder: --into DIR"
-)
+_YOURS = "the local file of this name is not an unchanged copy from --pull; rename it, or pull into another folder: --into DIR"
 #: Record of the pulled files in the local folder, as JSON: path -> size and mtime_ns of the copy.
 _RECORD = ".dkdbg-pulled"
 #: Maximum bytes of a record, which a program that sees the folder may write: half a million files.

@@ -76,7 +76,7 @@ def add_options(parser: Parser) -> None:
         help="the compose service to debug; FILE:NAME if several files define that name",
     )
     parser.add_argument(
-        "--dockerfile", metavar="PATH", help="the Dockerfile to build if there is no compose service"
+        "--dockerfile", metavar="PATH", help="build this Dockerfile instead of extending a compose service"
     )
     parser.add_argument(
         "--python", metavar="VERSION", choices=PYTHONS, help="the Python of the Dockerfile that init writes"
@@ -238,7 +238,7 @@ def _undo(root: Path, *, force: bool, as_json: bool) -> int:
     for path in undone.left:
         console.say(f"left      {path}/  (it contains files of yours)")
     for line in containers:
-        console.say(f"its container still exists; to remove it: {line}")
+        console.say(f"the debug service's container still exists; to remove it: {line}")
     return 0
 
 

@@ -158,7 +158,7 @@ def _plot(rows: Sequence[Row], path: Path, hint: str) -> int:
     except OSError as error:
         raise DkdbgError(f"cannot write {path}: {error.strerror}", hint="another --out") from error
     console.say(
-        f"{path}: one row per rank, low values black, high values white, NaN red; histogram on the right"
+        f"{path}: one row per rank, low values black, high values white, NaN and Inf red; histogram on the right"
     )
     _open_in_editor(path)
     return EXIT_ERROR if failed else 0

@@ -98,7 +98,7 @@ def test_without_capabilities_a_target_is_one_place_that_lists_nothing_and_is_ne
     assert target.worker_flags(None) == ()
     assert (target.replaced(), target.over(), target.advice(), target.lost()) == ((), (), (), "")
     assert target.with_workdir("code") is target
-    with pytest.raises(DkdbgError, match="has no workers"):
+    with pytest.raises(DkdbgError, match="has no Ray workers"):
         target.worker_flags("*")
 
 

@@ -19,7 +19,7 @@ SLURM = {"SLURM_JOB_ID": "12", "SLURM_JOB_END_TIME": str(int(NOW) + 3120)}
 def test_slurm_tells_a_job_when_it_ends_and_the_line_has_the_command_for_more_time():
     found = deadlines.of_environment(SLURM)
     assert deadlines.line(found, NOW) == (
-        "not paused while you hold the program: Slurm ends job 12 in 52 min (more time: scontrol update JobId=12 TimeLimit=+60)"
+        "keeps running while you hold the program: Slurm ends job 12 in 52 min (more time: scontrol update JobId=12 TimeLimit=+60)"
     )
     lift = "scontrol update JobId=12 TimeLimit=+60"
     said = {"what": "Slurm ends job 12", "left_s": 3120.0, "after_s": None, "lift": lift}

@@ -113,7 +113,9 @@ def test_behind_a_login_node_its_own_key_is_not_enough_and_the_hint_says_whose_i
         "add your public key (~/.ssh/*.pub on this machine) to ~/.ssh/authorized_keys on me@node5, not only on login"
         in hint
     )
-    assert "not only" not in (explain(hosts("ssh://login"), said).hint or "")
+    for refused in ("ssh://login", "ssh://login,me@node6"):  # the login node itself refuses
+        hint = explain(hosts(refused), "login: Permission denied (publickey).").hint or ""
+        assert "authorized_keys on login; ssh-add" in hint
 
 
 def test_only_a_dkdbg_that_connects_to_the_same_host_is_waited_for_and_that_is_said(

@@ -165,7 +165,9 @@ class _Attached:
             for pid in sorted(self._pending - self._reported):
                 self._reported.add(pid)
                 _tell(
-                    "late", "its main thread is running native code; attaching when it returns to Python", pid
+                    "late",
+                    "its main thread is in native code or a blocking call; attaching when it returns to Python",
+                    pid,
                 )
         for pid in sorted(self._pending | self._in):
             if not self._is_same(pid):

@@ -224,6 +224,6 @@ def _none_fits(python: Tuple[int, int], found: List[Tuple[Version, str]]) -> str
     if python < (3, 8):
         advice = "this Python is too old to be debugged here"
     else:
-        advice = "`dkdbg run --python %s` installs the matching one; for an image, run `dkdbg init` again"
+        advice = "`dkdbg run --python %s` brings the matching debugpy; for an image, run `dkdbg init` again"
         advice %= sys.executable
     return "no debugpy for %s (%s); found: %s; %s" % (name, sys.executable, have, advice)

@@ -28,7 +28,7 @@ _HELD_S = 1.0
 #: Prefix of the names of workers that Ray Serve watches, and the message at the first stop of one.
 _REPLICA = "ServeReplica:"
 _HEALTH_CHECKS = (
-    "not paused while you hold the program: Ray Serve replaces a replica that misses three health checks "
+    "keeps running while you hold the program: Ray Serve replaces a replica that misses three health checks "
     "(more time: health_check_timeout_s of its deployment)"
 )
 

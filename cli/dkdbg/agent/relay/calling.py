@@ -142,7 +142,7 @@ class _Caller:
         """Log why there is no connection, once for each reason."""
         if why != self._reported:
             self._reported = why
-            console.log("cannot connect to dkdbg attach --listen at %s: %s; retrying" % (self._where, why))
+            console.log("not connected to dkdbg attach --listen at %s: %s; retrying" % (self._where, why))
 
 
 def _is_over(seconds: float) -> bool:

@@ -159,7 +159,7 @@ def described(deadline: contract.Deadline, now: float) -> str:
 def line(deadlines: Iterable[contract.Deadline], now: float) -> str:
     """Return a line about the deadlines that holding the program may exceed; empty if none is known."""
     found = [described(each, now) for each in _coming(deadlines, now)]
-    return "not paused while you hold the program: %s" % "; ".join(found) if found else ""
+    return "keeps running while you hold the program: %s" % "; ".join(found) if found else ""
 
 
 def _coming(deadlines: Iterable[contract.Deadline], now: float) -> List[contract.Deadline]:

@@ -159,7 +159,7 @@ def _foreign(info: os.stat_result) -> str:
     if not stat.S_ISDIR(info.st_mode):
         return "is not a folder"
     if info.st_uid != os.getuid():
-        return "belongs to uid %d, not to yours (%d)" % (info.st_uid, os.getuid())
+        return "belongs to uid %d, not to uid %d" % (info.st_uid, os.getuid())
     return ""
 
 

@@ -33,7 +33,7 @@ REFUSED_NOTE = "%s (pid %d) cannot be debugged: it %s (a sandbox, seccomp?)"
 #: Maximum characters of a reason that a process gives.
 _MAX_REASON = 200
 #: Advice after NOTE: for a binary that may hold a Python, and for any other program.
-_NO_PYTHON = "if %s is a frozen or embedded Python, run its source"
+_NO_PYTHON = "if %s is a frozen or embedded Python, run the program from its source"
 _USUAL = "if one has started: python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
 _PYTHON = re.compile(r"python[0-9.]*$")
 #: Arguments that name a Python or a script, also within a command line: `script -c "python train.py"`.

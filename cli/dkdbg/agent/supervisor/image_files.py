@@ -27,7 +27,7 @@ def hides(path: str, environ: Mapping[str, str]) -> str:
     inside = folder and os.path.abspath(path).startswith(folder.rstrip("/") + "/")
     with contextlib.suppress(OSError):
         if inside and not os.listdir(settings.IMAGE_FILES):
-            return "; the image may have it, hidden by your mounted files: dkdbg up, or F5, makes it visible"
+            return "; if the image has it, your mounted files hide it: dkdbg up, or F5, makes it visible"
     return ""
 
 

@@ -37,7 +37,7 @@ def main(words: List[str]) -> int:
     parser = argparse.ArgumentParser(prog="dkdbg.agent line")
     parser.add_argument("--name", help="a session's name or id; all that are live by default")
     parser.add_argument("--also", action="append", default=[], help="another file here to describe")
-    parser.add_argument("path", help="absolute, by the editor's mapping")
+    parser.add_argument("path", help="absolute, according to the editor's path mapping")
     parser.add_argument("line", type=int)
     given = parser.parse_args(words)
     found = records.live_records([] if given.name is None else [given.name])

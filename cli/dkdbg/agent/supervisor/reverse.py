@@ -77,7 +77,7 @@ def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
 
 
 def _lacking_tls() -> str:
-    """Return the SSL library of a Python without TLS 1.3; empty if TLS 1.3 is available."""
+    """Return the name of the SSL library if it lacks TLS 1.3; empty if TLS 1.3 is available."""
     try:
         import ssl
     except ImportError:

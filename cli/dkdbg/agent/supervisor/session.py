@@ -577,7 +577,7 @@ class Session:
             % (whose, timeouts.RAISED_S // 3600)
         )
         if others:
-            what = "%s, not under dkdbg: giving up in a collective" % held_deadlines.listed_ranks(
+            what = "%s, not under dkdbg: timing out in a collective" % held_deadlines.listed_ranks(
                 ["rank %d" % rank for rank in others]
             )
             lift = "attach with %s too" % " ".join("--pid %d" % pid for pid in pids) if pids else ""

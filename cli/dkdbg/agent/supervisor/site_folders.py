@@ -1,7 +1,7 @@
 """Second way to load the hook into a Python: a .pth file in the site folders of the container's Pythons.
 
-The first is PYTHONPATH, which programs set, clear or ignore (`export PYTHONPATH=src`, `env -i`, tox, `python
--I`). Every Python without -S reads a .pth file. It is written only where the container is the session's own
+The first is PYTHONPATH, which programs set, clear or ignore (`export PYTHONPATH=src`, `env -i`, tox,
+`python -I`). Every Python without -S reads a .pth file. It is written only where the container is the session's own
 (DKDBG_OWN_CONTAINER=1), never in a mounted folder of the user's. It affects only processes below the agent, and
 is emptied as soon as the agent has ended. The files are opened while the agent is root: the Pythons are mostly
 root's, and the agent becomes the owner of the workspace before it knows the session.

@@ -34,7 +34,7 @@ _PASSED_ON = frozenset({"$@", "$*", "${@}", "${*}", "${@:1}"})
 _PROMPT = re.compile(
     r"^\s*(?:\([\w.-]+\)\s*)?(?:\[[\w.@~/ -]+\][$#%>]+|[\w.-]+@[\w.-]+[:\s][^$#]*[$%#>]+|[$%>!]+)\s+|^\s*!(?=\w)|^\s*>>>\s*"
 )
-#: Shell keywords, and commands that work without another user's rights.
+#: Shell keywords, and commands that do not need to run as another user.
 _SHELL_WORDS = frozenset({
     "cd", "export", "set", "exec", "echo", "printf", "ulimit", "umask", "mkdir", "true", "sleep", "tee", "cat", "test", "[",
     "[[", "if", "then", "else", "fi", "while", "until", "do", "done", "for", "nc", "ls", "date", "touch", "wait", "trap", "exit",

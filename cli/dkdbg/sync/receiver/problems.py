@@ -83,7 +83,7 @@ def unwritable(root: str, info: os.stat_result, error: OSError) -> Fatal:
     if error.errno == errno.EROFS:
         return Fatal(
             "%s is on a read-only file system" % root,
-            "mount a writable volume at that path, or choose another root with --to PATH",
+            "mount a writable volume at that path, or sync to another folder (dkdbg sync: --to PATH)",
         )
     reason, hint = explain(error)
     return Fatal("sync cannot write to %s: %s" % (root, reason), hint)

@@ -148,7 +148,7 @@ def stale(reason: str) -> tuple[str, str]:
     """Return reason and hint for a file that was sent before, and cannot be sent now for `reason`."""
     return (
         f"{reason}; the previously sent version is still on the target",
-        "remove it on the target and start sync again, or no longer leave it out",
+        "remove it on the target and start sync again, or change what leaves it out ([sync] in dkdbg.toml)",
     )
 
 

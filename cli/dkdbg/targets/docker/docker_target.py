@@ -48,7 +48,7 @@ class DockerTarget(ContainerTarget):
             + (f"; did you mean docker://{near[0]}?" if near else "")
         ]
         rest = [each for each in names if each not in near][:8]
-        return [*lines, f"running containers: {', '.join(rest)}"] if rest else lines
+        return [*lines, f"other running containers: {', '.join(rest)}"] if rest else lines
 
     def called(self, found: Container) -> str:
         """Return the container's address with its full name."""

@@ -210,7 +210,7 @@ def remove(query: PodQuery, *, wait: bool = False) -> str:
         return f"there is no debug copy of {query.label}"
     _check_ours(query, found)
     kubectl.tell(query, "delete", RESOURCE[kind_of_copy(query.kind)], name, f"--wait={str(wait).lower()}")
-    return f"{kind_of_copy(query.kind)}/{name} is removed; {query.label} is unchanged"
+    return f"{kind_of_copy(query.kind)}/{name} is being removed; {query.label} is unchanged"
 
 
 def _check_ours(query: PodQuery, found: dict[str, Any]) -> None:

@@ -236,7 +236,7 @@ class _Edit:
             same = False
         if not same:
             raise BadJob(
-                "its YAML has anchors, merges or tabs, so a change here would change something else too",
+                "changing it here would change something else too (anchors, merges or tabs?)",
                 "write the port and the deployment yourself, as docs/recipes/openpai.md shows them",
             )
         return text

@@ -39,7 +39,7 @@ _NOT_THE_MODULE = re.compile(
     r"(pip|venv|virtualenv|ensurepip|compileall|json|site|http|zipfile|tarfile|paipdb|dkdbg)(\..*)?"
 )
 _MODULE = re.compile(r"[A-Za-z_][\w.]*")
-#: Programs that start several Python processes -> first arguments of which one is required; empty for any.
+#: Programs that start several Python processes -> first arguments, one of which must be given; empty if any will do.
 _LAUNCHERS = {
     name: each.first_words for each in registry.launchers() if each.spreads for name in each.programs
 }

@@ -35,7 +35,7 @@ _KNOWN = (
     (
         r"(\S+): Permission denied \(([^)]*)\)",
         "{0} accepts none of the keys that ssh offers (methods: {1})",
-        "add your public key (~/.ssh/*.pub on this machine) to ~/.ssh/authorized_keys on {target}{keys}; ssh-add -l shows your keys; try: {ssh}",
+        "add your public key (~/.ssh/*.pub on this machine) to ~/.ssh/authorized_keys on {0}{keys}; ssh-add -l shows your keys; try: {ssh}",
     ),
     (
         r"Too many authentication failures",
@@ -86,7 +86,7 @@ def explain(hosts: SshHosts, stderr: str) -> DkdbgError:
     who = target.rpartition("@")[2]
     more = {
         "way": way, "target": target, "who": who, "hop": hosts.hops[-2] if len(hosts.hops) > 1 else target,
-        "keys": f", not only on {hosts.hops[-2]}" if len(hosts.hops) > 1 else "",
+        "keys": f", not only on {hosts.hops[-2]}" if len(hosts.hops) > 1 and f"{who}: " in stderr else "",
         "ssh": "ssh " + " ".join(each for each in hosts.destination() if each != "--"),
     }  # fmt: skip
     if (found := first((Known(*each) for each in _KNOWN), stderr)) is None:

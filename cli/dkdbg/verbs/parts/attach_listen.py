@@ -110,7 +110,7 @@ def wait_for_jobs(
         server = QueryServer(jobs, editor=proxy.port)
     except (OSError, RuntimeDirError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        reporter.line(f"dkdbg ps, where and ranks will not reach these jobs: {why}")
+        reporter.line(f"dkdbg ps, dkdbg where and dkdbg ranks will not reach these jobs: {why}")
         return
     opened.callback(server.close)
     server.start()

@@ -276,6 +276,6 @@ def _code(
         ((remote, path),) = folders.items()
         return remote, f"WORKDIR of {path}"
     raise DkdbgError(
-        "the code's folder in the container is unknown: the manifest has no workingDir, and no single Dockerfile has a WORKDIR",
+        "the code's folder in the container is unknown: the manifest has no workingDir, and the Dockerfiles have no WORKDIR, or different ones",
         hint="name the folder: --to /workspace", exit_code=EXIT_USAGE,
     )  # fmt: skip

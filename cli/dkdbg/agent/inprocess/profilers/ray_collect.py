@@ -103,7 +103,7 @@ def _has_ended(cluster: str) -> bool:
 
 
 def take(files: List[Dict[str, Any]], folder: str) -> None:
-    """Copy the files of a cluster that has ended, as far as they are on this machine; report the result."""
+    """Copy those files of an ended cluster that are on this machine; report the result."""
     for number, file in enumerate(files):
         found = find(file["paths"], file["pids"], _WRITE_TIMEOUT_S)
         answer = {"number": number, "node": file["node"]}

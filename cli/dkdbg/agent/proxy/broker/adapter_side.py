@@ -165,7 +165,7 @@ class AdapterSide:
         return bool(sessions.end) or key != sessions.program or key in sessions.offered
 
     def let_end(self) -> List[Action]:
-        """End the session after a line on how the program has ended, in the console that the editor shows."""
+        """Print how the program has ended, in the console that the editor shows, and then end the session."""
         connection, passed, self._held = self._connection, self._held, []
         if self._sessions.end:
             passed = [connection.to_client(messages.say(self._sessions.end)), *passed]

@@ -270,7 +270,7 @@ def _request(request: Message, arguments: Message) -> Message:
 
 
 def _introduction(request: Message) -> Message:
-    """Return the arguments of an `initialize` that have a type of the protocol: strings and booleans."""
+    """Return the arguments of an `initialize` request whose types DAP allows there: strings and booleans."""
     given = messages.as_dict(request.get("arguments"))
     good = {k: v for k, v in given.items() if isinstance(v, (bool, str)) and len(k) <= MAX_CHARACTERS}
     return {

@@ -1,6 +1,6 @@
-"""Base class of the phases of a connection, with their way to end a session. No I/O.
+"""Base class of the phases of a connection, which can end a session, and the two last phases. No I/O.
 
-Also the phases after that: `Evicted`, while a client has been notified and has not left, and `Closed`.
+These are `Evicted`, while a client has been notified and has not left, and `Closed`.
 """
 
 from __future__ import annotations

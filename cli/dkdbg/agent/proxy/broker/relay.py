@@ -35,7 +35,7 @@ ATTACH_TIMEOUT_S = 60.0
 OBSERVER_TIMEOUT_S = 1.0
 #: Seconds to wait for a client to close its connection after the last answer.
 CLOSE_TIMEOUT_S = 1.0
-#: Seconds between two log lines for refused attaches, and the number of refusals that are all logged before that.
+#: Seconds between two log lines for refused attaches, and the number of refusals logged before that limit applies.
 REFUSAL_LOG_INTERVAL_S = 10.0
 REFUSAL_LOG_BURST = 10
 #: Seconds to wait for the stderr of a process that has ended.

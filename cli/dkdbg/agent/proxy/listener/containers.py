@@ -8,8 +8,7 @@ proofs, and accepted otherwise:
 - The cgroup holds only processes of a PID namespace inside ours that share our user namespace: root made that
   container. Flatpak, toolbox and rootless containers are a user's own and have a user namespace.
 - The cgroup is outside of this container, whose engine never connects from outside over loopback. Rootless
-  engines and
-  the runtime of a pod do (`kubectl port-forward`), and so does every process where the network is the host's.
+  engines and the runtime of a pod do (`kubectl port-forward`), and so does every process in the host's network.
 """
 
 from __future__ import annotations

@@ -301,7 +301,7 @@ class Listener:
         return not reason
 
     def _refusal_of_user(self, sock: socket.socket) -> str:
-        """Return why a connection is refused that belongs to another user of this machine; empty if it is accepted."""
+        """Return why a connection from another user of this machine is refused; empty if it is accepted."""
         return "" if self._users is None else local_users.refusal(sock, self._users)
 
     def _refuse(self, sock: socket.socket, reason: str, way: str) -> None:

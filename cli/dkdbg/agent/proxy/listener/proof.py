@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
-#: Names of the two DAP properties, and of the request with the proof.
+#: Names of the two DAP properties; the second is also the name of the request with the proof.
 NONCE = "dkdbgNonce"
 PROOF = "dkdbgProof"
 PROVE = "dkdbgProve"
