@@ -90,7 +90,7 @@ def test_a_usual_port_that_is_taken_is_named_and_a_free_one_is_used(folder):
                 assert "cannot listen on 127.0.0.1:5678" in done.stderr
             else:
                 assert re.search(
-                    r"^dkdbg: port 5678 is taken: listening on (\d+); a launch entry with 5678 leads elsewhere\n"
+                    r"^dkdbg: port 5678 is taken: listening on (\d+); a launch entry with 5678 reaches another program\n"
                     r"dkdbg: a debugger can attach on 127\.0\.0\.1:\1 at any time$",
                     done.stderr,
                     re.MULTILINE,

@@ -229,7 +229,7 @@ def test_a_service_of_somebody_elses_of_the_same_name_is_left_alone(laptop, proj
     for verb in ("up", "down"):
         done = dkdbg(project, verb)
         assert done.returncode, verb
-        assert "anna@laptop:/home/anna/far-engine has started" in done.stderr
+        assert "started by anna@laptop:/home/anna/far-engine" in done.stderr
         assert container(laptop, project)["Id"] == before
     laptop.docker("rm", "-f", name)
 

@@ -211,7 +211,7 @@ def test_a_job_without_nodes_to_enter_is_named_with_its_cause(laptop, tmp_path):
         held: "has no nodes yet: it is PENDING (JobHeldUser)",
         ended: "has ended: CANCELLED",
         "4711": "Slurm has no job 4711",
-        strangers: "is not yours (me) but other's",
+        strangers: "belongs to other, not to you (me)",
         f"{mine}/node-22": "node-22 is not a node of job",
         f"{mine}_9": "Slurm has no job",
         "x": "'x' is not a job",
