@@ -37,18 +37,23 @@ LOOP = "import time\n\n\ndef step(n):\n    value = n + 1\n    return value\n\n\n
 
 
 class Bench:
-    """One interpreter, with the debugpy that dkdbg is installed with put on its path."""
+    """One interpreter. Stock debugpy is its own, which has pydevd compiled; without one, that of dkdbg is put on its path."""
 
     def __init__(self, python: str, folder: Path) -> None:
         self.python = python
         self.folder = folder
         found = subprocess.run(
-            [python, "-c", "import sys; print(*sys.version_info[:2])"],
+            [
+                python,
+                "-c",
+                "import importlib.util as u, sys; print(*sys.version_info[:2], int(bool(u.find_spec('debugpy'))))",
+            ],
             capture_output=True,
             text=True,
             check=True,
         )
-        version = tuple(int(part) for part in found.stdout.split())
+        *parts, self.has_debugpy = (int(part) for part in found.stdout.split())
+        version = tuple(parts)
         try:
             self.debugpy = bundle.ensure_debugpy([str(folder)], str(folder), version)
         except bundle.NoDebugpy as error:
@@ -64,7 +69,8 @@ class Bench:
     def stock(self, *argv: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
         """`python -m debugpy --listen`, and its port when it listens (endpoints file: nothing is connected to)."""
         endpoints = self.folder / f"endpoints-{time.monotonic_ns()}"
-        env = self.environment(PYTHONPATH=self.debugpy, DEBUGPY_ADAPTER_ENDPOINTS=str(endpoints))
+        path = {} if self.has_debugpy else {"PYTHONPATH": self.debugpy}
+        env = self.environment(**path, DEBUGPY_ADAPTER_ENDPOINTS=str(endpoints))
         command = [self.python, "-m", "debugpy", "--listen", "127.0.0.1:0", *argv]
         with _process(command, env) as process:
             yield process, _wait(lambda: json.loads(endpoints.read_text())["client"]["port"], process)
@@ -205,7 +211,9 @@ def main() -> None:
             version = subprocess.run(
                 [python, "-V"], capture_output=True, text=True, check=True
             ).stdout.strip()
-            print(f"\n{version}: CPU seconds as a ratio to the bare run beside it, median of {options.runs}")
+            print(
+                f"\n{version}, stock debugpy {'compiled' if bench.has_debugpy else 'without binaries'}: CPU seconds as a ratio to the bare run beside it, median of {options.runs}"
+            )
             rounds = [
                 {mode: overhead(bench, mode, options.scale) for mode in options.modes}
                 for _ in range(options.runs)
