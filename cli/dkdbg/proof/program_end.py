@@ -34,6 +34,7 @@ _START_CAUSES = (
     (r"no Docker engine|daemon socket|there is no program 'docker'|no compose plugin", "engine", "engine-absent"),
     (r"publishes its debug port on", "listen", "published-openly"),
     (r"device driver|runtime name: nvidia|\bCDI\b|custom device|GPU request", "gpu", "gpu-absent"),
+    (r"an address of the service is taken", "start", "address-taken"),
     (r"already in use|already allocated|ports are not available|no free port", "port", "port-taken"),
     (r"idles: no program", "setup", "no-program"),
     (r"source metadata|pull access denied|manifest unknown|failed to do request|/v2/|short-name", "image", "base-image-absent"),

@@ -31,7 +31,7 @@ _EMPTY = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 #: The port that is in use, in messages of Docker and Podman.
-_TAKEN = re.compile(r":(\d{1,5})(?:: bind\b| failed\b)")
+_TAKEN = re.compile(r":(\d{1,5})(?:: bind\b| failed\b|(?::\S+)?/\w+: address\b)")
 _LAST_PORT = 65535
 _WORDS = re.compile(r"(?:-l (?P<user>\S+) )?(?:-p (?P<port>\S+) )?-- (?P<host>\S+)$")
 #: Messages of Docker Engine 26 to 28 and compose 2.26; a test quotes each real text. The first match wins.
@@ -90,9 +90,12 @@ _KNOWN = (
     Known(r"unknown (shorthand )?flag: .*'?p'? in -profile|'compose' is not a docker command|unknown command: docker compose",
           "this docker has no compose plugin",
           "install docker-compose-plugin (Debian: docker-compose, 2.24.4 or newer)"),
-    Known(r"address already in use|port is already allocated|ports are not available",
+    Known(r":\d+(?:/\w+|: bind): address already in use|port is already allocated|ports are not available",
           "a port of the service is taken on this machine",
-          "`dkdbg up` picks a free debug port automatically; for port 8000 of the program write DKDBG_APP_PORT_8000=18001 into .env", EXIT_CONFLICT),
+          "`dkdbg up` picks a free debug port automatically; ss -ltnp shows which program has another one", EXIT_CONFLICT),
+    Known(r"address already in use",
+          "an address of the service is taken, such as its ipv4_address",
+          "docker network inspect NETWORK shows which container has it; give the service another one", EXIT_CONFLICT),
     Known(r"could not select device driver \"?\w*\"? with capabilities",
           "the service asks for a GPU, and this engine has no driver for one",
           "run without: DKDBG_GPU=none; or install the NVIDIA Container Toolkit and restart the engine"),
