@@ -46,6 +46,7 @@ MESSAGES = {
     "failed to create network x_default: Error response from daemon: could not find an available, non-overlapping IPv4 address pool among the defaults to assign to the network": "address range",
     "failed to create network x_default: Error response from daemon: all predefined address pools have been fully subnetted": "address range",
     "application not healthy after 3s": "in time",
+    'unable to start container process: exec: "sh": executable file not found in $PATH: unknown': "no sh on PATH|if your service sets PATH",
     "container x-app-debug-1 exited (3)": "ended before",
     "container x-app-debug-1 is unhealthy": "does not listen",
     "Cannot connect to the Docker daemon at unix:///run/user/1000/podman/podman.sock. Is the docker daemon running?": "no Podman answers at this socket",

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import hints
-from dkdbg.core.known_errors import Known, bounded, first, line_at
+from dkdbg.core.known_errors import NO_SHELL, Known, bounded, first, line_at
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ENGINE, EXIT_ERROR, EXIT_TIMEOUT, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.ssh import errors
@@ -146,8 +146,7 @@ _KNOWN = (
           "a read-only mount of the service covers dkdbg's mount point (/opt/dkdbg) or docker's (/sbin/docker-init)",
           "in your compose file, mount only the subfolders that the program needs: /opt/conda:/opt/conda:ro instead of /opt:/opt:ro", EXIT_CONFLICT),
     Known(r"exec: \"sh\": (?:executable file not found|stat |no such file)",
-          "the image has no sh, which starts the agent",
-          "debug with a build stage or base image that has a shell (distroless: the tag debug)", EXIT_ERROR),
+          *NO_SHELL, EXIT_ERROR),
     Known(r"container rootfs is marked read-only",
           "the service's file system is read-only, so compose cannot put the token of the debug port into it",
           "set read_only: false for the debug service in an override file, or DKDBG_TOKEN= to start without a token", EXIT_CONFLICT),
