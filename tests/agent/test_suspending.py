@@ -44,3 +44,26 @@ def test_continue_is_answered_where_nothing_is_held_and_the_next_request_too(pro
         stop["session"].wait(stop["session"].send("threads"), timeout=300)
         (tmp_path / "stop").touch()
         running.ends()
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "says"),
+    [
+        ("loadedSources", {}, "does not implement loadedSources"),
+        ("restartFrame", {"frameId": 1}, "does not implement restartFrame"),
+        ("dkdbgUnknown", {}, "dkdbgUnknown"),
+        ("setBreakpoints", {"source": {}}, "NoneType"),
+    ],
+)
+def test_a_request_that_pydevd_does_not_answer_is_refused_and_the_next_one_answered(
+    program, command, arguments, says
+):
+    running = program("x = 1\n", wait="300")
+    with Editor(running.port, {running.script: [1]}, hold=True) as editor:
+        stop = editor.wait_stops(1)[0]
+        session = stop["session"]
+        with pytest.raises(AssertionError, match=says):
+            session.request(command, **arguments)
+        session.request("threads")
+        stop.go_on()
+        running.ends(0, "")

@@ -1,5 +1,6 @@
 """A start builds when something has changed that the image is made of, and leaves nothing behind when it does."""
 
+import contextlib
 import os
 import re
 import sys
@@ -7,7 +8,7 @@ import sys
 import pytest
 
 from tests.engine.attach_proxies import docker
-from tests.engine.projects import LOOP, command, dkdbg, must, project, unique
+from tests.engine.projects import LOOP, command, dkdbg, must, project, started, unique
 from tests.hints import in_shell
 from tests.ports import free_port
 from tests.terminals import in_a_terminal
@@ -192,3 +193,15 @@ def test_a_run_leaves_nothing_that_makes_an_image_of_all_files_reinstall(base_im
         builds(root, UP)
         assert installed(root, "/opt/site/installed") == before
         assert not [*root.rglob("*.pyc"), *root.rglob(".dkdbg-sync")]
+
+
+def test_two_repositories_with_one_port_are_proven_at_the_same_time(base_image, tmp_path):
+    with contextlib.ExitStack() as stack:
+        files = {"train.py": LOOP, "dkdbg.toml": f"[debug]\nport = {free_port()}\n"}
+        files["Dockerfile"] = f'FROM {base_image}\nWORKDIR /app\nCMD ["python3", "train.py"]\n'
+        roots = [tmp_path / unique(name) for name in ("one", "two")]
+        for root in roots:
+            stack.enter_context(project(root, files, "init", "--yes"))
+        proofs = [stack.enter_context(started(root, "verify")) for root in roots]
+        for each in proofs:
+            assert "proven in " in each.communicate(timeout=300)[0]

@@ -26,6 +26,13 @@ class Known(NamedTuple):
     exit_code: int = EXIT_ENGINE
 
 
+#: Cause and hint where a container's sh is not found, in messages of the engine and of an init program.
+NO_SHELL = (
+    "there is no sh on PATH, which starts the agent",
+    "if your service sets PATH, add /bin to it; if its image has no shell, debug with a build stage or base image that has one (distroless: the tag debug)",
+)
+
+
 def first(table: Iterable[Known], output: str, flags: int = 0) -> tuple[Known, re.Match[str]] | None:
     """Return the first entry that matches, and its match; None for unknown messages."""
     found = ((known, re.search(known.pattern, output, flags)) for known in table)

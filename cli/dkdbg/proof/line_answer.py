@@ -133,6 +133,11 @@ class Process:
     in_cluster: bool = False
     files: tuple[LoadedFile, ...] = ()
 
+    @property
+    def misses_calls(self) -> bool:
+        """Return whether `ran` may be wrongly False: Python 3.11 rewrites code from the eighth call on."""
+        return self.python.startswith("3.11.")
+
 
 @dataclass(frozen=True, kw_only=True)
 class LineSession:

@@ -331,7 +331,7 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             remedy=f"{name}.cache_clear() in the Debug Console, or {asked.restart} with the breakpoint set",
         )  # fmt: skip
     elif all(each.ran is False for _, each in debugged):
-        is_vague = any(each.python.startswith("3.11.") for each, _ in debugged)
+        is_vague = any(each.misses_calls for each, _ in debugged)
         rarely = ", or fewer than eight times: perhaps it ran before the breakpoint was set" * is_vague
         restart = f"{asked.restart} with the breakpoint set; or " * is_vague
         yield Finding(

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dkdbg.core.known_errors import bounded, line_at
+from dkdbg.core.known_errors import NO_SHELL, bounded, line_at
 from dkdbg.launchers.python import PYTHON
 from dkdbg.proof.finding import Finding
 from dkdbg.setup.detect.python.imports import distributions, is_known
@@ -34,6 +34,7 @@ _START_CAUSES = (
     (r"no Docker engine|daemon socket|there is no program 'docker'|no compose plugin", "engine", "engine-absent"),
     (r"publishes its debug port on", "listen", "published-openly"),
     (r"device driver|runtime name: nvidia|\bCDI\b|custom device|GPU request", "gpu", "gpu-absent"),
+    (r"an address of the service is taken", "start", "address-taken"),
     (r"already in use|already allocated|ports are not available|no free port", "port", "port-taken"),
     (r"idles: no program", "setup", "no-program"),
     (r"source metadata|pull access denied|manifest unknown|failed to do request|/v2/|short-name", "image", "base-image-absent"),
@@ -43,7 +44,7 @@ _START_CAUSES = (
     (r"does not trust the certificate", "image", "index-untrusted"),
     (r"no space left", "image", "disk-full"),
     (r"variables? that (?:is|are) not set|missing a value", "setup", "variable-missing"),
-    (r"the image has no sh\b", "agent", "shell-missing"),
+    (r"no sh on PATH", "agent", "shell-missing"),
 )  # fmt: skip
 #: Causes that the script of an ENTRYPOINT may prevent by the variables that it sets.
 PREVENTED = frozenset(
@@ -408,8 +409,7 @@ _WITH_LF = "store it with LF: git add --renormalize after '*.sh text eol=lf' in 
 #: line.
 _FILE_ERRORS = (
     (
-        r"\[FATAL tini[^\n\]]*\] exec sh failed", "shell-missing", "the image has no sh, which starts the agent",
-        "keep its shell for debugging: another stage or base image (distroless: the tag debug)", "agent",
+        r"\[FATAL tini[^\n\]]*\] exec sh failed", "shell-missing", *NO_SHELL, "agent",
     ),
     (
         (r"(?:\^M|\\r|\r)['\"\u2019]?: (?:\[Errno 2\] )?(?:bad interpreter|No such file or directory|not found|invalid option)|\$'\\r': command not found"

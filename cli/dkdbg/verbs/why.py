@@ -318,7 +318,9 @@ def _add_facts(facts: list[str], asked: Asked, seen: SeenSession) -> None:
     else:
         facts.append(f"maps to    nothing, by {asked.entry.source}")
     for process_, file in asked.loaded[:8]:
-        ran = {True: "has run", False: "has not run", None: "may have run"}[file.ran]
+        ran = {True: "has run", False: "has not run", None: "may have run"}[
+            file.ran or (None if process_.misses_calls else file.ran)
+        ]
         code = {True: "code", False: "no code", None: "unknown code"}[file.code]
         facts.append(
             f"loaded by  {process_.name or process_.pid} as {file.file.path or file.module}: {code} on line {asked.line}, "

@@ -103,9 +103,10 @@ def test_a_missing_module_is_named_by_its_distribution_with_the_line_for_the_fil
         ("epoch 1\n", 137, "dmesg"),
         (TRACEBACK + "PermissionError: [Errno 13] Permission denied: '/data/x'\n", 1, "(user:)"),
         (TRACEBACK + "socket.gaierror: [Errno -2] Name or service not known\n", 1, "an internet host"),
+        ("[FATAL tini (7)] exec sh failed: No such file or directory\n", 127, "if your service sets PATH"),
     ],
 )
-def test_a_remedy_claims_nothing_about_a_container_that_is_gone_or_a_host_that_is_no_service(
+def test_a_remedy_claims_nothing_about_a_container_that_is_gone_a_host_that_is_no_service_or_an_image(
     text, code, remedy
 ):
     said = cause_of(text, code, AROUND).remedy

@@ -16,6 +16,7 @@ AROUND = Around(installs_from=lambda name: ("requirements.txt", name))
         ('Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]]', "gpu-absent"),
         ("Error response from daemon: unknown or invalid runtime name: nvidia", "gpu-absent"),
         ("Bind for 127.0.0.1:8000 failed: port is already allocated", "port-taken"),
+        ("Error response from daemon: Address already in use", "address-taken"),
         ("failed to solve: python:3.99: failed to resolve source metadata for docker.io/library/python:3.99", "base-image-absent"),
         ("no such service: trainer-debug", "service-absent"),
         ("#8 ERROR: No matching distribution found for uv\nrequests: SSLError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed')", "index-untrusted"),

@@ -19,6 +19,7 @@ MESSAGES = {
     "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?": "no Docker engine",
     "Error starting userland proxy: listen tcp4 127.0.0.1:45678: bind: address already in use": "port",
     "Bind for 127.0.0.1:45678 failed: port is already allocated": "port",
+    "Error response from daemon: Address already in use": "an address of the service|docker network inspect",
     'Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]]': "asks for a GPU",
     'could not select device driver "" with capabilities: [[gpu]]': "asks for a GPU",
     "unknown or invalid runtime name: nvidia": "nvidia runtime",
@@ -45,6 +46,7 @@ MESSAGES = {
     "failed to create network x_default: Error response from daemon: could not find an available, non-overlapping IPv4 address pool among the defaults to assign to the network": "address range",
     "failed to create network x_default: Error response from daemon: all predefined address pools have been fully subnetted": "address range",
     "application not healthy after 3s": "in time",
+    'unable to start container process: exec: "sh": executable file not found in $PATH: unknown': "no sh on PATH|if your service sets PATH",
     "container x-app-debug-1 exited (3)": "ended before",
     "container x-app-debug-1 is unhealthy": "does not listen",
     "Cannot connect to the Docker daemon at unix:///run/user/1000/podman/podman.sock. Is the docker daemon running?": "no Podman answers at this socket",
@@ -117,6 +119,8 @@ def test_what_ssh_says_of_an_engine_behind_it_is_said_as_of_ssh(words, said, cau
     [
         "Error starting userland proxy: listen tcp4 127.0.0.1:18000: bind: address already in use",
         "Bind for 127.0.0.1:18000 failed: port is already allocated",
+        "failed to bind host port for 127.0.0.1:18000:172.18.0.2:8000/tcp: address already in use",
+        "failed to bind host port 127.0.0.1:18000/tcp: address already in use",
         "rootlessport listen tcp 127.0.0.1:18000: bind: address already in use",
     ],
 )

@@ -43,13 +43,19 @@ class Far(Target):
 def why(script, dkdbg, monkeypatch):
     """Ask about train.py, which is in /home/me/code there; return the answer, with the remote paths that were asked."""
 
-    def ask(entries=(), *, mappings=(), folder=""):
+    def ask(entries=(), *, mappings=(), folder="", processes=()):
         asked = []
 
         def answer(_target, path, _line, **_):
             asked.append(path)
             file = {"path": path, "real": path, "exists": path == "/home/me/code/train.py", "kind": "disk"}
-            said = {"id": "1", "name": "train", "state": "running", "mappings": mappings, "processes": []}
+            said = {
+                "id": "1",
+                "name": "train",
+                "state": "running",
+                "mappings": mappings,
+                "processes": processes,
+            }
             return line_answer.parse(
                 json.dumps({"version": 1, "files": [file], "sessions": [said]}), is_container=False
             )
@@ -99,3 +105,17 @@ def test_the_target_is_asked_about_each_path_once_a_few_paths_and_no_more_after_
     said = why(many)
     assert said["asked"] == [f"/{number}/train.py" for number in range(8)]
     assert "maps to    /0/train.py (no such file there), by .vscode/launch.json" in said["facts"]
+
+
+@pytest.mark.parametrize(("python", "ran"), [("3.11.7", "may have run"), ("3.13.1", "has not run")])
+def test_a_function_is_only_said_not_to_have_run_where_each_call_leaves_a_trace(why, python, ran):
+    file = {
+        "path": "/home/me/code/train.py",
+        "origin": "source",
+        "code": True,
+        "function": "root",
+        "ran": False,
+    }
+    there = [{"localRoot": "${workspaceFolder}", "remoteRoot": "/home/me/code"}]
+    process = {"pid": 7, "name": "train.py", "answer": {"python": python, "files": [file]}}
+    assert f"in root, which {ran}; Python {python}" in str(why(mappings=there, processes=[process])["facts"])

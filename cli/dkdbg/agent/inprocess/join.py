@@ -229,6 +229,7 @@ def _patch(session_dir: str) -> None:
         greenlets,
         listening,
         own_tracer,
+        refusing,
         releasing,
         shutdown,
         suspending,
@@ -239,6 +240,7 @@ def _patch(session_dir: str) -> None:
     connection.watch()
     shutdown.watch()
     suspending.watch()
+    refusing.watch()
     releasing.watch()
     untrace.watch()
     uncaught.watch()

@@ -19,7 +19,7 @@ from dkdbg.targets.docker.compose import ComposeService, runs_nothing, started
 from dkdbg.targets.docker.compose_up import check_name, check_published, choose_gpu, make_mount_points
 from dkdbg.targets.docker.host import host_facts
 from dkdbg.targets.docker.image_build import ImageBuild
-from dkdbg.targets.docker.ports import free_port, is_free
+from dkdbg.targets.docker.ports import free_port, is_free, unused_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,9 +78,6 @@ def prepare(
         report(f"stopping {service.name}, which runs no program: this run needs its port")
         process.run(target.stop(), cwd=root)
         runs = False
-    is_fixed = service.host_network and not detached  # then F5 attaches to the run
-    port = wanted.port if is_fixed else free_port(wanted.port, ours=None)
-    env = compose_cli.environment(port=port, gpu=gpu, token=token)
     image = ImageBuild(root, service, target)
     if image.is_needed:
         if runs and image.is_shown:
@@ -89,6 +86,13 @@ def prepare(
             image.build(lambda: podman_engine.build(model, service.name, root, env=env, report=report))
         else:
             image.build(lambda: compose_cli.build(target, root, env=env, report=report))
+    # Only now: a build takes minutes, and another program may take the port meanwhile.
+    port = wanted.port
+    if detached:  # another repository's trial starts at the same time
+        port = unused_port()
+    elif not service.host_network:  # else F5 attaches to the run
+        port = free_port(port, ours=None)
+    env = compose_cli.environment(port=port, gpu=gpu, token=token)
     if not runs:  # copying another image's files removes the running container
         image.copy_files(str(model.get("name", "")), report)
     if copies is None:

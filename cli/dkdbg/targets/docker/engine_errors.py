@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import hints
-from dkdbg.core.known_errors import Known, bounded, first, line_at
+from dkdbg.core.known_errors import NO_SHELL, Known, bounded, first, line_at
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ENGINE, EXIT_ERROR, EXIT_TIMEOUT, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.ssh import errors
@@ -31,7 +31,7 @@ _EMPTY = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 #: The port that is in use, in messages of Docker and Podman.
-_TAKEN = re.compile(r":(\d{1,5})(?:: bind\b| failed\b)")
+_TAKEN = re.compile(r":(\d{1,5})(?:: bind\b| failed\b|(?::\S+)?/\w+: address\b)")
 _LAST_PORT = 65535
 _WORDS = re.compile(r"(?:-l (?P<user>\S+) )?(?:-p (?P<port>\S+) )?-- (?P<host>\S+)$")
 #: Messages of Docker Engine 26 to 28 and compose 2.26; a test quotes each real text. The first match wins.
@@ -90,9 +90,12 @@ _KNOWN = (
     Known(r"unknown (shorthand )?flag: .*'?p'? in -profile|'compose' is not a docker command|unknown command: docker compose",
           "this docker has no compose plugin",
           "install docker-compose-plugin (Debian: docker-compose, 2.24.4 or newer)"),
-    Known(r"address already in use|port is already allocated|ports are not available",
+    Known(r":\d+(?:/\w+|: bind): address already in use|port is already allocated|ports are not available",
           "a port of the service is taken on this machine",
-          "`dkdbg up` picks a free debug port automatically; for port 8000 of the program write DKDBG_APP_PORT_8000=18001 into .env", EXIT_CONFLICT),
+          "`dkdbg up` picks a free debug port automatically; ss -ltnp shows which program has another one", EXIT_CONFLICT),
+    Known(r"address already in use",
+          "an address of the service is taken, such as its ipv4_address",
+          "docker network inspect NETWORK shows which container has it; give the service another one", EXIT_CONFLICT),
     Known(r"could not select device driver \"?\w*\"? with capabilities",
           "the service asks for a GPU, and this engine has no driver for one",
           "run without: DKDBG_GPU=none; or install the NVIDIA Container Toolkit and restart the engine"),
@@ -143,8 +146,7 @@ _KNOWN = (
           "a read-only mount of the service covers dkdbg's mount point (/opt/dkdbg) or docker's (/sbin/docker-init)",
           "in your compose file, mount only the subfolders that the program needs: /opt/conda:/opt/conda:ro instead of /opt:/opt:ro", EXIT_CONFLICT),
     Known(r"exec: \"sh\": (?:executable file not found|stat |no such file)",
-          "the image has no sh, which starts the agent",
-          "debug with a build stage or base image that has a shell (distroless: the tag debug)", EXIT_ERROR),
+          *NO_SHELL, EXIT_ERROR),
     Known(r"container rootfs is marked read-only",
           "the service's file system is read-only, so compose cannot put the token of the debug port into it",
           "set read_only: false for the debug service in an override file, or DKDBG_TOKEN= to start without a token", EXIT_CONFLICT),
