@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent import __main__
-from dkdbg.agent.state import procfs, records, runtime_dir
+from dkdbg.agent.state import procfs, records
 
 
 def agent(layout: Path, runtime: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -139,21 +138,6 @@ def test_a_waiting_check_finds_an_agent_whose_folder_could_not_be_made(launch, l
         launch("/bin/sleep", "600", env={"DKDBG_RUNTIME_DIR": str(runtime)})
         assert check.communicate(timeout=300) == ("", None)
     assert (check.returncode, slept.exists()) == (0, False)
-
-
-@pytest.mark.parametrize(("has_failed", "waited"), [(False, 20.0), (True, 2.0)])
-def test_a_check_without_a_shell_waits_no_longer_where_no_session_could_start(
-    tmp_path, monkeypatch, has_failed, waited
-):
-    if has_failed:
-        runtime_dir.mark_failed(str(tmp_path))
-    now = [0.0]
-    with monkeypatch.context() as patched:
-        patched.setenv("DKDBG_RUNTIME_DIR", str(tmp_path))
-        patched.setattr(time, "monotonic", lambda: now[0])
-        patched.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
-        assert __main__._health(wait=True) == 1
-    assert now[0] == pytest.approx(waited, abs=0.2)
 
 
 def test_what_a_program_writes_for_the_check_is_not_run(layout, tmp_path):

@@ -115,19 +115,17 @@ def _launch(words: List[str], *, supervised: bool) -> int:
 def _health(*, wait: bool) -> int:
     """Return 0 if a debugger can attach; otherwise print why not and return 1.
 
-    With `wait`, retry for up to 20 s, or 2 s once a session has been ready or has failed to start. This is the health check of agent.sh for images without sh.
+    With `wait`, retry for up to 20 s. This is the health check of agent.sh for images without sh.
     """
     import time
 
-    from dkdbg.agent import contract
-    from dkdbg.agent.state import records, runtime_dir
+    from dkdbg.agent.state import records
 
-    ready = os.path.join(runtime_dir.default_runtime_dir(), contract.READY_NAME)
-    began, reason = time.monotonic(), records.trouble()
+    end, reason = time.monotonic() + 20.0, records.trouble()
     if wait and not reason:
         time.sleep(2.0)
         reason = records.trouble()
-    while wait and reason and time.monotonic() - began < (2.0 if os.path.exists(ready) else 20.0):
+    while wait and reason and time.monotonic() < end:
         time.sleep(0.1)
         reason = records.trouble()
     if reason:

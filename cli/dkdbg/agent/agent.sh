@@ -34,8 +34,7 @@ is_new() { # for less than 1 s; uptimes in hundredths of a second. Only digits m
 if [ "${1:-}" = health ]; then
   # `health --wait`, for an engine that repeats the check at once (its own start_interval is an error with Docker before
   # 25 and with Podman): "yes" comes the moment it is true, and later at most every other second; "no" comes after 20 s,
-  # or 2 s if it has been true before or no session could start. Where the folder cannot be made, or its disk is full, the
-  # agent has another one, which Python finds.
+  # or 2 s if it has been true before. Where the folder cannot be made the agent has another one, which Python finds.
   if [ "${2:-}" = --wait ] && is_ready; then
     is_new || sleep 2
     set -- health

@@ -118,9 +118,10 @@ def _run(
     archive: str, words: List[str], suffix: str = "", hold: Callable[[str], bool] = lambda _folder: True
 ) -> int:
     try:
-        folder = _unpacked(archive, words, suffix)
+        runtime = runtime_dir.open_runtime_dir(_asked_runtime(words))
+        folder = folder_of(archive, runtime, suffix)
         while not hold(folder):
-            folder = _unpacked(archive, words, suffix)
+            folder = folder_of(archive, runtime, suffix)
         _go_on_from(folder)
     except runtime_dir.RuntimeDirError as error:
         return _give_up(words, str(error))
@@ -129,26 +130,6 @@ def _run(
     from dkdbg.agent import __main__ as agent
 
     return agent.main(words)
-
-
-def _unpacked(archive: str, words: List[str], suffix: str) -> str:
-    """Return the unpacked folder. Where the disk of the runtime folder is full, continue with a folder on another."""
-    runtime = runtime_dir.open_runtime_dir(_asked_runtime(words))
-    try:
-        return folder_of(archive, runtime, suffix)
-    except OSError:
-        import contextlib
-
-        with contextlib.suppress(OSError, runtime_dir.RuntimeDirError):
-            other = runtime_dir.on_other_disk(runtime)
-            try:
-                folder = folder_of(archive, other, suffix)
-            except OSError:
-                os.rmdir(other)
-                raise
-            os.environ[runtime_dir.ENV_RUNTIME_DIR] = other
-            return folder
-        raise
 
 
 def _give_up(words: List[str], reason: str) -> int:

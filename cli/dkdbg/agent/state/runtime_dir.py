@@ -115,32 +115,15 @@ def private_folder(name: str) -> str:
     return temporary_folder(name)
 
 
-def on_other_disk(full: str) -> str:
-    """Return a runtime folder on another file system than that of `full`. Raises OSError, RuntimeDirError."""
-    mark_failed(full)  # the health check then looks into the others
-    device = os.stat(full).st_dev
-    return temporary_folder(
-        _name(), [each for each in _temporary() if os.path.isdir(each) and os.stat(each).st_dev != device]
-    )
-
-
-def mark_failed(folder: str) -> None:
-    """Make the health check wait no longer for a session in this runtime folder."""
-    from dkdbg.agent import contract
-
-    with contextlib.suppress(OSError), open(os.path.join(folder, contract.READY_NAME), "x") as out:
-        out.write(contract.NOT_READY + "\n")
-
-
-def temporary_folder(name: str, bases: Optional[List[str]] = None) -> str:
+def temporary_folder(name: str) -> str:
     """Return this user's existing private folder NAME-RANDOM, or a new one. Raises OSError, RuntimeDirError."""
-    return next(iter(_temporary_ones(name, bases)), "") or _fresh(name, bases)
+    return next(iter(_temporary_ones(name)), "") or _fresh(name)
 
 
-def _fresh(name: str, bases: Optional[List[str]] = None) -> str:
+def _fresh(name: str) -> str:
     import tempfile
 
-    for base in _temporary() if bases is None else bases:
+    for base in _temporary():
         if os.access(base, os.W_OK | os.X_OK) and not _is_exchangeable(os.path.join(base, name)):
             return tempfile.mkdtemp(prefix=name + "-", dir=base)
     raise RuntimeDirError(
@@ -157,10 +140,10 @@ def _temporary() -> List[str]:
     return ([own] if os.path.isabs(own) and os.path.isdir(own) else []) + list(_TEMPORARY)
 
 
-def _temporary_ones(name: str, bases: Optional[List[str]] = None) -> List[str]:
+def _temporary_ones(name: str) -> List[str]:
     """Return this user's folders that `_fresh` has made, here or in another process."""
     found = []
-    for base in dict.fromkeys(_temporary() if bases is None else bases):
+    for base in dict.fromkeys(_temporary()):
         with contextlib.suppress(OSError):
             names = [each for each in os.listdir(base) if each.startswith(name + "-")]
             for path in sorted(os.path.join(base, each) for each in names):

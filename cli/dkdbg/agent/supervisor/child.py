@@ -18,7 +18,6 @@ import signal
 from dkdbg.agent import console, contract, settings
 from dkdbg.agent.inprocess import duration
 from dkdbg.agent.proxy.listener import tokens
-from dkdbg.agent.state import runtime_dir
 from dkdbg.agent.supervisor import image_files
 
 TYPE_CHECKING = False
@@ -209,8 +208,6 @@ def run_undebugged(command: Sequence[str], reason: str, mask: Optional[Iterable[
         An exit code, where the command cannot be executed.
     """
     console.log("%s: %s" % (reason, RUNS_ON))
-    with contextlib.suppress(OSError, runtime_dir.RuntimeDirError):
-        runtime_dir.mark_failed(runtime_dir.open_runtime_dir())
     argv = _with_python(list(command))
     for number in _RESET:
         signal.signal(number, signal.SIG_DFL)
