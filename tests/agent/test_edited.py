@@ -112,34 +112,6 @@ def test_a_program_that_is_not_to_be_restarted_is_left_running_with_a_message(tr
     wait_for(lambda: running.record()["runs"], (2).__eq__)
 
 
-def test_a_file_that_is_edited_during_an_attach_is_named_once_a_run(train, tmp_path):
-    running = train(DKDBG_RESTART="auto")
-    script, model = tmp_path / "train.py", tmp_path / "model.py"
-    told = "%s was changed after the program had been started: the previous code is running"
-    with Editor(running.port, {str(script): [LINE]}, hold=True) as editor:
-        editor.wait_stops(1)
-        root = editor.sessions[0]
-
-        def edit(path: Path, text: str, line: int) -> None:
-            path.write_text(text)
-            root.request("setBreakpoints", source={"path": str(path)}, breakpoints=[{"line": line}])
-
-        def count(name: str) -> int:
-            return "".join(editor.consoles.get(root, ())).count(told % name)
-
-        edit(script, "# one\n# two\n" + LOOP, LINE + 2)
-        wait_for(lambda: count("train.py"), (1).__eq__)
-        edit(script, "# one\n# two\n# three\n" + LOOP, LINE + 3)
-        edit(model, "# one\n" + MODEL, 3)
-        wait_for(lambda: count("model.py"), (1).__eq__)
-        assert count("train.py") == 1
-        root.request("restart")
-        wait_for(lambda: running.record()["runs"], (2).__eq__)
-        editor.wait_stops(2)
-        edit(script, LOOP, LINE)
-        wait_for(lambda: count("train.py"), (2).__eq__)
-
-
 def may_restart(session: Session) -> bool:
     initialize = next(answer for answer in session.answers.values() if answer["command"] == "initialize")
     return bool(initialize["body"].get("supportsRestartRequest"))

@@ -16,8 +16,6 @@ TIMEOUT_S = 25.0
 NOT_STARTED = "not started yet: it waits for an editor"
 #: Age in seconds beyond which an attach does not end a run: its results so far may be wanted.
 MAX_RESTART_AGE_S = 3600.0
-#: Seconds from a change of breakpoints to the look for an edit of their file, which `dkdbg sync` may still be bringing.
-EDIT_S = 1.0
 
 
 class Restarts:

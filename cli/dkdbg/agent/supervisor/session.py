@@ -142,7 +142,6 @@ class Session:
         self._failed = False  # the program has failed, and its end is kept for an editor
         self._since = 0.0
         self._edited: List[str] = []
-        self._told_edits: Set[Tuple[str, int]] = set()
         self._should_restart = False
         self._token = token = tokens.read(os.environ)
         self._asking, self._asks = threading.Lock(), False
@@ -199,7 +198,7 @@ class Session:
                 root_stub.RootStub,
                 is_new=lambda: not self._service.is_reattaching(),
                 on_attach=self._on_attach,
-                on_breakpoints=self._on_breakpoints,
+                on_breakpoints=self._unhit.set,
                 on_detach=self._on_detach,
             ),
             on_lost=self._on_lost,
@@ -612,14 +611,11 @@ class Session:
         if self._asks:  # a query does not care about new code
             return set()
         record = self.store.snapshot()
-        self._edited = self._changed_files(record)
+        self._edited = restarts.own_files(self.table.changed_files(), record, self._runtime)
         held = any(process["state"] for process in record["processes"])
         age = time.monotonic() - self._since
         self._should_restart = restarts.should_restart(self._edited, self.options.restart, age, is_held=held)
         return self.table.leave_out() if self._should_restart else set()
-
-    def _changed_files(self, record: contract.Record) -> List[str]:
-        return restarts.own_files(self.table.changed_files(), record, self._runtime)
 
     def _on_death(self, pid: int, line: str, stack: List[str], says_more: bool, may_be_meant: bool) -> None:
         if pid != self._program:
@@ -669,25 +665,9 @@ class Session:
         if changed and self._should_restart:  # now that new processes join, and stop from their first line on
             self.restarts.request(restarts.described(changed))
         elif changed:
-            self._told_edits.update((os.path.realpath(each), self.restarts.runs) for each in changed)
             self.tell(restarts.changed_note(changed, self.options.restart), "important")
         self.table.look_now()
         self.inbox.wake()
-
-    def _on_breakpoints(self, path: str, lines: List[int]) -> None:
-        self._unhit.set(path, lines)
-        if self.attached:  # an attach has looked at all files
-            with contextlib.suppress(RuntimeError):  # no thread can be started
-                duration.later(restarts.EDIT_S, lambda: self._tell_edited(path))
-
-    def _tell_edited(self, path: str) -> None:
-        """Tell once a run that the editor sets breakpoints in a file that was edited after the program's start."""
-        edit = (os.path.realpath(path), self.restarts.runs)
-        if not self.attached or edit in self._told_edits:
-            return
-        if edit[0] in map(os.path.realpath, self._changed_files(self.store.snapshot())):
-            self._told_edits.add(edit)
-            self.tell(restarts.changed_note([path], self.options.restart), "important")
 
     def _on_detach(self, terminate: bool) -> None:
         self.store.close_for_joining()
