@@ -7,7 +7,7 @@ from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import Editor, wait_for
 from tests.pythons import EDGES
 
-#: Objects end by their reference counts alone; line 7 has the breakpoint.
+#: Objects end by their reference counts alone; line 8 has the breakpoint.
 CODE = """import gc, time, weakref
 gc.collect()
 gc.disable()

@@ -98,22 +98,23 @@ def _which(target: Target, name: str | None) -> list[str]:
     Raises:
         DkdbgError: several sessions fit, or their container is paused.
     """
-    if paused := next((each for each in target.sessions() if each.state == sessions.PAUSED), None):
-        raise DkdbgError(f"{target.label} was not restarted", hint=paused.detail)
-    seen = _live(target)
-    if not seen:  # no session is known: let the agent report that
+    found = target.sessions()
+    seen = list(filter(_is_live, found))
+    if not seen:  # no session is known: let the agent report that, if it can
+        if paused := next((each for each in found if each.state == sessions.PAUSED), None):
+            raise DkdbgError(f"{target.label} was not restarted", hint=paused.detail)
         return []
     return ["--name", sessions.choose(seen, name, naming="dkdbg restart {}".format).id]
 
 
-def _live(target: Target) -> list[SeenSession]:
-    return [each for each in target.sessions() if not each.is_ended and each.started is not None]
+def _is_live(seen: SeenSession) -> bool:
+    return not seen.is_ended and seen.started is not None
 
 
 def _has_ended(target: Target) -> bool:
     """Return whether no program runs there, once its agent has had time to notice an end."""
     end = time.monotonic() + _END_TIMEOUT_S
-    while any(each.state != "idle" for each in _live(target)):
+    while any(each.state != "idle" for each in filter(_is_live, target.sessions())):
         if time.monotonic() > end:
             return False
         time.sleep(0.2)

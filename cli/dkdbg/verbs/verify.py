@@ -158,13 +158,16 @@ def _of_service(root: Path, service: DebugService, timeout: float) -> Subject:
 
 
 def _taken_port(root: Path, service: DebugService) -> Finding | None:
-    """Return the finding for F5's port, if a program outside of the compose project listens there."""
+    """Return the finding for F5's port, if another program than the debug service listens there."""
     entry = asked.of_repository(root)
     port = entry.port or local_port(root, service.port)
     if is_free(port):
         return None
     try:
-        if any(port in each.host_ports for each in containers.of_project(root)):
+        project = containers.of_project(root)
+        ours = [each for each in project if each.label and each.running]
+        shares = any(not each.host_ports for each in ours)  # the network of another service, which publishes
+        if any(port in each.host_ports for each in (project if shares else ours)):
             return None
     except DkdbgError:  # the trial's start reports an engine that does not answer
         return None

@@ -19,6 +19,7 @@ MESSAGES = {
     "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?": "no Docker engine",
     "Error starting userland proxy: listen tcp4 127.0.0.1:45678: bind: address already in use": "port",
     "Bind for 127.0.0.1:45678 failed: port is already allocated": "port",
+    "Failed to bind port 8080 (Address already in use) for option '-t 8080-8080:8080-8080'": "a port of the service|ss -ltnp",
     "Error response from daemon: Address already in use": "an address of the service|docker network inspect",
     'Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]]': "asks for a GPU",
     'could not select device driver "" with capabilities: [[gpu]]': "asks for a GPU",

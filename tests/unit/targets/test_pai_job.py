@@ -121,6 +121,8 @@ def test_what_two_roles_share_is_not_changed_for_one():
         (["torchrun --nproc_per_node=4 train.py"], [("torchrun", (), "")]),
         (["accelerate config default; accelerate launch train.py"], [("accelerate", (), "launch")]),
         (["mpirun -np 4 python train.py", "colossalai check -i"], [("mpirun", (), "")]),
+        (["mpirun -np 2 ./all_reduce_perf", "mpirun --version", "python train.py"], [("python", (), "train.py")]),
+        (["accelerate-launch train.py"], []),
         (["python -m torch.distributed.launch train.py"], [("python", ("-m",), "torch.distributed.launch")]),
         (["echo 'unfinished", "time python3.8 a.py"], [("python3.8", (), "a.py")]),
     ],

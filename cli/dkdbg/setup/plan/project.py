@@ -92,9 +92,7 @@ def _of_mapping(
     service: ServicePlan, mappings: tuple[Mapping, ...], dockerfile: DockerfileFact | None
 ) -> Iterator[str]:
     """Yield a note if the image has its own code in a folder that is not mapped."""
-    copied = (
-        dockerfile is not None and dockerfile.workdir == "/" and any(at == "/" for _, at in dockerfile.copies)
-    )
+    copied = dockerfile is not None and dockerfile.workdir == "/" and (".", "/") in dockerfile.copies
     if not mappings:
         yield "no path mapping was found: the image contains its own code, and breakpoints bind only in mapped files"
     if dockerfile is not None and copied and (not mappings or service.working_dir == WORKSPACE):

@@ -31,7 +31,7 @@ _EMPTY = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 #: The port that is in use, in messages of Docker and Podman.
-_TAKEN = re.compile(r":(\d{1,5})(?:: bind\b| failed\b|(?::\S+)?/\w+: address\b)")
+_TAKEN = re.compile(r":(\d{1,5})(?:: bind\b| failed\b|(?::\S+)?/\w+: address\b)|\bbind port (\d{1,5})\b")
 _LAST_PORT = 65535
 _WORDS = re.compile(r"(?:-l (?P<user>\S+) )?(?:-p (?P<port>\S+) )?-- (?P<host>\S+)$")
 #: Messages of Docker Engine 26 to 28 and compose 2.26; a test quotes each real text. The first match wins.
@@ -90,12 +90,13 @@ _KNOWN = (
     Known(r"unknown (shorthand )?flag: .*'?p'? in -profile|'compose' is not a docker command|unknown command: docker compose",
           "this docker has no compose plugin",
           "install docker-compose-plugin (Debian: docker-compose, 2.24.4 or newer)"),
-    Known(r":\d+(?:/\w+|: bind): address already in use|port is already allocated|ports are not available",
-          "a port of the service is taken on this machine",
-          "`dkdbg up` picks a free debug port automatically; ss -ltnp shows which program has another one", EXIT_CONFLICT),
-    Known(r"address already in use",
+    Known(r"(?m:(?:daemon|networking): address already in use\s*$)",
           "an address of the service is taken, such as its ipv4_address",
           "docker network inspect NETWORK shows which container has it; give the service another one", EXIT_CONFLICT),
+    Known(r"address already in use|port is already allocated|ports are not available",
+          "a port of the service is taken on this machine",
+          "`dkdbg up` picks a free debug port automatically; another one may be in .env, as DKDBG_APP_PORT_ and the container's port; "
+          "ss -ltnp shows which program has it", EXIT_CONFLICT),
     Known(r"could not select device driver \"?\w*\"? with capabilities",
           "the service asks for a GPU, and this engine has no driver for one",
           "run without: DKDBG_GPU=none; or install the NVIDIA Container Toolkit and restart the engine"),
@@ -229,7 +230,7 @@ def with_port(error: DkdbgError, model: Mapping[str, Any], service: str) -> Dkdb
     match = _TAKEN.search(error.message) if error.exit_code == EXIT_CONFLICT else None
     if match is None:
         return error
-    taken = int(match[1])
+    taken = int(match[1] or match[2])
     for name, body in model.get("services", {}).items():
         for each in body.get("ports") or ():
             if str(each.get("published")) != str(taken):

@@ -39,9 +39,15 @@ _NOT_THE_MODULE = re.compile(
     r"(pip|venv|virtualenv|ensurepip|compileall|json|site|http|zipfile|tarfile|paipdb|dkdbg)(\..*)?"
 )
 _MODULE = re.compile(r"[A-Za-z_][\w.]*")
+#: A Python, a script or a module behind a launcher: `mpirun` also starts what is no Python, such as NCCL's tests.
+_NAMES_PYTHON = re.compile(r"(^|/)python[\d.]*$|\.py$|^(-m|--module)$")
 #: Programs that start several Python processes -> first arguments, one of which must be given; empty if any will do.
 _LAUNCHERS = {
-    name: each.first_words for each in registry.launchers() if each.spreads for name in each.programs
+    name: each.first_words
+    for each in registry.launchers()
+    if each.spreads
+    for name in each.programs
+    if name.isidentifier()  # it becomes a function of a POSIX shell
 }
 _LAUNCHERS["accelerate"] = ("launch",)
 _LAUNCHER_MODULES = {module for each in registry.launchers() if each.spreads for module in each.modules}
@@ -184,7 +190,11 @@ def _script(words: list[str]) -> Script | None:
     if not words:
         return None
     required = _LAUNCHERS.get(words[0])
-    if required is not None and words[1:] and (not required or words[1] in required):
+    if (
+        required is not None
+        and any(map(_NAMES_PYTHON.search, words[1:]))
+        and (not required or words[1] in required)
+    ):
         return Script(python=words[0], flags=(), path=words[1] if required else "")
     if not _PYTHON.fullmatch(words[0]):
         return None

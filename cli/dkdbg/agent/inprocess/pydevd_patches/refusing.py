@@ -26,13 +26,15 @@ def watch() -> None:
         try:
             process(self, debugger, body, *args, **kwargs)
         except Exception as error:
+            if type(error) is not NotImplementedError:
+                commands.pydev_log.exception("request: %r", body)
             request = commands.json.loads(body)
             answer = {
                 "type": "response",
                 "request_seq": request["seq"],
                 "command": request["command"],
                 "success": False,
-                "message": str(error),
+                "message": "%s: %s" % (type(error).__name__, error),
             }
             debugger.writer.add_command(commands.NetCommand(commands.CMD_RETURN, 0, answer, is_json=True))
 
