@@ -21,7 +21,7 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.plan import literal
 from dkdbg.setup.plan.choices import choices
 from dkdbg.setup.plan.image import plan_image
-from dkdbg.setup.plan.service import WORKSPACE, choose_service, dockerfile_of, plan_service
+from dkdbg.setup.plan.service import WORKSPACE, choose_service, dockerfile_of, plan_service, why_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +59,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
     notes = (*notes, *_of_mapping(service, mappings, dockerfile))
     service, mappings, workspace = _with_workspace(service, mappings)
     service = _with_working_dir(facts, service, workspace, dockerfile)
+    mappings = _loaded(facts, service, mappings, workspace, dockerfile)
     service, copied = _with_sources(facts, service, mappings, dockerfile)
     chain, value = _compose_chain(facts, service)
     devcontainer, why = _devcontainer(facts)
@@ -79,6 +80,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
         decisions=(
             *image_why,
             *service_why,
+            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=why_mapping(m, service.extends, facts.docker_run)) for m in mappings),
             Decision(what=f"port {service.port} on {PUBLISHED_ON}", why="anyone who can connect to a debug port can run code"),
             *_token_and_gpu(facts, config, service),
             Decision(what=devcontainer, why=why),
@@ -133,7 +135,7 @@ def _with_working_dir(
     With an image that has the repository in `/`, over which nothing can be mounted, that is the workspace.
     """
     entry, base = facts.entrypoint, service.extends
-    begins = (base.working_dir if base else None) or (image.workdir if image else None)
+    begins = _begins(service, image)
     if service.working_dir is not None:
         return service
     if begins == "/" and image is not None and (".", "/") in image.copies:
@@ -143,6 +145,38 @@ def _with_working_dir(
     # Without a service to extend, the command itself begins with `cd`.
     meant = str(PurePosixPath(workspace, entry.cwd if base else "."))
     return service if begins is None or begins == meant else replace(service, working_dir=meant)
+
+
+def _begins(service: ServicePlan, image: DockerfileFact | None) -> str | None:
+    """Return the folder in which the user's own service, or the image, begins."""
+    return (service.extends.working_dir if service.extends else None) or (image.workdir if image else None)
+
+
+def _loaded(
+    facts: RepoFacts,
+    service: ServicePlan,
+    mappings: tuple[Mapping, ...],
+    workspace: str,
+    image: DockerfileFact | None,
+) -> tuple[Mapping, ...]:
+    """Return the mappings without the image's copies of files that a command in the workspace loads from there.
+
+    An image whose PYTHONPATH or editable installation names its copies imports packages from them.
+    """
+    begins = service.working_dir or _begins(service, image)
+    if not service.from_entry or begins is None or not PurePosixPath(begins).is_relative_to(workspace):
+        return mappings
+    file = PurePosixPath((facts.entrypoint and facts.entrypoint.file) or "")
+    theirs = service.extends.pythonpath if service.extends else None
+    is_imported = theirs is not None or (
+        image is not None
+        and ("PYTHONPATH" in dict(image.env) or dict(facts.installed).get(image.path) == "editable")
+    )
+    return tuple(
+        m
+        for m in mappings
+        if m.remote.is_relative_to(workspace) or (is_imported and not file.is_relative_to(m.local))
+    )
 
 
 def _compose_chain(facts: RepoFacts, service: ServicePlan) -> tuple[tuple[str, ...], str | None]:

@@ -147,7 +147,6 @@ def plan_service(
             *(Decision(what=f"environment {name}={value}", why="it is set before the command there") for name, value in env),
             *(Decision(what=f"environment {name}={value}", why="otherwise nothing outside the container reaches the server, which listens on loopback there") for name, value in opened),
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
-            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, run)) for m in mappings),
         ),
         (*chosen.notes, *_of_address(seen if runs_it else None, app_ports, plan), *_of_command(facts, dockerfile, chosen.argv), *_of_service(facts, base, dockerfile, others, config)),
     )  # fmt: skip
@@ -646,10 +645,11 @@ def _why_file(merge: str) -> str:
     }[merge]
 
 
-def _why_mapping(mapping: Mapping, base: ServiceFact | None, run: DockerRun) -> str:
+def why_mapping(mapping: Mapping, base: ServiceFact | None, run: DockerRun | None) -> str:
+    """Return the reason for a mapping, for the user."""
     if base and (mapping.local, str(mapping.remote)) in base.binds:
         return f"{base.file} mounts it there"
-    if (mapping.local, str(mapping.remote)) in run.mounts:
+    if base is None and run and (mapping.local, str(mapping.remote)) in run.mounts:
         return f"{run.source} mounts it there"
     if PurePosixPath(WORKSPACE) in mapping.remote.parents:
         return f"the repository around it is mounted at {WORKSPACE}"

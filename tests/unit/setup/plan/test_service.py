@@ -289,3 +289,34 @@ def test_code_that_is_copied_into_the_working_directory_of_an_unknown_base_is_na
     assert not [
         note for note in plan(dockerfiles=(placed,), mappings=((".", "/app"),)).notes if "WORKDIR" in note
     ]
+
+
+SRC_APP = EntryPoint(command="python src/app.py", file="src/app.py", launcher="python")
+COPIES_PARTS = {"workdir": "/app", "cmd": None}
+
+
+@pytest.mark.parametrize(
+    ("entry", "image", "installed", "mapped"),
+    [
+        (SRC_APP, dockerfile(("src", "/opt/src"), cmd=None), "", [". -> /workspace"]),
+        (SRC_APP, dockerfile(("src", "/app/src"), ("lib", "/app/lib"), **COPIES_PARTS), "", [". -> /workspace"]),
+        (TRAIN, dockerfile((".", "/app"), ("lib", "/opt/lib"), **COPIES_PARTS), "", [". -> /app"]),
+        (TRAIN, dockerfile(("src", "/opt/src"), env=(("PYTHONPATH", "/opt/src"),), cmd=None), "", ["src -> /opt/src", ". -> /workspace"]),
+        (TRAIN, dockerfile(("src", "/app/src"), ("train.py", "/app/train.py"), **COPIES_PARTS), "editable", ["src -> /app/src", ". -> /workspace"]),
+        (SRC_APP, dockerfile(("src", "/opt/src"), env=(("PYTHONPATH", "/opt/src"),), cmd=None), "", [". -> /workspace"]),
+        (None, dockerfile(("src", "/opt/src"), cmd=("python", "/opt/src/app.py")), "", ["src -> /opt/src", ". -> /workspace"]),
+    ],
+)  # fmt: skip
+def test_files_that_a_command_loads_from_the_workspace_are_not_mapped_to_the_copies_of_the_image(
+    entry, image, installed, mapped
+):
+    values = {"entrypoint": entry, "candidates": (entry,)} if entry else {}
+    made = of_service(
+        service(None, dockerfile=image.path), dockerfiles=(image,), mappings=image.copies,
+        installed=((image.path, installed),), **values,
+    )  # fmt: skip
+    assert [f"{m.local} -> {m.remote}" for m in made.mappings] == mapped
+    assert [each.what for each in made.decisions if each.what.startswith("mapping")] == [
+        f"mapping {each}" for each in mapped
+    ]
+    assert {*image.copies} <= {*made.service.mounts}
