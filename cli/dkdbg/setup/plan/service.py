@@ -217,7 +217,8 @@ def _settings(
                 f"{base.file} drops SETUID, without which the agent cannot become the owner of the files here"
             )
         why = f"{needs}; files that the program writes here belong to that user"
-        yield Decision(what="it runs as the user of its image", why=why)
+        whose = "its image" if base is None or base.user is None else f"{base.name} in {base.file}"
+        yield Decision(what=f"it runs as the user of {whose}", why=why)
     if plan.profiled:
         it = "them" if plan.profiled[1:] else "it"
         why = f"other services depend on {it}, and compose starts nothing if a dependency is missing"

@@ -47,11 +47,14 @@ def test_the_owner_of_the_workspace_runs_what_needs_no_root(entrypoint, command,
     assert ("it runs as the user of its image" in [each.what for each in made.decisions]) is not is_owner
 
 
-def test_a_service_that_drops_setuid_stays_with_the_user_of_its_image():
+@pytest.mark.parametrize(("user", "whose"), [(None, "its image"), ("1000:1000", "web in compose.yaml")])
+def test_a_service_that_drops_setuid_stays_with_the_user_of_plain_compose(user, whose):
     image = dockerfile((".", "/app"), cmd=("python3", "train.py"), user="app")
-    made = of_service(service(None, dockerfile="Dockerfile", fixes_user=True), dockerfiles=(image,))
+    made = of_service(
+        service(None, dockerfile="Dockerfile", fixes_user=True, user=user), dockerfiles=(image,)
+    )
     assert not made.service.as_owner
-    [why] = [each.why for each in made.decisions if each.what == "it runs as the user of its image"]
+    [why] = [each.why for each in made.decisions if each.what == f"it runs as the user of {whose}"]
     assert "drops SETUID" in why
 
 
