@@ -64,6 +64,7 @@ MESSAGES = {
     "Error response from daemon: client version 1.12 is too old. Minimum supported API version is 1.24, please upgrade your": "this docker command is older than the engine supports|docker-compose-plugin",
     '"specify health-check start interval" requires API version 1.44, but the Docker daemon API version is 1.43': "this engine is too old for an option in your compose file|upgrade the engine",
     "Cannot connect to the Docker daemon at http://docker.example.com. Is the docker daemon running?": "ssh reaches the machine|usermod -aG docker",
+    "Error response from daemon: invalid volume specification: '/home/al/x:y/.dkdbg:/opt/dkdbg:ro'": "path contains a colon|rename",
     'Error response from daemon: invalid mount config for type "bind": bind source path does not exist: /srv/nowhere': "is not on the engine's machine",
 }
 #: Of a build that failed for another reason, behind a proxy that pip does not trust.

@@ -1,6 +1,7 @@
 """The debug service and the user of the dev container: values in, values out."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -292,6 +293,12 @@ def test_code_that_is_copied_into_the_working_directory_of_an_unknown_base_is_na
     assert not [
         note for note in plan(dockerfiles=(placed,), mappings=((".", "/app"),)).notes if "WORKDIR" in note
     ]
+
+
+@pytest.mark.parametrize(("root", "named"), [("/home/al/proj", 0), ("/home/al/x:y/proj", 1)])
+def test_a_checkout_that_docker_cannot_mount_is_named(root, named):
+    notes = plan(root=Path(root)).notes
+    assert [f"cannot mount {root}," in note for note in notes].count(True) == named
 
 
 SRC_APP = EntryPoint(command="python src/app.py", file="src/app.py", launcher="python")
