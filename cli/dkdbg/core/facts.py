@@ -381,6 +381,8 @@ class RepoFacts:
         dockerignores: (path, whether a build leaves out Python's compiled files) of .dockerignore files,
             including those for one Dockerfile alone.
         terminal: why the program needs a terminal; empty if it does not.
+        inherited: (image, Dockerfile lines for what a build inherits from it) of the base image of `dockerfile`, or of
+            the service's; empty if unknown, or nothing but `WORKDIR /` and root.
         rivals: alternatives to `service`, `python`, `gpu` and `dockerfile`, the best of each first.
         problems: files that could not be read or understood, one text each.
     """
@@ -433,6 +435,7 @@ class RepoFacts:
     terminal: str = ""
     below: str = ""
     projects: tuple[Project, ...] = ()
+    inherited: tuple[tuple[str, tuple[str, ...]], ...] = ()
     rivals: tuple[Rival, ...] = ()
     problems: tuple[str, ...] = ()
 

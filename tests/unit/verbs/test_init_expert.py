@@ -808,3 +808,36 @@ def test_a_script_that_serves_does_not_wait_for_an_editor(repository, source, wa
 def test_a_script_that_serves_on_loopback_is_said(repository, call, is_said):
     notes = repository.write("go.py", f"import flask\n{call}\n").readme("python go.py").plan().notes
     assert any(note.startswith("go.py listens only on 127.0.0.1") for note in notes) == is_said
+
+
+# --- what the base image sets
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """The images of a fake engine, with what a build inherits from each."""
+    images: dict[str, tuple[str, ...]] = {}
+    monkeypatch.setattr("dkdbg.verbs.parts.repository.inherited", images.get)
+    return images
+
+
+@pytest.mark.parametrize("compose", [True, False])
+def test_code_is_mapped_to_the_working_directory_of_the_base_image(repository, engine, compose):
+    repository.write("app.py", TRAIN)
+    repository.write("Dockerfile", "FROM mlbox:1\nWORKDIR sub\nCOPY . .\nCMD python app.py\n")
+    if compose:
+        repository.write("compose.yaml", "services: {web: {build: .}}\n")
+    engine["mlbox:1"] = ("WORKDIR /opt/ml/code",)
+    plan = repository.plan()
+    assert [str(m.remote) for m in plan.mappings] == ["/opt/ml/code/sub"]
+    assert ("WORKDIR /opt/ml/code", "the image mlbox:1 sets it") in [(d.what, d.why) for d in plan.decisions]
+
+
+def test_a_machine_without_the_base_image_plans_what_another_has_learnt_of_it(repository, engine, dkdbg):
+    repository.write("app.py", TRAIN).write("Dockerfile", "FROM mlbox:1\nCOPY . .\nCMD python app.py\n")
+    engine["mlbox:1"] = ("WORKDIR /opt/ml/code",)
+    assert dkdbg(repository.root, "init", "--yes").code == 0
+    engine.clear()
+    assert dkdbg(repository.root, "init", "--check").code == 0
+    engine["mlbox:1"] = ()  # newer than what was learnt
+    assert dkdbg(repository.root, "init", "--check").code == 1

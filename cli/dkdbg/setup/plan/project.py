@@ -79,6 +79,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
         extensions=_extensions(facts),
         decisions=(
             *image_why,
+            *(Decision(what=", ".join(lines), why=f"the image {base_image} sets it") for base_image, lines in facts.inherited),
             *service_why,
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=why_mapping(m, service.extends, facts.docker_run)) for m in mappings),
             Decision(what=f"port {service.port} on {PUBLISHED_ON}", why="anyone who can connect to a debug port can run code"),

@@ -20,6 +20,7 @@ from dkdbg.setup.detect.around import no_way_to
 from dkdbg.setup.render import fetched_agent, manifest
 from dkdbg.setup.render.manifest import FOLDER
 from dkdbg.targets import registry
+from dkdbg.targets.docker.base_image import inherited
 from dkdbg.targets.kubernetes import overlay
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def make_plan(root: Path, **asked: str | int | tuple[str, ...] | None) -> tuple[
         dockerfile=config.dockerfile,
         python=config.python,
         gpu=config.gpu,
+        inherited=lambda image: _inherited(root, image),
     )
     for name in facts.compose_files:  # a plan without the user's services would be wrong
         if not os.access(root / name, os.R_OK):
@@ -94,6 +96,12 @@ def make_plan(root: Path, **asked: str | int | tuple[str, ...] | None) -> tuple[
                 hint=f"ls -l {shlex.quote(str(root / name))} shows who may read it",
             )
     return plan_project(facts, config), config
+
+
+def _inherited(root: Path, image: str) -> tuple[str, ...]:
+    """Return what a build inherits from an image, from the engine, or else as an earlier `init` learnt it."""
+    found = inherited(image)
+    return manifest.inherited(root).get(image, ()) if found is None else found
 
 
 def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWanted | None]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.facts import DockerfileFact, ServiceFact
     from dkdbg.setup.detect.docker.compose_service import ComposeBuild
+    from dkdbg.setup.detect.docker.dockerfile import Inherited
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.launch.launches import Seen
 
@@ -98,6 +99,7 @@ def read_service(
     *,
     projects: frozenset[str],
     images: Mapping[str, str],
+    inherited: Inherited,
 ) -> RunningService:
     """Return a service with its program, source file and mappings.
 
@@ -107,13 +109,18 @@ def read_service(
         scripts: console scripts of the repository, with their targets.
         projects: possible names of an image of this repository.
         images: Dockerfiles that may build a release of this repository, the likeliest first, with their build folders.
+        inherited: what is known of base images.
     """
     if not any(holds_code(tree, local) for local, _ in fact.binds):
         fact = _from_here(fact, projects, images)
     dockerfile = None
     if fact.dockerfile is not None:
         dockerfile = read_dockerfile(
-            tree.text(fact.dockerfile), fact.dockerfile, args=build.args, target=build.target
+            tree.text(fact.dockerfile),
+            fact.dockerfile,
+            args=build.args,
+            target=build.target,
+            inherited=inherited,
         )
         dockerfile = replace(dockerfile, code=code_mappings(tree, (), dockerfile, fact.context))
     workdir = fact.working_dir or (dockerfile.workdir if dockerfile else "/")

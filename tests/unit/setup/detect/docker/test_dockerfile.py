@@ -56,6 +56,20 @@ def test_a_build_argument_wins_a_stage_inherits_and_the_target_is_read():
 
 
 @pytest.mark.parametrize(
+    ("text", "workdir", "copies"),
+    [
+        ("FROM mlbox:1\nWORKDIR sub\nCOPY . .\n", "/opt/ml/code/sub", ((".", "/opt/ml/code/sub"),)),
+        ("FROM other\nWORKDIR sub\nCOPY . .\n", "/sub", ((".", "/sub"),)),
+        ("FROM mlbox:1 AS a\nFROM a\nCOPY src lib/\n", "/opt/ml/code", (("src", "/opt/ml/code/lib"),)),
+        ("FROM mlbox:1 AS a\nCOPY src .\nFROM b\nCOPY --from=a /opt/ml/code /c\n", "/", (("src", "/c"),)),
+    ],
+)
+def test_a_stage_starts_with_what_its_base_image_sets(text, workdir, copies):
+    fact = read(text, inherited={"mlbox:1": ("WORKDIR /opt/ml/code",)})
+    assert (fact.workdir, fact.copies) == (workdir, copies)
+
+
+@pytest.mark.parametrize(
     ("copy", "expected"),
     [
         ("COPY . .", (".", "/app")),

@@ -1,0 +1,44 @@
+"""Ask the engine what a build inherits from a base image, as the lines of a Dockerfile that would set it."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+
+from dkdbg import process
+from dkdbg.agent.dap.messages import as_dict
+from dkdbg.errors import DkdbgError
+from dkdbg.targets.docker import client
+
+#: Timeout for each of two answers: `init` works without an engine.
+_ANSWER_TIMEOUT_S = 2.0
+#: An image as FROM names it. It comes from the repository, and is no option of docker.
+_REFERENCE = re.compile(r"[A-Za-z0-9][\w./:@+-]{0,500}")
+#: A value that needs no quotes in a Dockerfile.
+_PLAIN = re.compile(r"[\w./:@%+=,-]{1,500}", re.ASCII)
+_MAX_ANSWER_CHARS = 1 << 20
+
+
+def inherited(reference: str) -> tuple[str, ...] | None:
+    """Return the Dockerfile lines for what a build inherits from an image, beyond `WORKDIR /`; never pull.
+
+    None if the engine does not have the image, or does not answer.
+    """
+    if not _REFERENCE.fullmatch(reference):
+        return None
+    with suppress(DkdbgError, ValueError, RecursionError):
+        if client.endpoint(_ANSWER_TIMEOUT_S).is_ssh:  # ssh might ask for a password
+            return None
+        words = ("docker", "image", "inspect", "--format", "{{json .Config}}", "--", reference)
+        asked = process.run(words, timeout=_ANSWER_TIMEOUT_S)
+        if asked.code == 0 and len(asked.stdout) <= _MAX_ANSWER_CHARS:
+            return _lines(as_dict(json.loads(asked.stdout)))
+    return None
+
+
+def _lines(config: dict[str, object]) -> tuple[str, ...]:
+    values = {"WORKDIR": str(config.get("WorkingDir") or "/")}
+    return tuple(
+        f"{keyword} {value}" for keyword, value in values.items() if value != "/" and _PLAIN.fullmatch(value)
+    )
