@@ -22,7 +22,8 @@ def docker(tmp_path, monkeypatch):
     [
         ({"WorkingDir": "/opt/ml/code"}, ("WORKDIR /opt/ml/code",)),
         ({"WorkingDir": "", "User": ""}, ()),
-        ({"WorkingDir": "/"}, ()),
+        ({"WorkingDir": "/", "User": "0"}, ()),
+        ({"WorkingDir": "/app", "User": "ml:users"}, ("WORKDIR /app", "USER ml:users")),
         ({"WorkingDir": "/a b\nRUN evil"}, ()),
         ({"WorkingDir": ["/a"]}, ()),
         (None, ()),

@@ -833,6 +833,18 @@ def test_code_is_mapped_to_the_working_directory_of_the_base_image(repository, e
     assert ("WORKDIR /opt/ml/code", "the image mlbox:1 sets it") in [(d.what, d.why) for d in plan.decisions]
 
 
+@pytest.mark.parametrize(
+    ("own", "home_of", "is_owner"),
+    [("", "ml", True), ("USER app\n", "app", True), ("USER root\n", "0", False)],
+)
+def test_a_program_has_the_home_of_the_user_of_the_base_image(repository, engine, own, home_of, is_owner):
+    repository.write("app.py", TRAIN)
+    repository.write("Dockerfile", f'FROM mlbox:1\nWORKDIR /app\nCOPY . .\n{own}CMD ["./start", "app.py"]\n')
+    engine["mlbox:1"] = ("USER ml",)
+    service = repository.plan().service
+    assert (service.home_of, service.as_owner) == (home_of, is_owner)
+
+
 def test_a_machine_without_the_base_image_plans_what_another_has_learnt_of_it(repository, engine, dkdbg):
     repository.write("app.py", TRAIN).write("Dockerfile", "FROM mlbox:1\nCOPY . .\nCMD python app.py\n")
     engine["mlbox:1"] = ("WORKDIR /opt/ml/code",)

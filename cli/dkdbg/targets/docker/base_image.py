@@ -17,11 +17,13 @@ _ANSWER_TIMEOUT_S = 2.0
 _REFERENCE = re.compile(r"[A-Za-z0-9][\w./:@+-]{0,500}")
 #: A value that needs no quotes in a Dockerfile.
 _PLAIN = re.compile(r"[\w./:@%+=,-]{1,500}", re.ASCII)
+#: The WORKDIR and USER of an image that sets none.
+_PLAIN_IMAGE = frozenset({"/", "root", "0", "0:0"})
 _MAX_ANSWER_CHARS = 1 << 20
 
 
 def inherited(reference: str) -> tuple[str, ...] | None:
-    """Return the Dockerfile lines for what a build inherits from an image, beyond `WORKDIR /`; never pull.
+    """Return the Dockerfile lines for what a build inherits from an image, beyond `WORKDIR /` and root; never pull.
 
     None if the engine does not have the image, or does not answer.
     """
@@ -38,7 +40,9 @@ def inherited(reference: str) -> tuple[str, ...] | None:
 
 
 def _lines(config: dict[str, object]) -> tuple[str, ...]:
-    values = {"WORKDIR": str(config.get("WorkingDir") or "/")}
+    values = {"WORKDIR": str(config.get("WorkingDir") or "/"), "USER": str(config.get("User") or "root")}
     return tuple(
-        f"{keyword} {value}" for keyword, value in values.items() if value != "/" and _PLAIN.fullmatch(value)
+        f"{keyword} {value}"
+        for keyword, value in values.items()
+        if value not in _PLAIN_IMAGE and _PLAIN.fullmatch(value)
     )
