@@ -26,6 +26,9 @@ def docker(tmp_path, monkeypatch):
         ({"WorkingDir": "/app", "User": "ml:users"}, ("WORKDIR /app", "USER ml:users")),
         ({"WorkingDir": "/a b\nRUN evil"}, ()),
         ({"WorkingDir": ["/a"]}, ()),
+        ({"Env": ["PATH=/bin", "PYTHONPATH=/opt/lib", "PYTHONPATH=$HOME"]}, ("ENV PYTHONPATH=/opt/lib",)),
+        ({"OnBuild": ["COPY . /app", "RUN a \\", "RUN <<END", "RUN a\nRUN b", 5]}, ("COPY . /app",)),
+        ({"OnBuild": "COPY . /app", "Env": None}, ()),
         (None, ()),
     ],
 )
@@ -34,6 +37,10 @@ def test_a_build_inherits_what_the_configuration_of_its_base_says(docker, config
         f"""[ "$*" = "image inspect --format {{{{json .Config}}}} -- mlbox:1" ] && printf '%s' '{json.dumps(config)}'"""
     )
     assert base_image.inherited("mlbox:1") == lines
+
+
+def test_no_more_lines_are_taken_than_an_image_has():
+    assert len(base_image.checked(["USER a"] * 1000)) < 100
 
 
 @pytest.mark.parametrize(

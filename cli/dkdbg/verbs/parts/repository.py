@@ -20,7 +20,7 @@ from dkdbg.setup.detect.around import no_way_to
 from dkdbg.setup.render import fetched_agent, manifest
 from dkdbg.setup.render.manifest import FOLDER
 from dkdbg.targets import registry
-from dkdbg.targets.docker.base_image import inherited
+from dkdbg.targets.docker.base_image import checked, inherited
 from dkdbg.targets.kubernetes import overlay
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def make_plan(root: Path, **asked: str | int | tuple[str, ...] | None) -> tuple[
 def _inherited(root: Path, image: str) -> tuple[str, ...]:
     """Return what a build inherits from an image, from the engine, or else as an earlier `init` learnt it."""
     found = inherited(image)
-    return manifest.inherited(root).get(image, ()) if found is None else found
+    return checked(manifest.inherited(root).get(image, ())) if found is None else found
 
 
 def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWanted | None]:
