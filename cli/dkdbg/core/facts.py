@@ -174,6 +174,7 @@ class ServiceFact:
         entrypoint: `entrypoint:` as argv, None when absent.
         working_dir: as written, None when absent.
         user: as written, None when absent.
+        image_user: the user of its image, None for root.
         command_from_env, entrypoint_from_env: (index of a word, the word as written) of each word with a value
             from a .env file, which may be a secret.
         binds: (local relative to the repository root, remote absolute) of bind mounts of directories inside the
@@ -222,6 +223,7 @@ class ServiceFact:
     entrypoint_from_env: tuple[tuple[int, str], ...] = ()
     working_dir: str | None = None
     user: str | None = None
+    image_user: str | None = None
     binds: tuple[tuple[str, str], ...] = ()
     ports: tuple[int, ...] = ()
     gpu: bool = False
@@ -381,8 +383,8 @@ class RepoFacts:
         dockerignores: (path, whether a build leaves out Python's compiled files) of .dockerignore files,
             including those for one Dockerfile alone.
         terminal: why the program needs a terminal; empty if it does not.
-        inherited: (image, Dockerfile lines for what a build inherits from it) of the base image of `dockerfile`, or of
-            the service's; empty if unknown, or nothing but `WORKDIR /` and root.
+        inherited: (image, Dockerfile lines for what a build inherits from it) of the base image of `dockerfile` or
+            the service's, or of the service's `image`; empty if unknown, or nothing but `WORKDIR /` and root.
         rivals: alternatives to `service`, `python`, `gpu` and `dockerfile`, the best of each first.
         problems: files that could not be read or understood, one text each.
     """

@@ -845,6 +845,14 @@ def test_a_program_has_the_home_of_the_user_of_the_base_image(repository, engine
     assert (service.home_of, service.as_owner) == (home_of, is_owner)
 
 
+@pytest.mark.parametrize(("keys", "home_of"), [("", "ml"), (", user: app", "app")])
+def test_a_program_has_the_home_of_the_user_of_the_service_s_image(repository, engine, keys, home_of):
+    service = f"{{image: 'mlbox:1', volumes: ['.:/w'], working_dir: /w, command: python app.py{keys}}}"
+    repository.write("app.py", TRAIN).write("compose.yaml", f"services: {{web: {service}}}\n")
+    engine["mlbox:1"] = ("USER ml",)
+    assert repository.plan().service.home_of == home_of
+
+
 def test_a_machine_without_the_base_image_plans_what_another_has_learnt_of_it(repository, engine, dkdbg):
     repository.write("app.py", TRAIN).write("Dockerfile", "FROM mlbox:1\nCOPY . .\nCMD python app.py\n")
     engine["mlbox:1"] = ("WORKDIR /opt/ml/code",)

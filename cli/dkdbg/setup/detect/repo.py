@@ -82,7 +82,8 @@ def inspect(
     if below := _generated_below(tree):
         tree = Tree(tree.root, ignore=ignore | below)
     survey = Survey(tree, command, service, dockerfile)
-    base = survey.dockerfile.base if survey.dockerfile else ""
+    chosen = survey.chosen.fact.image if survey.chosen else None
+    base = survey.dockerfile.base if survey.dockerfile else chosen
     if base and (lines := inherited(base)):
         survey = Survey(tree, command, service, dockerfile, {base: lines})
     return _facts(survey, python, gpu)

@@ -108,7 +108,8 @@ def _of_mapping(
 def _with_image(facts: RepoFacts, base: ServiceFact, image: ImagePlan) -> RepoFacts:
     """Return facts in which `base` is built from the Dockerfile of `image`, since its own image lacks packages."""
     context = next((each.context for each in facts.dockerfiles if each.path == image.dockerfile), ".")
-    built = replace(base, dockerfile=image.dockerfile, context=context, release=base.image or base.dockerfile)
+    release = base.image or base.dockerfile
+    built = replace(base, dockerfile=image.dockerfile, context=context, release=release, image_user=None)
     services = tuple(built if each == base else each for each in facts.services)
     return replace(facts, services=services, service=built if facts.service == base else facts.service)
 

@@ -196,7 +196,9 @@ def _is_for_owner(
 
 def _user(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> str:
     """Return the user that plain compose runs the program as."""
-    user = base.user if base and base.user is not None else dockerfile.user if dockerfile else None
+    user = base.user if base else None
+    if user is None:
+        user = dockerfile.user if dockerfile else base.image_user if base else None
     return (user or "0").partition(":")[0]
 
 

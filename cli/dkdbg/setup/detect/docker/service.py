@@ -123,7 +123,8 @@ def read_service(
             inherited=inherited,
         )
         dockerfile = replace(dockerfile, code=code_mappings(tree, (), dockerfile, fact.context))
-    workdir = fact.working_dir or (dockerfile.workdir if dockerfile else "/")
+    image = dockerfile or read_dockerfile(f"FROM {fact.image or ''}", "", inherited=inherited)
+    workdir = fact.working_dir or image.workdir
     mappings = code_mappings(tree, fact.binds, dockerfile, fact.context)
     argv = _argv(fact, dockerfile)
     inside = Inside(workdir=workdir, mappings=mappings, scripts=scripts, context=fact.context or ".")
@@ -146,7 +147,7 @@ def read_service(
         is_python = False
     place = seen if seen is None else replace(seen, source=f"{fact.file}: service {fact.name}")
     return RunningService(
-        fact=replace(fact, is_python=bool(is_python)),
+        fact=replace(fact, is_python=bool(is_python), image_user=image.user),
         dockerfile=dockerfile,
         seen=place,
         file=file,
