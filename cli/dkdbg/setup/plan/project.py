@@ -163,22 +163,38 @@ def _loaded(
 ) -> tuple[Mapping, ...]:
     """Return the mappings without the image's copies of files that a command in the workspace loads from there.
 
-    An image whose PYTHONPATH or editable installation names its copies imports packages from them.
+    An image whose PYTHONPATH or editable installation names its copies imports packages from them, except those that
+    Python finds first, beside the script or in the working directory. The user's own mounts stay mapped.
     """
-    begins = service.working_dir or _begins(service, image)
-    if not service.from_entry or begins is None or not PurePosixPath(begins).is_relative_to(workspace):
+    begins, entry = service.working_dir or _begins(service, image), facts.entrypoint
+    if not service.from_entry or entry is None or begins is None:
         return mappings
-    file = PurePosixPath((facts.entrypoint and facts.entrypoint.file) or "")
-    theirs = service.extends.pythonpath if service.extends else None
-    is_imported = theirs is not None or (
-        image is not None
-        and ("PYTHONPATH" in dict(image.env) or dict(facts.installed).get(image.path) == "editable")
-    )
+    if not PurePosixPath(begins).is_relative_to(workspace):
+        return mappings
+    is_beside = entry.launcher != "console-script" and entry.home == entry.cwd
+    file = PurePosixPath(entry.file or "")
+    is_editable = image is not None and dict(facts.installed).get(image.path) == "editable"
+    path = [PurePosixPath(each) for each in _pythonpath(service, image).split(":") if each]
+
+    def is_imported(remote: PurePosixPath) -> bool:
+        return is_editable or any(
+            "$" in str(each) or each.is_relative_to(remote) or remote.is_relative_to(each) for each in path
+        )
+
+    binds = service.extends.binds if service.extends else ()
     return tuple(
         m
         for m in mappings
-        if m.remote.is_relative_to(workspace) or (is_imported and not file.is_relative_to(m.local))
+        if m.remote.is_relative_to(workspace)
+        or (m.local, str(m.remote)) in binds
+        or (is_imported(m.remote) and not (is_beside and file.is_relative_to(m.local)))
     )
+
+
+def _pythonpath(service: ServicePlan, image: DockerfileFact | None) -> str:
+    """Return the PYTHONPATH of the user's own service, or the image."""
+    theirs = dict(service.env).get("PYTHONPATH", service.extends.pythonpath if service.extends else None)
+    return theirs if theirs is not None else dict(image.env).get("PYTHONPATH", "") if image else ""
 
 
 def _compose_chain(facts: RepoFacts, service: ServicePlan) -> tuple[tuple[str, ...], str | None]:
@@ -288,8 +304,7 @@ def _with_sources(
         return service, (f"{text}; pip install -e in it makes the image run these files",)
     remotes = {m.local: m.remote for m in reversed(mappings)}
     root = remotes.get(facts.source_root) or PurePosixPath(remotes["."], facts.source_root)
-    theirs = dict(service.env).get("PYTHONPATH", service.extends.pythonpath if service.extends else None)
-    before = theirs if theirs is not None else dict(image.env).get("PYTHONPATH", "")
+    before = _pythonpath(service, image)
     if before.split(":")[0] == str(root):
         return service, ()
     path = f"{root}:{before}" if before and "$" not in before else str(root)

@@ -303,6 +303,8 @@ def test_a_checkout_that_docker_cannot_mount_is_named(root, named):
 
 SRC_APP = EntryPoint(command="python src/app.py", file="src/app.py", launcher="python")
 COPIES_PARTS = {"workdir": "/app", "cmd": None}
+CONSOLE_SCRIPT = EntryPoint(command="mytool train", file="src/pkg/cli.py", launcher="console-script")
+MODULE = EntryPoint(command="python -m pkg.train", file="src/pkg/train.py", launcher="python", home="src")
 
 
 @pytest.mark.parametrize(
@@ -314,6 +316,11 @@ COPIES_PARTS = {"workdir": "/app", "cmd": None}
         (TRAIN, dockerfile(("src", "/opt/src"), env=(("PYTHONPATH", "/opt/src"),), cmd=None), "", ["src -> /opt/src", ". -> /workspace"]),
         (TRAIN, dockerfile(("src", "/app/src"), ("train.py", "/app/train.py"), **COPIES_PARTS), "editable", ["src -> /app/src", ". -> /workspace"]),
         (SRC_APP, dockerfile(("src", "/opt/src"), env=(("PYTHONPATH", "/opt/src"),), cmd=None), "", [". -> /workspace"]),
+        (CONSOLE_SCRIPT, dockerfile(("src", "/app/src"), **COPIES_PARTS), "editable", ["src -> /app/src", ". -> /workspace"]),
+        (MODULE, dockerfile(("src", "/app/src"), **COPIES_PARTS), "editable", ["src -> /app/src", ". -> /workspace"]),
+        (replace(MODULE, home="."), dockerfile(("src", "/app/src"), **COPIES_PARTS), "editable", [". -> /workspace"]),
+        (TRAIN, dockerfile(("libs", "/opt/libs"), env=(("PYTHONPATH", "/usr/lib/foo"),), cmd=None), "", [". -> /workspace"]),
+        (TRAIN, dockerfile(("libs", "/opt/libs"), env=(("PYTHONPATH", "$X/libs"),), cmd=None), "", ["libs -> /opt/libs", ". -> /workspace"]),
         (None, dockerfile(("src", "/opt/src"), cmd=("python", "/opt/src/app.py")), "", ["src -> /opt/src", ". -> /workspace"]),
     ],
 )  # fmt: skip
@@ -330,3 +337,11 @@ def test_files_that_a_command_loads_from_the_workspace_are_not_mapped_to_the_cop
         f"mapping {each}" for each in mapped
     ]
     assert {*image.copies} <= {*made.service.mounts}
+
+
+def test_a_mount_of_the_user_s_service_stays_mapped_beside_the_workspace():
+    base = service(None, dockerfile="Dockerfile", binds=(("libs", "/opt/libs"),))
+    made = of_service(
+        base, dockerfiles=(dockerfile(cmd=None),), mappings=base.binds, entrypoint=TRAIN, candidates=(TRAIN,)
+    )
+    assert [f"{m.local} -> {m.remote}" for m in made.mappings] == ["libs -> /opt/libs", ". -> /workspace"]
