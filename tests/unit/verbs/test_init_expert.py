@@ -10,6 +10,7 @@ import pytest
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.detect.around import initialised
 from dkdbg.setup.detect.values import load_yaml
+from dkdbg.setup.render.manifest import inherited
 from dkdbg.verbs.parts.repository import files_for, make_plan
 from tests.checkout import checkout, run_dkdbg
 from tests.terminals import terminal
@@ -828,7 +829,7 @@ def test_code_is_mapped_to_the_working_directory_of_the_base_image(repository, e
     if compose:
         repository.write("compose.yaml", "services: {web: {build: .}}\n")
     engine["mlbox:1"] = ("WORKDIR /opt/ml/code",)
-    plan = repository.plan()
+    plan = repository.plan(asks_engine=True)
     assert [str(m.remote) for m in plan.mappings] == ["/opt/ml/code/sub"]
     assert ("WORKDIR /opt/ml/code", "the image mlbox:1 sets it") in [(d.what, d.why) for d in plan.decisions]
 
@@ -841,7 +842,7 @@ def test_a_program_has_the_home_of_the_user_of_the_base_image(repository, engine
     repository.write("app.py", TRAIN)
     repository.write("Dockerfile", f'FROM mlbox:1\nWORKDIR /app\nCOPY . .\n{own}CMD ["./start", "app.py"]\n')
     engine["mlbox:1"] = ("USER ml",)
-    service = repository.plan().service
+    service = repository.plan(asks_engine=True).service
     assert (service.home_of, service.as_owner) == (home_of, is_owner)
 
 
@@ -850,14 +851,25 @@ def test_a_program_has_the_home_of_the_user_of_the_service_s_image(repository, e
     service = f"{{image: 'mlbox:1', volumes: ['.:/w'], working_dir: /w, command: python app.py{keys}}}"
     repository.write("app.py", TRAIN).write("compose.yaml", f"services: {{web: {service}}}\n")
     engine["mlbox:1"] = ("USER ml",)
-    assert repository.plan().service.home_of == home_of
+    assert repository.plan(asks_engine=True).service.home_of == home_of
 
 
-def test_a_machine_without_the_base_image_plans_what_another_has_learnt_of_it(repository, engine, dkdbg):
+def test_only_an_init_that_may_write_asks_the_engine_for_the_base_image(repository, engine, dkdbg):
+    def learnt():
+        return inherited(repository.root).get("mlbox:1", ())
+
     repository.write("app.py", TRAIN).write("Dockerfile", "FROM mlbox:1\nCOPY . .\nCMD python app.py\n")
-    engine["mlbox:1"] = ("WORKDIR /opt/ml/code",)
     assert dkdbg(repository.root, "init", "--yes").code == 0
-    engine.clear()
+    engine["mlbox:1"] = ("WORKDIR /opt/ml/code",)
     assert dkdbg(repository.root, "init", "--check").code == 0
-    engine["mlbox:1"] = ()  # newer than what was learnt
-    assert dkdbg(repository.root, "init", "--check").code == 1
+    assert not repository.plan().facts.inherited
+    assert "/opt/ml/code" in dkdbg(repository.root, "init", "--diff").out
+    assert dkdbg(repository.root, "init", "--yes").code == 0
+    engine.clear()  # a machine without the image keeps what another has learnt
+    for flag in ("--check", "--yes", "--check"):
+        assert dkdbg(repository.root, "init", flag).code == 0
+        assert learnt() == ("WORKDIR /opt/ml/code",)
+    engine["mlbox:1"] = ()
+    assert dkdbg(repository.root, "init", "--check").code == 0
+    assert dkdbg(repository.root, "init", "--yes").code == 0
+    assert learnt() == ()
