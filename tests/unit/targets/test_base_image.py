@@ -27,8 +27,9 @@ def docker(tmp_path, monkeypatch):
         ({"WorkingDir": "/a b\nRUN evil"}, ()),
         ({"WorkingDir": ["/a"]}, ()),
         ({"Env": ["PATH=/bin", "PYTHONPATH=/opt/lib", "PYTHONPATH=$HOME"]}, ("ENV PYTHONPATH=/opt/lib",)),
-        ({"OnBuild": ["COPY . /app", "RUN a \\", "RUN <<END", "RUN a\nRUN b", 5]}, ("COPY . /app",)),
-        ({"OnBuild": "COPY . /app", "Env": None}, ()),
+        ({"Env": ["PYTHONPATH=/a b", "PYTHONPATH=/a\\", 5]}, ()),
+        ({"Env": "PYTHONPATH=/a", "WorkingDir": 5, "User": True}, ()),
+        ({"OnBuild": ["COPY . /app", "RUN pip install --index-url https://u:secret@host/ x"]}, ()),
         (None, ()),
     ],
 )
@@ -43,11 +44,13 @@ def test_no_more_lines_are_taken_than_an_image_has():
     assert len(base_image.checked(["USER a"] * 1000)) < 100
 
 
+@pytest.mark.parametrize("host", ["unix:///nowhere.sock", ""])
 @pytest.mark.parametrize(
-    "script", ["exit 1", "echo '{'", "exec sleep 600", "echo '{}'; yes | head -c 2000000"]
+    "script", ["exit 1", "echo '{'", "exec sleep 600", """printf '{"Endpoints": {"docker": {}}%2000000s}'"""]
 )
-def test_an_engine_without_a_useful_answer_knows_no_image(docker, script, monkeypatch):
+def test_an_engine_without_a_useful_answer_knows_no_image(docker, script, host, monkeypatch):
     monkeypatch.setattr(base_image, "_ANSWER_TIMEOUT_S", 0.5)
+    monkeypatch.setenv("DOCKER_HOST", host)
     docker(script)
     assert base_image.inherited("mlbox:1") is None
 

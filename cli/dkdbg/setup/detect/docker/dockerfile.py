@@ -152,7 +152,7 @@ def read_dockerfile(
         venvs=venvs,
         exposed=tuple(dict.fromkeys(final.exposed)),
         env=tuple(final.env.items()),
-        inputs=image_inputs("\n".join((text, *(inherited or {}).get(final.base, ())))),
+        inputs=image_inputs(text),
     )
 
 
