@@ -851,7 +851,8 @@ def test_a_program_has_the_home_of_the_user_of_the_service_s_image(repository, e
     service = f"{{image: 'mlbox:1', volumes: ['.:/w'], working_dir: /w, command: python app.py{keys}}}"
     repository.write("app.py", TRAIN).write("compose.yaml", f"services: {{web: {service}}}\n")
     engine["mlbox:1"] = ("USER ml",)
-    assert repository.plan(asks_engine=True).service.home_of == home_of
+    plan = repository.plan(asks_engine=True)
+    assert (plan.service.home_of, plan.remote_user) == (home_of, home_of)
 
 
 def test_only_an_init_that_may_write_asks_the_engine_for_the_base_image(repository, engine, dkdbg):
@@ -873,3 +874,10 @@ def test_only_an_init_that_may_write_asks_the_engine_for_the_base_image(reposito
     assert dkdbg(repository.root, "init", "--check").code == 0
     assert dkdbg(repository.root, "init", "--yes").code == 0
     assert learnt() == ()
+
+
+def test_a_missing_program_is_looked_for_in_the_working_directory_of_the_service_s_image(repository, engine):
+    service = "{image: 'mlbox:1', volumes: ['.:/w'], command: python gone.py}"
+    repository.write("app.py", TRAIN).write("compose.yaml", f"services: {{web: {service}}}\n")
+    engine["mlbox:1"] = ("WORKDIR /w",)
+    assert any("gone.py" in note for note in repository.plan(asks_engine=True).notes)

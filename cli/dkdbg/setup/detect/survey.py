@@ -366,8 +366,9 @@ class Survey:
         if chosen is None or chosen.seen is None or chosen.file is not None or chosen.seen.launch.is_module:
             return ""
         target = chosen.seen.launch.target or ""
-        workdir = chosen.fact.working_dir or (chosen.dockerfile.workdir if chosen.dockerfile else "/")
-        local = to_local(absolute(workdir, target), chosen.mappings) if target.endswith(".py") else None
+        local = (
+            to_local(absolute(chosen.workdir, target), chosen.mappings) if target.endswith(".py") else None
+        )
         return local if local is not None and not self.tree.has(local) else ""
 
     def _manager(self) -> Choice:

@@ -21,7 +21,14 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.plan import literal
 from dkdbg.setup.plan.choices import choices
 from dkdbg.setup.plan.image import plan_image
-from dkdbg.setup.plan.service import WORKSPACE, choose_service, dockerfile_of, plan_service, why_mapping
+from dkdbg.setup.plan.service import (
+    WORKSPACE,
+    choose_service,
+    dockerfile_of,
+    plan_service,
+    user_of,
+    why_mapping,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,8 +231,7 @@ def _remote_user(service: ServicePlan, dockerfile: DockerfileFact | None) -> str
     The service starts as root and the agent drops privileges. An editor that reopens in the container needs a user, or
     root would own the files it writes on the host.
     """
-    user = (service.extends.user if service.extends else None) or (dockerfile.user if dockerfile else None)
-    name = (user or "").split(":")[0]
+    name = user_of(service.extends, dockerfile)
     # A user given as a number or a variable may lack an entry in the image's passwd.
     return name if name != "root" and literal.is_user(name) else REMOTE_USER
 

@@ -125,7 +125,7 @@ def plan_service(
         settings=config.service_settings,
         image_files="" if bare or agent_python else _hidden(mounts, dockerfile),
         as_owner=idle or _is_for_owner(facts, image, base, dockerfile, chosen.argv),
-        home_of="" if base is None and image.ours else _user(base, dockerfile),
+        home_of="" if base is None and image.ours else user_of(base, dockerfile),
         gpu=facts.gpu != "none" or bool(base and base.gpu),
         processes=chosen.processes,
         needs_gpu=facts.gpu == "required",
@@ -191,15 +191,13 @@ def _is_for_owner(
         return True
     if base is not None and base.fixes_user:
         return False
-    return _user(base, dockerfile) not in {"0", "root"} or runs_python_alone(argv, facts.harmless_scripts)
+    return user_of(base, dockerfile) not in {"0", "root"} or runs_python_alone(argv, facts.harmless_scripts)
 
 
-def _user(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> str:
+def user_of(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> str:
     """Return the user that plain compose runs the program as."""
-    user = base.user if base else None
-    if user is None:
-        user = dockerfile.user if dockerfile else base.image_user if base else None
-    return (user or "0").partition(":")[0]
+    of_image = dockerfile.user if dockerfile else base.image_user if base else None
+    return ((base.user if base else None) or of_image or "0").partition(":")[0]
 
 
 def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | None) -> str:

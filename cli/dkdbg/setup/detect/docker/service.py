@@ -78,6 +78,7 @@ class RunningService:
         seen: the launch, None if it is unknown or not Python.
         file: source file of the launch, None if it is only in the image.
         mappings: bind mounts and copies of the repository's code, binds first.
+        workdir: its working directory.
     """
 
     fact: ServiceFact
@@ -85,6 +86,7 @@ class RunningService:
     seen: Seen | None
     file: str | None
     mappings: Mappings
+    workdir: str
 
 
 #: (Points, service).
@@ -152,6 +154,7 @@ def read_service(
         seen=place,
         file=file,
         mappings=mappings,
+        workdir=workdir,
     )
 
 
