@@ -90,6 +90,10 @@ def test_a_message_of_the_engine_becomes_a_cause_and_a_next_step(text):
     assert error.exit_code != 0
 
 
+def test_a_bad_volume_of_windows_is_not_a_folder_with_a_colon():
+    assert "colon" not in explain(1, r"invalid volume specification: 'C:\proj:/x:rw'").message.splitlines()[0]
+
+
 def test_the_index_of_a_newer_pip_is_not_why_a_build_has_failed():
     assert "certificate" not in explain(17, NEWER_PIP).message.splitlines()[0]
     assert "certificate" in explain(17, NEWER_PIP.replace("/pip/", "/torch/")).message.splitlines()[0]

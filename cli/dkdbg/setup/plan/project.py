@@ -268,7 +268,7 @@ def _of_our_image(facts: RepoFacts) -> Iterator[str]:
 
 def _of_files(facts: RepoFacts, compose_file_value: str | None) -> Iterator[str]:
     if ":" in str(facts.root.relative_to(facts.root.anchor)):
-        yield f"Docker cannot mount {facts.root}, whose path contains a colon: rename that folder"
+        yield f"compose's short volume syntax, which dkdbg writes, cannot mount {facts.root}, whose path contains a colon: rename that folder"
     if compose_file_value:
         yield f"plain `docker compose` reads dkdbg's file through this line of .env: COMPOSE_FILE={compose_file_value}"
     for problem in facts.problems:
