@@ -88,7 +88,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
             *image_why,
             *(Decision(what=", ".join(lines), why=f"the image {base_image} sets it") for base_image, lines in facts.inherited),
             *service_why,
-            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=why_mapping(m, service.extends, facts.docker_run)) for m in mappings),
+            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=why_mapping(m, service.extends, None if image.ours else facts.docker_run)) for m in mappings),
             Decision(what=f"port {service.port} on {PUBLISHED_ON}", why="anyone who can connect to a debug port can run code"),
             *_token_and_gpu(facts, config, service),
             Decision(what=devcontainer, why=why),

@@ -295,6 +295,16 @@ def test_code_that_is_copied_into_the_working_directory_of_an_unknown_base_is_na
     ]
 
 
+def test_a_mount_that_the_readme_names_is_no_reason_for_one_of_an_image_of_ours():
+    run = DockerRun(source="README.md", mounts=((".", "/workspace"),))
+    [why] = [
+        each.why
+        for each in plan(entrypoint=TRAIN, docker_run=run).decisions
+        if each.what == "mapping . -> /workspace"
+    ]
+    assert why == "the repository is mounted there"
+
+
 @pytest.mark.parametrize(("root", "named"), [("/home/al/proj", 0), ("/home/al/x:y/proj", 1)])
 def test_a_checkout_that_docker_cannot_mount_is_named(root, named):
     notes = plan(root=Path(root)).notes
