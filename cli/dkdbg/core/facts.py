@@ -124,6 +124,7 @@ class DockerfileFact:
         context: build context, relative to the root.
         base: image of the last stage's FROM (ARG defaults substituted), after following local stage names.
         workdir: last WORKDIR of the final stage, absolute, `/` when none.
+        workdir_is_assumed: whether it begins in that of a base image of which nothing is known, taken for `/`.
         user: last USER of the final stage, None for root.
         copies: (local, remote) pairs of COPY/ADD lines of the final stage that bring sources from the build
             context: local relative to `context`, remote absolute.
@@ -143,6 +144,7 @@ class DockerfileFact:
     base: str
     context: str = "."
     workdir: str = "/"
+    workdir_is_assumed: bool = False
     user: str | None = None
     copies: tuple[tuple[str, str], ...] = ()
     code: tuple[tuple[str, str], ...] = ()

@@ -102,14 +102,15 @@ def _of_mapping(
     service: ServicePlan, mappings: tuple[Mapping, ...], dockerfile: DockerfileFact | None
 ) -> Iterator[str]:
     """Yield a note if the image has its own code in a folder that is not mapped."""
-    copied = (
-        dockerfile is not None and dockerfile.workdir == "/" and any(at == "/" for _, at in dockerfile.copies)
-    )
     if not mappings:
         yield "no path mapping was found: the image contains its own code, and breakpoints bind only in mapped files"
-    if dockerfile is not None and copied and (not mappings or service.working_dir == WORKSPACE):
-        runs = f", and the program runs in {WORKSPACE}, where the repository is mounted" if mappings else ""
-        yield f"{dockerfile.path} has no WORKDIR, so its COPY depends on {dockerfile.base}{runs}: write WORKDIR before COPY, then dkdbg init again"
+    if dockerfile is None or not dockerfile.workdir_is_assumed:
+        return
+    apart = bool(mappings) and service.working_dir == WORKSPACE
+    copied = any(at == dockerfile.workdir for _, at in dockerfile.copies)
+    if copied and (apart or not mappings or dockerfile.workdir != "/"):
+        runs = f", and the program runs in {WORKSPACE}, where the repository is mounted" if apart else ""
+        yield f"{dockerfile.path} has no absolute WORKDIR, so its COPY depends on {dockerfile.base}{runs}: write one before COPY, then dkdbg init again"
 
 
 def _with_image(facts: RepoFacts, base: ServiceFact, image: ImagePlan) -> RepoFacts:

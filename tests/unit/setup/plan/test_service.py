@@ -284,9 +284,13 @@ def test_each_key_for_the_debug_service_is_the_default_of_its_variable_there(key
 
 
 def test_code_that_is_copied_into_the_working_directory_of_an_unknown_base_is_named():
-    image = dockerfile((".", "/"), base="mlbox:1")
-    wanted = "Dockerfile has no WORKDIR, so its COPY depends on mlbox:1"
+    image = dockerfile((".", "/"), base="mlbox:1", workdir_is_assumed=True)
+    wanted = "Dockerfile has no absolute WORKDIR, so its COPY depends on mlbox:1"
     assert [note for note in plan(dockerfiles=(image,)).notes if note.startswith(wanted)]
+    below = replace(image, workdir="/sub", copies=((".", "/sub"),))
+    assert [
+        note for note in plan(dockerfiles=(below,), mappings=below.copies).notes if note.startswith(wanted)
+    ]
     built = of_service(service(dockerfile="Dockerfile"), dockerfiles=(image,))
     assert [note for note in built.notes if note.startswith(f"{wanted}: write")]
     placed = dockerfile((".", "/app"), base="mlbox:1", workdir="/app")

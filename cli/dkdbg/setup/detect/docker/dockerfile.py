@@ -97,6 +97,7 @@ class _Stage:
     name: str | None = None
     env: dict[str, str] = field(default_factory=dict)
     workdir: str = "/"
+    workdir_is_assumed: bool = True
     user: str | None = None
     entrypoint: tuple[str, ...] | None = None
     cmd: tuple[str, ...] | None = None
@@ -143,6 +144,7 @@ def read_dockerfile(
         path=path,
         base=final.base,
         workdir=final.workdir,
+        workdir_is_assumed=final.workdir_is_assumed,
         user=final.user if final.user not in {"root", "0", "0:0", ""} else None,
         copies=tuple(dict.fromkeys(final.copies)),
         entrypoint=(base_runs,) if final.entrypoint is None and base_runs else final.entrypoint,
@@ -196,7 +198,8 @@ def _open_stage(rest: str, values: Mapping[str, str], stages: list[_Stage], inhe
             _apply(step, [*stages, stage], {}, {})
         return stage
     return _Stage(
-        base=below.base, name=name, env=dict(below.env), workdir=below.workdir, user=below.user,
+        base=below.base, name=name, env=dict(below.env), workdir=below.workdir,
+        workdir_is_assumed=below.workdir_is_assumed, user=below.user,
         entrypoint=below.entrypoint, cmd=below.cmd, copies=list(below.copies), exposed=list(below.exposed),
         runs=list(below.runs),
     )  # fmt: skip
@@ -212,7 +215,9 @@ def _apply(
     elif keyword == "ENV":
         stage.env.update(_assignments(rest, stage.env))
     elif keyword == "WORKDIR":
-        stage.workdir = absolute(stage.workdir, unquote(substitute(rest, stage.env)))
+        path = unquote(substitute(rest, stage.env))
+        stage.workdir = absolute(stage.workdir, path)
+        stage.workdir_is_assumed &= not path.startswith("/")
     elif keyword == "USER":
         stage.user = substitute(rest, stage.env).strip()
     elif keyword == "EXPOSE":
