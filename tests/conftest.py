@@ -77,6 +77,14 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.get_closest_marker("engine") is None)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_base_image_of_this_machine():
+    """Let `init` in this process know no base image: its files would depend on the images of this machine's engine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dkdbg.verbs.parts.repository.inherited", lambda _: None)
+        yield
+
+
 def pytest_sessionfinish(session):
     """Write the failed tests and what was printed of them, for tests/run.py; xdist's `@group` is not part of a node id."""
     file = os.environ.get("DKDBG_TEST_FAILURES")

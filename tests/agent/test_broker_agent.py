@@ -27,7 +27,7 @@ def test_without_the_right_token_nothing_is_attached_or_evaluated(loop, tmp_path
     for shown in ({}, {"dkdbgToken": "wrong"}, {"dkdbgToken": 3}, {"dkdbgToken": TOKEN[:-1]}):
         with Client(port) as client:
             early = client.refusal("evaluate", expression=trace, context="repl")
-            assert early["message"].startswith("dkdbg: attach first")
+            assert early["message"].startswith("dkdbg: send attach first")
             answer = client.refusal("attach", **shown)
             assert answer["body"]["error"]["showUser"] is True
             assert "dkdbgToken" in answer["message"]

@@ -53,6 +53,27 @@ def test_with_an_own_dockerfile_that_copies_one_file_and_a_shell_entrypoint(tmp_
     check(repo(tmp_path / unique("single"), files), base_image, "train.py")
 
 
+def test_with_an_own_dockerfile_that_copies_a_file_elsewhere_and_starts_nothing(tmp_path, base_image):
+    files = {
+        "train.py": LOOP, "Dockerfile": f"FROM {base_image}\nCOPY train.py /opt/app/\n",
+        "compose.yaml": "services: {job: {build: .}}\n",
+    }  # fmt: skip
+    check(repo(tmp_path / unique("apart"), files), base_image, "train.py")
+
+
+def test_with_a_base_image_that_sets_the_folder_of_a_relative_copy(tmp_path, base_image):
+    base = unique("dkdbg-test/mlbox")
+    command(["docker", "build", "-q", "-t", base, "-"], text=f"FROM {base_image}\nWORKDIR /opt/ml/code\n")
+    files = {
+        "train.py": LOOP, "Dockerfile": f'FROM {base}\nWORKDIR sub\nCOPY . .\nCMD ["python3", "train.py"]\n',
+        "compose.yaml": "services: {job: {build: .}}\n",
+    }  # fmt: skip
+    try:
+        check(repo(tmp_path / unique("inherits"), files), base_image, "train.py")
+    finally:
+        command(["docker", "rmi", "-f", base], check=False)
+
+
 def test_with_a_service_that_shows_the_gpu_a_documented_command_and_no_pip_or_network(tmp_path, base_image):
     """The image begins in a folder that has nothing of the repository, and its name server is where none listens."""
     compose = """\

@@ -124,6 +124,7 @@ class DockerfileFact:
         context: build context, relative to the root.
         base: image of the last stage's FROM (ARG defaults substituted), after following local stage names.
         workdir: last WORKDIR of the final stage, absolute, `/` when none.
+        workdir_is_assumed: whether it begins in that of a base image of which nothing is known, taken for `/`.
         user: last USER of the final stage, None for root.
         copies: (local, remote) pairs of COPY/ADD lines of the final stage that bring sources from the build
             context: local relative to `context`, remote absolute.
@@ -143,6 +144,7 @@ class DockerfileFact:
     base: str
     context: str = "."
     workdir: str = "/"
+    workdir_is_assumed: bool = False
     user: str | None = None
     copies: tuple[tuple[str, str], ...] = ()
     code: tuple[tuple[str, str], ...] = ()
@@ -174,6 +176,7 @@ class ServiceFact:
         entrypoint: `entrypoint:` as argv, None when absent.
         working_dir: as written, None when absent.
         user: as written, None when absent.
+        image_user: the user of its image, None for root.
         command_from_env, entrypoint_from_env: (index of a word, the word as written) of each word with a value
             from a .env file, which may be a secret.
         binds: (local relative to the repository root, remote absolute) of bind mounts of directories inside the
@@ -222,6 +225,7 @@ class ServiceFact:
     entrypoint_from_env: tuple[tuple[int, str], ...] = ()
     working_dir: str | None = None
     user: str | None = None
+    image_user: str | None = None
     binds: tuple[tuple[str, str], ...] = ()
     ports: tuple[int, ...] = ()
     gpu: bool = False
@@ -381,6 +385,8 @@ class RepoFacts:
         dockerignores: (path, whether a build leaves out Python's compiled files) of .dockerignore files,
             including those for one Dockerfile alone.
         terminal: why the program needs a terminal; empty if it does not.
+        inherited: (image, Dockerfile lines for what a build inherits from it) of the base image of `dockerfile` or
+            the service's, or of the service's `image`; empty if unknown, or nothing but `WORKDIR /` and root.
         rivals: alternatives to `service`, `python`, `gpu` and `dockerfile`, the best of each first.
         problems: files that could not be read or understood, one text each.
     """
@@ -433,6 +439,7 @@ class RepoFacts:
     terminal: str = ""
     below: str = ""
     projects: tuple[Project, ...] = ()
+    inherited: tuple[tuple[str, tuple[str, ...]], ...] = ()
     rivals: tuple[Rival, ...] = ()
     problems: tuple[str, ...] = ()
 

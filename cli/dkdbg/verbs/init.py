@@ -180,13 +180,13 @@ def _init(root: Path, options: argparse.Namespace) -> int:
     check_root(root)
     asked = {key: getattr(options, key) for key in configuration.ANSWERS}
     asks = not (options.yes or options.diff or options.check or options.json) and console.interactive()
-    plan, config = make_plan(root, **asked)
+    plan, config = make_plan(root, asks_engine=not options.check, **asked)
     # A repository that is set up keeps its choices: a later `init` does not ask again.
     if asks and not manifest.load(root).files:
         folder = "" if config.command else _choose_project(plan)
         if folder:
             root = root / folder
-            plan, config = make_plan(root, **asked)
+            plan, config = make_plan(root, asks_engine=True, **asked)
         plan, config = _with_answers(root, plan, config, asked)
     plan = _with_former(root, _with_unasked(plan))
     return offer(
@@ -379,7 +379,7 @@ def _with_answers(root: Path, plan: ProjectPlan, config: Config, asked: Asked) -
         if picked:
             value = choice.options[picked].value
             asked = {**asked, choice.topic: int(value) if choice.topic == "wait" else value}
-            plan, config = make_plan(root, **asked)
+            plan, config = make_plan(root, asks_engine=True, **asked)
     left = tuple(each for each in plan.choices if each.topic not in done)
     return replace(plan, choices=left), config
 

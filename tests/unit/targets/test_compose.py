@@ -67,6 +67,7 @@ MESSAGES = {
     "Error response from daemon: client version 1.12 is too old. Minimum supported API version is 1.24, please upgrade your": "this docker command is older than the engine supports|docker-compose-plugin",
     '"specify health-check start interval" requires API version 1.44, but the Docker daemon API version is 1.43': "this engine is too old for an option in your compose file|upgrade the engine",
     "Cannot connect to the Docker daemon at http://docker.example.com. Is the docker daemon running?": "ssh reaches the machine|usermod -aG docker",
+    "Error response from daemon: invalid volume specification: '/home/al/x:y/.dkdbg:/opt/dkdbg:ro'": "path contains a colon|rename",
     'Error response from daemon: invalid mount config for type "bind": bind source path does not exist: /srv/nowhere': "is not on the engine's machine",
 }
 #: Of a build that failed for another reason, behind a proxy that pip does not trust.
@@ -90,6 +91,10 @@ def test_a_message_of_the_engine_becomes_a_cause_and_a_next_step(text):
     assert error.hint
     assert hint in error.hint
     assert error.exit_code != 0
+
+
+def test_a_bad_volume_of_windows_is_not_a_folder_with_a_colon():
+    assert "colon" not in explain(1, r"invalid volume specification: 'C:\proj:/x:rw'").message.splitlines()[0]
 
 
 def test_the_index_of_a_newer_pip_is_not_why_a_build_has_failed():

@@ -10,6 +10,7 @@ import pytest
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.detect.around import initialised
 from dkdbg.setup.detect.values import load_yaml
+from dkdbg.setup.render.manifest import inherited
 from dkdbg.verbs.parts.repository import files_for, make_plan
 from tests.checkout import checkout, run_dkdbg
 from tests.terminals import terminal
@@ -808,3 +809,75 @@ def test_a_script_that_serves_does_not_wait_for_an_editor(repository, source, wa
 def test_a_script_that_serves_on_loopback_is_said(repository, call, is_said):
     notes = repository.write("go.py", f"import flask\n{call}\n").readme("python go.py").plan().notes
     assert any(note.startswith("go.py listens only on 127.0.0.1") for note in notes) == is_said
+
+
+# --- what the base image sets
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """The images of a fake engine, with what a build inherits from each."""
+    images: dict[str, tuple[str, ...]] = {}
+    monkeypatch.setattr("dkdbg.verbs.parts.repository.inherited", images.get)
+    return images
+
+
+@pytest.mark.parametrize("compose", [True, False])
+def test_code_is_mapped_to_the_working_directory_of_the_base_image(repository, engine, compose):
+    repository.write("app.py", TRAIN)
+    repository.write("Dockerfile", "FROM mlbox:1\nWORKDIR sub\nCOPY . .\nCMD python app.py\n")
+    if compose:
+        repository.write("compose.yaml", "services: {web: {build: .}}\n")
+    engine["mlbox:1"] = ("WORKDIR /opt/ml/code",)
+    plan = repository.plan(asks_engine=True)
+    assert [str(m.remote) for m in plan.mappings] == ["/opt/ml/code/sub"]
+    assert ("WORKDIR /opt/ml/code", "the image mlbox:1 sets it") in [(d.what, d.why) for d in plan.decisions]
+
+
+@pytest.mark.parametrize(
+    ("own", "home_of", "is_owner"),
+    [("", "ml", True), ("USER app\n", "app", True), ("USER root\n", "0", False)],
+)
+def test_a_program_has_the_home_of_the_user_of_the_base_image(repository, engine, own, home_of, is_owner):
+    repository.write("app.py", TRAIN)
+    repository.write("Dockerfile", f'FROM mlbox:1\nWORKDIR /app\nCOPY . .\n{own}CMD ["./start", "app.py"]\n')
+    engine["mlbox:1"] = ("USER ml",)
+    service = repository.plan(asks_engine=True).service
+    assert (service.home_of, service.as_owner) == (home_of, is_owner)
+
+
+@pytest.mark.parametrize(("keys", "home_of"), [("", "ml"), (", user: app", "app")])
+def test_a_program_has_the_home_of_the_user_of_the_service_s_image(repository, engine, keys, home_of):
+    service = f"{{image: 'mlbox:1', volumes: ['.:/w'], working_dir: /w, command: python app.py{keys}}}"
+    repository.write("app.py", TRAIN).write("compose.yaml", f"services: {{web: {service}}}\n")
+    engine["mlbox:1"] = ("USER ml",)
+    plan = repository.plan(asks_engine=True)
+    assert (plan.service.home_of, plan.remote_user) == (home_of, home_of)
+
+
+def test_only_an_init_that_may_write_asks_the_engine_for_the_base_image(repository, engine, dkdbg):
+    def learnt():
+        return inherited(repository.root).get("mlbox:1", ())
+
+    repository.write("app.py", TRAIN).write("Dockerfile", "FROM mlbox:1\nCOPY . .\nCMD python app.py\n")
+    assert dkdbg(repository.root, "init", "--yes").code == 0
+    engine["mlbox:1"] = ("WORKDIR /opt/ml/code",)
+    assert dkdbg(repository.root, "init", "--check").code == 0
+    assert not repository.plan().facts.inherited
+    assert "/opt/ml/code" in dkdbg(repository.root, "init", "--diff").out
+    assert dkdbg(repository.root, "init", "--yes").code == 0
+    engine.clear()  # a machine without the image keeps what another has learnt
+    for flag in ("--check", "--yes", "--check"):
+        assert dkdbg(repository.root, "init", flag).code == 0
+        assert learnt() == ("WORKDIR /opt/ml/code",)
+    engine["mlbox:1"] = ()
+    assert dkdbg(repository.root, "init", "--check").code == 0
+    assert dkdbg(repository.root, "init", "--yes").code == 0
+    assert learnt() == ()
+
+
+def test_a_missing_program_is_looked_for_in_the_working_directory_of_the_service_s_image(repository, engine):
+    service = "{image: 'mlbox:1', volumes: ['.:/w'], command: python gone.py}"
+    repository.write("app.py", TRAIN).write("compose.yaml", f"services: {{web: {service}}}\n")
+    engine["mlbox:1"] = ("WORKDIR /w",)
+    assert any("gone.py" in note for note in repository.plan(asks_engine=True).notes)

@@ -33,7 +33,7 @@ from dkdbg.setup.detect.survey import Survey
 from dkdbg.setup.render import manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from dkdbg.core.facts import EntryPoint, Gpu
@@ -58,10 +58,11 @@ def inspect(
     dockerfile: str | None = None,
     python: str | None = None,
     gpu: Gpu | None = None,
+    inherited: Callable[[str], tuple[str, ...]] = lambda _: (),
 ) -> RepoFacts:
     """Return the facts of a repository.
 
-    Reads a bounded number of files; runs and writes nothing.
+    Reads a bounded number of files; runs and writes nothing itself.
 
     Args:
         root: local folder of the repository.
@@ -71,6 +72,7 @@ def inspect(
         dockerfile: the Dockerfile that the user named; None to detect it.
         python: Python minor version for a Dockerfile that dkdbg writes; None to detect it.
         gpu: the need for a GPU that the user stated; None to detect it.
+        inherited: returns the Dockerfile lines for what a build inherits from an image; called for at most one.
 
     Raises:
         DkdbgError: the folder cannot be read, or the compose file that plain `docker compose` uses is invalid.
@@ -79,7 +81,12 @@ def inspect(
     tree = Tree(root.absolute(), ignore=ignore)
     if below := _generated_below(tree):
         tree = Tree(tree.root, ignore=ignore | below)
-    return _facts(Survey(tree, command, service, dockerfile), python, gpu)
+    survey = Survey(tree, command, service, dockerfile)
+    chosen = survey.chosen.fact.image if survey.chosen else None
+    base = survey.dockerfile.base if survey.dockerfile else chosen
+    if base and (lines := inherited(base)):
+        survey = Survey(tree, command, service, dockerfile, {base: lines})
+    return _facts(survey, python, gpu)
 
 
 def _generated_below(tree: Tree) -> frozenset[str]:
@@ -183,6 +190,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         below=below_git_root(tree.root),
         projects=_projects(tree, survey.ranking.candidates),
         rivals=(*survey.service_rivals(), *survey.dockerfile_rivals(), *pythons, *gpus),
+        inherited=tuple(survey.inherited.items()),
         problems=(*tree.problems, *_empty_submodules(survey)),
     )
 

@@ -28,6 +28,7 @@ from dkdbg.setup.detect.substitution import parse_env
 
 if TYPE_CHECKING:
     from dkdbg.core.facts import DevcontainerFact, DockerfileFact
+    from dkdbg.setup.detect.docker.dockerfile import Inherited
     from dkdbg.setup.detect.docker.service import RunningService
     from dkdbg.setup.detect.launch.launches import Seen
 
@@ -65,8 +66,10 @@ class Survey:
         command: str | None = None,
         wanted: str | None = None,
         dockerfile: str | None = None,
+        inherited: Inherited | None = None,
     ) -> None:
         self.tree = tree
+        self.inherited = inherited or {}
         self.python_files = tuple(
             path for path in tree.files if path.endswith(".py") and not is_vendored(path)
         )
@@ -78,7 +81,10 @@ class Survey:
         self.docker_run = read_docker_run(tree)
         self.devcontainers = read_devcontainers(tree)
         self.dockerfile_texts = self._dockerfile_texts()
-        self.dockerfiles = {path: read_dockerfile(text, path) for path, text in self.dockerfile_texts.items()}
+        self.dockerfiles = {
+            path: read_dockerfile(text, path, inherited=self.inherited)
+            for path, text in self.dockerfile_texts.items()
+        }
         for path, fact in self.dockerfiles.items():
             context = self._build_context(path)
             copied = service.code_mappings(tree, (), fact, context)
@@ -186,7 +192,15 @@ class Survey:
         found = service.with_only_build(
             self.tree,
             tuple(
-                service.read_service(self.tree, fact, build, self.scripts, projects=names, images=images)
+                service.read_service(
+                    self.tree,
+                    fact,
+                    build,
+                    self.scripts,
+                    projects=names,
+                    images=images,
+                    inherited=self.inherited,
+                )
                 for fact, build in self.composed.services
             ),
         )
@@ -352,8 +366,9 @@ class Survey:
         if chosen is None or chosen.seen is None or chosen.file is not None or chosen.seen.launch.is_module:
             return ""
         target = chosen.seen.launch.target or ""
-        workdir = chosen.fact.working_dir or (chosen.dockerfile.workdir if chosen.dockerfile else "/")
-        local = to_local(absolute(workdir, target), chosen.mappings) if target.endswith(".py") else None
+        local = (
+            to_local(absolute(chosen.workdir, target), chosen.mappings) if target.endswith(".py") else None
+        )
         return local if local is not None and not self.tree.has(local) else ""
 
     def _manager(self) -> Choice:

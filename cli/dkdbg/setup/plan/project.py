@@ -21,7 +21,14 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.plan import literal
 from dkdbg.setup.plan.choices import choices
 from dkdbg.setup.plan.image import plan_image
-from dkdbg.setup.plan.service import WORKSPACE, choose_service, dockerfile_of, plan_service
+from dkdbg.setup.plan.service import (
+    WORKSPACE,
+    choose_service,
+    dockerfile_of,
+    plan_service,
+    user_of,
+    why_mapping,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +66,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
     notes = (*notes, *_of_mapping(service, mappings, dockerfile))
     service, mappings, workspace = _with_workspace(service, mappings)
     service = _with_working_dir(facts, service, workspace, dockerfile)
+    mappings = _loaded(facts, service, mappings, workspace, dockerfile)
     service, copied = _with_sources(facts, service, mappings, dockerfile)
     chain, value = _compose_chain(facts, service)
     devcontainer, why = _devcontainer(facts)
@@ -78,7 +86,9 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
         extensions=_extensions(facts),
         decisions=(
             *image_why,
+            *(Decision(what=", ".join(lines), why=f"the image {base_image} sets it") for base_image, lines in facts.inherited),
             *service_why,
+            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=why_mapping(m, service.extends, None if image.ours else facts.docker_run)) for m in mappings),
             Decision(what=f"port {service.port} on {PUBLISHED_ON}", why="anyone who can connect to a debug port can run code"),
             *_token_and_gpu(facts, config, service),
             Decision(what=devcontainer, why=why),
@@ -92,18 +102,22 @@ def _of_mapping(
     service: ServicePlan, mappings: tuple[Mapping, ...], dockerfile: DockerfileFact | None
 ) -> Iterator[str]:
     """Yield a note if the image has its own code in a folder that is not mapped."""
-    copied = dockerfile is not None and dockerfile.workdir == "/" and (".", "/") in dockerfile.copies
     if not mappings:
         yield "no path mapping was found: the image contains its own code, and breakpoints bind only in mapped files"
-    if dockerfile is not None and copied and (not mappings or service.working_dir == WORKSPACE):
-        runs = f", and the program runs in {WORKSPACE}, where the repository is mounted" if mappings else ""
-        yield f"{dockerfile.path} has no WORKDIR, so its COPY depends on {dockerfile.base}{runs}: write WORKDIR before COPY, then dkdbg init again"
+    if dockerfile is None or not dockerfile.workdir_is_assumed:
+        return
+    apart = bool(mappings) and service.working_dir == WORKSPACE
+    copied = (".", dockerfile.workdir) in dockerfile.copies
+    if copied and (apart or not mappings or dockerfile.workdir != "/"):
+        runs = f", and the program runs in {WORKSPACE}, where the repository is mounted" if apart else ""
+        yield f"{dockerfile.path} has no absolute WORKDIR, so its COPY depends on {dockerfile.base}{runs}: write one before COPY, then dkdbg init again"
 
 
 def _with_image(facts: RepoFacts, base: ServiceFact, image: ImagePlan) -> RepoFacts:
     """Return facts in which `base` is built from the Dockerfile of `image`, since its own image lacks packages."""
     context = next((each.context for each in facts.dockerfiles if each.path == image.dockerfile), ".")
-    built = replace(base, dockerfile=image.dockerfile, context=context, release=base.image or base.dockerfile)
+    release = base.image or base.dockerfile
+    built = replace(base, dockerfile=image.dockerfile, context=context, release=release, image_user=None)
     services = tuple(built if each == base else each for each in facts.services)
     return replace(facts, services=services, service=built if facts.service == base else facts.service)
 
@@ -131,7 +145,7 @@ def _with_working_dir(
     With an image that has the repository in `/`, over which nothing can be mounted, that is the workspace.
     """
     entry, base = facts.entrypoint, service.extends
-    begins = (base.working_dir if base else None) or (image.workdir if image else None)
+    begins = _begins(service, image)
     if service.working_dir is not None:
         return service
     if begins == "/" and image is not None and (".", "/") in image.copies:
@@ -141,6 +155,54 @@ def _with_working_dir(
     # Without a service to extend, the command itself begins with `cd`.
     meant = str(PurePosixPath(workspace, entry.cwd if base else "."))
     return service if begins is None or begins == meant else replace(service, working_dir=meant)
+
+
+def _begins(service: ServicePlan, image: DockerfileFact | None) -> str | None:
+    """Return the folder in which the user's own service, or the image, begins."""
+    return (service.extends.working_dir if service.extends else None) or (image.workdir if image else None)
+
+
+def _loaded(
+    facts: RepoFacts,
+    service: ServicePlan,
+    mappings: tuple[Mapping, ...],
+    workspace: str,
+    image: DockerfileFact | None,
+) -> tuple[Mapping, ...]:
+    """Return the mappings without the image's copies of files that a command in the workspace loads from there.
+
+    An image whose PYTHONPATH or editable installation names its copies imports packages from them, except those that
+    Python finds first, beside the script or in the working directory. The user's own mounts stay mapped.
+    """
+    begins, entry = service.working_dir or _begins(service, image), facts.entrypoint
+    if not service.from_entry or entry is None or begins is None:
+        return mappings
+    if not PurePosixPath(begins).is_relative_to(workspace):
+        return mappings
+    is_beside = entry.launcher != "console-script" and entry.home == entry.cwd
+    file = PurePosixPath(entry.file or "")
+    is_editable = image is not None and dict(facts.installed).get(image.path) == "editable"
+    path = [PurePosixPath(each) for each in _pythonpath(service, image).split(":") if each]
+
+    def is_imported(remote: PurePosixPath) -> bool:
+        return is_editable or any(
+            "$" in str(each) or each.is_relative_to(remote) or remote.is_relative_to(each) for each in path
+        )
+
+    binds = service.extends.binds if service.extends else ()
+    return tuple(
+        m
+        for m in mappings
+        if m.remote.is_relative_to(workspace)
+        or (m.local, str(m.remote)) in binds
+        or (is_imported(m.remote) and not (is_beside and file.is_relative_to(m.local)))
+    )
+
+
+def _pythonpath(service: ServicePlan, image: DockerfileFact | None) -> str:
+    """Return the PYTHONPATH of the user's own service, or the image."""
+    theirs = dict(service.env).get("PYTHONPATH", service.extends.pythonpath if service.extends else None)
+    return theirs if theirs is not None else dict(image.env).get("PYTHONPATH", "") if image else ""
 
 
 def _compose_chain(facts: RepoFacts, service: ServicePlan) -> tuple[tuple[str, ...], str | None]:
@@ -170,8 +232,7 @@ def _remote_user(service: ServicePlan, dockerfile: DockerfileFact | None) -> str
     The service starts as root and the agent drops privileges. An editor that reopens in the container needs a user, or
     root would own the files it writes on the host.
     """
-    user = (service.extends.user if service.extends else None) or (dockerfile.user if dockerfile else None)
-    name = (user or "").split(":")[0]
+    name = user_of(service.extends, dockerfile)
     # A user given as a number or a variable may lack an entry in the image's passwd.
     return name if name != "root" and literal.is_user(name) else REMOTE_USER
 
@@ -207,6 +268,8 @@ def _of_our_image(facts: RepoFacts) -> Iterator[str]:
 
 
 def _of_files(facts: RepoFacts, compose_file_value: str | None) -> Iterator[str]:
+    if ":" in str(facts.root.relative_to(facts.root.anchor)):
+        yield f"compose's short volume syntax, which dkdbg writes, cannot mount {facts.root}, whose path contains a colon: rename that folder"
     if compose_file_value:
         yield f"plain `docker compose` reads dkdbg's file through this line of .env: COMPOSE_FILE={compose_file_value}"
     for problem in facts.problems:
@@ -248,8 +311,7 @@ def _with_sources(
         return service, (f"{text}; pip install -e in it makes the image run these files",)
     remotes = {m.local: m.remote for m in reversed(mappings)}
     root = remotes.get(facts.source_root) or PurePosixPath(remotes["."], facts.source_root)
-    theirs = dict(service.env).get("PYTHONPATH", service.extends.pythonpath if service.extends else None)
-    before = theirs if theirs is not None else dict(image.env).get("PYTHONPATH", "")
+    before = _pythonpath(service, image)
     if before.split(":")[0] == str(root):
         return service, ()
     path = f"{root}:{before}" if before and "$" not in before else str(root)

@@ -125,7 +125,7 @@ def plan_service(
         settings=config.service_settings,
         image_files="" if bare or agent_python else _hidden(mounts, dockerfile),
         as_owner=idle or _is_for_owner(facts, image, base, dockerfile, chosen.argv),
-        home_of="" if base is None and image.ours else _user(base, dockerfile),
+        home_of="" if base is None and image.ours else user_of(base, dockerfile),
         gpu=facts.gpu != "none" or bool(base and base.gpu),
         processes=chosen.processes,
         needs_gpu=facts.gpu == "required",
@@ -147,7 +147,6 @@ def plan_service(
             *(Decision(what=f"environment {name}={value}", why="it is set before the command there") for name, value in env),
             *(Decision(what=f"environment {name}={value}", why="otherwise nothing outside the container reaches the server, which listens on loopback there") for name, value in opened),
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
-            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, run)) for m in mappings),
         ),
         (*chosen.notes, *_of_address(seen if runs_it else None, app_ports, plan), *_of_command(facts, dockerfile, chosen.argv), *_of_service(facts, base, dockerfile, others, config)),
     )  # fmt: skip
@@ -192,13 +191,13 @@ def _is_for_owner(
         return True
     if base is not None and base.fixes_user:
         return False
-    return _user(base, dockerfile) not in {"0", "root"} or runs_python_alone(argv, facts.harmless_scripts)
+    return user_of(base, dockerfile) not in {"0", "root"} or runs_python_alone(argv, facts.harmless_scripts)
 
 
-def _user(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> str:
+def user_of(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> str:
     """Return the user that plain compose runs the program as."""
-    user = base.user if base and base.user is not None else dockerfile.user if dockerfile else None
-    return (user or "0").partition(":")[0]
+    of_image = dockerfile.user if dockerfile else base.image_user if base else None
+    return ((base.user if base else None) or of_image or "0").partition(":")[0]
 
 
 def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | None) -> str:
@@ -218,7 +217,8 @@ def _settings(
                 f"{base.file} drops SETUID, without which the agent cannot become the owner of the files here"
             )
         why = f"{needs}; files that the program writes here belong to that user"
-        yield Decision(what="it runs as the user of its image", why=why)
+        whose = "its image" if base is None or base.user is None else f"{base.name} in {base.file}"
+        yield Decision(what=f"it runs as the user of {whose}", why=why)
     if plan.profiled:
         it = "them" if plan.profiled[1:] else "it"
         why = f"other services depend on {it}, and compose starts nothing if a dependency is missing"
@@ -646,10 +646,11 @@ def _why_file(merge: str) -> str:
     }[merge]
 
 
-def _why_mapping(mapping: Mapping, base: ServiceFact | None, run: DockerRun) -> str:
+def why_mapping(mapping: Mapping, base: ServiceFact | None, run: DockerRun | None) -> str:
+    """Return the reason for a mapping, for the user."""
     if base and (mapping.local, str(mapping.remote)) in base.binds:
         return f"{base.file} mounts it there"
-    if (mapping.local, str(mapping.remote)) in run.mounts:
+    if base is None and run and (mapping.local, str(mapping.remote)) in run.mounts:
         return f"{run.source} mounts it there"
     if PurePosixPath(WORKSPACE) in mapping.remote.parents:
         return f"the repository around it is mounted at {WORKSPACE}"

@@ -88,7 +88,12 @@ def dump(manifest: Manifest) -> bytes:
 
 
 def service_note(
-    service: DebugService, config: bytes, *, included_by: str, reads: Mapping[str, str]
+    service: DebugService,
+    config: bytes,
+    *,
+    included_by: str,
+    reads: Mapping[str, str],
+    inherited: Mapping[str, tuple[str, ...]],
 ) -> dict[str, object]:
     """Return the note to store with the compose file.
 
@@ -96,13 +101,25 @@ def service_note(
         included_by: file that makes compose read the compose file, relative to the root.
         config: the dkdbg.toml that the service was planned from.
         reads: files that define the service's image, with their sha256.
+        inherited: what is known of its base image, for machines whose engine does not have it.
     """
     return {
         "service": asdict(service),
         "config": _choices(config),
         "included_by": included_by,
         "reads": dict(reads),
+        **({"inherited": dict(inherited)} if inherited else {}),
     }
+
+
+def inherited(root: Path) -> dict[str, tuple[str, ...]]:
+    """Return what `init` has learnt of base images: image -> Dockerfile lines.
+
+    Raises:
+        DkdbgError: the manifest cannot be read.
+    """
+    known = [as_dict(note.get("inherited")) for note in load(root).notes.values()]
+    return {image: _texts(lines) or () for each in known for image, lines in each.items()}
 
 
 def _choices(config: bytes) -> dict[str, object]:

@@ -60,7 +60,11 @@ def wanted_files(
         content=_service(plan, project).encode(),
         reason="the debug service",
         note=manifest.service_note(
-            plan.debug_service, choices, included_by=plan.service.included_by, reads=_reads(root, plan)
+            plan.debug_service,
+            choices,
+            included_by=plan.service.included_by,
+            reads=_reads(root, plan),
+            inherited=dict(plan.facts.inherited),
         ),
     )
     if plan.compose_file_value:

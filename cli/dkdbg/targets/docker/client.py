@@ -53,7 +53,7 @@ class Endpoint:
         return self.host.startswith("ssh://")
 
 
-def endpoint() -> Endpoint:
+def endpoint(timeout_s: float = 20.0) -> Endpoint:
     """Return the selected engine: by DOCKER_HOST, DOCKER_CONTEXT or `docker context use`, in this order.
 
     Raises:
@@ -61,7 +61,7 @@ def endpoint() -> Endpoint:
     """
     if os.environ.get("DOCKER_HOST"):
         return _of_environment(os.environ["DOCKER_HOST"])
-    asked = check(process.run(["docker", "context", "inspect", "--format", "{{json .}}"], timeout=20.0))
+    asked = check(process.run(["docker", "context", "inspect", "--format", "{{json .}}"], timeout=timeout_s))
     context: dict[str, Any] = json.loads(asked.stdout) if asked.stdout.startswith("{") else {}
     if "Endpoints" not in context:
         raise explain(1, "Emulate Docker CLI using podman: " + asked.stdout + asked.stderr)

@@ -20,6 +20,7 @@ from dkdbg.setup.detect.around import no_way_to
 from dkdbg.setup.render import fetched_agent, manifest
 from dkdbg.setup.render.manifest import FOLDER
 from dkdbg.targets import registry
+from dkdbg.targets.docker.base_image import checked, inherited
 from dkdbg.targets.kubernetes import overlay
 
 if TYPE_CHECKING:
@@ -61,10 +62,14 @@ def check_root(root: Path, verb: str = "init") -> None:
     )
 
 
-def make_plan(root: Path, **asked: str | int | tuple[str, ...] | None) -> tuple[ProjectPlan, Config]:
+def make_plan(
+    root: Path, *, asks_engine: bool = False, **asked: str | int | tuple[str, ...] | None
+) -> tuple[ProjectPlan, Config]:
     """Return the plan as `init` makes it, and the configuration; ignore files that dkdbg generated.
 
     Args:
+        asks_engine: whether to ask the engine what a build inherits from its base image. Only an `init` that may write
+            does: elsewhere the plan must not depend on this machine's images.
         asked: values of flags, by their keys in dkdbg.toml (`config.ANSWERS`, `apt`); None leaves the file's value.
 
     Raises:
@@ -86,6 +91,7 @@ def make_plan(root: Path, **asked: str | int | tuple[str, ...] | None) -> tuple[
         dockerfile=config.dockerfile,
         python=config.python,
         gpu=config.gpu,
+        inherited=lambda image: _inherited(root, image, asks_engine=asks_engine),
     )
     for name in facts.compose_files:  # a plan without the user's services would be wrong
         if not os.access(root / name, os.R_OK):
@@ -94,6 +100,12 @@ def make_plan(root: Path, **asked: str | int | tuple[str, ...] | None) -> tuple[
                 hint=f"ls -l {shlex.quote(str(root / name))} shows who may read it",
             )
     return plan_project(facts, config), config
+
+
+def _inherited(root: Path, image: str, *, asks_engine: bool) -> tuple[str, ...]:
+    """Return what a build inherits from an image, from the engine, or else as an earlier `init` learnt it."""
+    found = inherited(image) if asks_engine else None
+    return checked(manifest.inherited(root).get(image, ())) if found is None else found
 
 
 def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWanted | None]:

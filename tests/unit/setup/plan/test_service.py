@@ -1,6 +1,7 @@
 """The debug service and the user of the dev container: values in, values out."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -47,11 +48,14 @@ def test_the_owner_of_the_workspace_runs_what_needs_no_root(entrypoint, command,
     assert ("it runs as the user of its image" in [each.what for each in made.decisions]) is not is_owner
 
 
-def test_a_service_that_drops_setuid_stays_with_the_user_of_its_image():
+@pytest.mark.parametrize(("user", "whose"), [(None, "its image"), ("1000:1000", "web in compose.yaml")])
+def test_a_service_that_drops_setuid_stays_with_the_user_of_plain_compose(user, whose):
     image = dockerfile((".", "/app"), cmd=("python3", "train.py"), user="app")
-    made = of_service(service(None, dockerfile="Dockerfile", fixes_user=True), dockerfiles=(image,))
+    made = of_service(
+        service(None, dockerfile="Dockerfile", fixes_user=True, user=user), dockerfiles=(image,)
+    )
     assert not made.service.as_owner
-    [why] = [each.why for each in made.decisions if each.what == "it runs as the user of its image"]
+    [why] = [each.why for each in made.decisions if each.what == f"it runs as the user of {whose}"]
     assert "drops SETUID" in why
 
 
@@ -280,12 +284,78 @@ def test_each_key_for_the_debug_service_is_the_default_of_its_variable_there(key
 
 
 def test_code_that_is_copied_into_the_working_directory_of_an_unknown_base_is_named():
-    image = dockerfile((".", "/"), base="mlbox:1")
-    wanted = "Dockerfile has no WORKDIR, so its COPY depends on mlbox:1"
+    image = dockerfile((".", "/"), base="mlbox:1", workdir_is_assumed=True)
+    wanted = "Dockerfile has no absolute WORKDIR, so its COPY depends on mlbox:1"
     assert [note for note in plan(dockerfiles=(image,)).notes if note.startswith(wanted)]
+    below = replace(image, workdir="/sub", copies=((".", "/sub"),))
+    assert [
+        note for note in plan(dockerfiles=(below,), mappings=below.copies).notes if note.startswith(wanted)
+    ]
     built = of_service(service(dockerfile="Dockerfile"), dockerfiles=(image,))
     assert [note for note in built.notes if note.startswith(f"{wanted}: write")]
     placed = dockerfile((".", "/app"), base="mlbox:1", workdir="/app")
     assert not [
         note for note in plan(dockerfiles=(placed,), mappings=((".", "/app"),)).notes if "WORKDIR" in note
     ]
+
+
+def test_a_mount_that_the_readme_names_is_no_reason_for_one_of_an_image_of_ours():
+    run = DockerRun(source="README.md", mounts=((".", "/workspace"),))
+    [why] = [
+        each.why
+        for each in plan(entrypoint=TRAIN, docker_run=run).decisions
+        if each.what == "mapping . -> /workspace"
+    ]
+    assert why == "the repository is mounted there"
+
+
+@pytest.mark.parametrize(("root", "named"), [("/home/al/proj", 0), ("/home/al/x:y/proj", 1)])
+def test_a_checkout_that_docker_cannot_mount_is_named(root, named):
+    notes = plan(root=Path(root)).notes
+    assert [f"cannot mount {root}," in note for note in notes].count(True) == named
+
+
+SRC_APP = EntryPoint(command="python src/app.py", file="src/app.py", launcher="python")
+COPIES_PARTS = {"workdir": "/app", "cmd": None}
+CONSOLE_SCRIPT = EntryPoint(command="mytool train", file="src/pkg/cli.py", launcher="console-script")
+MODULE = EntryPoint(command="python -m pkg.train", file="src/pkg/train.py", launcher="python", home="src")
+
+
+@pytest.mark.parametrize(
+    ("entry", "image", "installed", "mapped"),
+    [
+        (SRC_APP, dockerfile(("src", "/opt/src"), cmd=None), "", [". -> /workspace"]),
+        (SRC_APP, dockerfile(("src", "/app/src"), ("lib", "/app/lib"), **COPIES_PARTS), "", [". -> /workspace"]),
+        (TRAIN, dockerfile((".", "/app"), ("lib", "/opt/lib"), **COPIES_PARTS), "", [". -> /app"]),
+        (TRAIN, dockerfile(("src", "/opt/src"), env=(("PYTHONPATH", "/opt/src"),), cmd=None), "", ["src -> /opt/src", ". -> /workspace"]),
+        (TRAIN, dockerfile(("src", "/app/src"), ("train.py", "/app/train.py"), **COPIES_PARTS), "editable", ["src -> /app/src", ". -> /workspace"]),
+        (SRC_APP, dockerfile(("src", "/opt/src"), env=(("PYTHONPATH", "/opt/src"),), cmd=None), "", [". -> /workspace"]),
+        (CONSOLE_SCRIPT, dockerfile(("src", "/app/src"), **COPIES_PARTS), "editable", ["src -> /app/src", ". -> /workspace"]),
+        (MODULE, dockerfile(("src", "/app/src"), **COPIES_PARTS), "editable", ["src -> /app/src", ". -> /workspace"]),
+        (replace(MODULE, home="."), dockerfile(("src", "/app/src"), **COPIES_PARTS), "editable", [". -> /workspace"]),
+        (TRAIN, dockerfile(("libs", "/opt/libs"), env=(("PYTHONPATH", "/usr/lib/foo"),), cmd=None), "", [". -> /workspace"]),
+        (TRAIN, dockerfile(("libs", "/opt/libs"), env=(("PYTHONPATH", "$X/libs"),), cmd=None), "", ["libs -> /opt/libs", ". -> /workspace"]),
+        (None, dockerfile(("src", "/opt/src"), cmd=("python", "/opt/src/app.py")), "", ["src -> /opt/src", ". -> /workspace"]),
+    ],
+)  # fmt: skip
+def test_files_that_a_command_loads_from_the_workspace_are_not_mapped_to_the_copies_of_the_image(
+    entry, image, installed, mapped
+):
+    values = {"entrypoint": entry, "candidates": (entry,)} if entry else {}
+    made = of_service(
+        service(None, dockerfile=image.path), dockerfiles=(image,), mappings=image.copies,
+        installed=((image.path, installed),), **values,
+    )  # fmt: skip
+    assert [f"{m.local} -> {m.remote}" for m in made.mappings] == mapped
+    assert [each.what for each in made.decisions if each.what.startswith("mapping")] == [
+        f"mapping {each}" for each in mapped
+    ]
+    assert {*image.copies} <= {*made.service.mounts}
+
+
+def test_a_mount_of_the_user_s_service_stays_mapped_beside_the_workspace():
+    base = service(None, dockerfile="Dockerfile", binds=(("libs", "/opt/libs"),))
+    made = of_service(
+        base, dockerfiles=(dockerfile(cmd=None),), mappings=base.binds, entrypoint=TRAIN, candidates=(TRAIN,)
+    )
+    assert [f"{m.local} -> {m.remote}" for m in made.mappings] == ["libs -> /opt/libs", ". -> /workspace"]

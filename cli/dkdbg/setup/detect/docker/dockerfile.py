@@ -30,6 +30,9 @@ from dkdbg.setup.detect.substitution import substitute
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    #: Base image -> Dockerfile lines for what a build inherits from it.
+    Inherited = Mapping[str, tuple[str, ...]]
+
 _FLAG = re.compile(r"--([a-z-]+)(?:=(\S+))?\s+")
 _PYTHON_PACKAGE = re.compile(r"(?<![\w./-])python(3\.\d{1,2})(?![\d.])")
 _PYTHON_CHOICE = re.compile(
@@ -94,6 +97,7 @@ class _Stage:
     name: str | None = None
     env: dict[str, str] = field(default_factory=dict)
     workdir: str = "/"
+    workdir_is_assumed: bool = True
     user: str | None = None
     entrypoint: tuple[str, ...] | None = None
     cmd: tuple[str, ...] | None = None
@@ -103,7 +107,12 @@ class _Stage:
 
 
 def read_dockerfile(
-    text: str, path: str, *, args: Mapping[str, str] | None = None, target: str | None = None
+    text: str,
+    path: str,
+    *,
+    args: Mapping[str, str] | None = None,
+    target: str | None = None,
+    inherited: Inherited | None = None,
 ) -> DockerfileFact:
     """Return the facts of the final (or `target`) stage; copies are relative to the build context.
 
@@ -112,6 +121,7 @@ def read_dockerfile(
         path: path of the Dockerfile relative to the repository root, for the result only.
         args: build arguments, which override ARG defaults.
         target: name of the stage to read.
+        inherited: what is known of base images.
     """
     given = dict(args or {})
     global_args: dict[str, str] = {}
@@ -120,7 +130,7 @@ def read_dockerfile(
         if step.keyword == "ARG" and not stages:
             _set_arg(step.rest, global_args, given, {})
         elif step.keyword == "FROM":
-            stages.append(_open_stage(step.rest, {**global_args, **given}, stages))
+            stages.append(_open_stage(step.rest, {**global_args, **given}, stages, inherited or {}))
         elif stages:
             _apply(step, stages, global_args, given)
     if not stages:
@@ -134,6 +144,7 @@ def read_dockerfile(
         path=path,
         base=final.base,
         workdir=final.workdir,
+        workdir_is_assumed=final.workdir_is_assumed,
         user=final.user if final.user not in {"root", "0", "0:0", ""} else None,
         copies=tuple(dict.fromkeys(final.copies)),
         entrypoint=(base_runs,) if final.entrypoint is None and base_runs else final.entrypoint,
@@ -176,15 +187,19 @@ def _installs_system_python(command: str) -> bool:
     return installs is not None and _SYSTEM_PYTHON.search(command, installs.end()) is not None
 
 
-def _open_stage(rest: str, values: Mapping[str, str], stages: list[_Stage]) -> _Stage:
+def _open_stage(rest: str, values: Mapping[str, str], stages: list[_Stage], inherited: Inherited) -> _Stage:
     words = [word for word in substitute(rest, values).split() if not word.startswith("--")]
     base = words[0] if words else ""
     name = words[2].lower() if len(words) > 2 and words[1].lower() == "as" else None
     below = next((stage for stage in reversed(stages) if stage.name == base.lower()), None)
     if below is None:
-        return _Stage(base=base, name=name)
+        stage = _Stage(base=base, name=name)
+        for step in parse_instructions("\n".join(inherited.get(base, ()))):
+            _apply(step, [*stages, stage], {}, {})
+        return stage
     return _Stage(
-        base=below.base, name=name, env=dict(below.env), workdir=below.workdir, user=below.user,
+        base=below.base, name=name, env=dict(below.env), workdir=below.workdir,
+        workdir_is_assumed=below.workdir_is_assumed, user=below.user,
         entrypoint=below.entrypoint, cmd=below.cmd, copies=list(below.copies), exposed=list(below.exposed),
         runs=list(below.runs),
     )  # fmt: skip
@@ -200,7 +215,9 @@ def _apply(
     elif keyword == "ENV":
         stage.env.update(_assignments(rest, stage.env))
     elif keyword == "WORKDIR":
-        stage.workdir = absolute(stage.workdir, unquote(substitute(rest, stage.env)))
+        path = unquote(substitute(rest, stage.env))
+        stage.workdir = absolute(stage.workdir, path)
+        stage.workdir_is_assumed &= not path.startswith("/")
     elif keyword == "USER":
         stage.user = substitute(rest, stage.env).strip()
     elif keyword == "EXPOSE":

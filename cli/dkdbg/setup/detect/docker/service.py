@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.facts import DockerfileFact, ServiceFact
     from dkdbg.setup.detect.docker.compose_service import ComposeBuild
+    from dkdbg.setup.detect.docker.dockerfile import Inherited
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.launch.launches import Seen
 
@@ -77,6 +78,7 @@ class RunningService:
         seen: the launch, None if it is unknown or not Python.
         file: source file of the launch, None if it is only in the image.
         mappings: bind mounts and copies of the repository's code, binds first.
+        workdir: its working directory.
     """
 
     fact: ServiceFact
@@ -84,6 +86,7 @@ class RunningService:
     seen: Seen | None
     file: str | None
     mappings: Mappings
+    workdir: str
 
 
 #: (Points, service).
@@ -98,6 +101,7 @@ def read_service(
     *,
     projects: frozenset[str],
     images: Mapping[str, str],
+    inherited: Inherited,
 ) -> RunningService:
     """Return a service with its program, source file and mappings.
 
@@ -107,16 +111,22 @@ def read_service(
         scripts: console scripts of the repository, with their targets.
         projects: possible names of an image of this repository.
         images: Dockerfiles that may build a release of this repository, the likeliest first, with their build folders.
+        inherited: what is known of base images.
     """
     if not any(holds_code(tree, local) for local, _ in fact.binds):
         fact = _from_here(fact, projects, images)
     dockerfile = None
     if fact.dockerfile is not None:
         dockerfile = read_dockerfile(
-            tree.text(fact.dockerfile), fact.dockerfile, args=build.args, target=build.target
+            tree.text(fact.dockerfile),
+            fact.dockerfile,
+            args=build.args,
+            target=build.target,
+            inherited=inherited,
         )
         dockerfile = replace(dockerfile, code=code_mappings(tree, (), dockerfile, fact.context))
-    workdir = fact.working_dir or (dockerfile.workdir if dockerfile else "/")
+    image = dockerfile or read_dockerfile(f"FROM {fact.image or ''}", "", inherited=inherited)
+    workdir = fact.working_dir or image.workdir
     mappings = code_mappings(tree, fact.binds, dockerfile, fact.context)
     argv = _argv(fact, dockerfile)
     inside = Inside(workdir=workdir, mappings=mappings, scripts=scripts, context=fact.context or ".")
@@ -139,11 +149,12 @@ def read_service(
         is_python = False
     place = seen if seen is None else replace(seen, source=f"{fact.file}: service {fact.name}")
     return RunningService(
-        fact=replace(fact, is_python=bool(is_python)),
+        fact=replace(fact, is_python=bool(is_python), image_user=image.user),
         dockerfile=dockerfile,
         seen=place,
         file=file,
         mappings=mappings,
+        workdir=workdir,
     )
 
 

@@ -56,6 +56,28 @@ def test_a_build_argument_wins_a_stage_inherits_and_the_target_is_read():
 
 
 @pytest.mark.parametrize(
+    ("text", "workdir", "copies"),
+    [
+        ("FROM other\nWORKDIR /srv\nWORKDIR sub\n", "/srv/sub", ()),
+        ("FROM mlbox:1\nWORKDIR sub\nCOPY . .\n", "/opt/ml/code/sub", ((".", "/opt/ml/code/sub"),)),
+        ("FROM other\nWORKDIR sub\nCOPY . .\n", "/sub", ((".", "/sub"),)),
+        ("FROM mlbox:1 AS a\nFROM a\nCOPY src lib/\n", "/opt/ml/code", (("src", "/opt/ml/code/lib"),)),
+        ("FROM mlbox:1 AS a\nCOPY src .\nFROM b\nCOPY --from=a /opt/ml/code /c\n", "/", (("src", "/c"),)),
+    ],
+)
+def test_a_stage_starts_with_what_its_base_image_sets(text, workdir, copies):
+    fact = read(text, inherited={"mlbox:1": ("WORKDIR /opt/ml/code",)})
+    assert (fact.workdir, fact.copies) == (workdir, copies)
+    assert fact.workdir_is_assumed == (workdir in {"/", "/sub"})
+
+
+def test_a_stage_has_the_pythonpath_and_user_of_its_base_image():
+    lines = ("WORKDIR /srv", "USER ml", "ENV PYTHONPATH=/srv/lib")
+    fact = read("FROM mlbox:1\nENV PYTHONPATH=/app:$PYTHONPATH\n", inherited={"mlbox:1": lines})
+    assert (fact.user, dict(fact.env)["PYTHONPATH"]) == ("ml", "/app:/srv/lib")
+
+
+@pytest.mark.parametrize(
     ("copy", "expected"),
     [
         ("COPY . .", (".", "/app")),
