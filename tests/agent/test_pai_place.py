@@ -102,7 +102,7 @@ def test_attach_waits_until_the_task_runs_and_an_editor_gets_in_with_the_token_o
         ({"env": {"DKDBG_PAI_TOKEN": "a b"}}, "DKDBG_PAI_TOKEN has blanks or line breaks", "copy it again"),
         ({"env": {"DKDBG_PAI_TOKEN": "", "DKDBG_PAI_TOKEN_FILE": "/nowhere"}}, "/nowhere cannot be read", "unset it"),
         ({"env": {"DKDBG_PAI_HTTP": ""}}, "cannot be reached", "DKDBG_PAI_HTTP=1"),
-        ({"job": "pai://127.0.0.1:1/me/mnist"}, "OpenPAI at 127.0.0.1:1 cannot be reached: Connection refused", "asked by HTTP"),
+        ({"job": "pai://127.0.0.1:1/me/mnist"}, "OpenPAI at 127.0.0.1:1 cannot be reached: Connection refused", "dkdbg used HTTP"),
         ({"job": "{address}2"}, "OpenPAI has no job mnist2 of me: Job me~mnist2 is not found.", "jobName=JOB"),
         ({"job": "{address}/worker/7"}, "has no task worker/7, it has: worker/0", "dkdbg ps pai://"),
         ({"job": "pai://host/job"}, "pai://host/job is not the address of an OpenPAI job", "pai://HOST/USER/JOB"),
