@@ -63,7 +63,7 @@ def test_a_signal_ends_the_run_too(verify, tmp_path, number):
     running.send_signal(number)
     time.sleep(0.3)
     running.send_signal(number)  # a second one disturbs nothing
-    assert running.wait(60) == 130
+    assert running.wait(60) in {130, -number}  # the second one may meet the exit itself
     assert not Path("/proc", own.read_text()).exists()
 
 
