@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 #: Values for an output of `start`: to be read by the caller, or discarded.
 PIPE = subprocess.PIPE
 DISCARD = subprocess.DEVNULL
-#: Limits of an untrusted standard error: bytes of its end to keep, bytes to read, and seconds to wait for its
-#: end.
+#: Limits of an untrusted standard error: bytes of its end to keep, bytes to read, and seconds to wait for its end.
 _STDERR_TAIL_BYTES, _MAX_STDERR_BYTES, _GRACE_S = 16384, 1 << 20, 1.0
 #: Raised by waits for a started process.
 TimeoutExpired = subprocess.TimeoutExpired
@@ -101,8 +100,7 @@ def run(
 def _environment(env: Mapping[str, str] | None, cwd: Path | None) -> Mapping[str, str]:
     """Return the environment with PWD set to `cwd`: compose derives the project's name from it.
 
-    After `cd` through a symlink, the shell's PWD contains the link's name: one repository would become two
-    projects.
+    After `cd` through a symlink, the shell's PWD contains the link's name: one repository would become two projects.
     """
     ours = os.environ if env is None else env
     return ours if cwd is None else {**ours, "PWD": str(cwd)}

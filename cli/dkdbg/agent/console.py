@@ -26,8 +26,7 @@ def log(text: str) -> None:
 def open_closed_streams() -> None:
     """Open the null device on each closed standard descriptor (`<&-`) before another file gets its number.
 
-    Python sets the stream of a closed descriptor to None, and a child would inherit the file that reuses the
-    number.
+    Python sets the stream of a closed descriptor to None, and a child would inherit the file that reuses the number.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:

@@ -170,8 +170,7 @@ LOCK_NAME = "lock"
 USERS_NAME = "u"
 #: Selected ranks, while not all are debugged; see inprocess/choosing.py.
 RANKS_NAME = "ranks"
-#: Control socket for `restart` and `stop`, in the processes' folder, whose path is short enough for a Unix
-#: socket.
+#: Control socket for `restart` and `stop`, in the processes' folder, whose path is short enough for a Unix socket.
 CONTROL_NAME = "agent.sock"
 #: Socket on which debugpy's adapter accepts processes, in the processes' folder too.
 ADAPTER_NAME = "adapter.sock"

@@ -170,7 +170,6 @@ ENV_PROFILE_DIR = declare("DKDBG_PROFILE_DIR", JOB, "folder of the profiles", de
 #: Variables that the agent sets for the program: the session's folder, without which the hook does nothing; salt
 #: and digest of the token that a pdb client must send first.
 ENV_SESSION_DIR, ENV_PDB_TOKEN = "DKDBG_SESSION_DIR", "DKDBG_PDB_TOKEN"
-#: Folder of a volume with copies of the image's own files in the folder of ENV_IMAGE_FILES, which the checkout
-#: hides.
+#: Folder of a volume with copies of the image's own files in the folder of ENV_IMAGE_FILES, which the checkout hides.
 IMAGE_FILES = "/opt/dkdbg-image"
 DEFAULT_JOIN_DEADLINE = float(SETTINGS[ENV_JOIN_DEADLINE].default)

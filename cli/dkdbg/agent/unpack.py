@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 #: Modification time of an unpacked file, epoch seconds; a later change sets another one.
 _WHEN = 315532800
 _FOLDER = "agent-"
-#: Prefix of a folder that is being unpacked, and seconds after which such a folder counts as left by a killed
-#: process.
+#: Prefix of a folder that is being unpacked, and seconds after which such a folder counts as left by a killed process.
 _SCRATCH, _LEFT_AFTER_S = ".unpack-", 3600.0
-#: Variable that is set where the file was brought with a batch job: the last program on the node removes the
-#: unpacked folder. The suffix keeps that folder apart from the one of a file in kept.py, which is removed under
-#: another lock.
+#: Variable that is set where the file was brought with a batch job: the last program on the node removes the unpacked
+#: folder. The suffix keeps that folder apart from the one of a file in kept.py, which is removed under another lock.
 _ENV_TRANSIENT, _TRANSIENT = "DKDBG_TRANSIENT", "-job"
 #: Option of `launch` and `supervise`: the program starts with SIGTERM unblocked.
 _UNBLOCK = "--unblock-sigterm"

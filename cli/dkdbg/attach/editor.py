@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 TURN_TIMEOUT_S = 10.0
 #: Seconds for an upstream to close its connection after the proxy has ended its direction.
 CLOSE_TIMEOUT_S = 1.5
-#: Maximum bytes of a message in a root session: it has little traffic, but a line of a program's output may be
-#: long.
+#: Maximum bytes of a message in a root session: it has little traffic, but a line of a program's output may be long.
 MAX_BODY_BYTES = 8 << 20
 #: Pause in seconds for each connection in a row, beyond three, that ended at once, and the maximum pause.
 RETRY_PAUSE_S, MAX_RETRY_PAUSE_S = 1.0, 5.0

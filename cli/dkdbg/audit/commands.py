@@ -21,8 +21,7 @@ _WAIT = re.compile(rf"{_STARTS}[^;&|\n]{{0,400}}?--wait(?:-for-client)?(?![\w-])
 _OURS = re.compile(rf"\bDKDBG_(HOST|LISTEN|PDB)=[\"']?{_WORD}|\bDKDBG_(ALLOW)=[\"']?(any)\b")
 _PDB = re.compile(rf"\bREMOTE_PDB_HOST=[\"']?{_WORD}|\bPYTHONBREAKPOINT=[\"']?web_pdb\b")
 _RAY = re.compile(r"--ray-debugger-external\b|\bRAY_DEBUGGER_EXTERNAL=[\"']?1\b")
-#: Commands that forward a port: ssh (group: the forwarding), kubectl, and socat (group: the port and its
-#: options).
+#: Commands that forward a port: ssh (group: the forwarding), kubectl, and socat (group: the port and its options).
 _FORWARDS = (
     re.compile(rf"\bssh\b[^;&|\n]{{0,200}}?\s-\w{{0,8}}[LR]\s*{_WORD}"),
     re.compile(r"\bport-forward\b[^;&|\n]{0,300}"),

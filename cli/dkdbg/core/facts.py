@@ -76,8 +76,7 @@ class EntryPoint:
         command: as a user would type it in `cwd`, shell syntax.
         file: the source file it starts, relative to the repository root, POSIX separators; None when the file
             lives only in an image.
-        launcher: a name in `launchers.registry`: `python`, `torchrun`, `uvicorn`, `console-script`, `notebook`,
-            ...
+        launcher: a name in `launchers.registry`: `python`, `torchrun`, `uvicorn`, `console-script`, `notebook`, ...
         cwd: directory to start it in, relative to the repository root, `.` for the root itself.
         home: directory that its module is imported from, relative to the root; `cwd` for a script.
         needs_args: whether it stops with a usage message when started with this command.
@@ -185,9 +184,8 @@ class ServiceFact:
         gpu: whether it requests a GPU in one of compose's ways.
         depends_on: names of the services that it requires, by `depends_on` or another key.
         optional: the services in `depends_on` that may be missing (`required: false`).
-        parts: (section, name, definition as JSON) of the top-level entries of its file that it uses and the
-            compose file in the root lacks: networks, volumes, configs, secrets. As written, paths relative to the
-            root.
+        parts: (section, name, definition as JSON) of the top-level entries of its file that it uses and the compose
+            file in the root lacks: networks, volumes, configs, secrets. As written, paths relative to the root.
         layers: the files that define it together, in compose's order, if there are several; `file` is the first.
         retags: the files in `layers` with compose's tags !reset or !override.
         without: files in other folders that also define it; a service that extends `layers` does not get their
@@ -335,11 +333,9 @@ class RepoFacts:
         dependency_files: the files to install from, in order, relative to the root.
         requirements: distribution names that the repository needs when no dependency file says so (README install
             line, imports), lower case, as far as they can be known.
-        declared: requirements in the dependency files, as pip writes them (`torch>=2.1`), without the optional
-            groups.
-        undeclared: packages that the sources import, and that no dependency file names or certainly installs:
-            numpy, which torch has not required since 1.9 (pytorch #60081), and tensorboard for
-            torch.utils.tensorboard.
+        declared: requirements in the dependency files, as pip writes them (`torch>=2.1`), without the optional groups.
+        undeclared: packages that the sources import, and that no dependency file names or certainly installs: numpy,
+            which torch has not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
         unnamed: distributions that the program imports and no dependency file names, except usual dependencies of
             others; empty if a lock names everything.
         included: files of the repository that pip reads through `-r` or `-c` lines of `dependency_files`.
@@ -368,8 +364,7 @@ class RepoFacts:
         notebooks: number of notebooks.
         dockerfile: the Dockerfile that the program is built with outside compose, None without a fitting one.
         asked_dockerfile: whether the user has named `dockerfile`.
-        extras: names of the optional dependency groups of the project (`[project.optional-dependencies]`,
-            setup.py).
+        extras: names of the optional dependency groups of the project (`[project.optional-dependencies]`, setup.py).
         torch_index: wheel index that torch is taken from, such as `https://download.pytorch.org/whl/cu124`, None
             for the default index.
         index_options: options of pip for the repository's indexes, as `--extra-index-url`, URL.

@@ -569,9 +569,8 @@ class Kind:
         target: returns the target at an address of this kind; its second argument is the repository's resolved
             root. No I/O. Raises DkdbgError for an address that is invalid for this kind.
         named: returns the target that a name without a scheme means now; None if it means none.
-        sessions: returns all sessions of this kind that are visible from this machine, for `dkdbg ps`, including
-            those that have ended; each carries the address of its target. Raises DkdbgError when they cannot be
-            listed.
+        sessions: returns all sessions of this kind that are visible from this machine, for `dkdbg ps`, including those
+            that have ended; each carries the address of its target. Raises DkdbgError when they cannot be listed.
         queue: returns the queue for jobs at an address of this kind that names no job; None for a kind without
             jobs. Raises DkdbgError for an invalid address.
         inner: returns the address of the target through which a target of this kind is reached; None for a kind

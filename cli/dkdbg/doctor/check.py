@@ -25,8 +25,7 @@ class Check:
     Attributes:
         name: stable name, for `--json` and bug reports.
         severity: severity of its findings.
-        read: returns the values of each finding; empty on a healthy machine. It reads nothing but the
-            `Situation`.
+        read: returns the values of each finding; empty on a healthy machine. It reads nothing but the `Situation`.
         cause: what is wrong, with fields for the values.
         next: the exact next command, or the line to change, also with fields.
         safe: whether `--fix` may run `next`, a command line of dkdbg that asks before it writes.

@@ -208,8 +208,7 @@ def _is_of_service(process_folder: Path | None, root: Path) -> bool:
     """Return whether a process may belong to a debug service on the host's network.
 
     Args:
-        process_folder: its folder in /proc; None for another user's process, which may belong to any such
-            service.
+        process_folder: its folder in /proc; None for another user's process, which may belong to any such service.
         root: root of the repository.
     """
     with contextlib.suppress(DkdbgError):

@@ -120,8 +120,7 @@ class Launcher:
         side_ports: ports of pages that it opens beside a program; they do not make that program a server.
         spreads: whether it starts one program several times.
         count_options: options with the number of processes.
-        gpu: `always` if its programs need a GPU; `no fallback` if they need one unless they have code for the
-            CPU.
+        gpu: `always` if its programs need a GPU; `no fallback` if they need one unless they have code for the CPU.
         discovers: files that it looks for in the working directory if none is given.
         dotted_app: whether the last part of a module may be the app's variable (`-A worker.celery`).
         ranks, local_ranks, world_sizes: environment variables with a process's ranks and the number of ranks,

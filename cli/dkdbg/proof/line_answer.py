@@ -77,8 +77,7 @@ class LoadedFile:
         compiled: compiler that has replaced the function, one of COMPILERS; empty without one.
         beats: whether a thread that no debugger holds (`beats` in dkdbg.toml) runs the function.
         at: lines of the function at which threads are.
-        breakpoints: line, condition, and whether it only logs, of the editor's breakpoints; None without a
-            debugger.
+        breakpoints: line, condition, and whether it only logs, of the editor's breakpoints; None without a debugger.
     """
 
     file: RemoteFile

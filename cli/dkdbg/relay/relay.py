@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two pings; seconds without a frame after which a transport counts as dead.
 PING_S, DEAD_S = 1.0, 3.0
-#: Timeout in seconds for the first line of a new transport: initially, and the maximum to which failures raise
-#: it.
+#: Timeout in seconds for the first line of a new transport: initially, and the maximum to which failures raise it.
 FIRST_TIMEOUT_S, MAX_TIMEOUT_S = 8.0, 30.0
 #: Seconds until the next try: minimum and maximum.
 MIN_PAUSE_S, MAX_PAUSE_S = 0.05, 2.0

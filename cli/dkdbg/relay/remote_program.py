@@ -1,9 +1,8 @@
 """Run a program on a remote machine with our standard streams; both survive a cut of the connection.
 
-The program's streams are two sockets of a relay, and three threads copy between them and our own. A terminal is
-set to raw mode, as by ssh, so that the program receives each key. While disconnected, two Ctrl-C within
-DETACH_WITHIN_S seconds detach, and the program continues. Before the first connection one Ctrl-C cancels the
-start.
+The program's streams are two sockets of a relay, and three threads copy between them and our own. A terminal is set to
+raw mode, as by ssh, so that the program receives each key. While disconnected, two Ctrl-C within DETACH_WITHIN_S
+seconds detach, and the program continues. Before the first connection one Ctrl-C cancels the start.
 """
 
 from __future__ import annotations
@@ -99,8 +98,7 @@ class _RemoteProgram:
     def _relayed(self, word: str, silent: bool, limit: float) -> Sequence[str]:
         """Return the command line of the relay.
 
-        From the first connection on, the keeper holds the agent's file: if the file is missing, the keeper is
-        gone.
+        From the first connection on, the keeper holds the agent's file: if the file is missing, the keeper is gone.
         """
         relay = (*self._agent, "relay", word)
         # Before the first connection the agent's file exists only as long as the upload's connection.

@@ -92,8 +92,7 @@ class Beneath:
     def forget(self) -> None:
         """Close the kept parent folder, so that every folder is opened again from here on.
 
-        Otherwise the last parent folder stays open, because most files are in the same folder as the previous
-        one.
+        Otherwise the last parent folder stays open, because most files are in the same folder as the previous one.
         """
         if self._at >= 0:
             os.close(self._at)

@@ -109,8 +109,7 @@ def attach(
             child sessions.
         as_json: print events as JSON objects, one a line.
         listen: host (empty for all addresses) and port on which to accept jobs that can only connect out.
-        ranks: ranks to debug; None for the ranks in dkdbg.toml, or else the ranks that the targets were started
-            with.
+        ranks: ranks to debug; None for the ranks in dkdbg.toml, or else the ranks that the targets were started with.
         pids: PIDs of running Pythons at the target to attach to; empty for the only program of a container
             without an agent.
         is_over: polled; ends the proxy once it returns True.

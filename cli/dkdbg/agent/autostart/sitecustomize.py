@@ -3,9 +3,8 @@
 
 With `PYTHONPATH=/mnt/agent.pyz` each Python of a job runs this before its first line.
 
-Nothing happens unless DKDBG_CONNECT or DKDBG_LISTEN is set. Then the first program of the container starts the
-agent, and all programs become members of that one session (job.py). On any error the program runs as it would
-without dkdbg.
+Nothing happens unless DKDBG_CONNECT or DKDBG_LISTEN is set. Then the first program of the container starts the agent,
+and all programs become members of that one session (job.py). On any error the program runs as it would without dkdbg.
 
 Any Python of the job may read the file, so it is valid Python 2 as well; there it only runs the user's own
 `sitecustomize`.

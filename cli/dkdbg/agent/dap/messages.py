@@ -45,8 +45,7 @@ DEADLINES = "dkdbgDeadlines"
 RESUMING = ("continue", "next", "stepIn", "stepOut", "disconnect", "terminate")
 #: Requests for which a stopped process runs code of the program.
 EVALUATING = ("evaluate", "setExpression", "setVariable", "variables")
-#: Request of `dkdbg attach` for the digest of a source file (`path`), and name of the agent's capability to
-#: answer it.
+#: Request of `dkdbg attach` for the digest of a source file (`path`), and name of the agent's capability to answer it.
 SOURCE = "dkdbgSource"
 #: Property with the number of the editor that a child session belongs to. The agent adds it to each announced
 #: process's configuration.

@@ -5,10 +5,9 @@ processes, the path of privates.py, and for a worker of Ray the answer to proces
 of JSON to stdout: that it serves, or which private names this debugpy lacks. It ends when stdin ends, so an agent
 that was killed leaves no adapter behind. The adapter of a Ray worker ends with the last process.
 
-It listens on no port, because any user of the machine could connect and debug. The agent passes the connections
-of its clients and of the root session stub through stdin, a Unix socket. The user's processes connect to a Unix
-socket in the session's private folder. The kernel identifies them: a process must belong to the same user and
-have announced itself.
+It listens on no port, because any user of the machine could connect and debug. The agent passes the connections of its
+clients and of the root session stub through stdin, a Unix socket. The user's processes connect to a Unix socket in the
+session's private folder. The kernel identifies them: a process must belong to the same user and have announced itself.
 
 Other differences from `debugpy/adapter/__main__.py`:
 
@@ -286,8 +285,7 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
     """End the root session when the editor leaves the last process.
 
     VS Code's stop button ends the session in focus, a child's, and does not know that children belong to the root
-    (debugpy sends no lifecycleManagedByParent). The root session would stay behind, and the next F5 would do
-    nothing.
+    (debugpy sends no lifecycleManagedByParent). The root session would stay behind, and the next F5 would do nothing.
     """
     disconnect: Callable[..., Any] = clients.Client.disconnect_request
 
@@ -299,8 +297,7 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
             return disconnect(self, request)
         finally:
             if parent is not None and parent is not session:
-                # A session without a server has not attached: it belongs to a second editor that is about to
-                # observe.
+                # A session without a server has not attached: it belongs to a second editor that is about to observe.
                 live = [each for each in list(sessions._sessions) if each.server and not each.is_finalizing]
                 if not [each for each in live if each not in (session, parent)]:
                     parent.finalize("the editor detached from the last process", False)

@@ -38,8 +38,7 @@ def arm(member: Member) -> None:
         _hold(member, (details.exc_type, details.exc_value, details.exc_traceback))
 
     def at_end() -> None:
-        # A program that sets its own excepthook (rich, absl) bypasses this one; Python has recorded the
-        # exception.
+        # A program that sets its own excepthook (rich, absl) bypasses this one; Python has recorded the exception.
         value = getattr(sys, "last_value", None)
         if value is not None and sys.excepthook is not excepthook and not hasattr(sys, "ps1"):
             _hold(member, (type(value), value, sys.last_traceback))

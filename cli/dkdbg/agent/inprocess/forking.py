@@ -55,8 +55,7 @@ def before(member: Member) -> None:
         _put_to_sleep(path)
     if member.starter == member._get_ident():
         return  # in a signal's handler, while this thread is starting the hook's thread
-    # Keep this lock: a signal handler may fork meanwhile and return in the child, where `member.done` is another
-    # one.
+    # Keep this lock: a signal handler may fork meanwhile and return in the child, where `member.done` is another one.
     done = member.done
     if done.acquire(True, 1) or (member.answering and done.acquire(True, ANSWER_TIMEOUT_S)):
         done.release()

@@ -366,8 +366,7 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
             with greenlets.support(this.words if this is not None else ()):
                 import debugpy._vendored as vendored
 
-                # The original would put a folder into sys.path, which the program's threads may be iterating
-                # over.
+                # The original would put a folder into sys.path, which the program's threads may be iterating over.
                 vendored.vendored = contextlib.nullcontext  # type: ignore[assignment]
                 from debugpy.server import api
             greenlets.let_end(sys.modules["pydevd"].threading)

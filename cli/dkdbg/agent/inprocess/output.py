@@ -137,11 +137,9 @@ class Pending:
 
 
 _pending = Pending()
-#: Objects whose `write` is shadowed, each with the function that shadows it and the program's previous one, if
-#: any.
+#: Objects whose `write` is shadowed, each with the function that shadows it and the program's previous one, if any.
 _shadowed: List[Any] = []
-#: Objects where the program has replaced the shadowing function by one of its own, which may still call the
-#: former.
+#: Objects where the program has replaced the shadowing function by one of its own, which may still call the former.
 _covered: List[Any] = []
 
 

@@ -28,8 +28,7 @@ __all__ = ["handle_trap", "main", "post_mortem", "set_trace", "settrace"]
 
 #: Seconds for which paipdb waits for a client.
 DEFAULT_TIMEOUT = 600.0
-#: Held while dkdbg's modules are imported: in an import cycle another thread would get a partly initialized
-#: module.
+#: Held while dkdbg's modules are imported: in an import cycle another thread would get a partly initialized module.
 _importing = _thread.RLock()
 _NO_PORT = "Can not get debug port, exit"
 #: Exit codes if no client connects: paipdb's own for `-m paipdb`, dkdbg's for `-m dkdbg.pai`.

@@ -100,8 +100,7 @@ class Run:
         source: folder that Ray has packed as its `working_dir`; empty if unknown.
         workers: names of its workers, by Ray's worker id.
         unpacked: folder into which Ray has unpacked the `working_dir`, by worker id; empty for none.
-        modules: by worker id, where Ray has unpacked each of the `py_modules`, and its folder on the driver's
-            machine.
+        modules: by worker id, where Ray has unpacked each of the `py_modules`, and its folder on the driver's machine.
     """
 
     def __init__(self, answer: Dict[str, object]) -> None:

@@ -74,8 +74,7 @@ class Code:
         if main and path.startswith(source + "/"):
             below = path[len(source) :].replace("/", "\\") if "\\" in local else path[len(source) :]
             self.script, self.alias = local + below, local + _ALIAS + below
-            # Placed last, so that the checkout's mapping translates paths below `source` that come from the
-            # worker.
+            # Placed last, so that the checkout's mapping translates paths below `source` that come from the worker.
             self.mappings.append({"localRoot": local + _ALIAS, "remoteRoot": source})
 
     def to_worker(self, path: Any) -> Any:  # noqa: ANN401 - as an editor says it

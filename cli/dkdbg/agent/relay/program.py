@@ -82,8 +82,7 @@ class Program:
         is_heard: returns whether a client reads the output.
 
     Attributes:
-        stdio, stderr: sockets for its input and output, and for its standard error, which is empty with a
-            terminal.
+        stdio, stderr: sockets for its input and output, and for its standard error, which is empty with a terminal.
         ended: a descriptor that becomes readable once `exit_code` is known and the output has been handed over.
         exit_code: as a shell shows it; None until then.
         has_exited: set at its exit, even if other processes still hold its output.

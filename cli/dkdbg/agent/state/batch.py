@@ -6,10 +6,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping
 
-#: Names that a batch system gives to a job: the form of each, and the variables in it. They are here and not with
-#: the system's target because the agent is delivered without the targets. Source: sbatch(1), OUTPUT ENVIRONMENT
-#: VARIABLES; PBS Professional's qsub(1B), ENVIRONMENT VARIABLES; LSF's Environment variables set for job
-#: execution.
+#: Names that a batch system gives to a job: the form of each, and the variables in it. They are here and not with the
+#: system's target because the agent is delivered without the targets. Source: sbatch(1), OUTPUT ENVIRONMENT VARIABLES;
+#: PBS Professional's qsub(1B), ENVIRONMENT VARIABLES; LSF's Environment variables set for job execution.
 _NAMES = (
     ("{}", "SLURM_JOB_ID"),
     ("{}", "SLURM_ARRAY_JOB_ID"),

@@ -19,8 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, Optional
 
-#: Environment variable that marks a process that the connected host has started, so that the host's signals find
-#: it.
+#: Environment variable that marks a process that the connected host has started, so that the host's signals find it.
 ENV_RUN = "DKDBG_RUN"
 _NAME = re.compile(r"agent-[0-9a-f]{32}\.pyz")
 _MAX_BYTES = 1 << 26

@@ -55,11 +55,9 @@ class ProcessTable:
         on_refusal: called once per reason why a process cannot be debugged, with one line.
         choice: returns the ranks to debug.
         on_absent: called for each process that did not join when asked, and for each that has ended.
-        on_clocks: called with each process that was asked about its timeouts: its pid, and its clocks that still
-            run.
-        on_pending: called with each process that was asked about its timeouts: pid, name of the collective that
-            it waits in with an unraised timeout (empty for none), seconds that it has waited, seconds until the
-            timeout.
+        on_clocks: called with each process that was asked about its timeouts: its pid, and its clocks that still run.
+        on_pending: called with each process that was asked about its timeouts: pid, name of the collective that it
+            waits in with an unraised timeout (empty for none), seconds that it has waited, seconds until the timeout.
         on_raised: called whenever a process has raised the timeouts of its process groups, with the former
             timeout in seconds.
         before_look: called before each scan of the folder.

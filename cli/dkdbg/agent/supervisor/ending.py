@@ -81,8 +81,7 @@ class Ending:
         while True:
             self._look()
             found = sorted(filter(is_wanted, self._found))
-            # One scan may miss a daemon that starts while its parent ends, so only two empty scans in a row
-            # count.
+            # One scan may miss a daemon that starts while its parent ends, so only two empty scans in a row count.
             if not (found or before) or time.monotonic() > end:
                 return found
             before = bool(found)

@@ -94,8 +94,7 @@ class _Connection:
     """One DAP connection of the client, with one session.
 
     Attributes:
-        is_attached: the adapter has accepted the attach. is_over: the attach was refused, or the session has
-            ended.
+        is_attached: the adapter has accepted the attach. is_over: the attach was refused, or the session has ended.
     """
 
     def __init__(self, serve: Serve, arguments: Message, happened: Callable[[str, Message], None]) -> None:

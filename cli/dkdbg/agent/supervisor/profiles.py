@@ -267,8 +267,7 @@ def fetch(
         if not key.startswith(("DKDBG_", "RAY_RUNTIME_ENV_HOOK"))
     }
     try:
-        # A file instead of a pipe: up to Python 3.13 communicate() does not resume writing to a pipe after a
-        # timeout.
+        # A file instead of a pipe: up to Python 3.13 communicate() does not resume writing to a pipe after a timeout.
         with tempfile.TemporaryFile() as source:
             source.write(json.dumps(asked).encode())
             source.seek(0)

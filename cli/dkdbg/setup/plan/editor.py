@@ -183,8 +183,7 @@ def _background(name: str, words: Sequence[str]) -> dict[str, object]:
         "presentation": {"reveal": "always", "panel": "dedicated", "showReuseMessage": False, "clear": True},
         "problemMatcher": {
             "owner": "dkdbg",
-            # VS Code requires a pattern. This one never matches, because the program reports no problems in
-            # files.
+            # VS Code requires a pattern. This one never matches, because the program reports no problems in files.
             "pattern": {"regexp": "^dkdbg: never: (.*)$", "message": 1},
             "background": {
                 "activeOnStart": True,

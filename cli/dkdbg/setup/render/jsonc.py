@@ -144,9 +144,8 @@ class Step:
 def next_step(have: object, want: object, last: object) -> Step | None:
     """Return the next edit that turns `have` into `want`; None if only the user's changes remain.
 
-    Objects are merged key by key, arrays of objects item by item (a pair of path mappings is one item), other
-    values as a whole. A value is the user's unless it equals its value in `last`, the last request (None if
-    unknown).
+    Objects are merged key by key, arrays of objects item by item (a pair of path mappings is one item), other values
+    as a whole. A value is the user's unless it equals its value in `last`, the last request (None if unknown).
     """
     return _step(have, want, _UNKNOWN if last is None else last, ())
 

@@ -27,8 +27,7 @@ MAX_HEAD = 1 << 20
 MAX_BODY = 1 << 20
 MAX_MOUNTS = 100
 
-#: Times of files that a frame can hold, in nanoseconds: 1677 to 2262. Most file systems can also store other
-#: times.
+#: Times of files that a frame can hold, in nanoseconds: 1677 to 2262. Most file systems can also store other times.
 EARLIEST, LATEST = -(1 << 63), (1 << 63) - 1
 
 HEADER = struct.Struct("!BII")

@@ -257,8 +257,7 @@ class Standing(NamedTuple):
 
     Attributes:
         git: the default or the rule of git that excludes the entry.
-        docker: the last rule of .dockerignore that matched the entry or a folder above; a negated rule brings it
-            back.
+        docker: the last rule of .dockerignore that matched the entry or a folder above; a negated rule brings it back.
         sync: the pattern of `[sync] ignore` that excludes the entry.
         kept: the pattern of `[sync] ignore` that brought the entry itself back.
     """

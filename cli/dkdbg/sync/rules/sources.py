@@ -35,8 +35,7 @@ class Sources:
         sync: the patterns of dkdbg.toml.
         docker: the patterns of .dockerignore.
         git: git's patterns for the root folder and the defaults, from strong to weak.
-        reaching, docker_reaching: negated patterns, split at `/`, that may bring back content of an excluded
-            folder.
+        reaching, docker_reaching: negated patterns, split at `/`, that may bring back content of an excluded folder.
         files: absolute paths of git's rule files that are not in the tree itself; `nested` adds some.
     """
 

@@ -39,8 +39,7 @@ class Skip(NamedTuple):
 
     Attributes:
         reason: a sentence for the user.
-        unknown: whether the path could not be read: the remote side then keeps its version of it and everything
-            below.
+        unknown: whether the path could not be read: the remote side then keeps its version of it and everything below.
     """
 
     reason: str
@@ -84,9 +83,8 @@ class Changes:
         removed: paths that are gone or excluded now, content before its folder.
         skipped: paths newly left out for a reason other than a rule.
         cleared: paths of `Index.skipped` that are not left out for that reason any more.
-        looked: paths that were checked, each with everything below it; an empty path is the root. The index does
-            not contain excluded paths and cannot show their deletion, so the caller checks remote entries below
-            `looked`.
+        looked: paths that were checked, each with everything below it; an empty path is the root. The index does not
+            contain excluded paths and cannot show their deletion, so the caller checks remote entries below `looked`.
     """
 
     written: dict[str, Entry] = field(default_factory=dict)
@@ -102,9 +100,8 @@ class Changes:
 def compare(before: Index, after: Index, *, below: Collection[str] | None = None) -> Changes:
     """Return the changes from `before` to `after`.
 
-    `below` lists the paths that `after` covers, each with everything below it; None means the whole tree. Entries
-    of `before` at or below an unreadable path (a `Skip` with `unknown`) may still exist, so they do not count as
-    removed.
+    `below` lists the paths that `after` covers, each with everything below it; None means the whole tree. Entries of
+    `before` at or below an unreadable path (a `Skip` with `unknown`) may still exist, so they do not count as removed.
     """
     unknown = {path for path, skip in after.skipped.items() if skip.unknown}
     removed = []

@@ -51,8 +51,7 @@ def read(
     """Read `path`, relative to `root`, to its end. Follows no symlink below the root.
 
     Args:
-        root: the local root, absolute and resolved, or a `Beneath` of it, which saves opening the root for each
-            file.
+        root: the local root, absolute and resolved, or a `Beneath` of it, which saves opening the root for each file.
         keep: maximum bytes to return as `Content.body`.
         growing: whether the file may grow meanwhile, like a log: read only up to its size at the beginning.
         between: called after each 1 MiB of a file longer than `keep`: reading it may take some seconds.

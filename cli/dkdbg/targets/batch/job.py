@@ -27,8 +27,7 @@ _NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
 _TAG = re.compile(r"\b(job|held)-[0-9a-f]{8}\b")
 #: Parent of the folders with job scripts, on the login node: below the home, which a cluster's nodes share.
 _BASE = '"${XDG_CACHE_HOME:-$HOME/.cache}/dkdbg"'
-#: Script that creates a job's folder, accessible only to its user, and removes folders of unknown jobs after an
-#: hour.
+#: Script that creates a job's folder, accessible only to its user, and removes folders of unknown jobs after an hour.
 _PREPARE = """\
 umask 077 && mkdir -p {base} && cd {base} && folder=$(pwd -P) || exit 1
 known=$({jobs}) && for each in "$folder"/job-* "$folder"/held-*; do

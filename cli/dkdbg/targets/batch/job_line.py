@@ -267,8 +267,7 @@ class JobNode(Reach):
         Processes started by ssh outlive the connection. A step kills all its processes when it ends, so the
         relay's keeper gets a step of its own.
 
-        That step lasts as long as its srun on the login node, which is not our child and survives a lost
-        connection.
+        That step lasts as long as its srun on the login node, which is not our child and survives a lost connection.
         """
         if self.way == "ssh":
             return self.wrap(relay)

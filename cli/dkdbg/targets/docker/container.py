@@ -96,8 +96,7 @@ class Container:
         created: time as the engine writes it, which sorts by time.
         environment: from the image and the service.
         workdir: working directory of its program; empty for `/`.
-        devices: whether the engine was asked for a device such as a GPU (some versions of compose drop that
-            silently).
+        devices: whether the engine was asked for a device such as a GPU (some versions of compose drop that silently).
         agent: command of its agent, without a verb.
         user: `uid:gid` that the agent runs as; empty for the container's own user.
         binds: folder inside -> folder of the engine's machine that is mounted there.

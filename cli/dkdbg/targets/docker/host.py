@@ -163,8 +163,7 @@ def choose_processes(
 ) -> dict[str, str]:
     """Return DKDBG_PROCESSES as an environment; empty if the user sets it, or the repository documents no number.
 
-    Each rank gets its own GPU (NCCL rejects two on one). Without GPUs each gets a core, if the program runs on a
-    CPU.
+    Each rank gets its own GPU (NCCL rejects two on one). Without GPUs each gets a core, if the program runs on a CPU.
     """
     if not service.processes or dotenv.read(root, ENV_PROCESSES):
         return {}

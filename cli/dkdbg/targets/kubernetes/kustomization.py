@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
 #: Names of the file that kustomize reads in a folder.
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-#: Keys that rename objects and the references to them. Keys are in lower case here and below: kustomize ignores
-#: case.
+#: Keys that rename objects and the references to them. Keys are in lower case here and below: kustomize ignores case.
 _RENAMES = ("nameprefix", "namesuffix", "configmapgenerator", "secretgenerator")
 #: Keys of files and folders to build, and of other files; an entry may hold its path below one of `_PATHS`.
 _BUILT = ("resources", "bases", "components")

@@ -131,8 +131,7 @@ class SharedConnection:
             *PLAIN_SESSION, *self._hosts.destination(),
         )  # fmt: skip
         with tempfile.TemporaryFile("w+b") as stderr:  # the control master would keep a pipe open
-            # An ssh that may prompt stays in our session: it needs the terminal, and Ctrl-C there has to reach
-            # it.
+            # An ssh that may prompt stays in our session: it needs the terminal, and Ctrl-C there has to reach it.
             running = process.start(
                 argv, stdout=process.DISCARD, stderr=stderr.fileno(), new_session=not asks
             )

@@ -1,9 +1,8 @@
 """Presents tensors and arrays in an editor: Variables, Watch, hover and the Debug Console.
 
-pydevd asks its extensions (`pydevd_extension_api`) for the text and the children of a value. ArrayViews comes
-before pydevd's own extension for NumPy. The module that reads a framework's values is imported with the first of
-them, and no framework is imported from here. A value that cannot be read without side effects is described from
-its metadata.
+pydevd asks its extensions (`pydevd_extension_api`) for the text and the children of a value. ArrayViews comes before
+pydevd's own extension for NumPy. The module that reads a framework's values is imported with the first of them, and no
+framework is imported from here. A value that cannot be read without side effects is described from its metadata.
 """
 
 # debugpy is untyped.
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 
     Children = List[Tuple[str, Any, Optional[str]]]
 
-#: Columns: module that the program must have imported, name of a type in it, and module here that reads such
-#: values.
+#: Columns: module that the program must have imported, name of a type in it, and module here that reads such values.
 _KNOWN = (
     ("torch", "Tensor", "torch_views"),
     ("numpy", "ndarray", "numpy_views"),

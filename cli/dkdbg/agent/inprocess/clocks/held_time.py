@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 
 #: The file, in the session's folder.
 NAME = "held-time"
-#: Speed of the clocks during a stop. Not 0: a program that polls its clock until a deadline would keep a core
-#: busy.
+#: Speed of the clocks during a stop. Not 0: a program that polls its clock until a deadline would keep a core busy.
 SLOW = 0.001
-#: Seconds gained per second after a stop. A timeout that is pending during the whole catch-up ends a third too
-#: early.
+#: Seconds gained per second after a stop. A timeout that is pending during the whole catch-up ends a third too early.
 CATCH_UP = 0.5
 #: Seconds for which a record is valid: the writer may be killed during a stop.
 LEASE_S = 3.0

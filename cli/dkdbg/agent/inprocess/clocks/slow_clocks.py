@@ -175,9 +175,8 @@ def seconds_behind() -> float:
 def _changing(function: Any, clock: _Clock) -> Any:
     """Return three functions: the true clock, one that makes `function` call `clock`, and one that undoes this.
 
-    See `PyCFunctionObject` in CPython's methodobject.h: after the head of each object come a pointer to the
-    definition and one to the first argument. The definitions are shared by all interpreters, so they are left
-    alone.
+    See `PyCFunctionObject` in CPython's methodobject.h: after the head of each object come a pointer to the definition
+    and one to the first argument. The definitions are shared by all interpreters, so they are left alone.
 
     Raises:
         ValueError: `function` is not built as expected.

@@ -107,8 +107,7 @@ def watch() -> None:
                         break
                 now = session.monotonic()
                 _, _, rate, until = reader.state()
-                # Keep them stopped while this process is stopped, even if the clocks run meanwhile for an
-                # evaluation.
+                # Keep them stopped while this process is stopped, even if the clocks run meanwhile for an evaluation.
                 (stop if State.stopped or (rate > 0.0 and now < until) else start)()
                 _sleep(_LOOKS_S)
             start()

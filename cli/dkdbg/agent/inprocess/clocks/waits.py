@@ -29,9 +29,8 @@ def _lengthen(owner: Any, name: str, **how: Any) -> None:
 def _lengthen_in_c(owner: Any, name: str, **how: Any) -> None:
     """Lengthen a method of a class written in C, by changing the dict of the class.
 
-    Python code cannot set attributes of such a class. A subclass in its place would need a metaclass so that
-    existing objects count as its instances, and that would conflict with the metaclass of a program's own
-    subclass.
+    Python code cannot set attributes of such a class. A subclass in its place would need a metaclass so that existing
+    objects count as its instances, and that would conflict with the metaclass of a program's own subclass.
     """
     import ctypes
 

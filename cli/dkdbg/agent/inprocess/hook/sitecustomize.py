@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-#: Descriptor number of the hook's socket, so high that the program's files get the same numbers as without the
-#: hook.
+#: Descriptor number of the hook's socket, so high that the program's files get the same numbers as without the hook.
 _HIGH = 1000
 
 #: Text in the command line of a process that serves others and holds no user code. It neither registers nor
@@ -205,14 +204,11 @@ class _Member(object):
         origin: how this process was forked, see `origin` in contract.py.
         rank: the rank that it belongs to, None for none; known while a set of ranks is selected.
         free: whether it was not selected at its start.
-        fork_armed: whether the callback for forked children is registered. block_signals: blocks signals in a
-            child.
+        fork_armed: whether the callback for forked children is registered. block_signals: blocks signals in a child.
         user: effective uid at the last fork. is_new_user: whether it had changed since the fork before.
         main_ident: the main thread's identifier, as Python without gevent has it.
-        lock: guards registering again. A signal handler may run, and fork, while its thread holds one of these
-            locks.
-        done: lock that is held while the hook's thread runs, and while `starter` (a thread's identifier) starts
-            it.
+        lock: guards registering again. A signal handler may run, and fork, while its thread holds one of these locks.
+        done: lock that is held while the hook's thread runs, and while `starter` (a thread's identifier) starts it.
         begun: lock that is held between the start of the hook's thread and its first instruction.
         running: whether the hook's thread runs. thread_id: its number in the kernel. answering: whether it
             answers a question.

@@ -161,8 +161,7 @@ def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False,
     Args:
         address: `host:port`, or the path of a Unix socket.
         again: whether to wait even if the last wait timed out.
-        there: whether to accept only a client of this address; if not, one that is connected elsewhere gets the
-            stop.
+        there: whether to accept only a client of this address; if not, one that is connected elsewhere gets the stop.
     """
     global _ran_out  # noqa: PLW0603
     _ran_out = _ran_out and not again

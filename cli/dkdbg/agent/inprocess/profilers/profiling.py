@@ -1,9 +1,8 @@
 """Profiles the processes of the program that were selected by name or rank, from their first line on.
 
-nsys has to start its target: the process becomes nsys by exec, which keeps its pid, its parent and its exit code.
-nsys starts the same command line again with the same interpreter. py-spy looks from outside, torch's profiler
-from inside. Each process, profiled or not, is recorded in the session's folder, for the agent's report at the
-end.
+nsys has to start its target: the process becomes nsys by exec, which keeps its pid, its parent and its exit code. nsys
+starts the same command line again with the same interpreter. py-spy looks from outside, torch's profiler from inside.
+Each process, profiled or not, is recorded in the session's folder, for the agent's report at the end.
 """
 
 # ruff: noqa: ANN401

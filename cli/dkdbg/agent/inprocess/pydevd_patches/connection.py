@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 MAX_REJOINS = 3
 #: Seconds for the adapter to accept a connection: it may be starting, or the machine busy.
 CONNECT_TIMEOUT_S = 60.0
-#: Seconds to retry while the adapter's backlog is full, and seconds between two tries; signals are blocked
-#: meanwhile.
+#: Seconds to retry while the adapter's backlog is full, and seconds between two tries; signals are blocked meanwhile.
 RETRY_TIMEOUT_S, RETRY_INTERVAL_S = 5.0, 0.02
 #: Seconds for pydevd's threads to end.
 END_TIMEOUT_S = 30.0

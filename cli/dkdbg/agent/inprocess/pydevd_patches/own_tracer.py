@@ -37,8 +37,7 @@ _NOTE = (
 _TAKEN = "%s has taken the debugger's tool ID in sys.monitoring: no breakpoint stops while it does. Debug without it"
 #: Numbers of tools that `sys.monitoring` reserves for no particular kind of tool.
 _FREE_TOOLS = (3, 4)
-#: Maximum characters of a tool's name: a longer line might fill a pipe at stderr, and the program would wait for
-#: ever.
+#: Maximum characters of a tool's name: a longer line might fill a pipe at stderr, and the program would wait for ever.
 _MAX_CHARACTERS = 100
 _HINTS = {"coverage": " (pytest: --no-cov)"}
 _DEBUGGER = ("pydevd", "_pydev", "_dkdbg")

@@ -1,9 +1,8 @@
 """Gives a process its full speed back while no editor is attached to it. Used by join.py.
 
-Up to Python 3.11 pydevd traces every thread from the join on, also after the editor has left: loops stay 2 times
-and calls 9 times slower than without it. Here the trace functions of all threads are removed when the editor
-leaves, and restored with the next one's configurationDone. From Python 3.12 on pydevd uses sys.monitoring, which
-costs nothing.
+Up to Python 3.11 pydevd traces every thread from the join on, also after the editor has left: loops stay 2 times and
+calls 9 times slower than without it. Here the trace functions of all threads are removed when the editor leaves, and
+restored with the next one's configurationDone. From Python 3.12 on pydevd uses sys.monitoring, which costs nothing.
 """
 
 # debugpy is untyped.

@@ -40,8 +40,7 @@ _SESSION = "DKDBG_SESSION_DIR"
 #: machine. On another machine a different user may own a folder of that name in /tmp.
 _JOB = "if [ -O {0} ] && [ -O {1} ]; then . {1}; else echo '{2}' >&2; fi; {3}"
 _ELSEWHERE = "dkdbg: not debugged: its `dkdbg run` has ended (as after `ray job submit --no-wait`), or runs on another machine or as another user"
-#: Variables that the agent sets for a program besides DKDBG_*, and variables DKDBG_* that belong to another
-#: process.
+#: Variables that the agent sets for a program besides DKDBG_*, and variables DKDBG_* that belong to another process.
 _SET = ("PYTHONBREAKPOINT", "PYDEVD_DISABLE_FILE_VALIDATION", "TORCH_COMPILE_DISABLE")
 _NOT_OF_JOB = (ENV_SOURCE, ENV_UNPACKED)
 

@@ -18,8 +18,7 @@ class Agent:
         token: see tokens.py; empty to accept each attach.
         project: id of the project that this port belongs to; empty to accept an attach for any.
         what_runs: command, for messages.
-        continues: whether continuing one rank continues the others, unless the editor decides; see
-            group_control.py.
+        continues: whether continuing one rank continues the others, unless the editor decides; see group_control.py.
         may_restart: whether an editor may restart the program.
         looks: whether to call `look` before an attach; see `LOOK` in connection.py.
     """

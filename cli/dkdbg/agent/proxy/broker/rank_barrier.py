@@ -11,10 +11,9 @@ same iteration, regardless of timing. Letting ranks pass the line only ensures p
 Some breakpoints are not for all ranks (`if rank == 0:`). After a timeout the stops are reported anyway, with the
 names of the missing ranks. A conditional breakpoint selects ranks explicitly, so its stop is not withheld.
 
-The ranks of one job may have several agents. Then the client, which has a root session with each of them, decides
-for all ranks: it gets an event for each change (`dkdbgGate`), and sends its decision as a request of that name. A
-request to pass carries the number of the last change that the client knows, and is ignored if there was a newer
-change.
+The ranks of one job may have several agents. Then the client, which has a root session with each of them, decides for
+all ranks: it gets an event for each change (`dkdbgGate`), and sends its decision as a request of that name. A request
+to pass carries the number of the last change that the client knows, and is ignored if there was a newer change.
 """
 
 from __future__ import annotations

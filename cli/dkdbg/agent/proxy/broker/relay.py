@@ -140,8 +140,7 @@ class Service:
         """
         with self._lock:
             found = broadcast_query.BroadcastQuery(question, self._sessions, self._sessions.agent.processes())
-            # A pause first reports the stops that the rank barrier withholds: the barrier would let those ranks
-            # pass.
+            # A pause first reports the stops that the rank barrier withholds: the barrier would let those ranks pass.
             actions = self._sessions.barrier.open() if question.verb == broadcast_query.PAUSE else []
             actions += found.begin()
         _send(actions)

@@ -67,8 +67,7 @@ class Check:
     def proven(self, exchange: proof.Exchange, shown: object) -> str:
         """Return the value for `shown` of `refusal` when a client proves its token instead of showing it.
 
-        This is the token if the proof is right. Otherwise it is a wrong token, so that wrong proofs are counted
-        too.
+        This is the token if the proof is right. Otherwise it is a wrong token, so that wrong proofs are counted too.
         """
         token = self._token.decode("utf-8", "surrogatepass")
         return token if proof.is_same(shown, exchange.of_client(token)) else token + "?"

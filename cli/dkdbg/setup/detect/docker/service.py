@@ -235,8 +235,7 @@ def ranked(services: tuple[RunningService, ...], preferred: str | None) -> tuple
     def in_file(pair: Ranked) -> float:
         return pair[0] + _name_points(pair[1])
 
-    # A name such as `app` distinguishes services of one file. It says nothing about services of different
-    # projects.
+    # A name such as `app` distinguishes services of one file. It says nothing about services of different projects.
     files = {pair[1].fact.file: pair for pair in sorted(pairs, key=in_file)}
     best = max(files.values(), key=lambda pair: pair[0], default=None)
     others = sorted((pair for pair in pairs if pair is not best), key=in_file, reverse=True)

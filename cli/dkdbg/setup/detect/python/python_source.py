@@ -19,8 +19,7 @@ _SERVES = re.compile(
     r"(app|application)\.run|(?:demo|app|iface|interface|ui|blocks)\.(launch)|(?:uvicorn\.run|web\.run_app|waitress\.serve|\w+\.serve_forever)"
     r"|(\w+\.wait_for_termination|runpod\.serverless\.start)"
 )
-#: Default port of `app.run()`, as in Flask; libraries with another default port; None for those that start no
-#: server.
+#: Default port of `app.run()`, as in Flask; libraries with another default port; None for those that start no server.
 _APP_PORT = 5000
 _APP_PORTS = {"marimo": None, "modal": None, "dash": 8050, "sanic": 8000}
 _PARSERS = {"ArgumentParser", "HfArgumentParser", "CLI", "Typer", "OptionParser"}

@@ -74,8 +74,7 @@ def read_python(
     for each in (*stated, *(Statement(minor=number, source=requires or BY_WHEELS) for number in free)):
         found.setdefault(each.minor, each)
     best, *others = found.values()
-    # A repository works with every version in its CI matrix, but not with every version that its documents
-    # mention.
+    # A repository works with every version in its CI matrix, but not with every version that its documents mention.
     in_doubt = best.in_prose
     return PythonFact(version=f"3.{best.minor}", source=best.source), tuple(
         Rival(

@@ -71,8 +71,7 @@ class DependencyFile:
 
     Attributes:
         path: relative to the root.
-        kind: `requirements`, `pyproject`, `setup.py`, `setup.cfg`, `conda`, `python_env`, `pixi`, `Pipfile`,
-            `lock`.
+        kind: `requirements`, `pyproject`, `setup.py`, `setup.cfg`, `conda`, `python_env`, `pixi`, `Pipfile`, `lock`.
         wanted: its requirements, with those of included files.
         python: (specifier, key) pairs of Python constraints.
         indexes: package index URLs.
@@ -82,8 +81,7 @@ class DependencyFile:
         name: project or environment name, None if missing.
         tables: managers' tables in a pyproject: `project`, `poetry`, `uv`, `pdm`, `pixi`, ...
         backend: build backend of a pyproject, None if missing.
-        local: folders of the repository that it installs as packages, relative to the root, without the root
-            itself.
+        local: folders of the repository that it installs as packages, relative to the root, without the root itself.
         members: names of packages of the repository that it takes from the workspace.
     """
 
