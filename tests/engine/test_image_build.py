@@ -157,7 +157,7 @@ def test_down_of_all_leaves_the_users_containers_and_an_undo_says_what_removes_e
         start()
         (volume,) = volumes(root)
         said = must(dkdbg(root, "init", "--undo")).stdout
-        must(in_shell(root, said.partition("its container still exists; to remove it: ")[2].strip()))
+        must(in_shell(root, said.partition("container still exists; to remove it: ")[2].strip()))
         assert docker("ps", "--all", "--quiet", "--filter", label(root)) == ""
         assert not exists(volume)
         must(dkdbg(root, "init", "--yes"))

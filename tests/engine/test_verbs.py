@@ -163,7 +163,7 @@ def test_a_signal_is_for_the_command_in_the_service_and_no_container_stays(shop,
 def test_f5_stops_in_the_test_that_run_has_started(shop):
     must(dkdbg(shop, "down"))
     nothing = dkdbg(shop, "logs")
-    assert (nothing.returncode, "web-debug does not run" in nothing.stderr) == (1, True)
+    assert (nothing.returncode, "web-debug is not running" in nothing.stderr) == (1, True)
     words = ("run", "--wait", str(LIMIT), "--", "-m", "unittest", "test_sums.Sums.test_one")
     with started(shop, *words, stdout=subprocess.DEVNULL) as running:
         said = ""
