@@ -55,7 +55,7 @@ def test_when_none_fits_the_message_says_which_and_what_to_type(tmp_path):
     with pytest.raises(bundle.NoDebugpy) as caught:
         bundle.ensure_debugpy([str(tmp_path)], str(tmp_path), (3, 8))
     assert str(caught.value).startswith("no debugpy for Python 3.8 (")
-    assert f"; found: debugpy-1.8.22; `dkdbg run --python {sys.executable}` installs" in str(caught.value)
+    assert f"; found: debugpy-1.8.22; `dkdbg run --python {sys.executable}` brings" in str(caught.value)
 
 
 def test_processes_that_race_all_get_a_whole_one(tmp_path):
