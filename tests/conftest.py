@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(items):
 def _no_base_image_of_this_machine():
     """Let `init` in this process know no base image: its files would depend on the images of this machine's engine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dkdbg.verbs.parts.repository.inherited", lambda _: None)
+        patch.setattr("dkdbg.verbs.init.inherited", lambda _: None)
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from contextlib import suppress
 from dataclasses import replace
@@ -25,6 +26,7 @@ from dkdbg.setup.render import changes, fetched_agent, manifest
 from dkdbg.setup.render.editor_files import LAUNCH, TASKS, launch_names, launch_port, ranks_files
 from dkdbg.setup.render.manifest import FOLDER
 from dkdbg.targets.docker import image_build
+from dkdbg.targets.docker.base_image import inherited
 from dkdbg.verbs import values
 from dkdbg.verbs.parts.offer import changes_json, next_steps, offer
 from dkdbg.verbs.parts.repository import check_root, check_written, files_for, make_plan
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from dkdbg.core.config import Config
     from dkdbg.core.plan import ProjectPlan
     from dkdbg.verbs.parser import Parser
+    from dkdbg.verbs.parts.repository import Ask
 
     Asked = dict[str, str | int | None]
 
@@ -180,14 +183,15 @@ def _init(root: Path, options: argparse.Namespace) -> int:
     check_root(root)
     asked = {key: getattr(options, key) for key in configuration.ANSWERS}
     asks = not (options.yes or options.diff or options.check or options.json) and console.interactive()
-    plan, config = make_plan(root, asks_engine=not options.check, **asked)
+    ask: Ask = (lambda _: None) if options.check else functools.cache(inherited)
+    plan, config = make_plan(root, ask=ask, **asked)
     # A repository that is set up keeps its choices: a later `init` does not ask again.
     if asks and not manifest.load(root).files:
         folder = "" if config.command else _choose_project(plan)
         if folder:
             root = root / folder
-            plan, config = make_plan(root, asks_engine=True, **asked)
-        plan, config = _with_answers(root, plan, config, asked)
+            plan, config = make_plan(root, ask=ask, **asked)
+        plan, config = _with_answers(root, plan, config, asked, ask)
     plan = _with_former(root, _with_unasked(plan))
     return offer(
         root, files_for(root, plan, config), plan.describe(console.width()), options,
@@ -361,11 +365,14 @@ def _init_ranks(root: Path, options: argparse.Namespace) -> int:
     )  # fmt: skip
 
 
-def _with_answers(root: Path, plan: ProjectPlan, config: Config, asked: Asked) -> tuple[ProjectPlan, Config]:
+def _with_answers(
+    root: Path, plan: ProjectPlan, config: Config, asked: Asked, ask: Ask
+) -> tuple[ProjectPlan, Config]:
     """Ask about a plan's choices with nearly equal options; return the plan and configuration as answered.
 
     Args:
         asked: values of flags, by their keys in dkdbg.toml.
+        ask: see `make_plan`.
     """
     done: set[str] = set()
     for _ in range(MAX_QUESTIONS):
@@ -379,7 +386,7 @@ def _with_answers(root: Path, plan: ProjectPlan, config: Config, asked: Asked) -
         if picked:
             value = choice.options[picked].value
             asked = {**asked, choice.topic: int(value) if choice.topic == "wait" else value}
-            plan, config = make_plan(root, asks_engine=True, **asked)
+            plan, config = make_plan(root, ask=ask, **asked)
     left = tuple(each for each in plan.choices if each.topic not in done)
     return replace(plan, choices=left), config
 

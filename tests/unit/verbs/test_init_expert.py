@@ -10,7 +10,7 @@ import pytest
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.detect.around import initialised
 from dkdbg.setup.detect.values import load_yaml
-from dkdbg.setup.render.manifest import inherited
+from dkdbg.setup.render.manifest import inherited, load
 from dkdbg.verbs.parts.repository import files_for, make_plan
 from tests.checkout import checkout, run_dkdbg
 from tests.terminals import terminal
@@ -818,7 +818,7 @@ def test_a_script_that_serves_on_loopback_is_said(repository, call, is_said):
 def engine(monkeypatch):
     """The images of a fake engine, with what a build inherits from each."""
     images: dict[str, tuple[str, ...]] = {}
-    monkeypatch.setattr("dkdbg.verbs.parts.repository.inherited", images.get)
+    monkeypatch.setattr("dkdbg.verbs.init.inherited", images.get)
     return images
 
 
@@ -829,7 +829,7 @@ def test_code_is_mapped_to_the_working_directory_of_the_base_image(repository, e
     if compose:
         repository.write("compose.yaml", "services: {web: {build: .}}\n")
     engine["mlbox:1"] = ("WORKDIR /opt/ml/code",)
-    plan = repository.plan(asks_engine=True)
+    plan = repository.plan(ask=engine.get)
     assert [str(m.remote) for m in plan.mappings] == ["/opt/ml/code/sub"]
     assert ("WORKDIR /opt/ml/code", "the image mlbox:1 sets it") in [(d.what, d.why) for d in plan.decisions]
 
@@ -842,7 +842,7 @@ def test_a_program_has_the_home_of_the_user_of_the_base_image(repository, engine
     repository.write("app.py", TRAIN)
     repository.write("Dockerfile", f'FROM mlbox:1\nWORKDIR /app\nCOPY . .\n{own}CMD ["./start", "app.py"]\n')
     engine["mlbox:1"] = ("USER ml",)
-    service = repository.plan(asks_engine=True).service
+    service = repository.plan(ask=engine.get).service
     assert (service.home_of, service.as_owner) == (home_of, is_owner)
 
 
@@ -851,13 +851,13 @@ def test_a_program_has_the_home_of_the_user_of_the_service_s_image(repository, e
     service = f"{{image: 'mlbox:1', volumes: ['.:/w'], working_dir: /w, command: python app.py{keys}}}"
     repository.write("app.py", TRAIN).write("compose.yaml", f"services: {{web: {service}}}\n")
     engine["mlbox:1"] = ("USER ml",)
-    plan = repository.plan(asks_engine=True)
+    plan = repository.plan(ask=engine.get)
     assert (plan.service.home_of, plan.remote_user) == (home_of, home_of)
 
 
 def test_only_an_init_that_may_write_asks_the_engine_for_the_base_image(repository, engine, dkdbg):
     def learnt():
-        return inherited(repository.root).get("mlbox:1", ())
+        return inherited(load(repository.root)).get("mlbox:1", ())
 
     repository.write("app.py", TRAIN).write("Dockerfile", "FROM mlbox:1\nCOPY . .\nCMD python app.py\n")
     assert dkdbg(repository.root, "init", "--yes").code == 0
@@ -880,4 +880,4 @@ def test_a_missing_program_is_looked_for_in_the_working_directory_of_the_service
     service = "{image: 'mlbox:1', volumes: ['.:/w'], command: python gone.py}"
     repository.write("app.py", TRAIN).write("compose.yaml", f"services: {{web: {service}}}\n")
     engine["mlbox:1"] = ("WORKDIR /w",)
-    assert any("gone.py" in note for note in repository.plan(asks_engine=True).notes)
+    assert any("gone.py" in note for note in repository.plan(ask=engine.get).notes)

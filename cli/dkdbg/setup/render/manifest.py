@@ -112,13 +112,9 @@ def service_note(
     }
 
 
-def inherited(root: Path) -> dict[str, tuple[str, ...]]:
-    """Return what `init` has learnt of base images: image -> Dockerfile lines.
-
-    Raises:
-        DkdbgError: the manifest cannot be read.
-    """
-    known = [as_dict(note.get("inherited")) for note in load(root).notes.values()]
+def inherited(manifest: Manifest) -> dict[str, tuple[str, ...]]:
+    """Return what `init` has learnt of base images: image -> Dockerfile lines."""
+    known = [as_dict(note.get("inherited")) for note in manifest.notes.values()]
     return {image: _texts(lines) or () for each in known for image, lines in each.items()}
 
 

@@ -5,25 +5,17 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from dkdbg import process
 from dkdbg.agent.dap.messages import as_dict, as_list
+from dkdbg.core.inherited import checked
 from dkdbg.errors import DkdbgError
 from dkdbg.targets.docker import client
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 #: Timeout for each of two answers: `init` works without an engine.
 _ANSWER_TIMEOUT_S = 2.0
 #: An image as FROM names it. It comes from the repository, and is no option of docker.
 _REFERENCE = re.compile(r"[A-Za-z0-9][\w./:@+-]{0,500}")
-#: The instructions that are inherited, with a value that a Dockerfile takes without quotes and without substitution.
-_LINE = re.compile(r"(?:WORKDIR |USER |ENV PYTHONPATH=)[\w./:@%+=,-]{1,500}", re.ASCII)
-#: The lines of an image that sets neither.
-_DEFAULTS = frozenset({"WORKDIR /", "USER root", "USER 0", "USER 0:0"})
-_MAX_LINES = 3
 _MAX_ANSWER_BYTES = 1 << 20
 
 
@@ -48,8 +40,3 @@ def _lines(config: dict[str, object]) -> tuple[str, ...]:
     values = {"WORKDIR": config.get("WorkingDir"), "USER": config.get("User")}
     found = [f"{keyword} {value}" for keyword, value in values.items() if isinstance(value, str)]
     return checked((*found, *(f"ENV {each}" for each in as_list(config.get("Env")))))
-
-
-def checked(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return the lines that count, up to a maximum: image and manifest are untrusted."""
-    return tuple(each for each in lines if _LINE.fullmatch(each) and each not in _DEFAULTS)[:_MAX_LINES]

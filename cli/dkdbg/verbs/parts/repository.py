@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dkdbg import hints
 from dkdbg.core import config as configuration
 from dkdbg.core import sessions
+from dkdbg.core.inherited import checked
 from dkdbg.delivery import single_file
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.repository.dotenv import saved_port
@@ -20,7 +21,6 @@ from dkdbg.setup.detect.around import no_way_to
 from dkdbg.setup.render import fetched_agent, manifest
 from dkdbg.setup.render.manifest import FOLDER
 from dkdbg.targets import registry
-from dkdbg.targets.docker.base_image import checked, inherited
 from dkdbg.targets.kubernetes import overlay
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from dkdbg.core.plan import DebugService, ProjectPlan
     from dkdbg.core.sessions import SeenSession
     from dkdbg.setup.render.changes import FileWanted
+
+    Ask = Callable[[str], tuple[str, ...] | None]
 
 
 def check_root(root: Path, verb: str = "init") -> None:
@@ -63,13 +65,14 @@ def check_root(root: Path, verb: str = "init") -> None:
 
 
 def make_plan(
-    root: Path, *, asks_engine: bool = False, **asked: str | int | tuple[str, ...] | None
+    root: Path, *, ask: Ask = lambda _: None, **asked: str | int | tuple[str, ...] | None
 ) -> tuple[ProjectPlan, Config]:
     """Return the plan as `init` makes it, and the configuration; ignore files that dkdbg generated.
 
     Args:
-        asks_engine: whether to ask the engine what a build inherits from its base image. Only an `init` that may write
-            does: elsewhere the plan must not depend on this machine's images.
+        ask: returns the Dockerfile lines for what a build inherits from an image; None if it is unknown, and then the
+            manifest has what an earlier `init` learnt. Only an `init` that may write asks the engine: elsewhere the plan
+            must not depend on this machine's images.
         asked: values of flags, by their keys in dkdbg.toml (`config.ANSWERS`, `apt`); None leaves the file's value.
 
     Raises:
@@ -82,7 +85,13 @@ def make_plan(
     config = configuration.Config() if text is None else configuration.parse(configuration.decode(text))
     given: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
     config = replace(config, **given)
-    generated = frozenset(str(path) for path in manifest.load(root).files)
+    known = manifest.load(root)
+    generated = frozenset(str(path) for path in known.files)
+
+    def inherited(image: str) -> tuple[str, ...]:
+        found = ask(image)
+        return checked(manifest.inherited(known).get(image, ())) if found is None else found
+
     facts = inspect(
         root,
         ignore=generated | {str(FOLDER), configuration.FILE_NAME},
@@ -91,7 +100,7 @@ def make_plan(
         dockerfile=config.dockerfile,
         python=config.python,
         gpu=config.gpu,
-        inherited=lambda image: _inherited(root, image, asks_engine=asks_engine),
+        inherited=inherited,
     )
     for name in facts.compose_files:  # a plan without the user's services would be wrong
         if not os.access(root / name, os.R_OK):
@@ -100,12 +109,6 @@ def make_plan(
                 hint=f"ls -l {shlex.quote(str(root / name))} shows who may read it",
             )
     return plan_project(facts, config), config
-
-
-def _inherited(root: Path, image: str, *, asks_engine: bool) -> tuple[str, ...]:
-    """Return what a build inherits from an image, from the engine, or else as an earlier `init` learnt it."""
-    found = inherited(image) if asks_engine else None
-    return checked(manifest.inherited(root).get(image, ())) if found is None else found
 
 
 def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWanted | None]:
