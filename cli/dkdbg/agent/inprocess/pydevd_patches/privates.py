@@ -68,7 +68,7 @@ PROGRAM: Names = {
         "NetCommandFactoryJson.make_console_message", "NetCommandFactoryJson.make_io_message",
     ),
     "_pydevd_bundle.pydevd_process_net_command_json": (
-        "PyDevJsonCommandProcessor.process_net_command_json", "NetCommand", "CMD_RETURN", "json",
+        "PyDevJsonCommandProcessor.process_net_command_json", "NetCommand", "CMD_RETURN", "json", "pydev_log",
     ),
     "_pydevd_bundle.pydevd_additional_thread_info": ("set_additional_thread_info", "PyDBAdditionalThreadInfo"),
     "_pydevd_bundle.pydevd_constants": ("PYDEVD_USE_SYS_MONITORING", "_current_frames"),
