@@ -166,8 +166,12 @@ def _taken_port(root: Path, service: DebugService) -> Finding | None:
     try:
         project = containers.of_project(root)
         ours = [each for each in project if each.label and each.running]
-        shares = any(not each.host_ports for each in ours)  # the network of another service, which publishes
-        if any(port in each.host_ports for each in (project if shares else ours)):
+        shares = any(
+            each.outside_port is None for each in ours
+        )  # the network of another service, which publishes
+        if any(each.outside_port == port for each in ours) or (
+            shares and any(str(port) in each.outside_ports for each in project)
+        ):
             return None
     except DkdbgError:  # the trial's start reports an engine that does not answer
         return None

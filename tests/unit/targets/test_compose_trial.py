@@ -37,7 +37,7 @@ class Engine:
 
     def of_project(self, _root):
         return tuple(
-            SimpleNamespace(id=each, name=each, published={}, service=service, one_off=not service, running=each not in self.stopped)
+            SimpleNamespace(id=each, name=each, published={}, outside_ports=set(), service=service, one_off=not service, running=each not in self.stopped)
             for each, service in self.containers.items()
         )  # fmt: skip
 

@@ -60,9 +60,7 @@ def start(
     if copies is not None:
         copies.check(str(model.get("name", "")))
     else:
-        ports = {
-            each.rpartition(":")[2] for one in containers.of_project(root) for each in one.published.values()
-        }
+        ports = {port for each in containers.of_project(root) for port in each.outside_ports}
         _check_ports(model, wanted, ports)
     project = str(model.get("name"))
     has_copies = f"{project}_{IMAGE_VOLUME}" in _volumes(model)

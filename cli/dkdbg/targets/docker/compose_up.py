@@ -56,7 +56,8 @@ def start(
     )
     check_published(model, service, token)
     check_name(str(model.get("name", "")), root)
-    ours = _port_of(containers.of_service(target, root), service.port)
+    before = containers.of_service(target, root)
+    ours = before.outside_port if before else None
     if token and compose_cli.remove_with_other_token(target, root, token):
         report(f"{service.name} ran with another token; it is being restarted")
 
@@ -111,7 +112,7 @@ def start(
     )
     is_reached = running is None or has_network(running)  # not with `network_mode: none`
     return Started(
-        port=(_port_of(running, service.port) or port) if is_reached else None, gpu=gpu, token=bool(token),
+        port=((running and running.outside_port) or port) if is_reached else None, gpu=gpu, token=bool(token),
         name=running.name if running else None, ports=_programs_ports(running, service.port) if running else (),
         idle=runs_nothing(model, service.name),
     )  # fmt: skip
@@ -146,14 +147,6 @@ def make_mount_points(model: Mapping[str, object], service: DebugService) -> Non
                 root
             ):  # a link in a hostile repository may lead elsewhere
                 folder.mkdir(parents=True, exist_ok=True)
-
-
-def _port_of(found: Container | None, inside: int) -> int | None:
-    """Return the port of the engine's machine that leads to the debug port of a container; None without one."""
-    if found is not None and found.host_network:
-        return found.port if found.running else None
-    outside = found.published.get(inside) if found else None
-    return int(outside.rpartition(":")[2]) if outside else None
 
 
 def _programs_ports(running: Container, debug_port: int) -> tuple[tuple[int, str], ...]:

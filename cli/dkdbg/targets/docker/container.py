@@ -168,10 +168,17 @@ class Container:
         return self.status == "paused"
 
     @property
-    def host_ports(self) -> set[int]:
-        """Return the ports of the engine's machine that lead to it while it runs."""
-        own = {self.port} if self.host_network and self.running else set()
-        return own | {int(outside.rpartition(":")[2]) for outside in self.published.values()}
+    def outside_ports(self) -> set[str]:
+        """Return the ports of the engine's machine that it publishes."""
+        return {outside.rpartition(":")[2] for outside in self.published.values()}
+
+    @property
+    def outside_port(self) -> int | None:
+        """Return the port of the engine's machine that leads to the debug port; None without one."""
+        if self.host_network:
+            return self.port if self.running else None
+        outside = self.published.get(self.port)
+        return int(outside.rpartition(":")[2]) if outside else None
 
     @property
     def deadlines(self) -> tuple[Deadline, ...]:
