@@ -705,6 +705,41 @@ def test_a_service_name_of_somebody_elses_manifest_is_not_taken(tmp_path):
 
 
 @pytest.mark.attack(8)
+def test_what_somebody_elses_manifest_says_of_a_base_image_is_a_plain_path_or_nothing(tmp_path):
+    """Says in the manifest that the base image sets more than a folder and a user: no such line is taken."""
+    files = {"app.py": "print(1)\n", "Dockerfile": "FROM mlbox:1\nWORKDIR sub\nCOPY . .\nCMD python app.py\n"}
+    root = checkout(tmp_path / "repo", files)
+    assert dkdbg_in(root, "init", "--yes").returncode == 0
+    manifest = root / ".dkdbg/manifest.json"
+    content = json.loads(manifest.read_text())
+    lines = [
+        "WORKDIR /a\nRUN touch stolen", "WORKDIR /${HOME}", "WORKDIR /a b", "WORKDIR /a\\", "WORKDIR /\u202estolen", "USER $(touch stolen)",
+        "USER 0:0 stolen", "ENTRYPOINT stolen", "ENV PYTHONPATH=/x LD_PRELOAD=stolen", "ENV LD_PRELOAD=/stolen", "RUN stolen", 5, None, {"a": 1},
+    ]  # fmt: skip
+    for said in (
+        lines,
+        *([each] for each in lines),
+        "WORKDIR /stolen",
+        {"WORKDIR /stolen": 1},
+        5,
+        ["USER a"] * 100_000,
+    ):
+        for known in ({"mlbox:1": said}, said):
+            content["notes"][".dkdbg/service.compose"]["inherited"] = known
+            manifest.write_text(json.dumps(content))
+            done = dkdbg_in(root, "init", "--diff", DOCKER_HOST="unix:///nowhere.sock")
+            assert (done.returncode, "Traceback" in done.stderr) == (0, False), (said, done.stderr)
+            shown = [line for line in done.stdout.splitlines() if not line.startswith("-")]
+            assert not [
+                line for line in shown if "stolen" in line or "${HOME}" in line or len(line) > 5000
+            ], said
+    assert not list(tmp_path.rglob("stolen"))
+    content["notes"][".dkdbg/service.compose"]["inherited"] = {"mlbox:1": ["WORKDIR /plain"]}
+    manifest.write_text(json.dumps(content))
+    assert "/plain/sub" in dkdbg_in(root, "init", "--diff", DOCKER_HOST="unix:///nowhere.sock").stdout
+
+
+@pytest.mark.attack(8)
 @pytest.mark.parametrize("text", ["${command:workbench.action.terminal.new}", "${env:HOME}", "${input:x}"])
 @pytest.mark.parametrize("place", ["folder", "target"])
 def test_what_an_editor_would_replace_is_refused(tmp_path, text, place):
