@@ -207,7 +207,7 @@ def test_content_that_is_not_what_its_digest_or_size_says_is_not_put_there(live,
     live.put("a", b"right")
     assert "digest" in live.do(wire.PUT, entry("a", b"right"), b"wrong")[0]["reason"]
     assert "received 4 of 5 bytes" in live.do(wire.PUT, entry("a", b"right"), b"shor")[0]["reason"]
-    assert "6 bytes came of 5" in live.do(wire.PUT, entry("a", b"right"), b"longer")[0]["reason"]
+    assert "received 6 of 5 bytes" in live.do(wire.PUT, entry("a", b"right"), b"longer")[0]["reason"]
     for body, reason in (
         (b"wrong", "digest"),
         (b"sho", "3 bytes came of 5"),
