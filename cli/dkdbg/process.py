@@ -148,13 +148,13 @@ def _text(output: bytes) -> str:
     return output.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def ourselves(*words: str) -> tuple[str, ...]:
+def ourselves(*arguments: str) -> tuple[str, ...]:
     """Return the command line of `dkdbg WORDS`.
 
     `python -m dkdbg` would import from the working folder, which may be an untrusted repository.
     """
     code = "import sys; sys.path[:] = filter(None, sys.path); from dkdbg.main import main; sys.exit(main())"
-    return (sys.executable, "-c", code, *words)
+    return (sys.executable, "-c", code, *arguments)
 
 
 def is_installed(program: str) -> bool:
@@ -362,8 +362,8 @@ def shown(argv: Sequence[str], cleaner: Callable[[], Callable[[bytes], bytes]]) 
         writers.append(None)
         if stream.isatty():
             reader, writers[-1] = os.pipe()
-            words = (reader, stream.fileno(), cleaner())
-            threads.append(threading.Thread(target=_show, args=words, daemon=True))
+            arguments = (reader, stream.fileno(), cleaner())
+            threads.append(threading.Thread(target=_show, args=arguments, daemon=True))
             threads[-1].start()
     try:
         return attached(argv, tty=True, outputs=(writers[0], writers[1]))

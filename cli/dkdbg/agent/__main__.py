@@ -60,37 +60,37 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if argv is None:
         console.open_closed_streams()
     owner.become_owner(os.environ)  # for every subcommand: the runtime folder is the owner's
-    words = list(sys.argv[1:] if argv is None else argv)
-    command = words.pop(0) if words else ""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command = arguments.pop(0) if arguments else ""
     if command in ("launch", "supervise"):
-        return _launch(words, supervised=command == "supervise")
+        return _launch(arguments, supervised=command == "supervise")
     if command == "accompany":  # run by autostart/starting.py, for programs that are already running
         from dkdbg.agent.supervisor import sidecar
 
-        return sidecar.main(words, _USAGE)
+        return sidecar.main(arguments, _USAGE)
     if command == "enter":
         from dkdbg.agent.inject import main as enter
 
         try:
-            return enter.main(words, _USAGE)
+            return enter.main(arguments, _USAGE)
         except ValueError as error:
             return _usage_error(str(error))
     if command in _MODULES:
         import importlib
 
-        return int(importlib.import_module("dkdbg.agent." + _MODULES[command]).main(words))
+        return int(importlib.import_module("dkdbg.agent." + _MODULES[command]).main(arguments))
     if command in ("restart", "stop"):
         from dkdbg.agent.supervisor import control
 
-        return control.main(command, words)
+        return control.main(command, arguments)
     if command == "call":
         from dkdbg.agent.relay import calling
 
         return calling.main()
     if command == "health":
-        return _health(wait="--wait" in words)
+        return _health(wait="--wait" in arguments)
     if command == "sessions":
-        return _sessions("--json" in words)
+        return _sessions("--json" in arguments)
     if command == "mapping":
         return _mapping()
     if command in ("-h", "--help", "help"):
@@ -100,12 +100,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     return 2
 
 
-def _launch(words: List[str], *, supervised: bool) -> int:
+def _launch(argv: List[str], *, supervised: bool) -> int:
     from dkdbg.agent.supervisor import launch, options, program_env, supervise
 
     try:
-        words = program_env.take_flags(words, os.environ)
-        asked = options.parse(words, supervised=supervised, usage=_USAGE)
+        argv = program_env.take_flags(argv, os.environ)
+        asked = options.parse(argv, supervised=supervised, usage=_USAGE)
     except ValueError as error:
         return _usage_error(str(error))
     asked.wait = program_env.prepare(os.environ, asked.wait, asked.then)

@@ -41,13 +41,13 @@ _ENV_OWN_CONTAINER, _ENV_SITES = "DKDBG_OWN_CONTAINER", "DKDBG_SITES"
 
 def main(archive: str) -> int:
     """Launch or supervise from the single file `archive`, as the command line says; return the exit code."""
-    words = sys.argv[1:]
-    if words[:1] in (["launch"], ["supervise"]):
+    argv = sys.argv[1:]
+    if argv[:1] in (["launch"], ["supervise"]):
         _open_sites()
     owner.become_owner(os.environ)
     hold = None
     if os.environ.pop(_ENV_TRANSIENT, "") == "1":
-        return _run_and_remove(archive, words)
+        return _run_and_remove(archive, argv)
     if os.path.basename(archive).startswith(_FOLDER):
         from dkdbg.agent.state import kept
 
@@ -59,11 +59,11 @@ def main(archive: str) -> int:
                 return 125
             os.environ[runtime_dir.ENV_RUNTIME_DIR] = os.path.dirname(archive)
             run = os.environ.pop(kept.ENV_RUN, "")  # for /proc and the record, not for the program
-            at = {"launch": 1, "supervise": 1, "enter": 2}.get(words[0] if words else "")
+            at = {"launch": 1, "supervise": 1, "enter": 2}.get(argv[0] if argv else "")
             if run and at:
-                words[at:at] = ["--run", run]
+                argv[at:at] = ["--run", run]
     try:
-        return _run(archive, words)
+        return _run(archive, argv)
     finally:
         if hold is not None:
             hold.release()
@@ -80,7 +80,7 @@ def _open_sites() -> None:
             sys.stderr.write("dkdbg: no .pth file: %s\n" % error)
 
 
-def _run_and_remove(archive: str, words: List[str]) -> int:
+def _run_and_remove(archive: str, argv: List[str]) -> int:
     import contextlib
     import signal
 
@@ -95,54 +95,54 @@ def _run_and_remove(archive: str, words: List[str]) -> int:
             return False
         return True
 
-    if words[:1] in (["launch"], ["supervise"]):
+    if argv[:1] in (["launch"], ["supervise"]):
         # SIGTERM at the job's end waits until the supervisor takes the signals. By default it would end this process
         # before the folder is removed, and the SystemExit of a handler is lost in a weakref callback of an import.
         if signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]):
-            words.insert(1, _UNBLOCK)
+            argv.insert(1, _UNBLOCK)
     else:
         signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
-        return _run(archive, words, _TRANSIENT, hold)
+        return _run(archive, argv, _TRANSIENT, hold)
     finally:
         if not held:  # ended after it had unpacked the folder, and before it held it
             with contextlib.suppress(OSError, runtime_dir.RuntimeDirError):
-                hold(_target(archive, runtime_dir.open_runtime_dir(_asked_runtime(words))) + _TRANSIENT)
+                hold(_target(archive, runtime_dir.open_runtime_dir(_asked_runtime(argv))) + _TRANSIENT)
         for each in held:
             each.release()
 
 
 def _run(
-    archive: str, words: List[str], suffix: str = "", hold: Callable[[str], bool] = lambda _folder: True
+    archive: str, argv: List[str], suffix: str = "", hold: Callable[[str], bool] = lambda _folder: True
 ) -> int:
     try:
-        runtime = runtime_dir.open_runtime_dir(_asked_runtime(words))
+        runtime = runtime_dir.open_runtime_dir(_asked_runtime(argv))
         folder = folder_of(archive, runtime, suffix)
         while not hold(folder):
             folder = folder_of(archive, runtime, suffix)
         _go_on_from(folder)
     except runtime_dir.RuntimeDirError as error:
-        return _give_up(words, str(error))
+        return _give_up(argv, str(error))
     except OSError as error:
-        return _give_up(words, "cannot unpack %s: %s" % (archive, error))
+        return _give_up(argv, "cannot unpack %s: %s" % (archive, error))
     from dkdbg.agent import __main__ as agent
 
-    return agent.main(words)
+    return agent.main(argv)
 
 
-def _give_up(words: List[str], reason: str) -> int:
-    if words[:1] == ["launch"] and "--" in words:
+def _give_up(argv: List[str], reason: str) -> int:
+    if argv[:1] == ["launch"] and "--" in argv:
         import signal
 
         from dkdbg.agent.supervisor import child
 
-        if _UNBLOCK in words[:2]:
+        if _UNBLOCK in argv[:2]:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-        return child.run_undebugged(words[words.index("--") + 1 :], reason)
-    if words[:1] == ["accompany"]:  # it may be a container's first process, whose end would end the program
+        return child.run_undebugged(argv[argv.index("--") + 1 :], reason)
+    if argv[:1] == ["accompany"]:  # it may be a container's first process, whose end would end the program
         from dkdbg.agent.supervisor import sidecar
 
-        return sidecar.main(words[1:], "", reason)
+        return sidecar.main(argv[1:], "", reason)
     sys.stderr.write("dkdbg: %s\n" % reason)
     return 125
 
@@ -184,14 +184,14 @@ def _remove_left(runtime: str) -> None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _asked_runtime(words: List[str]) -> Optional[str]:
+def _asked_runtime(argv: List[str]) -> Optional[str]:
     """Return the runtime folder that the command line names, as supervisor/options.py reads it."""
     asked = None
-    for position, word in enumerate(words):
+    for position, word in enumerate(argv):
         if word == "--":
             break
         if word == "--runtime":
-            asked = words[position + 1] if position + 1 < len(words) else None
+            asked = argv[position + 1] if position + 1 < len(argv) else None
         elif word.startswith("--runtime="):
             asked = word[len("--runtime=") :]
     return asked

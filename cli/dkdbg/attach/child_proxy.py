@@ -333,5 +333,5 @@ class Sources:
             return text
         local, remote = asked.mapping
         folder = () if Path(local) == Path.cwd() else ("-C", local)
-        words = ("dkdbg", *folder, "sync", str(self._target.address), "--to", remote)
-        return f"{text}. Run `{shlex.join(words)}`"
+        argv = ("dkdbg", *folder, "sync", str(self._target.address), "--to", remote)
+        return f"{text}. Run `{shlex.join(argv)}`"

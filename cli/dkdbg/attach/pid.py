@@ -50,7 +50,7 @@ def enter(target: Target, pids: Sequence[int], root: Path, report: Callable[[str
     Raises:
         DkdbgError: a PID is not a Python process there, or no process could be joined.
     """
-    words: Sequence[str] = ()
+    argv: Sequence[str] = ()
     if Capability.LIST_PROCESSES in target.capabilities:
         if not (pids or target.is_meant):
             return None
@@ -70,7 +70,7 @@ def enter(target: Target, pids: Sequence[int], root: Path, report: Callable[[str
                 f"{target.label} runs a plain debugpy; a second debugger cannot attach to its program",
                 hint=f"dkdbg attach {target.address} shows how to attach to it",
             )
-        words, numbers = chosen[0].words, [each.pid for each in chosen]
+        argv, numbers = chosen[0].argv, [each.pid for each in chosen]
         reach = target.within(chosen[0].user)
     elif pids:
         numbers, reach = list(pids), target.find()
@@ -79,9 +79,9 @@ def enter(target: Target, pids: Sequence[int], root: Path, report: Callable[[str
     try:
         agent = _in(target, reach, numbers, report)
     except DkdbgError as error:
-        words = words or _words_of(reach, numbers[0])
-        again = hints.RUN_AGAIN(target=target.address, command=shlex.join(words))
-        hint = again + _in_its_place(target, words)
+        argv = argv or _words_of(reach, numbers[0])
+        again = hints.RUN_AGAIN(target=target.address, command=shlex.join(argv))
+        hint = again + _in_its_place(target, argv)
         if _IN_ANOTHER in error.message:
             hint = hints.JOIN_SESSION(target=_session_named(target, error.message))
         raise DkdbgError(f"{target.label} cannot be attached to: {error.message}", hint=hint) from error
@@ -103,13 +103,13 @@ def _words_of(reach: Reach, pid: int) -> Sequence[str]:
     found: Sequence[PythonThere] = ()
     with contextlib.suppress(DkdbgError):
         found = running_at(reach)
-    return next((each.words for each in found if each.pid == pid), ("CMD",))
+    return next((each.argv for each in found if each.pid == pid), ("CMD",))
 
 
-def _in_its_place(target: Target, words: Sequence[str]) -> str:
+def _in_its_place(target: Target, argv: Sequence[str]) -> str:
     """Return the hint with the command that recreates the target under the agent; empty if it cannot be recreated."""
     try:
-        line, variables = target.recreation(words)
+        line, variables = target.recreation(argv)
     except DkdbgError:
         return ""
     if not line:
@@ -125,9 +125,9 @@ def _tell_how(
     target: Target, programs: Sequence[Sequence[PythonThere]], report: Callable[[str], None]
 ) -> None:
     # Only print the programs, without attaching: `dkdbg run` may be about to debug one of them.
-    theirs = [each for each in programs if not any(word.endswith(".pyz") for word in each[0].words)]
+    theirs = [each for each in programs if not any(word.endswith(".pyz") for word in each[0].argv)]
     for program in theirs[:8]:
-        report(f"{target.label} runs process {program[0].pid}: {shlex.join(program[0].words)[:120]}")
+        report(f"{target.label} runs process {program[0].pid}: {shlex.join(program[0].argv)[:120]}")
         report(hints.ENTER(target=target.address, pid=program[0].pid))
 
 
@@ -156,8 +156,8 @@ def _in(target: Target, reach: Reach, pids: Sequence[int], report: Callable[[str
     brought = bring(reach)
     try:
         for again in range(3):
-            words = ("--host", host, "--port", str(port), "--name", target.label)
-            argv = (*brought.argv, "enter", ",".join(map(str, pids)), *words)
+            arguments = ("--host", host, "--port", str(port), "--name", target.label)
+            argv = (*brought.argv, "enter", ",".join(map(str, pids)), *arguments)
             agent = Entered(brought, reach.wrap(argv), report, len(pids))
             try:
                 agent.wait()

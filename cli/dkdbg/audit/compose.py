@@ -37,8 +37,8 @@ def is_compose(document: Value) -> bool:
 def debug_ports(document: Value) -> Iterator[int]:
     """Return the ports on which debuggers of the services listen."""
     for _, service in document.get("services").pairs():
-        words = (service.get(key).command() for key in ("entrypoint", "command"))
-        yield from commands.debug_ports(" ".join(words))
+        argv = (service.get(key).command() for key in ("entrypoint", "command"))
+        yield from commands.debug_ports(" ".join(argv))
 
 
 def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:

@@ -73,8 +73,8 @@ def _shipped(stages: list[_Stage]) -> list[_Stage]:
 
 
 def _text(step: Instruction) -> str:
-    words = " ".join(json_words(step.rest)) if step.rest.startswith("[") else step.rest
-    return "\n".join((words, *(each.replace("\\\n", " ") for each in step.heredocs)))
+    command = " ".join(json_words(step.rest)) if step.rest.startswith("[") else step.rest
+    return "\n".join((command, *(each.replace("\\\n", " ") for each in step.heredocs)))
 
 
 def _installs(text: str) -> str:
@@ -150,10 +150,10 @@ def audit(text: str, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
 
 def _secrets(step: Instruction) -> Iterator[str]:
     """Return the names of the secrets that an ARG, or an ENV with a value, puts into the image."""
-    words = split(step.rest) if step.keyword in {"ARG", "ENV"} else []
-    if step.keyword == "ENV" and words and "=" not in words[0]:  # the legacy form `ENV key value`
-        words = [f"{words[0]}={' '.join(words[1:])}"]
-    for name, _, value in (word.partition("=") for word in words):
+    assignments = split(step.rest) if step.keyword in {"ARG", "ENV"} else []
+    if step.keyword == "ENV" and assignments and "=" not in assignments[0]:  # the legacy form `ENV key value`
+        assignments = [f"{assignments[0]}={' '.join(assignments[1:])}"]
+    for name, _, value in (word.partition("=") for word in assignments):
         if (secrets.is_secret_name(name) and (value or step.keyword == "ARG")) or secrets.has_credentials(
             value
         ):

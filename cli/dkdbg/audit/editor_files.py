@@ -34,9 +34,13 @@ def audit_devcontainer(document: Value, debug: frozenset[int]) -> Iterator[Found
         opened = ports.published(port.text, debug) if ":" in port.text else None
         if opened is not None:
             yield port.line, OPEN_PORT, f"debug port {opened[0]} is published on {opened[1]}"
-    words = document.get("runArgs").items
-    for at, word in enumerate(words):
-        text = word.text if "=" in word.text or at + 1 == len(words) else f"{word.text} {words[at + 1].text}"
+    run_args = document.get("runArgs").items
+    for at, word in enumerate(run_args):
+        text = (
+            word.text
+            if "=" in word.text or at + 1 == len(run_args)
+            else f"{word.text} {run_args[at + 1].text}"
+        )
         for rule, message in commands.options(text, debug) if word.text.startswith("-") else ():
             yield word.line, rule, message
     if document.get("privileged").text == "true":

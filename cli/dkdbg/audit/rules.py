@@ -143,8 +143,8 @@ _TESTS = frozenset({"test", "tests", "testing", "conftest"})
 
 def is_for_debugging(text: str) -> bool:
     """Return whether a path, profile or build stage is for development or tests, not for production, by its name."""
-    words = set(_WORDS.split(text.lower()))
-    return not words.isdisjoint(_DEBUG) or not words.isdisjoint(_TESTS)
+    name_parts = set(_WORDS.split(text.lower()))
+    return not name_parts.isdisjoint(_DEBUG) or not name_parts.isdisjoint(_TESTS)
 
 
 def is_test(path: str) -> bool:

@@ -41,20 +41,20 @@ _SWITCHES = (
 )  # fmt: skip
 
 
-def again(inspected: Mapping[str, Any], words: Sequence[str], *, image: str) -> str:
+def again(inspected: Mapping[str, Any], argv: Sequence[str], *, image: str) -> str:
     """Return the shell line that recreates a container; empty if it contains unprintable characters.
 
     The original container is stopped once the new one exists, and kept.
 
     Args:
         inspected: output of `docker container inspect` for the original.
-        words: command line of the container's Python, used if the container's own command only idles.
+        argv: command line of the container's Python, used if the container's own command only idles.
         image: name or id of the original's image.
     """
     name = str(inspected["Name"]).lstrip("/")
     new = f"{name}-dkdbg"
     own = (str(inspected.get("Path") or ""), *map(str, inspected.get("Args") or ()))
-    program = tuple(words) if not own[0] or idles(own) else own
+    program = tuple(argv) if not own[0] or idles(own) else own
     create = ("docker", "create", "--name", new, *_options(inspected, name), image, "infinity")
     steps = (
         f"{shlex.join(('docker', 'inspect', '--format', ENVIRONMENT, name))} | {shlex.join(create)}",

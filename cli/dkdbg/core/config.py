@@ -275,17 +275,17 @@ def shell_argv(command: str) -> tuple[str, ...]:
         DkdbgError: quotes are unbalanced, or the command is empty.
     """
     try:
-        words = tuple(shlex.split(command))
+        argv = tuple(shlex.split(command))
     except ValueError as error:
         raise DkdbgError(
             f"cannot read the command {command!r}: {error}", hint="balance the quotes", exit_code=EXIT_USAGE
         ) from error
-    if not words:
+    if not argv:
         raise DkdbgError(
             "the command is empty", hint="give one: --command 'python train.py'", exit_code=EXIT_USAGE
         )
-    needs_shell = any(mark in command for mark in "|&;<>()$`*?[~\n") or "=" in words[0]
-    return ("sh", "-c", command) if needs_shell else words
+    needs_shell = any(mark in command for mark in "|&;<>()$`*?[~\n") or "=" in argv[0]
+    return ("sh", "-c", command) if needs_shell else argv
 
 
 def configured_address(

@@ -43,14 +43,14 @@ class PythonThere:
         parent: the parent's PID there.
         user: `uid:gid` of its owner; empty if that is the user who listed the processes.
         program: path of the interpreter there.
-        words: words of its command line.
+        argv: its command line.
     """
 
     pid: int
     parent: int = 0
     user: str = ""
     program: str
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
 
     @property
     def version(self) -> str:
@@ -61,14 +61,14 @@ class PythonThere:
     @property
     def is_adapter(self) -> bool:
         """Return whether it is debugpy's adapter, the process of a plain debugpy that listens."""
-        return any("debugpy/adapter" in word for word in self.words[:4])
+        return any("debugpy/adapter" in word for word in self.argv[:4])
 
     @property
     def listens(self) -> tuple[str, int] | None:
         """Address that debugpy listens on according to this command line; None if it does not listen."""
-        if self.words[1:3] != ("-m", "debugpy") and self.words[:1] != ("debugpy",):
+        if self.argv[1:3] != ("-m", "debugpy") and self.argv[:1] != ("debugpy",):
             return None
-        for option, value in zip(self.words, self.words[1:], strict=False):
+        for option, value in zip(self.argv, self.argv[1:], strict=False):
             if option == "--listen" and (found := _LISTENS.fullmatch(value)):
                 return found["host"] or LOOPBACK, int(found["port"])
         return None
@@ -92,7 +92,7 @@ def pythons_in(stdout: str) -> tuple[PythonThere, ...]:
             found.append(
                 PythonThere(
                     pid=int(pid), parent=int(parent), user=user, program=program,
-                    words=tuple(words.rstrip("\t ").split("\t")),
+                    argv=tuple(words.rstrip("\t ").split("\t")),
                 )
             )  # fmt: skip
     return tuple(sorted(found, key=lambda each: each.pid))

@@ -302,13 +302,13 @@ class Target(ABC):
         """
         return ()
 
-    def recreation(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    def recreation(self, argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         """Return the shell line that recreates the container under the agent, and the variables that the new one lacks.
 
         The line is empty if the container cannot be recreated.
 
         Args:
-            words: command line of the selected Python.
+            argv: command line of the selected Python.
 
         Raises:
             DkdbgError: it is missing or not running.

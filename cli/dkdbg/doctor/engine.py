@@ -60,10 +60,10 @@ def _context() -> str:
     return str(found.get("currentContext") or "") if isinstance(found, dict) else ""
 
 
-def _output(*words: str) -> str | None:
+def _output(*argv: str) -> str | None:
     """Return the output of a docker command; None if it fails or prints nothing."""
     try:
-        done = process.run(["docker", *words], timeout=_TIMEOUT_S)
+        done = process.run(["docker", *argv], timeout=_TIMEOUT_S)
     except DkdbgError:
         return None
     return (done.stdout.strip() or None) if done.code == 0 else None

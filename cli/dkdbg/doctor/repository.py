@@ -224,8 +224,8 @@ def _is_of_service(process_folder: Path | None, root: Path) -> bool:
 
 def _is_ours(process_folder: Path, root: Path) -> bool:
     """Return whether a process is a `dkdbg` or an agent that was started in this repository, such as `dkdbg attach`."""
-    words = (process_folder / "cmdline").read_bytes().split(b"\0")
-    first = words[:8]  # enough for Python, its options, and the verb
+    argv = (process_folder / "cmdline").read_bytes().split(b"\0")
+    first = argv[:8]  # enough for Python, its options, and the verb
     return Path(os.readlink(process_folder / "cwd")).is_relative_to(root) and any(  # noqa: PTH115 - no file
         each.endswith((b"dkdbg/__main__.py", b"dkdbg/agent/__main__.py"))
         or each.rpartition(b"/")[2] in {b"dkdbg", single_file.NAME.encode()}
@@ -240,9 +240,9 @@ def _listening() -> Iterator[tuple[int, str]]:
             lines = Path(table).read_text("ascii", errors="replace").splitlines()[1:]
         except OSError:
             continue
-        for words in map(str.split, lines):
-            if len(words) > 9 and words[3] == "0A":
-                yield int(words[1].rpartition(":")[2], 16), words[9]
+        for fields in map(str.split, lines):
+            if len(fields) > 9 and fields[3] == "0A":
+                yield int(fields[1].rpartition(":")[2], 16), fields[9]
 
 
 def _process_of(inodes: set[str]) -> Path | None:

@@ -58,11 +58,11 @@ def ask(wanted: Sequence[Wanted], *, native: bool) -> tuple[list[Session], dict[
 def _ask(wanted: Wanted, *, native: bool) -> list[Session]:
     with contextlib.closing(wanted.target) as target:
         agent = target.running_agent()
-        words = ["where", *(["--native"] if native else [])]
+        arguments = ["where", *(["--native"] if native else [])]
         for each in wanted.ids:
-            words += ["--name", each]
+            arguments += ["--name", each]
         done = process.read(
-            target.wrap([*agent, *words]),
+            target.wrap([*agent, *arguments]),
             most=_MAX_ANSWER_BYTES,
             timeout=_NATIVE_TIMEOUT_S if native else _TIMEOUT_S,
         )

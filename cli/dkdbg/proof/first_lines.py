@@ -33,14 +33,14 @@ class FirstLines:
     functions: tuple[tuple[str, int], ...]
 
 
-def program_of(tree: Tree, words: Sequence[str]) -> str:
+def program_of(tree: Tree, argv: Sequence[str]) -> str:
     """Return the file of the program that a command line starts: absolute, local side; empty if unknown.
 
     Args:
         tree: the files of the mapped folder.
-        words: the command line under the agent.
+        argv: the command line under the agent.
     """
-    for launcher, line in launchers_in(words):
+    for launcher, line in launchers_in(argv):
         launch = launcher.launch(line)
         target = launch.target if launch is not None else None
         if launch is None or target is None:

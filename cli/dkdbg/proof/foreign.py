@@ -39,6 +39,6 @@ def _of_adapter(python: PythonThere) -> tuple[str, int] | None:
     """Return where debugpy's adapter listens, by its command line, as `debugpy.listen()` starts it."""
     if not python.is_adapter:
         return None
-    options = dict(zip(python.words, python.words[1:], strict=False))
+    options = dict(zip(python.argv, python.argv[1:], strict=False))
     host, port = options.get("--host", "127.0.0.1"), whole_number(options.get("--port", ""), 65535)
     return None if port is None else (host, port)

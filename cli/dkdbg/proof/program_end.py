@@ -464,9 +464,9 @@ _MACHINE_ERRORS = (
 def _of_row(text: str, rows: Sequence[tuple[str, str, str, str, str]]) -> Finding | None:
     for pattern, cause, says, remedy, link in rows:
         if found := re.search(pattern, text):
-            words = (found[0], *filter(None, found.groups()))
-            what = says.format(*words, line=line_at(text, found.start()))
-            return _finding(cause, what, remedy.format(*words), text, link=link)
+            parts = (found[0], *filter(None, found.groups()))
+            what = says.format(*parts, line=line_at(text, found.start()))
+            return _finding(cause, what, remedy.format(*parts), text, link=link)
     return None
 
 

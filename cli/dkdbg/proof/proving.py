@@ -176,9 +176,9 @@ class _Run:
         if not (around.inherits_entrypoint and finding.cause in program_end.PREVENTED):
             return finding
         with contextlib.suppress(DkdbgError):
-            words = trial.entrypoint()
-            if script := program_end.environments(words):
-                return program_end.without_entrypoint(finding, words, trial.probe(script), around)
+            entrypoint = trial.entrypoint()
+            if script := program_end.environments(entrypoint):
+                return program_end.without_entrypoint(finding, entrypoint, trial.probe(script), around)
         return finding
 
     def _end(self, stop: Callable[[], None]) -> None:
@@ -514,14 +514,14 @@ def _gpu_seen(given: tuple[str, str], target: Target, executable: str) -> str:
         )
     except DkdbgError as error:
         return f"{kind}; torch could not be queried: {error.message}"
-    words = done.stdout.split()
-    if done.code or len(words) != 3:
+    fields = done.stdout.split()
+    if done.code or len(fields) != 3:
         return f"{kind} ({why}); torch is not installed for {executable}"
-    if words[0] != "True":
+    if fields[0] != "True":
         raise BrokenError(
             Finding(
-                link="gpu", cause="gpu-unseen", says=f"the container got a GPU ({kind}: {why}), and torch sees none (built for CUDA {words[2]})",
+                link="gpu", cause="gpu-unseen", says=f"the container got a GPU ({kind}: {why}), and torch sees none (built for CUDA {fields[2]})",
                 remedy="install a torch build for this driver: nvidia-smi shows its CUDA version; pip install torch from the index of that version",
             )
         )  # fmt: skip
-    return f"{words[1]} seen by torch (CUDA {words[2]})"
+    return f"{fields[1]} seen by torch (CUDA {fields[2]})"

@@ -174,18 +174,18 @@ class Relay:
             pass
         return is_withdrawn
 
-    def ask(self, words: bytes) -> Answer:
+    def ask(self, query: bytes) -> Answer:
         """Send a query to the remote agent, which has to support queries.
 
         Args:
-            words: the query as a JSON array, see `agent.relay.program.question`.
+            query: the query as a JSON array, see `agent.relay.program.question`.
         """
         stdio, theirs = socket.socketpair()
         stderr, their_errors = socket.socketpair()
         for each in (stdio, stderr):
             each.shutdown(socket.SHUT_WR)
         answer = Answer(stdio, stderr, lambda: self._loop.call(lambda: self._loop.drop(answer)))
-        self._loop.call(lambda: self._loop.ask(words, theirs, their_errors, answer))
+        self._loop.call(lambda: self._loop.ask(query, theirs, their_errors, answer))
         return answer
 
     def tell(self, kind: int, payload: bytes) -> None:
@@ -377,7 +377,7 @@ class _Loop(Exchange):
         for number, sock in enumerate((stdio, stderr), 1):
             self.add(Channel(number, sock))
 
-    def ask(self, words: bytes, stdio: socket.socket, stderr: socket.socket, answer: Answer) -> None:
+    def ask(self, query: bytes, stdio: socket.socket, stderr: socket.socket, answer: Answer) -> None:
         """See `Relay.ask`."""
         if self._leaving or len(self.channels) + 2 > wire.CHANNELS:
             for sock in (stdio, stderr):
@@ -387,7 +387,7 @@ class _Loop(Exchange):
         first = self.last_channel + 1
         self.last_channel = first + 1
         self._asked[first] = answer
-        self.counting.send(wire.ASK, first, words)
+        self.counting.send(wire.ASK, first, query)
         for number, sock in enumerate((stdio, stderr), first):
             self.add(Channel(number, sock))
 

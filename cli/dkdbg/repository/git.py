@@ -55,7 +55,7 @@ def folded(name: str) -> str:
     return shown.casefold().partition(":")[0].rstrip(" .")
 
 
-def ask(folder: Path, verb: Literal["ls-files", "check-attr", "config"], *words: str) -> str | None:
+def ask(folder: Path, verb: Literal["ls-files", "check-attr", "config"], *arguments: str) -> str | None:
     """Return git's output in `folder`, with names as in `os.fsdecode`; None if it fails.
 
     Args:
@@ -67,7 +67,7 @@ def ask(folder: Path, verb: Literal["ls-files", "check-attr", "config"], *words:
     options: list[str] = []
     for option in _OPTIONS:
         options += ["-c", option]
-    argv = ["git", "--no-pager", "--no-optional-locks", *options, verb, *words]
+    argv = ["git", "--no-pager", "--no-optional-locks", *options, verb, *arguments]
     try:
         done = process.run(argv, cwd=folder, env=environment(os.environ), timeout=_TIMEOUT_S, names=True)
     except (DkdbgError, OSError):

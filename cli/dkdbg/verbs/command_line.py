@@ -78,14 +78,14 @@ class Verbs(dict[str, Parser]):
         return parser
 
 
-def parsed(words: list[str], parser: Parser) -> argparse.Namespace:
-    """Return the options in `words`; their `call` runs the verb, given the options and the repository's folder.
+def parsed(argv: list[str], parser: Parser) -> argparse.Namespace:
+    """Return the options in `argv`; their `call` runs the verb, given the options and the repository's folder.
 
     Raises:
         DkdbgError: an unknown verb, option or value.
     """
-    words, command = _submitted(words)
-    options, others = parser.parse_known_args(_asking_for_help(words))
+    argv, command = _submitted(argv)
+    options, others = parser.parse_known_args(_asking_for_help(argv))
     if others and options.verb != "submit":
         _refuse(parser, options.verb, others)
     options.others, options.ranks = others, command
@@ -115,20 +115,20 @@ def parser() -> Parser:
     return whole
 
 
-def _verb_at(words: list[str]) -> int:
+def _verb_at(argv: list[str]) -> int:
     """Return the index of the verb: the first word that is neither a global option nor its value."""
     at = 0
-    while words[at : at + 1] and words[at].startswith("-"):
-        at += 2 if words[at] in {"-C", "--context"} else 1
+    while argv[at : at + 1] and argv[at].startswith("-"):
+        at += 2 if argv[at] in {"-C", "--context"} else 1
     return at
 
 
-def _asking_for_help(words: list[str]) -> list[str]:
+def _asking_for_help(argv: list[str]) -> list[str]:
     """Return `dkdbg help up` as `dkdbg up --help`."""
-    at = _verb_at(words)
-    if words[at : at + 1] != ["help"]:
-        return words
-    return [*words[:at], *words[at + 1 : at + 2], "--help"]
+    at = _verb_at(argv)
+    if argv[at : at + 1] != ["help"]:
+        return argv
+    return [*argv[:at], *argv[at + 1 : at + 2], "--help"]
 
 
 def _refuse(parser: Parser, verb: str | None, others: list[str]) -> NoReturn:
@@ -140,10 +140,10 @@ def _refuse(parser: Parser, verb: str | None, others: list[str]) -> NoReturn:
     of_verb.error(f"unrecognized arguments: {' '.join(others)}", near=near)
 
 
-def _submitted(words: list[str]) -> tuple[list[str], list[str]]:
+def _submitted(argv: list[str]) -> tuple[list[str], list[str]]:
     """Split off the command of `dkdbg submit ... --`: options before it may be those of sbatch or qsub."""
-    at = _verb_at(words)
-    if words[at : at + 1] != ["submit"] or "--" not in words:
-        return words, []
-    cut = words.index("--")
-    return words[:cut], words[cut + 1 :]
+    at = _verb_at(argv)
+    if argv[at : at + 1] != ["submit"] or "--" not in argv:
+        return argv, []
+    cut = argv.index("--")
+    return argv[:cut], argv[cut + 1 :]

@@ -44,9 +44,9 @@ class Parser(argparse.ArgumentParser):
             args = self._target_first(args)
         return super().parse_known_args(args, namespace)
 
-    def _target_first(self, words: Sequence[str]) -> list[str]:
-        """Return `words` with the values of `--on` in front."""
-        named, others, left = [], [], iter(words)
+    def _target_first(self, argv: Sequence[str]) -> list[str]:
+        """Return `argv` with the values of `--on` in front."""
+        named, others, left = [], [], iter(argv)
         for word in left:
             option, has_value, value = word.partition("=")
             if option != "--on":

@@ -50,10 +50,10 @@ def call(options: argparse.Namespace, root: Path) -> int:
             hint=f"let an editor attach first (F5), or start it without the wait: {_STARTS_AT_ONCE}",
         )
     target = registry.target_at(registry.address_of(session.address), root)
-    words = ["pdb", "--name", session.id]
-    words += ["--pid", str(options.pid)] if options.pid is not None else []
-    words += ["--rank", str(options.rank)] if options.rank is not None else []
-    return process.become(target.wrap([*target.running_agent(), *words], tty=sys.stdin.isatty()))
+    arguments = ["pdb", "--name", session.id]
+    arguments += ["--pid", str(options.pid)] if options.pid is not None else []
+    arguments += ["--rank", str(options.rank)] if options.rank is not None else []
+    return process.become(target.wrap([*target.running_agent(), *arguments], tty=sys.stdin.isatty()))
 
 
 def _session(root: Path, name: str | None) -> SeenSession:

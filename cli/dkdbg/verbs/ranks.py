@@ -94,16 +94,23 @@ def call(options: argparse.Namespace, root: Path) -> int:
     """
     verb, expression, targets = options.what, options.expression, options.on + options.on_behind
     plot = verb == "eval" and options.plot
-    words = ["ranks", "--json", "--ranks", str(answers.rank_set(options.set)), "--frame", str(options.frame)]
-    words += ["--limit", str(options.limit), verb]
+    arguments = [
+        "ranks",
+        "--json",
+        "--ranks",
+        str(answers.rank_set(options.set)),
+        "--frame",
+        str(options.frame),
+    ]
+    arguments += ["--limit", str(options.limit), verb]
     asked = pictures.expression(expression) if plot else expression
-    words += ["--", asked] if verb == "eval" else []
+    arguments += ["--", asked] if verb == "eval" else []
     typed = f"eval {shlex.quote(expression)}" if verb == "eval" else verb
     several = len(targets) > 1
 
     def ask(target: str | None) -> list[tuple[SeenSession, list[Row]]]:
         session = _session(root, target, typed, several=several)
-        return [(session, _ask(root, session, words, options.limit))]
+        return [(session, _ask(root, session, arguments, options.limit))]
 
     missing: dict[str, str] = {}
     found = several_targets.query(targets or (None,), ask, missing)
@@ -183,10 +190,10 @@ def _unused(root: Path, expression: str) -> Path:
     return found
 
 
-def _ask(root: Path, session: SeenSession, words: Sequence[str], limit: float) -> list[Row]:
+def _ask(root: Path, session: SeenSession, arguments: Sequence[str], limit: float) -> list[Row]:
     target = registry.target_at(registry.address_of(session.address), root)
     with contextlib.closing(target):
-        argv = target.wrap([*target.running_agent(), words[0], "--name", session.id, *words[1:]])
+        argv = target.wrap([*target.running_agent(), arguments[0], "--name", session.id, *arguments[1:]])
         result = process.read(argv, most=answers.MOST, timeout=limit + _GRACE_S)
     if not result.stdout.strip():
         last = last_line(result.stderr).removeprefix("dkdbg: ")

@@ -177,7 +177,7 @@ def run(
     with contextlib.ExitStack() as opened:
         target = opened.enter_context(contextlib.closing(registry.target_of(name or "local:", root)))
         flags, target = target.worker_flags(workers), target.driver
-        flags += (*(("--ranks", chosen) if chosen else ()), *(profiling.words if profiling else ()))
+        flags += (*(("--ranks", chosen) if chosen else ()), *(profiling.flags if profiling else ()))
         flags += launch_flags(root)
         if attach is not None:
             _lead_editors(opened, registry.target_of(name or "local:", root), attach, run)
@@ -201,9 +201,9 @@ def run(
         if attach is None:
             console.warn(f"dkdbg: {hints.ATTACH_WITH(target=name or target.address)}")
         watched = (copy.folder if copy else str(root)) if reload else None
-        words = _launch_words(target, command, port=port, wait=wait, watched=watched, flags=flags)
+        argv = _launch_words(target, command, port=port, wait=wait, watched=watched, flags=flags)
         told = _told(target, copy.environment if copy else ())
-        code = _attached(target, reach, brought, (*told, *brought.argv, *words))
+        code = _attached(target, reach, brought, (*told, *brought.argv, *argv))
         if profiling and profiling.pull and name is not None:
             with _interruptible():
                 return _fetch(root, name, target, reach, python, code=code)
@@ -264,7 +264,7 @@ def _launch_words(
     """
     host, found = target.listen_address(port)
     is_asked = port is not None or bool(os.environ.get(settings.ENV_PORT))
-    words = (
+    argv = (
         "--host",
         host,
         "--port",
@@ -276,10 +276,10 @@ def _launch_words(
         program_name(command),
     )
     if watched is None:
-        return ("launch", *words, *flags, "--", *command)
+        return ("launch", *argv, *flags, "--", *command)
     # --interactive is for a user who types here; without a terminal, Ctrl-C arrives as a signal.
     typed = ("--interactive",) if sys.stdin.isatty() else ()
-    return ("supervise", *words, "--reload", watched, *typed, *flags, "--", *command)
+    return ("supervise", *argv, "--reload", watched, *typed, *flags, "--", *command)
 
 
 def _attached(target: Target, reach: Reach, brought: Brought, argv: Sequence[str]) -> int:
@@ -313,11 +313,11 @@ class Profiling:
     """Profiling that the user asked for.
 
     Attributes:
-        words: flags of the agent, as `agent/supervisor/profiles.py` reads them.
+        flags: flags of the agent, as `agent/supervisor/profiles.py` reads them.
         pull: whether to fetch the files at the end.
     """
 
-    words: tuple[str, ...]
+    flags: tuple[str, ...]
     pull: bool
 
 
@@ -332,21 +332,21 @@ def _asked_profiling(
     Raises:
         DkdbgError: `pull` is set, but no profiles are requested.
     """
-    words: list[str] = []
+    options: list[str] = []
     for flag, (names, ranks) in (("--nsys", nsys), ("--py-spy", py_spy), ("--torch-profile", torch)):
-        words += (flag, names) if names is not None else ()
-        words += (f"{flag}-ranks", ranks) if ranks is not None else ()
+        options += (flag, names) if names is not None else ()
+        options += (f"{flag}-ranks", ranks) if ranks is not None else ()
         more, variable = _MORE[flag]
         is_chosen = names is not None or ranks is not None or (flag == "--nsys" and _variables())
         if is_chosen and (value := os.environ.get(variable)):
-            words += (f"{flag}-{more}", value)
-    if pull and not words and not _variables():
+            options += (f"{flag}-{more}", value)
+    if pull and not options and not _variables():
         raise DkdbgError(
             "--pull fetches profiles, but none were asked for",
             hint="dkdbg run --nsys-ranks 0 --pull ...; other files: dkdbg sync TARGET --pull FOLDER",
             exit_code=EXIT_USAGE,
         )
-    return Profiling(words=tuple(words), pull=pull) if words or pull else None
+    return Profiling(flags=tuple(options), pull=pull) if options or pull else None
 
 
 def _variables() -> tuple[str, ...]:

@@ -226,10 +226,10 @@ def _noted(queue: Queue, job: Job) -> Job:
 
 def _ended(queue: Queue, job: Job) -> DkdbgError:
     reason = f" ({job.reason})" if job.reason else ""
-    words = queue.output_tail(job)
+    argv = queue.output_tail(job)
     text = f"job {job.id} has ended: {job.state}{reason}"
     return DkdbgError(
-        f"{text}\n{words}" if words else text,
+        f"{text}\n{argv}" if argv else text,
         hint=after(job, queue.address(job.id)),
     )
 

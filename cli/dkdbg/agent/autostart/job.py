@@ -58,20 +58,20 @@ def begin(archive: str) -> str:
     Raises:
         OSError, RuntimeDirError: no folder for the agent's files is usable, or the agent cannot be started.
     """
-    words = list(getattr(sys, "orig_argv", ())) or procfs.command_line(
+    argv = list(getattr(sys, "orig_argv", ())) or procfs.command_line(
         os.getpid()
     )  # Python 3.10 has orig_argv
-    if not _is_python() or os.path.abspath(words[1] if len(words) > 1 else "") == archive:
+    if not _is_python() or os.path.abspath(argv[1] if len(argv) > 1 else "") == archive:
         return ""
     is_first = os.getpid() == 1
     helpers = os.environ.get("DKDBG_SKIP", "")
-    if not is_program(words, is_first=is_first, more_helpers=helpers):
+    if not is_program(argv, is_first=is_first, more_helpers=helpers):
         # The children of a build tool are build backends, which look like programs, so they must not find the
         # single file. Those of `conda run` are programs.
-        if _is_helper(words) and "run" not in words:
+        if _is_helper(argv) and "run" not in argv:
             _set_python_path([], archive)
         return ""
-    found = _find_or_start(archive, words, _open_runtime())
+    found = _find_or_start(archive, argv, _open_runtime())
     if found is None:
         return ""
     if found.exit_code is not None:
@@ -123,7 +123,7 @@ def _own_lock() -> Optional[int]:
     return None
 
 
-def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[note.Note]:
+def _find_or_start(archive: str, argv: List[str], runtime: str) -> Optional[note.Note]:
     """Return the agent's note to its members; None when no agent runs here and none can be started.
 
     Raises OSError where the file system has no locks.
@@ -157,7 +157,7 @@ def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[not
                 return found
             if is_ours:
                 note.remove(path)
-                return _start(archive, words, path, lock)
+                return _start(archive, argv, path, lock)
             # A starting agent has already removed its predecessor's note. A note that stays belongs to an agent
             # of another PID namespace, or to one that failed as PID 1.
             end = limit if found is None else _RENEWAL_TIMEOUT_S
@@ -175,12 +175,12 @@ def _open_lock(path: str) -> int:
     return starting.above_streams(os.open(note.lock_of(path), flags, 0o600))
 
 
-def _start(archive: str, words: List[str], path: str, lock: int) -> Optional[note.Note]:
+def _start(archive: str, argv: List[str], path: str, lock: int) -> Optional[note.Note]:
     from dkdbg.agent.autostart import starting
 
     runtime = os.path.dirname(path)
     note.prune(runtime)
-    reader = starting.start(archive, words, runtime, lock)
+    reader = starting.start(archive, argv, runtime, lock)
     try:
         starting.wait(reader, None if starting.waits_for_an_editor(os.environ) else _START_TIMEOUT_S)
     finally:
@@ -207,24 +207,24 @@ def _set_python_path(first: List[str], archive: str) -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join(entries)
 
 
-def is_program(words: List[str], *, is_first: bool, more_helpers: str = "") -> bool:
+def is_program(argv: List[str], *, is_first: bool, more_helpers: str = "") -> bool:
     """Tell whether a Python command line is that of a program.
 
     Args:
-        words: the interpreter's command line.
+        argv: the interpreter's command line.
         is_first: whether this is the container's first process: its command was written as the job, so code on
             the command line (`-c`) is a program too.
         more_helpers: comma-separated substrings of command lines to treat as helpers (DKDBG_SKIP).
     """
-    line = " ".join(words)
+    line = " ".join(argv)
     if any(word in line for word in more_helpers.split(",") if word):
         return False
-    _, kind, _ = choosing.what_runs(words)
-    return is_first if kind == "code" else bool(kind) and not _is_helper(words)
+    _, kind, _ = choosing.what_runs(argv)
+    return is_first if kind == "code" else bool(kind) and not _is_helper(argv)
 
 
-def _is_helper(words: List[str]) -> bool:
-    _, kind, name = choosing.what_runs(words)
+def _is_helper(argv: List[str]) -> bool:
+    _, kind, name = choosing.what_runs(argv)
     if kind == "module":
         return bool(_HELPERS.match(name) or _HELPERS.match(name.partition(".")[0]))
     return kind == "file" and bool(_HELPERS.match(os.path.basename(name)))

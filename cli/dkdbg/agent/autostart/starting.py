@@ -24,11 +24,11 @@ _NOT_PASSED = ("PYTHONPATH", "DKDBG_OWNER", "DKDBG_RELOAD", "DKDBG_SESSION_DIR")
 _FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT")
 
 
-def start(archive: str, words: List[str], runtime: str, lock: int) -> int:
+def start(archive: str, argv: List[str], runtime: str, lock: int) -> int:
     """Start the agent; return a descriptor that the agent writes to or closes once its note is complete.
 
     Args:
-        archive: path of the single file. words: the program's command line. runtime: the agent's folder.
+        archive: path of the single file. argv: the program's command line. runtime: the agent's folder.
         lock: descriptor of the lock, which the agent holds from now on.
 
     Raises:
@@ -38,7 +38,7 @@ def start(archive: str, words: List[str], runtime: str, lock: int) -> int:
     try:
         begin = [sys.executable, "-I", "-S", "-B", archive, "accompany", "--runtime", runtime]
         pipes = ["--lock", "%d" % lock, "--ready", "%d" % writer]
-        rest = ["--", *words]
+        rest = ["--", *argv]
         environment = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED}
         for descriptor in (lock, writer):
             os.set_inheritable(descriptor, True)

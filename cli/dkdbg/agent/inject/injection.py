@@ -302,10 +302,10 @@ def _maps(pid: int) -> List[Tuple[int, int, int, str]]:
     found = []
     with open("/proc/%d/maps" % pid) as source:
         for line in source:
-            words = line.split(None, 5)
-            start, _, end = words[0].partition("-")
-            path = words[5].rstrip("\n") if len(words) > 5 else ""
-            found.append((int(start, 16), int(end, 16), int(words[2], 16), path))
+            fields = line.split(None, 5)
+            start, _, end = fields[0].partition("-")
+            path = fields[5].rstrip("\n") if len(fields) > 5 else ""
+            found.append((int(start, 16), int(end, 16), int(fields[2], 16), path))
     return found
 
 

@@ -52,20 +52,20 @@ def processes(text: str) -> List[int]:
     return found
 
 
-def main(words: List[str], usage: str) -> int:
+def main(argv: List[str], usage: str) -> int:
     """Attach to the processes, and stay while one lives and the host is connected; return the exit code.
 
     Args:
-        words: the processes, and options as those of `launch`.
+        argv: the processes, and options as those of `launch`.
 
     Raises:
         ValueError: the arguments are invalid.
     """
-    pids = processes(words[0] if words else "")
+    pids = processes(argv[0] if argv else "")
     with contextlib.suppress(OSError):
         os.chdir("/proc/%d/cwd" % pids[0])
     command = procfs.command_line(pids[0]) or ["python3"]
-    asked = options.parse([*words[1:], "--", *command], supervised=False, usage=usage)
+    asked = options.parse([*argv[1:], "--", *command], supervised=False, usage=usage)
     asked.restart, asked.linger = contract.RESTART_NEVER, 0.0
     asked.wait = program_env.prepare(os.environ, 0.0, asked.then)
     try:
@@ -250,8 +250,8 @@ def _way(pid: int) -> str:
 
 def _options(pid: int) -> List[str]:
     """Return the values of -X in a process's command line."""
-    words, found = procfs.command_line(pid), []
-    for word, following in zip(words[1:], [*words[2:], ""]):
+    argv, found = procfs.command_line(pid), []
+    for word, following in zip(argv[1:], [*argv[2:], ""]):
         if word == "-X":
             found.append(following)
         elif word.startswith("-X"):

@@ -73,18 +73,18 @@ def is_launcher(argv: Sequence[str]) -> bool:
     return program(argv) in LAUNCHERS
 
 
-def program(words: Sequence[str]) -> str:
+def program(argv: Sequence[str]) -> str:
     """Return the program of a Python command line: the script's name, the module's, or `python`."""
-    _, kind, name = what_runs(words)
+    _, kind, name = what_runs(argv)
     return os.path.basename(name) if kind == "file" else name or "python"
 
 
-def what_runs(words: Sequence[str]) -> Tuple[str, str, str]:
+def what_runs(argv: Sequence[str]) -> Tuple[str, str, str]:
     """Return a Python's option letters, the kind of program that it runs, and the program's name.
 
     The kind is `file`, `module`, `code` (without a name), or empty for an interactive session or standard input.
     """
-    flags, rest = "", list(words[1:])
+    flags, rest = "", list(argv[1:])
     while rest:
         word = rest.pop(0)
         if not word.startswith("-"):
@@ -148,7 +148,7 @@ def runs_free(directory: str) -> bool:
 def own_rank(member: Member) -> Optional[int]:
     """Return this process's rank, determined anew: at its start there may have been no selection."""
     below = bool(member.origin) or _is_below(member.directory)
-    return rank_of(os.environ, member.words, member.origin, below=below, parents=member.rank)
+    return rank_of(os.environ, member.argv, member.origin, below=below, parents=member.rank)
 
 
 def _is_below(directory: str) -> bool:

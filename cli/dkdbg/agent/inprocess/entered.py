@@ -61,11 +61,11 @@ def enter(files: str, directory: str) -> str:
         if type(finder).__name__ == "_DkdbgFinder":
             return _move(finder.member, directory, files)  # type: ignore[attr-defined]
     hook = sys.modules[HOOK] = hook_functions(files)
-    words: List[str] = hook._command_line()
-    if hook._is_housekeeping(words):
+    argv: List[str] = hook._command_line()
+    if hook._is_housekeeping(argv):
         del sys.modules[HOOK]
         return SERVES
-    member = hook._Member(directory, words)
+    member = hook._Member(directory, argv)
     sys.meta_path.append(hook._DkdbgFinder(member))
     os.register_at_fork(before=member.at_fork("before"), after_in_parent=member.at_fork("in_parent"))
     hook._pass_on(member)

@@ -363,7 +363,7 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
         described, platform.platform = platform.platform, lambda: sys.platform  # type: ignore[assignment, misc]
         this = session.member()
         try:
-            with greenlets.support(this.words if this is not None else ()):
+            with greenlets.support(this.argv if this is not None else ()):
                 import debugpy._vendored as vendored
 
                 # The original would put a folder into sys.path, which the program's threads may be iterating over.

@@ -101,7 +101,7 @@ def handle_trap(
     signal.signal(signal.SIGTRAP, stop)
 
 
-def main(words: Optional[List[str]] = None, called: str = "dkdbg.pai") -> int:
+def main(argv: Optional[List[str]] = None, called: str = "dkdbg.pai") -> int:
     """Run `SCRIPT [ARGUMENTS]` or `-m MODULE` under a pdb that first waits for a client; return the exit code.
 
     As with paipdb the program restarts when it has finished, until the client quits. When the client
@@ -109,29 +109,29 @@ def main(words: Optional[List[str]] = None, called: str = "dkdbg.pai") -> int:
     COMMAND` takes any command.
 
     Args:
-        words: the command line; the process's by default.
+        argv: the command line; the process's by default.
         called: the module that was run, `paipdb` or this one.
     """
-    words = sys.argv[1:] if words is None else words
-    dap = words[:1] == ["--dap"]
-    words = words[1:] if dap else words
-    if dap and words[:1] == ["--"] and len(words) > 1:
-        return _become_the_agent(words[1:])
-    is_module = words[:1] == ["-m"] and len(words) > 1
-    if not words or (words[0].startswith("-") and not is_module):
+    argv = sys.argv[1:] if argv is None else argv
+    dap = argv[:1] == ["--dap"]
+    argv = argv[1:] if dap else argv
+    if dap and argv[:1] == ["--"] and len(argv) > 1:
+        return _become_the_agent(argv[1:])
+    is_module = argv[:1] == ["-m"] and len(argv) > 1
+    if not argv or (argv[0].startswith("-") and not is_module):
         sys.stderr.write(_USAGE % called)
         return 2
     try:
-        code, names = _module(words[1]) if is_module else _script(words[0])
+        code, names = _module(argv[1]) if is_module else _script(argv[0])
     except OSError as error:
-        sys.stderr.write("dkdbg: cannot read %s: %s\n" % (words[0], error.strerror))
+        sys.stderr.write("dkdbg: cannot read %s: %s\n" % (argv[0], error.strerror))
         return 2
     except ImportError as error:
-        sys.stderr.write("dkdbg: cannot run -m %s: %s\n" % (words[1], error))
+        sys.stderr.write("dkdbg: cannot run -m %s: %s\n" % (argv[1], error))
         return 2
     if dap:
-        return _become_the_agent([sys.executable, *words])
-    words = [code.co_filename, *words[2:]] if is_module else words
+        return _become_the_agent([sys.executable, *argv])
+    argv = [code.co_filename, *argv[2:]] if is_module else argv
     address, seconds = _announce(None, None, None)
     socket_pdb = _socket_pdb()
     client = socket_pdb.wait_for_client(address, seconds)
@@ -147,9 +147,9 @@ def main(words: Optional[List[str]] = None, called: str = "dkdbg.pai") -> int:
 
     client.do_q = client.do_quit = client.do_exit = do_quit
     if not is_module:
-        sys.path[0] = os.path.dirname(os.path.abspath(words[0]))
+        sys.path[0] = os.path.dirname(os.path.abspath(argv[0]))
     while not quits and socket_pdb.is_current(client):
-        sys.argv = list(words)
+        sys.argv = list(argv)
         _run(client, code, names)
         if not quits and socket_pdb.is_current(client):
             client.message("The program finished and will be restarted")

@@ -59,7 +59,7 @@ def _learn(member: Member) -> bool:
     if member.origin:
         return True
     number = os.environ.get("PYTEST_XDIST_WORKER", "")
-    if _XDIST in " ".join(member.words) and number.isalnum() and not _is_inherited(number):
+    if _XDIST in " ".join(member.argv) and number.isalnum() and not _is_inherited(number):
         member.origin = "xdist:" + number
         return True
     current = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)
@@ -206,7 +206,7 @@ def _parents(member: Member) -> List[int]:
 
     Behind a forkserver that is the forkserver's parent.
     """
-    if not any("multiprocessing.forkserver" in word for word in member.words):
+    if not any("multiprocessing.forkserver" in word for word in member.argv):
         return [os.getppid()]
     return list(itertools.islice(site_entry.above(), 1, 2))
 

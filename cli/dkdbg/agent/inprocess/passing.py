@@ -22,15 +22,19 @@ _OURS = (b"DKDBG_", b"PYDEVD_DISABLE_FILE_VALIDATION", b"PYTHONBREAKPOINT", b"TO
 _FORK_EXEC_ENVIRONMENT = 5
 
 
-def fork_exec(directory: str, hook: str, words: Tuple[Any, ...]) -> Tuple[Any, ...]:
+def fork_exec(directory: str, hook: str, arguments: Tuple[Any, ...]) -> Tuple[Any, ...]:
     """Return the arguments of `_posixsubprocess.fork_exec` with the session added to their environment."""
     at = _FORK_EXEC_ENVIRONMENT
-    entries = words[at]
+    entries = arguments[at]
     if entries is None:
-        return words
+        return arguments
     more = _missing(directory, hook, dict(entry.partition(b"=")[::2] for entry in entries))
     kept = [entry for entry in entries if entry.partition(b"=")[0] not in more]
-    return (*words[:at], kept + [name + b"=" + value for name, value in more.items()], *words[at + 1 :])
+    return (
+        *arguments[:at],
+        kept + [name + b"=" + value for name, value in more.items()],
+        *arguments[at + 1 :],
+    )
 
 
 def with_session(directory: str, hook: str, environment: Any) -> Any:

@@ -100,17 +100,17 @@ EVERYONE = RankSet(everyone=True)
 def parse(text: str) -> RankSet:
     """Parse a set of ranks. Raises RankSetError: the text is not one; the message names the wrong part."""
     spans: List[Tuple[int, int, int]] = []
-    words = [word.strip().lower() for word in text.split(",")]
-    if not any(words):
+    items = [word.strip().lower() for word in text.split(",")]
+    if not any(items):
         raise RankSetError("no ranks are named")
-    for word in words:
+    for word in items:
         if word in (ALL, FAILING):
             continue
         match = _FORM.fullmatch(word)
         if match is None:
             raise RankSetError(
                 "not a set of ranks: %s" % _quoted(text)
-                if len(words) == 1
+                if len(items) == 1
                 else "%s in %s is not a rank" % (_quoted(word), _quoted(text))
             )
         first = int(match.group(1))
@@ -124,7 +124,7 @@ def parse(text: str) -> RankSet:
         if step < 1:
             raise RankSetError("%s has a step of 0" % _quoted(word))
         spans.append((first, last, step))
-    return RankSet(spans, everyone=ALL in words, failing=FAILING in words)
+    return RankSet(spans, everyone=ALL in items, failing=FAILING in items)
 
 
 def _written(first: int, last: int, step: int) -> str:

@@ -60,20 +60,20 @@ def connect(ip: str, port: int) -> Tuple[socket.socket, bytes, str]:
         while received.startswith(MARK) and b"\n" not in received and len(received) < _MAX_LINE_BYTES:
             received = _more(sock, received, end)
         line, newline, rest = received.partition(b"\n")
-        words = line.decode("ascii", "replace").split()
-        if not newline or len(words) != 3 or not received.startswith(MARK):
+        fields = line.decode("ascii", "replace").split()
+        if not newline or len(fields) != 3 or not received.startswith(MARK):
             raise GuardError(0, "another program listens there, not a debugger")
-        secrets = [each.secret for each in here() if each.id == words[1]]
+        secrets = [each.secret for each in here() if each.id == fields[1]]
         if not secrets:
             raise GuardError(
                 0,
                 "its driver was started from another machine, or by another user: attach from where it runs",
             )
-        sock.sendall(answer(words[2], secrets[0]))
+        sock.sendall(answer(fields[2], secrets[0]))
         if not rest:
             rest = _more(sock, b"", end)
         sock.settimeout(None)
-        return sock, rest, words[1]
+        return sock, rest, fields[1]
     except BaseException:
         sock.close()
         raise

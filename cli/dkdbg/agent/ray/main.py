@@ -38,9 +38,9 @@ FOLDER = "ray"
 _USAGE = "usage: dkdbg.agent ray proxies | list | proxy [--dashboard [HOST:]PORT] [--name NAME] [--token]\n"
 
 
-def main(words: List[str]) -> int:
+def main(argv: List[str]) -> int:
     """Run the verb; return the exit code."""
-    what = words[0] if words else ""
+    what = argv[0] if argv else ""
     what = {"door": "proxy", "doors": "proxies"}.get(what, what)  # names of these verbs up to 0.1
     if what == "proxies":
         print(json.dumps([dict(each, live=records.is_live(each)) for each in _records()]))
@@ -48,9 +48,9 @@ def main(words: List[str]) -> int:
     if what not in ("list", "proxy"):
         sys.stderr.write(_USAGE)
         return 2
-    where = _value(words, "--dashboard") or str(dashboard.DEFAULT_PORT)
+    where = _value(argv, "--dashboard") or str(dashboard.DEFAULT_PORT)
     host, _, port = where.rpartition(":")
-    token = sys.stdin.readline(8192).strip() if "--token" in words else ""
+    token = sys.stdin.readline(8192).strip() if "--token" in argv else ""
     try:
         found = dashboard.reached([host] if host else dashboard.here(), int(port), token)
         if what == "list":
@@ -63,7 +63,7 @@ def main(words: List[str]) -> int:
         found.workers()
     except dashboard.DashboardError as error:
         return _say({"error": {"kind": error.kind, "text": str(error)}})
-    return _open(found, _value(words, "--name") or "ray")
+    return _open(found, _value(argv, "--name") or "ray")
 
 
 def _records() -> List[contract.Record]:
@@ -233,8 +233,8 @@ def _process(entry: WorkerEntry) -> contract.Process:
     }  # type: ignore[typeddict-item]  # fmt: skip
 
 
-def _value(words: List[str], flag: str) -> str:
-    return words[words.index(flag) + 1] if flag in words[:-1] else ""
+def _value(argv: List[str], flag: str) -> str:
+    return argv[argv.index(flag) + 1] if flag in argv[:-1] else ""
 
 
 def _say(what: Dict[str, Any]) -> int:

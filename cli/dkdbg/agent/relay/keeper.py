@@ -282,12 +282,12 @@ PAUSE, _OVER_TIMEOUT_S = 30.0, 20.0
 KILL_WAIT = 30.0
 
 
-def end_with(words: List[str], program: Program, over: Callable[[], None]) -> None:
-    """Run the command `words` repeatedly; when it exits with 0, call `over` and end the program."""
+def end_with(argv: List[str], program: Program, over: Callable[[], None]) -> None:
+    """Run the command `argv` repeatedly; when it exits with 0, call `over` and end the program."""
     while not program.has_exited.wait(PAUSE):
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             done = subprocess.run(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 timeout=_OVER_TIMEOUT_S, check=False,
             )  # fmt: skip
             if done.returncode == 0:

@@ -63,8 +63,8 @@ class Order:
             self.environment: Dict[str, str] = answer["environment"]
             sizes = [] if self.terminal is None else self.terminal
             self.watch: List[str] = answer.get("watch", [])
-            words = [*self.argv, *self.environment, *self.environment.values(), *self.watch]
-            if not self.argv or any(not isinstance(each, str) or "\0" in each for each in words):
+            texts = [*self.argv, *self.environment, *self.environment.values(), *self.watch]
+            if not self.argv or any(not isinstance(each, str) or "\0" in each for each in texts):
                 raise ValueError("no words")
             if self.terminal is not None and (
                 len(sizes) != 2 or not all(0 <= each < 1 << 16 for each in sizes)
@@ -298,12 +298,12 @@ def question(payload: bytes) -> Order:
     limits mistakes; it is not a security boundary.
     """
     try:
-        words: Any = json.loads(payload.decode("utf-8", "surrogateescape"))
+        query: Any = json.loads(payload.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError) as error:
         raise WireError("not a valid question: %s" % error) from error
-    if not isinstance(words, list) or not words or words[0] not in QUESTIONS:
+    if not isinstance(query, list) or not query or query[0] not in QUESTIONS:
         raise WireError("the agent does not support this query")
     agent = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
-    argv = [sys.executable, "-I", "-S", "-B", agent, *words]
+    argv = [sys.executable, "-I", "-S", "-B", agent, *query]
     data = json.dumps({"argv": argv, "terminal": None, "environment": {}})
     return Order(data.encode("utf-8", "surrogateescape"))

@@ -36,9 +36,9 @@ _START_TIMEOUT_S, _POLL_S = 20.0, 0.05
 _RESULT_TIMEOUT_S = 2.0
 
 
-def main(words: List[str]) -> int:
+def main(argv: List[str]) -> int:
     """Pass our streams to the keeper, wait until it releases them, and return the exit code."""
-    if words[1:] not in ([], ["again"], ["keep"], ["wait"]) or not words:
+    if argv[1:] not in ([], ["again"], ["keep"], ["wait"]) or not argv:
         sys.stderr.write("dkdbg: relay WORD [again|keep|wait]\n")
         return 2
     match = _FIRST.fullmatch(_line())
@@ -51,14 +51,14 @@ def main(words: List[str]) -> int:
         path = os.path.join(folder, match[1].decode())
         if len(os.fsencode(path)) > _MAX_SOCKET_PATH_BYTES:
             raise OSError(0, "%s is too long for a socket" % path)
-        if words[1:] == ["keep"]:
+        if argv[1:] == ["keep"]:
             _keep(path, secret)
             return 0
-        sock = _awaited(path) if words[1:] == ["wait"] else _connect(path, secret, may_start=len(words) == 1)
+        sock = _awaited(path) if argv[1:] == ["wait"] else _connect(path, secret, may_start=len(argv) == 1)
         if sock is None:
-            os.write(1, words[0].encode() + wire.GONE + b"\n")
+            os.write(1, argv[0].encode() + wire.GONE + b"\n")
             return 0
-        os.write(1, words[0].encode() + b"\n")
+        os.write(1, argv[0].encode() + b"\n")
         # Passing the descriptors saves a process that copies each byte. The kernel closes the socket when we are
         # killed, and the keeper sees that.
         sock.sendmsg([secret], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1]))])

@@ -91,12 +91,14 @@ def of_parents(pids: Iterable[int]) -> List[contract.Deadline]:
 
 def _timeout_of(pid: int) -> float:
     """Return the seconds of `timeout DURATION`; 0 for any other command, and for no limit."""
-    program, *words = procfs.command_line(pid) or [""]
+    program, *arguments = procfs.command_line(pid) or [""]
     if os.path.basename(program) != "timeout":
         return 0.0
-    while words and words[0].startswith("-"):
-        words = words[2:] if words[0] in ("-k", "-s", "--kill-after", "--signal") else words[1:]
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", words[0]) if words else None
+    while arguments and arguments[0].startswith("-"):
+        arguments = (
+            arguments[2:] if arguments[0] in ("-k", "-s", "--kill-after", "--signal") else arguments[1:]
+        )
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", arguments[0]) if arguments else None
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]] if match else 0.0
 
 

@@ -120,10 +120,10 @@ def receive(nonce: str, runtime: str) -> int:
         nonce: begins each output line, so that a login shell's output is not mistaken for one.
         runtime: the opened runtime folder.
     """
-    words = sys.stdin.buffer.readline(200).split()
-    if len(words) != 2 or not re.match(rb"[0-9a-f]{64}$", words[0]) or not 0 < int(words[1]) < _MAX_BYTES:
+    fields = sys.stdin.buffer.readline(200).split()
+    if len(fields) != 2 or not re.match(rb"[0-9a-f]{64}$", fields[0]) or not 0 < int(fields[1]) < _MAX_BYTES:
         return 1
-    digest, size = words[0].decode(), int(words[1])
+    digest, size = fields[0].decode(), int(fields[1])
     path = os.path.join(runtime, name_of(digest))
     try:
         hold = _present(path, digest)
@@ -140,9 +140,9 @@ def receive(nonce: str, runtime: str) -> int:
     say(nonce, "kept", path)
     try:
         for line in iter(lambda: sys.stdin.buffer.readline(200), b""):
-            words = line.split()
-            if len(words) == 3 and words[0] == b"signal" and words[1].isdigit():
-                _signal(int(words[1]), path, words[2])
+            fields = line.split()
+            if len(fields) == 3 and fields[0] == b"signal" and fields[1].isdigit():
+                _signal(int(fields[1]), path, fields[2])
     finally:
         hold.release()
     return 0

@@ -159,11 +159,11 @@ class ProcessTable:
             answer = ask(path, "timeouts", CHANGED_TIMEOUT_S)
             answer, *clocks = answer.split("\t")
             self._on_clocks(pid, clocks)
-            words = answer.split()
+            fields = answer.split()
             with contextlib.suppress(ValueError, IndexError):
-                if words[:1] == ["raised"] and words[1] != "0":
-                    self._on_raised(float(words[2]))
-                waits = words[4:] if words[3:4] == ["waits"] and len(words) == 7 else ("", "0", "0")
+                if fields[:1] == ["raised"] and fields[1] != "0":
+                    self._on_raised(float(fields[2]))
+                waits = fields[4:] if fields[3:4] == ["waits"] and len(fields) == 7 else ("", "0", "0")
                 self._on_pending(pid, waits[0], float(waits[1]), float(waits[2]))
 
         sockets.begin(ask_one, name="dkdbg ask")

@@ -81,10 +81,10 @@ class Control:
             connection.sendall(answer.encode() + b"\n")
 
 
-def main(command: str, words: List[str]) -> int:
+def main(command: str, argv: List[str]) -> int:
     """Run `dkdbg.agent restart` or `stop [--name NAME]` and return its exit code."""
-    name = words[1] if len(words) == 2 and words[0] == "--name" else None
-    if words and name is None:
+    name = argv[1] if len(argv) == 2 and argv[0] == "--name" else None
+    if argv and name is None:
         sys.stderr.write("dkdbg: usage: dkdbg.agent %s [--name NAME]\n" % command)
         return 2
     record = records.newest(name)

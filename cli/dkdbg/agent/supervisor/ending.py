@@ -160,19 +160,19 @@ def left_note(names: Sequence[str], *, ends_too: bool) -> str:
     return "; %d of its processes %s: %s%s" % (len(names), how, ", ".join(names[:MAX_NAMES]), more)
 
 
-def end_note(code: int, end: str, words: str, name: str = "", left: str = "") -> str:
+def end_note(code: int, end: str, stderr_tail: str, name: str = "", left: str = "") -> str:
     """Return the message to the editor about the end of the program.
 
     Args:
         code: the exit code. end: its description, `exited with code 1`.
-        words: the last stderr output; empty where unknown.
+        stderr_tail: the last stderr output; empty where unknown.
         name: name of the process that wrote it; empty for the program itself.
         left: see left_note.
     """
     text = headline(code, end) + left
     if code == 0:
         return text
-    lines = last_lines(words)
+    lines = last_lines(stderr_tail)
     if not lines:
         return text + "; its output is in its log"
     return "%s; %s last on stderr:\n%s" % (text, name + " said" if name else "it said", "\n".join(lines))
@@ -183,8 +183,8 @@ def headline(code: int, end: str) -> str:
     return "the program %s%s" % (end, _MEANINGS.get(code, ""))
 
 
-def last_lines(words: str) -> List[str]:
+def last_lines(stderr_tail: str) -> List[str]:
     """Return the last lines of a program's output, printable and indented."""
-    lines = [line.rpartition("\r")[2].rstrip() for line in words.replace("\r\n", "\n").split("\n")]
+    lines = [line.rpartition("\r")[2].rstrip() for line in stderr_tail.replace("\r\n", "\n").split("\n")]
     found = [console.printable(line) for line in lines if line][-MAX_LINES:]
     return ["  " + (line if len(line) <= MAX_LINE_CHARS else line[:MAX_LINE_CHARS] + "...") for line in found]

@@ -92,19 +92,19 @@ class HookCheck:
         silent = procfs.below([program], parents).difference(announced)
         lines = self._refused(silent)
         found = {
-            pid: words
+            pid: argv
             for pid in silent
             if (parents.get(pid) not in announced or self._folders.why_not_there(pid))
-            and (words := python_words(pid, self._leaves_out))
+            and (argv := python_words(pid, self._leaves_out))
         }
         if found:
             self._command = ()
         self._since = {pid: self._since.get(pid, now) for pid in found}
-        for pid, words in found.items():
-            name = naming.program(words)
+        for pid, argv in found.items():
+            name = naming.program(argv)
             if now >= self._since[pid] + ANNOUNCE_TIMEOUT_S and name not in self._reported:
                 self._reported.add(name)
-                reason = self._folders.why_not_there(pid) or why(pid, words, self.hook)
+                reason = self._folders.why_not_there(pid) or why(pid, argv, self.hook)
                 lines.append(PROCESS_NOTE % (name, pid, reason))
         return lines
 
@@ -125,10 +125,10 @@ class HookCheck:
         """Tell whether a process is a Python that runs a user's program."""
         return python_words(pid, self._leaves_out) is not None
 
-    def _leaves_out(self, words: List[str]) -> bool:
+    def _leaves_out(self, argv: List[str]) -> bool:
         if self._functions is None:  # compiled only where a Python has not announced itself
             self._functions = entered.hook_functions(os.path.dirname(self.hook))
-        return bool(self._functions._is_housekeeping(words))
+        return bool(self._functions._is_housekeeping(argv))
 
     def _changed(self) -> Dict[str, int]:
         """Return the folders' modification times in nanoseconds: each announcement creates a file in one."""
@@ -144,20 +144,20 @@ def _foreign(command: Sequence[str]) -> str:
 
     Empty for a shell, and for a command that names a Python or a script.
     """
-    words = wrappers.unwrapped(list(command)) or [""]
-    name = os.path.basename(words[0])
-    if name in _SHELLS or any(_NAMES_PYTHON.search(word) for word in words):
+    argv = wrappers.unwrapped(list(command)) or [""]
+    name = os.path.basename(argv[0])
+    if name in _SHELLS or any(_NAMES_PYTHON.search(word) for word in argv):
         return ""
     try:
-        with open(shutil.which(words[0]) or "", "rb") as source:
+        with open(shutil.which(argv[0]) or "", "rb") as source:
             return name if source.read(4) == b"\x7fELF" else ""
     except OSError:
         return ""
 
 
-def why(pid: int, words: Sequence[str], hook: str) -> str:
+def why(pid: int, argv: Sequence[str], hook: str) -> str:
     """Return why a Python has not loaded the hook, as far as its command line and environment show."""
-    flags, _, _ = choosing.what_runs(words)
+    flags, _, _ = choosing.what_runs(argv)
     if "S" in flags:
         return "python -S loads nothing from site folders"
     environment = procfs.environment(pid)
@@ -175,6 +175,6 @@ def why(pid: int, words: Sequence[str], hook: str) -> str:
 
 def python_words(pid: int, leaves_out: Callable[[List[str]], bool]) -> Optional[List[str]]:
     """Return the command line of a Python that runs a user's program; None for any other process."""
-    words = procfs.command_line(pid)
-    is_python = bool(words) and _PYTHON.match(os.path.basename(words[0]))
-    return words if is_python and not leaves_out(words) and _FORKSERVER not in " ".join(words) else None
+    argv = procfs.command_line(pid)
+    is_python = bool(argv) and _PYTHON.match(os.path.basename(argv[0]))
+    return argv if is_python and not leaves_out(argv) and _FORKSERVER not in " ".join(argv) else None

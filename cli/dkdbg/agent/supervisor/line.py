@@ -30,7 +30,7 @@ _FIELDS = ("pid", "ppid", "name", "rank", "joined", "stopped", "started")
 _RECORD_FIELDS = ("id", "name", "state", "host", "port", "client", "mappings")
 
 
-def main(words: List[str]) -> int:
+def main(argv: List[str]) -> int:
     """Query all processes of all live sessions of this user, or of the named one, and print the answers."""
     import argparse
 
@@ -39,7 +39,7 @@ def main(words: List[str]) -> int:
     parser.add_argument("--also", action="append", default=[], help="another file here to describe")
     parser.add_argument("path", help="absolute, according to the editor's path mapping")
     parser.add_argument("line", type=int)
-    given = parser.parse_args(words)
+    given = parser.parse_args(argv)
     found = records.live_records([] if given.name is None else [given.name])
     points = mapping.read_mount_points()
     facts = {
@@ -108,16 +108,16 @@ def _unhooked(record: contract.Record, folders: announced.Folders, hooked: Set[i
     parents, now = procfs.parents(), procfs.uptime() * os.sysconf("SC_CLK_TCK")
     found = []
     for pid in procfs.below([program], parents):
-        words, above = hook_check.python_words(pid, leaves_out), parents.get(pid, 0)
+        argv, above = hook_check.python_words(pid, leaves_out), parents.get(pid, 0)
         # A forked process has its parent's command line, and announces itself late.
-        is_fork = above in hooked and words == hook_check.python_words(above, leaves_out)
+        is_fork = above in hooked and argv == hook_check.python_words(above, leaves_out)
         is_new = now - (procfs.start_ticks(pid) or now) < hook_check.ANNOUNCE_TIMEOUT_S * os.sysconf(
             "SC_CLK_TCK"
         )
         reason = folders.why_not_there(pid)
-        if words and pid not in hooked and (reason or not is_fork) and not is_new:
-            name = "%s (pid %d)" % (naming.program(words), pid)
-            found.append({"name": name, "why": reason or hook_check.why(pid, words, _hook_of(pid))})
+        if argv and pid not in hooked and (reason or not is_fork) and not is_new:
+            name = "%s (pid %d)" % (naming.program(argv), pid)
+            found.append({"name": name, "why": reason or hook_check.why(pid, argv, _hook_of(pid))})
     return found[:_MAX_UNHOOKED]
 
 

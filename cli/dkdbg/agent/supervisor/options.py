@@ -74,23 +74,23 @@ class Options(types.SimpleNamespace):
     limit: float
 
 
-def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
-    """Parse `words`, the arguments after the subcommand, together with the environment.
+def parse(argv: List[str], *, supervised: bool, usage: str) -> Options:
+    """Parse `argv`, the arguments after the subcommand, together with the environment.
 
     `launch` with DKDBG_RELOAD=1 is `supervise --reload`: one entry point in a compose file serves both.
 
     Raises:
         ValueError: an option is wrong; the text explains it.
     """
-    if "--" not in words:
+    if "--" not in argv:
         raise ValueError("write -- before the command")
-    cut = words.index("--")
-    command = words[cut + 1 :]
+    cut = argv.index("--")
+    command = argv[cut + 1 :]
     if not command:
         raise ValueError("no command after --")
     reload = os.environ.get(settings.ENV_RELOAD, "").lower() in _YES
     supervised = supervised or reload
-    given = _parser(usage, supervised=supervised).parse_args(words[:cut])
+    given = _parser(usage, supervised=supervised).parse_args(argv[:cut])
     if given.then not in ("exit", "run"):
         raise ValueError("--then (%s) takes exit or run, not %r" % (settings.ENV_THEN, given.then))
     restart = os.environ.get(settings.ENV_RESTART) or contract.RESTART_ASK

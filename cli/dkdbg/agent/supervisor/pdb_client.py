@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SILENCE_S = 2.0
 
 
-def main(words: List[str]) -> int:
+def main(argv: List[str]) -> int:
     """Start pdb in a process's main thread at its next line and forward lines both ways. Return the exit code."""
     import argparse
 
@@ -30,7 +30,7 @@ def main(words: List[str]) -> int:
     )
     parser.add_argument("--rank", type=int, default=None, help="which process, by its rank")
     parser.add_argument("--name", default=None, help="the session's name; the newest one by default")
-    given = parser.parse_args(words)
+    given = parser.parse_args(argv)
     session = records.newest(given.name)
     if session is None:
         return _fail("no session is running here")

@@ -151,8 +151,8 @@ def _tool(name: str, environment: Mapping[str, str], log: Callable[[str], None])
 
 
 def _asked(tool: Mapping[str, Any]) -> str:
-    words = ["--%s %s" % (_flag(tool), shlex.quote(",".join(tool["patterns"])))] if tool["patterns"] else []
-    return " ".join(words + (["--%s-ranks %s" % (_flag(tool), tool["ranks"])] if tool["ranks"] else []))
+    options = ["--%s %s" % (_flag(tool), shlex.quote(",".join(tool["patterns"])))] if tool["patterns"] else []
+    return " ".join(options + (["--%s-ranks %s" % (_flag(tool), tool["ranks"])] if tool["ranks"] else []))
 
 
 def _flag(tool: Mapping[str, Any]) -> str:

@@ -27,19 +27,19 @@ _FLAGS = {
 }  # fmt: skip
 
 
-def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[str]:
+def take_flags(argv: List[str], environment: MutableMapping[str, str]) -> List[str]:
     """Move flags such as `--pdb [HOST:]PORT`, `--ranks SET` or `--on-crash hold=TIME` into the environment; return the rest.
 
     Args:
-        words: the command line after the subcommand; everything after `--` is the user's.
+        argv: the command line after the subcommand; everything after `--` is the user's.
         environment: the agent's own, which the program inherits.
 
     Raises:
         ValueError: a flag, or the variable behind it, is invalid or would let others run code.
     """
-    cut = words.index("--") if "--" in words else len(words)
+    cut = argv.index("--") if "--" in argv else len(argv)
     left: List[str] = []
-    flags = list(words[:cut])
+    flags = list(argv[:cut])
     while flags:
         flag = flags.pop(0)
         name, equals, value = flag.partition("=")
@@ -68,10 +68,10 @@ def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[
             % (settings.ENV_CONTINUE, " or ".join(CONTINUES), environment[settings.ENV_CONTINUE])
         )
     reverse.asked(environment)
-    if settings.ENV_NEMO_RL_NSYS in (own := _set_by_env(words[cut + 1 :])):
+    if settings.ENV_NEMO_RL_NSYS in (own := _set_by_env(argv[cut + 1 :])):
         environment[settings.ENV_NEMO_RL_NSYS] = own[settings.ENV_NEMO_RL_NSYS]
     # tini warns where it cannot reap children: the agent is process 1 in its place.
-    if os.path.basename((words[cut + 1 :] or [""])[0]).startswith("tini"):
+    if os.path.basename((argv[cut + 1 :] or [""])[0]).startswith("tini"):
         environment.setdefault("TINI_SUBREAPER", "1")
     profiles.prepare(environment, console.log)
     if environment.get(settings.ENV_PDB):
@@ -79,7 +79,7 @@ def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[
         refused = exposure.pdb_refusal(address, environment)
         if refused:
             raise ValueError(refused)
-    return left + words[cut:]
+    return left + argv[cut:]
 
 
 def prepare(environment: MutableMapping[str, str], wait: float, then: str) -> float:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List
 
 
-def main(words: List[str]) -> int:
+def main(argv: List[str]) -> int:
     """Ask the session's agent and print the answers; return the exit code."""
     import argparse
 
@@ -30,7 +30,7 @@ def main(words: List[str]) -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("verb", choices=broadcast_query.VERBS)
     parser.add_argument("expression", nargs="?", default="")
-    given = parser.parse_args(words)
+    given = parser.parse_args(argv)
     record = records.newest(given.name)
     if record is None:
         return _fail({"error": "no session is running here"}, as_json=given.json)

@@ -387,14 +387,14 @@ class Session:
         if running.signal:
             self.table.deaths.ended(running.pid, running.signal)
         code = running.exit_code or 0
-        name, words = "", ""
+        name, stderr_tail = "", ""
         if code and self.attached:
-            name, words = self._service.stderr_tail(running.pid, procfs.alive)
+            name, stderr_tail = self._service.stderr_tail(running.pid, procfs.alive)
         left = self._left(running) if self.attached else ""
         self._service.program_ended(ending.headline(code, end) + left)
         if self.attached and not left and (note := self._hook_check.note()):
             self.say(note, "important")
-        note = ending.end_note(code, end, words, name, left)
+        note = ending.end_note(code, end, stderr_tail, name, left)
         if code and self._first_death:
             note = "%s; other failures came after it\n%s" % (self._first_death, note)
         if code and self._untold_death:

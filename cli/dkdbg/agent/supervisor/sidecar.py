@@ -58,16 +58,16 @@ class Adopted(child.Child):
         return super().wait(inbox) if self.is_child else (None, child.RUNS_ON)
 
 
-def main(words: Sequence[str], usage: str, failure: str = "") -> int:
+def main(argv: Sequence[str], usage: str, failure: str = "") -> int:
     """Run one session around the running program; return the exit code for the agent's own process.
 
     Args:
-        words: `--runtime DIR --lock FD --ready FD (--pid PID | --child PID) -- COMMAND`, from
+        argv: `--runtime DIR --lock FD --ready FD (--pid PID | --child PID) -- COMMAND`, from
             autostart/starting.py.
         failure: why no session can be opened; the program then runs without one.
     """
-    cut = list(words).index("--")
-    given = dict(zip(words[:cut:2], words[1:cut:2]))
+    cut = list(argv).index("--")
+    given = dict(zip(argv[:cut:2], argv[1:cut:2]))
     lock, ready = int(given["--lock"]), int(given["--ready"])
     is_child = "--child" in given
     program = Adopted(int(given["--child" if is_child else "--pid"]), is_child=is_child)
@@ -89,7 +89,7 @@ def main(words: Sequence[str], usage: str, failure: str = "") -> int:
     try:
         if failure:
             raise ValueError(failure)
-        asked = _asked(list(words[cut + 1 :]), given["--runtime"], usage)
+        asked = _asked(list(argv[cut + 1 :]), given["--runtime"], usage)
     except ValueError as error:
         console.log("%s; the program runs without a debugger" % error)
         code = contract.EXIT_AGENT

@@ -47,7 +47,7 @@ _STATES = {
 }
 
 
-def main(words: List[str]) -> int:
+def main(argv: List[str]) -> int:
     """Query all processes of all live sessions of this user, or of the named ones, and print the answers."""
     import argparse
 
@@ -58,7 +58,7 @@ def main(words: List[str]) -> int:
     parser.add_argument(
         "--native", action="store_true", help="with native frames, where py-spy is installed and may run"
     )
-    given = parser.parse_args(words)
+    given = parser.parse_args(argv)
     told = [_session(record, native=given.native) for record in records.live_records(given.name or ())]
     print(json.dumps({"version": 1, "host": socket.gethostname(), "sessions": told}))
     return 0

@@ -119,8 +119,8 @@ def _wait(facts: RepoFacts, service: ServicePlan) -> Choice | None:
 
 def typed(entry: EntryPoint) -> str:
     """Return the command line of a candidate as `--command` takes it, from the repository root."""
-    words, left = without_blanks(as_words(entry.command))
-    line = shlex.join(words) if left else entry.command
+    argv, left = without_blanks(as_words(entry.command))
+    line = shlex.join(argv) if left else entry.command
     return line if entry.cwd in {".", ""} else f"cd {shlex.quote(entry.cwd)} && {line}"
 
 

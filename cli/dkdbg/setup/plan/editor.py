@@ -171,13 +171,13 @@ def copy_task(name: str, port: int, overlay: str) -> dict[str, object]:
     return _background(name, ["up", "--on", name, "--overlay", overlay, "--attach", str(port), "--yes"])
 
 
-def _background(name: str, words: Sequence[str]) -> dict[str, object]:
+def _background(name: str, argv: Sequence[str]) -> dict[str, object]:
     """Return a background task that runs as long as the user debugs at a target."""
     return {
         "label": TARGET_LABEL + name,
         "type": "process",
         "command": "dkdbg",
-        "args": [*words],
+        "args": [*argv],
         "options": {"cwd": "${workspaceFolder}"},
         "isBackground": True,
         "presentation": {"reveal": "always", "panel": "dedicated", "showReuseMessage": False, "clear": True},

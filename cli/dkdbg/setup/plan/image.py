@@ -215,10 +215,10 @@ def _poetry(facts: RepoFacts) -> Install:
     return _with_tool("poetry", f"poetry install {left_out} --no-interaction{extra}", facts.dependency_files)
 
 
-def _with_tool(tool: str, words: str, files: tuple[str, ...]) -> Install:
+def _with_tool(tool: str, command: str, files: tuple[str, ...]) -> Install:
     """Return an installation by a package manager in its own environment, apart from the project's dependencies."""
     return Install(
-        run=f"python3 -m venv /opt/{tool} && /opt/{tool}/bin/pip install {tool} && /opt/{tool}/bin/{words}",
+        run=f"python3 -m venv /opt/{tool} && /opt/{tool}/bin/pip install {tool} && /opt/{tool}/bin/{command}",
         copy=files,
     )
 

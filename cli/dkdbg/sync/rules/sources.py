@@ -208,11 +208,11 @@ class Tracked:
     """
 
     def __init__(self, root: str, patterns: Iterable[str]) -> None:
-        words = ["-z", "--cached", "--ignored", "--exclude-standard"]
+        options = ["-z", "--cached", "--ignored", "--exclude-standard"]
         for pattern in patterns:
-            words += ["-x", pattern]
+            options += ["-x", pattern]
         self._paths: frozenset[str] = frozenset()
-        self._asking = threading.Thread(target=self._ask, args=(words, root), daemon=True)
+        self._asking = threading.Thread(target=self._ask, args=(options, root), daemon=True)
         self._asking.start()
 
     @property
@@ -221,8 +221,8 @@ class Tracked:
         self._asking.join()
         return self._paths
 
-    def _ask(self, words: list[str], root: str) -> None:
-        output = git.ask(Path(root), "ls-files", *words)
+    def _ask(self, options: list[str], root: str) -> None:
+        output = git.ask(Path(root), "ls-files", *options)
         self._paths = frozenset(output.split("\0")[:-1] if output else ())
 
 

@@ -255,11 +255,11 @@ class JobNode(Reach):
         """Return the local command line that runs the script `text` with `sh` on the node."""
         if self.way == "step":
             return self.login.wrap((*self.step(tty), "sh", "-c", text), tty=tty)
-        words = (
+        argv = (
             "ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_TIMEOUT_S}", "-o", "ServerAliveInterval=5",
             "-o", "ServerAliveCountMax=3", "-tt" if tty else "-T", "-e", "none", *PLAIN_SESSION, "--", self.node,
         )  # fmt: skip
-        return self.login.wrap((*words, for_any_shell(text)), tty=tty)
+        return self.login.wrap((*argv, for_any_shell(text)), tty=tty)
 
     def starting(self, relay: Sequence[str]) -> tuple[str, ...]:
         """Return the command line that starts a relay; see `Reach.starting`.

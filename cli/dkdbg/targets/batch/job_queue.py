@@ -64,13 +64,15 @@ class JobQueue:
         )
         found = Script(path=f"{folder}/job.sh", tag=tag, name=wanted.name, options=wanted.options)
         try:
-            words = self._system.submit(found)
+            argv = self._system.submit(found)
             self._fill(login, folder, script, wanted)
         except BaseException:
             self._remove(folder)
             raise
-        text = f"{self._system.path}{enter(wanted.folder)}{shlex.join(words)}; code=$?; echo {_ENDED}; exit $code"
-        return self._hand_over(login, text, tag, folder, words[0])
+        text = (
+            f"{self._system.path}{enter(wanted.folder)}{shlex.join(argv)}; code=$?; echo {_ENDED}; exit $code"
+        )
+        return self._hand_over(login, text, tag, folder, argv[0])
 
     def held(self) -> str:
         """Return the number of a job that waits for commands, known by its `held-` folder; empty without one."""
@@ -96,12 +98,12 @@ class JobQueue:
 
     def cancel(self, job: str) -> None:
         """Cancel a job with the system's own program."""
-        words = self.cancelling(job)
-        done = self._run(("sh", "-c", self._system.path + words))
+        argv = self.cancelling(job)
+        done = self._run(("sh", "-c", self._system.path + argv))
         if done.code:
             raise self._system.explain(done.stderr, job=job, node="") or DkdbgError(
                 f"job {job} was not cancelled: {printable(done.stderr.strip()[-300:])}",
-                hint=f"on the login node: {words}",
+                hint=f"on the login node: {argv}",
             )
 
     def address(self, job: str) -> str:
@@ -174,8 +176,8 @@ class JobQueue:
 
     def _python(self, login: Reach, wanted: Submission) -> tuple[int, int]:
         """Return the Python version of the login node, which selects the debugpy to send; the nodes are not known yet."""
-        words = ("sh", "-c", single_file.short_launcher(), "-c", _PYTHON, "--", *wanted.command[:1])
-        text = enter(wanted.folder) + shlex.join(words)
+        argv = ("sh", "-c", single_file.short_launcher(), "-c", _PYTHON, "--", *wanted.command[:1])
+        text = enter(wanted.folder) + shlex.join(argv)
         lines = self._login.read(login.wrap(("sh", "-c", text)), limit=_ANSWER_TIMEOUT_S).stdout.split()
         with contextlib.suppress(ValueError, IndexError):
             at = lines.index("dkdbg-python")

@@ -29,8 +29,8 @@ def inherited(reference: str) -> tuple[str, ...] | None:
     with suppress(DkdbgError, OSError, ValueError, KeyError, RecursionError):
         if client.endpoint(_ANSWER_TIMEOUT_S).is_ssh:  # ssh might ask for a password
             return None
-        words = ("docker", "image", "inspect", "--format", "{{json .Config}}", "--", reference)
-        asked = process.read(words, most=_MAX_ANSWER_BYTES, timeout=_ANSWER_TIMEOUT_S)
+        argv = ("docker", "image", "inspect", "--format", "{{json .Config}}", "--", reference)
+        asked = process.read(argv, most=_MAX_ANSWER_BYTES, timeout=_ANSWER_TIMEOUT_S)
         if asked.code == 0:
             return _lines(as_dict(json.loads(asked.stdout)))
     return None

@@ -32,11 +32,11 @@ class ComposeService:
     model: str = ""
     folder: str = ""
 
-    def _compose(self, *words: str, options: Sequence[str] = ()) -> tuple[str, ...]:
-        return ("docker", "compose", *options, "--profile", PROFILE, *words)
+    def _compose(self, *arguments: str, options: Sequence[str] = ()) -> tuple[str, ...]:
+        return ("docker", "compose", *options, "--profile", PROFILE, *arguments)
 
-    def _start(self, *words: str) -> tuple[str, ...]:
-        return self._compose(*words, options=(*self._given(), "--progress", "plain"))
+    def _start(self, *arguments: str) -> tuple[str, ...]:
+        return self._compose(*arguments, options=(*self._given(), "--progress", "plain"))
 
     def _given(self) -> tuple[str, ...]:
         return ("--file", "-", "--project-directory", self.folder) if self.model else ()
@@ -86,7 +86,7 @@ class ComposeService:
         kept = ("--name", name, *(() if stays else ("--rm",)))
         ports = ("--service-ports",) if all_ports else ("--publish", publish) if publish else ()
         flags = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
-        words = ("--entrypoint", entrypoint) if entrypoint else ()
+        options = ("--entrypoint", entrypoint) if entrypoint else ()
         return self._compose(
             "run",
             *kept,
@@ -94,7 +94,7 @@ class ComposeService:
             *(() if tty else ("--no-TTY",)),
             *ports,
             *flags,
-            *words,
+            *options,
             self.service,
             *command,
             options=self._given(),
@@ -196,8 +196,8 @@ def stands_for(model: Mapping[str, Any], service: str) -> str:
 def runs_nothing(model: Mapping[str, Any], service: str) -> bool:
     """Return whether a debug service idles: it only serves Reopen in Container and `dkdbg run`."""
     body = model.get("services", {}).get(service, {})
-    words = [str(word) for word in (*(body.get("entrypoint") or ()), *(body.get("command") or ()))]
-    argv = words[words.index("--") + 1 :] if "--" in words else []
+    whole = [str(word) for word in (*(body.get("entrypoint") or ()), *(body.get("command") or ()))]
+    argv = whole[whole.index("--") + 1 :] if "--" in whole else []
     return idles(tuple(argv)) and not launchers_in(argv)
 
 

@@ -126,11 +126,11 @@ def prepare(
     if not detached or _needs_are_ready(model, service.name, root):
         needs = []
     escaped = (str(word) for key in ("entrypoint", "command") for word in described.get(key) or ())
-    words = [word.replace("$$", "$") for word in escaped]  # as `docker compose config` does
+    whole = [word.replace("$$", "$") for word in escaped]  # as `docker compose config` does
     return Prepared(
         argv=argv, environment={**os.environ, **env}, port=port if copies is None else 0, is_met=not host.is_podman,
         tell=lambda number: _tell(name, number), cleaning=("docker", "rm", "--force", "--volumes", name), name=name,
-        program=tuple(words[words.index("--") + 1 :] if "--" in words else words), gpu=(gpu, why), stdin_text=target.model,
+        program=tuple(whole[whole.index("--") + 1 :] if "--" in whole else whole), gpu=(gpu, why), stdin_text=target.model,
         needs=target.up_needs(needs) if needs else (),
     )  # fmt: skip
 
@@ -173,10 +173,10 @@ def published_ports(described: Mapping[str, Any]) -> list[int]:
     return [port for port in published if port is not None]
 
 
-def _entrypoint(words: Sequence[str]) -> str:
+def _entrypoint(argv: Sequence[str]) -> str:
     """Return the service's entrypoint without the program that another command replaces; empty to keep all of it.
 
     `["python", "train.py"]` is removed, a script that ends in `exec "$@"` is kept.
     """
-    end = words.index("--") + 1 if "--" in words else len(words)
-    return shlex.join(words[:end]) if launchers_in(words[end:]) else ""
+    end = argv.index("--") + 1 if "--" in argv else len(argv)
+    return shlex.join(argv[:end]) if launchers_in(argv[end:]) else ""

@@ -179,8 +179,8 @@ def _trial(prepared: Prepared) -> Trial:
 
     def output() -> str:
         with contextlib.suppress(DkdbgError):
-            words = ("docker", "logs", "--tail", str(_LINES), prepared.name)
-            said = process.read(words, most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S)
+            argv = ("docker", "logs", "--tail", str(_LINES), prepared.name)
+            said = process.read(argv, most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S)
             return said.stdout + said.stderr
         return ""
 
@@ -194,12 +194,12 @@ def _trial(prepared: Prepared) -> Trial:
                 if each.startswith("PATH=")
                 for word in ("--env", each)
             ]
-            words = (
+            argv = (
                 "docker", "run", "--rm", "--name", name, "--network", "none", "--volumes-from", f"{prepared.name}:ro", *path,
                 "--user", config.get("User") or "0", "--workdir", config.get("WorkingDir") or "/", "--entrypoint", "sh", found["Image"], "-c", script,
             )  # fmt: skip
             try:
-                return process.read(words, most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout
+                return process.read(argv, most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout
             finally:  # after a timeout the container outlives the command
                 process.run(("docker", "rm", "--force", name), timeout=_REMOVAL_TIMEOUT_S)
         return ""

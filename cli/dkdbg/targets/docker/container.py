@@ -193,21 +193,21 @@ class Container:
         what = f"the container {self.name} becomes unhealthy, and {then},"
         return ({"what": what, "ends": None, "after": self.unhealthy_after, "lift": ""},)
 
-    def with_run(self, words: Sequence[str], user: str = "") -> Container:
+    def with_run(self, argv: Sequence[str], user: str = "") -> Container:
         """Return this container with the agent, name, port and user of a `dkdbg run` session in it.
 
         Args:
-            words: command line of a process that a user of the engine (`docker exec`), not the container, has
+            argv: command line of a process that a user of the engine (`docker exec`), not the container, has
                 started in it.
             user: the user that it runs as, as given to the engine.
         """
-        for position, word in enumerate(words):
-            if is_brought(word) and words[position + 1 : position + 2] in (
+        for position, word in enumerate(argv):
+            if is_brought(word) and argv[position + 1 : position + 2] in (
                 ["launch"],
                 ["supervise"],
                 ["enter"],
             ):
-                given = itertools.takewhile(lambda each: each != "--", words[position + 2 :])
+                given = itertools.takewhile(lambda each: each != "--", argv[position + 2 :])
                 options = dict(itertools.pairwise(given))
                 port = options.get("--port", "")
                 return replace(

@@ -167,10 +167,10 @@ class ContainerTarget(Target):
         found = self._running()
         return found.code_at(folder) if client.endpoint().is_local else None
 
-    def recreation(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    def recreation(self, argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         """Return a command that creates the container anew from the engine's data; see `Target`."""
         inspected = containers.inspected(self._running().id)
-        line = again.again(inspected, words, image=containers.image_of(inspected))
+        line = again.again(inspected, argv, image=containers.image_of(inspected))
         return line, again.of_several_lines(inspected)
 
     def _pythons(self, found: Container) -> Sequence[PythonThere]:
@@ -258,18 +258,18 @@ def advice(container: Container, found: Sequence[PythonThere]) -> list[str]:
     if is_debugpy(found):
         return _of_debugpy(container, debugpy)
     programs = [
-        each for each in found if not any("multiprocessing" in word for word in each.words[1:4])
+        each for each in found if not any("multiprocessing" in word for word in each.argv[1:4])
     ] or list(found)
     lines = [f"{name} runs without dkdbg:"]
     for each in programs[:SHOWN]:
         version = f" (Python {each.version})" if each.version else ""
-        lines.append(f"  process {each.pid}{version}: {shlex.join(each.words)[:200]}")
+        lines.append(f"  process {each.pid}{version}: {shlex.join(each.argv)[:200]}")
     if programs[SHOWN:]:
         lines.append(f"  and {len(programs) - SHOWN} more")
     lines.append(
         "to debug that command, start a second copy in the container under dkdbg; it waits for your editor:"
     )
-    lines.append(hints.RUN_BESIDE(name=name, command=shlex.join(programs[0].words)))
+    lines.append(hints.RUN_BESIDE(name=name, command=shlex.join(programs[0].argv)))
     if container.service:
         lines.append(hints.INIT_SERVICE(service=shlex.quote(container.service)))
     return lines

@@ -157,8 +157,8 @@ def image_of(inspected: dict[str, Any]) -> str:
 
 def entrypoint_of_image(id_: str) -> tuple[str, ...]:
     """Return the ENTRYPOINT of an image, its base image's included; empty without one."""
-    words = ["docker", "image", "inspect", "--format", "{{json .Config.Entrypoint}}", "--", id_]
-    asked = check(process.run(words, timeout=_ANSWER_TIMEOUT_S))
+    argv = ["docker", "image", "inspect", "--format", "{{json .Config.Entrypoint}}", "--", id_]
+    asked = check(process.run(argv, timeout=_ANSWER_TIMEOUT_S))
     return tuple(map(str, json.loads(asked.stdout) or ()))
 
 
@@ -198,8 +198,8 @@ def _container(inspected: dict[str, Any]) -> Container:
     found = Container.of(inspected)
     if found.label:
         return found
-    for words, user in _running(inspected):
-        found = found.with_run(words, user)
+    for argv, user in _running(inspected):
+        found = found.with_run(argv, user)
     return found
 
 
@@ -213,9 +213,9 @@ def of_run(id_: str, run: str) -> Container | None:
     if inspected is None:
         return None
     found = Container.of(inspected)
-    for words, user in _running(inspected):
-        if any(word.endswith(f"={run}") for word in words):
-            return found.with_run(words, user)
+    for argv, user in _running(inspected):
+        if any(word.endswith(f"={run}") for word in argv):
+            return found.with_run(argv, user)
     return replace(found, label="")
 
 
@@ -227,8 +227,8 @@ def _running(inspected: dict[str, Any]) -> Iterator[tuple[list[str], str]]:
     for seen in _execs(running):
         if seen.get("Running"):
             asked = seen.get("ProcessConfig") or {}
-            words = [str(asked.get("entrypoint")), *map(str, asked.get("arguments") or ())]
-            yield words, str(asked.get("user") or "")
+            argv = [str(asked.get("entrypoint")), *map(str, asked.get("arguments") or ())]
+            yield argv, str(asked.get("user") or "")
 
 
 def _execs(ids: Sequence[str]) -> list[dict[str, Any]]:

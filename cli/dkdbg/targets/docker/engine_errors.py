@@ -252,11 +252,11 @@ def with_port(error: DkdbgError, model: Mapping[str, Any], service: str) -> Dkdb
 def _by_ssh(output: str) -> DkdbgError | None:
     """Return the error of the ssh connection to an engine; None if ssh did not fail."""
     ended = _BY_SSH.search(output)
-    words = ended and _WORDS.search(ended["words"])
-    if not ended or not words:
+    named = ended and _WORDS.search(ended["words"])
+    if not ended or not named:
         return None
-    user, port = words["user"], words["port"]
-    hop = (f"{user}@" if user else "") + words["host"] + (f":{port}" if port else "")
+    user, port = named["user"], named["port"]
+    hop = (f"{user}@" if user else "") + named["host"] + (f":{port}" if port else "")
     if ended["code"] == "255":
         error = errors.explain(SshHosts(hops=(hop,), folder=""), ended["said"])
         return DkdbgError(error.message, hint=error.hint, exit_code=EXIT_ENGINE)

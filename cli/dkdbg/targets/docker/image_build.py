@@ -69,8 +69,8 @@ class ImageBuild:
         project = found["Config"]["Labels"].get(PROJECT_NAME)
         if project:
             filters = (f"label={PROJECT_NAME}={project}", f"label={SERVICE}={self._service.name}")
-            words = (word for each in filters for word in ("--filter", each))
-            process.run(("docker", "image", "prune", "--force", *words), cwd=self._root)
+            options = (word for each in filters for word in ("--filter", each))
+            process.run(("docker", "image", "prune", "--force", *options), cwd=self._root)
 
     def remove_stale(self) -> None:
         """Remove the container of a replaced image, with its volumes of image folders, which compose would keep."""
@@ -106,8 +106,14 @@ class ImageBuild:
         service = self._service
         if service.image_files:
             checkout = os.path.realpath(self._root) if client.endpoint().is_local else ""
-            words = (project, service.name, service.image_files, "1" if service.as_owner else "0", checkout)
-            done = _run_script(self._root, "image_files", *words, *service.masks)
+            arguments = (
+                project,
+                service.name,
+                service.image_files,
+                "1" if service.as_owner else "0",
+                checkout,
+            )
+            done = _run_script(self._root, "image_files", *arguments, *service.masks)
             if text := (done.stdout + done.stderr).strip():
                 report(f"files that only the image has: {text.splitlines()[-1]}")
 
@@ -125,9 +131,9 @@ class ImageBuild:
         return process.run(argv, cwd=self._root).stdout.strip()
 
 
-def _run_script(root: Path, *words: str, stdin_text: str = "") -> process.Result:
+def _run_script(root: Path, *arguments: str, stdin_text: str = "") -> process.Result:
     script = artefact("templates", "image_files.sh").read_text("utf-8") + '\n"$@"'
-    return process.run(("sh", "-c", script, "sh", *words), cwd=root, timeout=None, stdin_text=stdin_text)
+    return process.run(("sh", "-c", script, "sh", *arguments), cwd=root, timeout=None, stdin_text=stdin_text)
 
 
 def remove_links(root: Path, service: DebugService) -> None:

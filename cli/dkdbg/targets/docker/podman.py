@@ -78,23 +78,23 @@ def _build(model: Mapping[str, Any], name: str, host: str) -> tuple[str, ...]:
             exit_code=EXIT_ENGINE,
         )
     context = _plain(build["context"])
-    words = ["podman", "--url", host, "build", "--format", "docker", "--tag", image]
-    words += ["--file", posixpath.join(context, _plain(build.get("dockerfile") or "Dockerfile"))]
-    words += [
+    argv = ["podman", "--url", host, "build", "--format", "docker", "--tag", image]
+    argv += ["--file", posixpath.join(context, _plain(build.get("dockerfile") or "Dockerfile"))]
+    argv += [
         word for key, value in _pairs(build.get("args")) for word in ("--build-arg", _assigned(key, value))
     ]
     labels = {**(build.get("labels") or {}), PROJECT_NAME: project, SERVICE: name}
-    words += [word for key, value in _pairs(labels) for word in ("--label", _assigned(key, value))]
+    argv += [word for key, value in _pairs(labels) for word in ("--label", _assigned(key, value))]
     for each in build.get("secrets") or ():
-        words += ["--secret", _secret(model, each)]
+        argv += ["--secret", _secret(model, each)]
     for key, flag in (("target", "--target"), ("network", "--network"), ("shm_size", "--shm-size")):
-        words += [flag, _plain(build[key])] if build.get(key) else []
+        argv += [flag, _plain(build[key])] if build.get(key) else []
     for key, value in _pairs(build.get("additional_contexts")):
-        words += ["--build-context", _assigned(key, value)]
+        argv += ["--build-context", _assigned(key, value)]
     for host_entry in build.get("extra_hosts") or ():
-        words += ["--add-host", _plain(host_entry).replace("=", ":", 1)]
-    words += ["--no-cache"] if build.get("no_cache") else []
-    return (*words, "--pull-always" if build.get("pull") else "--pull=missing", context)
+        argv += ["--add-host", _plain(host_entry).replace("=", ":", 1)]
+    argv += ["--no-cache"] if build.get("no_cache") else []
+    return (*argv, "--pull-always" if build.get("pull") else "--pull=missing", context)
 
 
 def _secret(model: Mapping[str, Any], used: Mapping[str, Any]) -> str:

@@ -80,8 +80,8 @@ def up(
                 hint="the program's last lines are above; dkdbg doctor looks for a cause on this machine, dkdbg verify for one in the service",
                 exit_code=EXIT_TIMEOUT,
             )
-        words = ("docker", "exec", seen.id, *seen.agent, "health", "--wait")
-        look = process.run(words, timeout=_HEALTH_TIMEOUT_S)
+        argv = ("docker", "exec", seen.id, *seen.agent, "health", "--wait")
+        look = process.run(argv, timeout=_HEALTH_TIMEOUT_S)
         if not look.code:
             return
         time.sleep(_POLL_S)

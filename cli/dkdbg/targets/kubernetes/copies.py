@@ -71,17 +71,17 @@ def plan(
         DkdbgError: the object does not exist, or its program is unknown.
     """
     original = kubectl.owner(query)
-    words, said_by = list(command), "as you typed it"
+    argv, said_by = list(command), "as you typed it"
     python: tuple[int, ...] = (3, 11)
     found = _asked(query, reach_of)
     if found is not None:
         python, first, pod = found
         if not command and not _says_command(query, original):
-            words, said_by = first, f"from its image, as process 1 of the pod {pod} shows"
+            argv, said_by = first, f"from its image, as process 1 of the pod {pod} shows"
     try:
         copy = copy_of(
             query.kind, original, container=query.container,
-            command=words, command_from=said_by, wait=wait,
+            command=argv, command_from=said_by, wait=wait,
         )  # fmt: skip
     except BadPod as error:
         raise DkdbgError(f"{query.label}: unexpected manifest: {error}") from error
@@ -311,8 +311,8 @@ def _asked(
         if pod.container(query.container) in pod.trouble:
             continue
         done = process.read(reach_of(pod).wrap(("sh", "-c", _ASK)), most=1 << 20, timeout=_ANSWER_TIMEOUT_S)
-        version, _, words = done.stdout.partition("\n")
+        version, _, argv = done.stdout.partition("\n")
         parts = tuple(found for found in map(whole_number, version.split()) if found is not None)
         if done.code == 0 and len(parts) == len(version.split()) == 2:
-            return parts, words.split("\0")[:-1], pod.name
+            return parts, argv.split("\0")[:-1], pod.name
     return None

@@ -83,7 +83,7 @@ def is_there(query: PodQuery, pod: str) -> bool:
     return bool(tell(query, "get", "pod", pod, "--ignore-not-found", "--output=name").strip())
 
 
-def tell(query: PodQuery, *words: str, limit: float = _CHANGE_TIMEOUT_S, stdin_text: str = "") -> str:
+def tell(query: PodQuery, *arguments: str, limit: float = _CHANGE_TIMEOUT_S, stdin_text: str = "") -> str:
     """Run a kubectl command in the query's namespace; return its output.
 
     Args:
@@ -93,7 +93,7 @@ def tell(query: PodQuery, *words: str, limit: float = _CHANGE_TIMEOUT_S, stdin_t
     Raises:
         DkdbgError: the cluster refuses.
     """
-    argv = (program(), *words, f"--namespace={query.namespace}")
+    argv = (program(), *arguments, f"--namespace={query.namespace}")
     done = process.read(
         argv, most=_MAX_ANSWER, timeout=limit, stdin_text=stdin_text, new_session=bool(stdin_text)
     )
@@ -103,8 +103,8 @@ def tell(query: PodQuery, *words: str, limit: float = _CHANGE_TIMEOUT_S, stdin_t
 
 
 def _get(query: PodQuery, *what: str) -> object:
-    words = ("get", *what, "--output=json", f"--request-timeout={_ANSWER_TIMEOUT_S}s")
-    return decode(tell(query, *words, limit=_HARD_TIMEOUT_S))
+    arguments = ("get", *what, "--output=json", f"--request-timeout={_ANSWER_TIMEOUT_S}s")
+    return decode(tell(query, *arguments, limit=_HARD_TIMEOUT_S))
 
 
 @contextlib.contextmanager

@@ -167,9 +167,9 @@ def between(before: Value, after: Value) -> list[Operation]:
     return _value("", before, after)
 
 
-def at(*words: str | int) -> str:
+def at(*segments: str | int) -> str:
     """Return the JSON pointer (RFC 6901) to a value."""
-    return "".join(_step(each) for each in words)
+    return "".join(_step(each) for each in segments)
 
 
 def _value(path: str, before: Value, after: Value) -> list[Operation]:

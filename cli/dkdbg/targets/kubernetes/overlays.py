@@ -156,8 +156,8 @@ def render_file(content: bytes, shown: str) -> list[dict[str, Any]]:
 
 def namespace() -> str:
     """Return the namespace that kubectl uses by default."""
-    words = ("config", "view", "--minify", "--output=jsonpath={..namespace}")
-    done = process.read((kubectl.program(), *words), most=1 << 16, timeout=_BUILD_TIMEOUT_S)
+    arguments = ("config", "view", "--minify", "--output=jsonpath={..namespace}")
+    done = process.read((kubectl.program(), *arguments), most=1 << 16, timeout=_BUILD_TIMEOUT_S)
     return (done.stdout.strip() if done.code == 0 else "") or "default"
 
 

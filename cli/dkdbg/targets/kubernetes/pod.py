@@ -72,13 +72,13 @@ class PodReach(Reach):
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
         """Return the local command line that prints the container's output; see `Target.logs`."""
         tail = () if lines is None else (f"--tail={lines}",)
-        words = (*(("--follow",) if follow else ()), *tail, self.pod)
+        arguments = (*(("--follow",) if follow else ()), *tail, self.pod)
         return (
             self.program,
             "logs",
             f"--namespace={self.namespace}",
             f"--container={self.container}",
-            *words,
+            *arguments,
         )
 
     def explain(self, stderr: str) -> DkdbgError | None:
@@ -301,8 +301,8 @@ def _pending(status: dict[str, Any]) -> str:
 
 def _reason(value: dict[str, Any], *, reason: bool = True) -> str:
     """Return `: reason: message` without empty parts, safe to print to a terminal."""
-    words = [_text(value.get(key)) for key in (("reason", "message") if reason else ("message",))]
-    return "".join(f": {printable(each)[:_MAX_SHOWN_CHARS]}" for each in words if each and each != "Evicted")
+    texts = [_text(value.get(key)) for key in (("reason", "message") if reason else ("message",))]
+    return "".join(f": {printable(each)[:_MAX_SHOWN_CHARS]}" for each in texts if each and each != "Evicted")
 
 
 def _mappings(container: dict[str, Any]) -> str:

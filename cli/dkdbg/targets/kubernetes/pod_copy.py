@@ -231,7 +231,7 @@ class _Template:
     ) -> list[tuple[str, str]]:
         """Start the program under the agent; return the decisions."""
         chosen = self._chosen(asked)
-        words = list(command) or [*(chosen.get("command") or []), *(chosen.get("args") or [])]
+        argv = list(command) or [*(chosen.get("command") or []), *(chosen.get("args") or [])]
         why = command_from if command else f"command of its container {chosen['name']}"
         if not command and not chosen.get("command"):
             raise DkdbgError(
@@ -243,7 +243,7 @@ class _Template:
         flags = ["--host", LOOPBACK, "--port", "0", "--wait", str(wait), "--name", self._name]
         # Kubernetes expands $(NAME) in a command, and turns $$ into $.
         literal = [each.replace("$", "$$") for each in command]
-        chosen["args"] = [*flags, "--", *(literal or words)]
+        chosen["args"] = [*flags, "--", *(literal or argv)]
         if environment:
             kept = [each for each in objects_of(chosen.get("env")) if each.get("name") not in environment]
             chosen["env"] = [*kept, *({"name": key, "value": value} for key, value in environment.items())]
@@ -256,7 +256,7 @@ class _Template:
         chosen["volumeMounts"] = [*mounts, {"name": _VOLUME, "mountPath": AGENT_FOLDER, "readOnly": True}]
         role = f"{self._role}: " if self._role else ""
         decisions = [
-            (f"{role}the agent under: {printable(shlex.join(map(str, words)))[:_MAX_SHOWN_CHARS]}", why),
+            (f"{role}the agent under: {printable(shlex.join(map(str, argv)))[:_MAX_SHOWN_CHARS]}", why),
             (
                 "labels of its own",
                 f"no Service, controller or NetworkPolicy of {self._name} selects its pods",

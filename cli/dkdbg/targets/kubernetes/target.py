@@ -430,9 +430,9 @@ class PodChanges(Changes):
             by_name = f"--field-selector=metadata.name={query.name}"
             which = (f"--selector={query.selector}" if query.selector else by_name,)
         beginning = f"pod/{query.name[:_BEGINNING]}" if query.kind in OWNERS else ""
-        words = ("get", "pods", *which, f"--namespace={query.namespace}", "--watch-only", "--output=name")
+        arguments = ("get", "pods", *which, f"--namespace={query.namespace}", "--watch-only", "--output=name")
         child = process.start(
-            (kubectl.program(), *words), stdout=process.PIPE, stderr=process.PIPE, new_session=True
+            (kubectl.program(), *arguments), stdout=process.PIPE, stderr=process.PIPE, new_session=True
         )
 
         def events() -> Iterator[object]:

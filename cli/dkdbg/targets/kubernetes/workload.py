@@ -68,8 +68,8 @@ def selector_of(document: object) -> str:
         raise BadPod("an object with invalid labels")
     for each in objects_of(selector.get("matchExpressions")):
         key, operator, values = each.get("key"), each.get("operator"), each.get("values") or []
-        words = f"{key}" + "".join(f",{value}" for value in values)
-        if not re.fullmatch(r"[-A-Za-z0-9_./,]+", words):
+        requirement = f"{key}" + "".join(f",{value}" for value in values)
+        if not re.fullmatch(r"[-A-Za-z0-9_./,]+", requirement):
             raise BadPod("an object with invalid labels")
         joined = ",".join(values)
         parts += {

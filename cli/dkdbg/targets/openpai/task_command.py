@@ -145,8 +145,8 @@ def command(
 
 
 def _function(script: Script, *, dap: bool) -> list[str]:
-    words = [*script.flags, *([script.path] if script.path else [])]
-    seen = " ".join(f"${{{number}-}}" for number in range(1, len(words) + 1))
+    argv = [*script.flags, *([script.path] if script.path else [])]
+    seen = " ".join(f"${{{number}-}}" for number in range(1, len(argv) + 1))
     if script.starts_many or (dap and script.is_module):  # the unchanged command, run by the agent
         python = (
             '"$(command -v python3 || command -v python)"' if script.python in _LAUNCHERS else script.python
@@ -159,7 +159,7 @@ def _function(script: Script, *, dap: bool) -> list[str]:
         ours = f'{skip}command {script.python} {start} "$@"'
     return [
         f"{script.python}() {{",
-        f'if [ "{seen}" = {shlex.quote(" ".join(words))} ]; then {ours}',
+        f'if [ "{seen}" = {shlex.quote(" ".join(argv))} ]; then {ours}',
         f'else command {script.python} "$@"; fi',
         "}",
     ]

@@ -150,10 +150,10 @@ class RayTarget(Target):
         with self._lock:
             reach, agent = self._there()
             token = _own_token()
-            words = (*agent, "ray", what, "--dashboard", self._cluster.dashboard)
-            words += ("--name", session_name(self._cluster.dashboard))
-            words += ("--token",) if token else ()
-            done = process.run(reach.wrap(words), timeout=_QUERY_TIMEOUT_S, stdin_text=f"{token}\n")
+            argv = (*agent, "ray", what, "--dashboard", self._cluster.dashboard)
+            argv += ("--name", session_name(self._cluster.dashboard))
+            argv += ("--token",) if token else ()
+            done = process.run(reach.wrap(argv), timeout=_QUERY_TIMEOUT_S, stdin_text=f"{token}\n")
         return parse_workers(done.stdout or done.stderr, label=str(self.address))
 
     def _started(self) -> list[SeenRecord]:

@@ -201,9 +201,9 @@ class ConnectedJob:
         """Return the seconds since the job was last connected; 0 while it is connected."""
         return time.monotonic() - self._left if self._relay.why else 0.0
 
-    def ask(self, words: Sequence[str]) -> Answer:
+    def ask(self, query: Sequence[str]) -> Answer:
         """Query the job's agent; the first word is one of `about.answers`."""
-        return self._relay.ask(json.dumps(words).encode())
+        return self._relay.ask(json.dumps(query).encode())
 
     def offer(self, line: SecureChannel) -> bool:
         """Replace the job's connection by this one; return False if the job is not needed any more."""

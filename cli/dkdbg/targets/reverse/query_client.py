@@ -77,12 +77,14 @@ def _is_ours(sock: socket.socket) -> bool:
     return struct.unpack("3i", told)[1] in (0, os.getuid())
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Ask, print the answer, and return its exit code."""
-    path, job, session = words[:3]
+    path, job, session = arguments[:3]
     why = "the exit code is missing"
     try:
-        for kind, data in ask(path, {"job": job, "session": session, "words": list(words[3:])}, timeout=None):
+        for kind, data in ask(
+            path, {"job": job, "session": session, "words": list(arguments[3:])}, timeout=None
+        ):
             if kind == EXIT:
                 sys.stdout.flush()
                 return int.from_bytes(data, "big")

@@ -118,20 +118,20 @@ class QueryServer:
         ]  # fmt: skip
 
     def _ask(self, client: socket.socket, asked: dict[str, Any]) -> None:
-        words = [str(each) for each in asked["words"]]
+        query = [str(each) for each in asked["words"]]
         job = self._jobs().get(asked["job"])
         if job is None or job.about.id != asked["session"]:
             _say(client, query_client.REFUSED, b"the job was restarted meanwhile: try again")
-        elif words[0] not in job.about.answers:
+        elif query[0] not in job.about.answers:
             _say(
                 client,
                 query_client.REFUSED,
-                f"its agent does not support {words[0]} over a reverse connection".encode(),
+                f"its agent does not support {query[0]} over a reverse connection".encode(),
             )
         elif why := job.why:
             _say(client, query_client.REFUSED, f"it is not connected: {why}".encode())
         else:
-            with contextlib.closing(job.ask(words)) as answer:
+            with contextlib.closing(job.ask(query)) as answer:
                 self._pass_on(client, answer)
 
     def _pass_on(self, client: socket.socket, answer: Answer) -> None:

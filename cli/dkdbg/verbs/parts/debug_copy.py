@@ -30,11 +30,11 @@ def up(root: Path, options: argparse.Namespace) -> int:
     Raises:
         DkdbgError: the copy cannot be made, with cause and next step.
     """
-    words, attach = _words(options.command), options.attach
+    argv, attach = _words(options.command), options.attach
     with contextlib.closing(registry.target_of(options.target, root)) as target:
         _check(target)
         manifests = None if options.overlay is None else _folder(root, options.overlay)
-        plan = target.plan_copy(words, wait=options.wait, overlay=manifests, replace=attach is not None)
+        plan = target.plan_copy(argv, wait=options.wait, overlay=manifests, replace=attach is not None)
         _show(plan, whole=options.diff or not options.yes)
         if options.diff:
             return 0

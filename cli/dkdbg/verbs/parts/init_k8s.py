@@ -62,12 +62,12 @@ def init_k8s(root: Path, options: argparse.Namespace) -> int:
     if not is_name(str(space)):
         raise DkdbgError(f"{space} is not a valid namespace", hint="--namespace ml", exit_code=EXIT_USAGE)
     facts = inspect(root, ignore=frozenset())
-    words = configuration.shell_argv(command) if command else ()
+    argv = configuration.shell_argv(command) if command else ()
 
     def copied(environment: dict[str, str]) -> PodCopy:
         try:
             return copy_of(
-                kind, rendered, container=container, command=words, command_from="as you typed it", wait=WAIT,
+                kind, rendered, container=container, command=argv, command_from="as you typed it", wait=WAIT,
                 environment=environment,
             )  # fmt: skip
         except BadPod as error:

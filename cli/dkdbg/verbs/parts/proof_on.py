@@ -103,7 +103,7 @@ def _start(
         before = {each.id for each in _sessions(root, name) if not each.is_ended}
     port, there = unused_port(), str(unused_port()) if is_here else ""
     flags = ("--sync",) if sync else ("--port", there) if is_here else ()
-    words = process.ourselves(
+    run_argv = process.ourselves(
         "-C", str(root), "run", "--on", name, "--wait", str(_WAIT_S), *flags, "--attach", str(port), "--", *argv
     )  # fmt: skip
     log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
@@ -125,7 +125,7 @@ def _start(
             ) from error
 
     with signals.delayed():
-        child = process.start(words, cwd=root, stdout=log.fileno(), stderr=log.fileno(), new_session=True)
+        child = process.start(run_argv, cwd=root, stdout=log.fileno(), stderr=log.fileno(), new_session=True)
         at_end(stop)
 
     def output() -> str:

@@ -87,14 +87,14 @@ class Figures:
 
     def text(self) -> str:
         """Return the figures as text."""
-        words = []
+        parts = []
         if self.finite:
-            words.append("min %s max %s mean %s" % (number(self.low), number(self.high), number(self.mean)))
+            parts.append("min %s max %s mean %s" % (number(self.low), number(self.high), number(self.mean)))
         if self.signed:
-            words.append("%d NaN %d Inf" % (self.nan, self.inf))
+            parts.append("%d NaN %d Inf" % (self.nan, self.inf))
         if self.read < self.count:
-            words.append("of %s sampled elements" % thousands(self.read))
-        return ", ".join(words)
+            parts.append("of %s sampled elements" % thousands(self.read))
+        return ", ".join(parts)
 
 
 class View:
@@ -122,15 +122,15 @@ class View:
 
     def text(self) -> str:
         """Return the description of the value in one line."""
-        words = ["%s%s %s" % (self.kind, self.shape, self.dtype) + (" " + self.device if self.device else "")]
+        parts = ["%s%s %s" % (self.kind, self.shape, self.dtype) + (" " + self.device if self.device else "")]
         figures = self.figures
         if self.values:
-            words.append(self.values)
+            parts.append(self.values)
         if figures is not None and figures.count != 1:
-            words.append(figures.text())
+            parts.append(figures.text())
         elif self.why:
-            words.append("not read: " + self.why)
-        return ", ".join(word for word in words + self.notes if word)[: MAX_TEXT_CHARS * 4]
+            parts.append("not read: " + self.why)
+        return ", ".join(word for word in parts + self.notes if word)[: MAX_TEXT_CHARS * 4]
 
 
 class Rows:
@@ -235,8 +235,8 @@ def thousands(value: int) -> str:
 
 def listed(values: Sequence[object], alone: bool = False) -> str:
     """Format a few elements as a list; with `alone`, the first one without brackets, for a scalar."""
-    words = ["%.6g" % each if isinstance(each, float) else str(each)[:40] for each in values]
-    return words[0] if alone and words else "[%s]" % ", ".join(words)
+    texts = ["%.6g" % each if isinstance(each, float) else str(each)[:40] for each in values]
+    return texts[0] if alone and texts else "[%s]" % ", ".join(texts)
 
 
 def clean(text: object) -> str:

@@ -84,9 +84,9 @@ def _say(text):  # type: (str) -> None
 
 
 def _command_line():  # type: () -> list[str]
-    words = getattr(sys, "orig_argv", None)  # Python 3.10
-    if words:
-        return list(words)
+    argv = getattr(sys, "orig_argv", None)  # Python 3.10
+    if argv:
+        return list(argv)
     try:
         with open("/proc/self/cmdline", "rb") as source:
             return [os.fsdecode(word) for word in source.read().split(b"\0")[:-1]]
@@ -98,15 +98,15 @@ def _shows_housekeeping():  # type: () -> bool
     return os.environ.get("DKDBG_HOUSEKEEPING", "").lower() in ("1", "true", "yes", "on")
 
 
-def _is_housekeeping(words):  # type: (list[str]) -> bool
-    line = " ".join(words)
+def _is_housekeeping(argv):  # type: (list[str]) -> bool
+    line = " ".join(argv)
     more = [word for word in os.environ.get("DKDBG_SKIP", "").split(",") if word]
     hidden = () if _shows_housekeeping() else _SKIP
     if any(mark in line for marks in (_NEVER, hidden, more) for mark in marks):
         return True
-    for position, word in enumerate(words[1:], 1):
+    for position, word in enumerate(argv[1:], 1):
         if word == "-m":
-            return words[position + 1 : position + 2] == ["pip"]
+            return argv[position + 1 : position + 2] == ["pip"]
         if word == "-c":
             return False
         if not word.startswith("-"):
@@ -200,7 +200,7 @@ class _Member(object):
 
     Attributes:
         directory: the session's folder. hook: the hook's folder, on PYTHONPATH of new processes.
-        words: the command line.
+        argv: the command line.
         origin: how this process was forked, see `origin` in contract.py.
         rank: the rank that it belongs to, None for none; known while a set of ranks is selected.
         free: whether it was not selected at its start.
@@ -219,14 +219,14 @@ class _Member(object):
         listener: socket for the agent's questions; to be used only after `owns_listener()`.
     """
 
-    def __init__(self, directory, words):  # type: (str, List[str]) -> None
+    def __init__(self, directory, argv):  # type: (str, List[str]) -> None
         # `threading` takes the thread that first imports it for the main thread. If the hook's thread imported it
         # later, the program would hang at its end.
         import threading
 
         self.directory = directory
         self.hook = _HERE
-        self.words = words
+        self.argv = argv
         self.fork_armed = False
         self.user = os.geteuid()
         self.is_new_user = False
@@ -300,7 +300,7 @@ class _Member(object):
             started,
             "null" if self.rank is None else "%d" % self.rank,
             quoted(self.origin),
-            ",".join(quoted(word.encode("utf-8", "replace").decode("utf-8")) for word in self.words[:16]),
+            ",".join(quoted(word.encode("utf-8", "replace").decode("utf-8")) for word in self.argv[:16]),
             env,
         )
         self._write(".json", text)
@@ -436,7 +436,7 @@ class _Member(object):
         """Register, join now if an editor is attached, and start the thread that sleeps on the socket."""
         attached = os.path.exists(self.directory + "/join.json")
         are_chosen = os.path.exists(self.directory + "/ranks")
-        if (attached or are_chosen) and any(mark in word for word in self.words for mark in _NAMELESS):
+        if (attached or are_chosen) and any(mark in word for word in self.argv for mark in _NAMELESS):
             parent_lookup.learn(self)
         is_rank = not self.origin and any(name in os.environ for name in _RANK_NAMES)
         is_rank = is_rank or self.origin.startswith("rank:")
@@ -495,10 +495,10 @@ class _CoverageFinder(object):
         return _import("coverage_files").find_spec(name, path, target)  # type: ignore[no-any-return]
 
 
-def _profile(directory, words):  # type: (str, List[str]) -> None
+def _profile(directory, argv):  # type: (str, List[str]) -> None
     """Start this process's profilers. An error is reported and has no other effect."""
     try:
-        profiling.begin(directory, words)
+        profiling.begin(directory, argv)
     except Exception as error:
         sys.stderr.write("dkdbg: pid %d cannot be profiled: %s\n" % (os.getpid(), error))
 
@@ -535,12 +535,12 @@ def _pass_on(member):  # type: (_Member) -> None
 
     fork_exec = _posixsubprocess.fork_exec
 
-    def handed_on(*words):  # type: (Any) -> int
+    def handed_on(*arguments):  # type: (Any) -> int
         try:
-            words = passing.fork_exec(member.directory, member.hook, words)
+            arguments = passing.fork_exec(member.directory, member.hook, arguments)
         except Exception as error:  # our folder is out of reach, after a chroot or as another user
             _say("not handed on: %r" % (error,))
-        return fork_exec(*words)
+        return fork_exec(*arguments)
 
     def started(start):  # type: (Callable[..., Any]) -> Callable[..., Any]
         def handed_on(path, argv, env, **more):  # type: (Any, Any, Any, Any) -> Any
@@ -568,18 +568,18 @@ def _enter():  # type: () -> None
     directory = os.environ.get("DKDBG_SESSION_DIR")
     if not directory or not os.path.isdir(directory):
         return
-    words = _command_line()
-    if _is_housekeeping(words):
+    argv = _command_line()
+    if _is_housekeeping(argv):
         return
     if not os.access(directory + "/p", os.W_OK):
         directory = _admitted(directory)
-    member = _Member(directory, words)
+    member = _Member(directory, argv)
     _pass_on(member)
     # A worker or driver of Ray that started this program has set it. Ray's function would fail here.
     if os.environ.get("PYTHONBREAKPOINT", "").startswith("ray.util.rpdb."):
         os.environ["PYTHONBREAKPOINT"] = "dkdbg.breakpoint"
     if "DKDBG_PROFILE" in os.environ:
-        _profile(directory, words)
+        _profile(directory, argv)
     sys.meta_path.append(_DkdbgFinder(member))
     if "coverage.inorout" in sys.modules:  # a .pth file of its own started it
         _import("coverage_files").watch()
@@ -587,14 +587,14 @@ def _enter():  # type: () -> None
         sys.meta_path.insert(0, _CoverageFinder())
     if "DKDBG_RAY_WORKERS" in os.environ:
         ray_hook.register()
-    if "job submit" in " ".join(words):
+    if "job submit" in " ".join(argv):
         ray_hook.register_submit()
     if os.environ.get("DKDBG_ON_CRASH"):
         crash_watch.arm(member)
-        if "--multiprocessing-fork" in words:
+        if "--multiprocessing-fork" in argv:
             crash_watch.arm_worker(member)
     os.register_at_fork(before=member.at_fork("before"), after_in_parent=member.at_fork("in_parent"))
-    if "multiprocessing.forkserver" in " ".join(words) and not _shows_housekeeping():
+    if "multiprocessing.forkserver" in " ".join(argv) and not _shows_housekeeping():
         return  # a forkserver does not join; its forked children run the user's code
     member.enter()
     # Wait until the thread has begun. CPython 3.11 crashes if a program ends before that, because it frees the

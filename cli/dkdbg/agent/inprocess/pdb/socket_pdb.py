@@ -95,7 +95,7 @@ class SocketPdb(pdb.Pdb):
         self.use_rawinput = False
         self.prompt = "(dkdbg) "
 
-    def interaction(self, *words: Any, **named: Any) -> None:
+    def interaction(self, *arguments: Any, **named: Any) -> None:
         """Wait for the turn at the prompt; print this thread's name if another one had it before."""
         with self._client.turn:
             if not self._client.is_there():
@@ -105,7 +105,7 @@ class SocketPdb(pdb.Pdb):
             if self._client.spoken not in (0, ident):
                 self.message("[thread %s]" % threading.current_thread().name)
             self._client.spoken = ident
-            super().interaction(*words, **named)
+            super().interaction(*arguments, **named)
 
     def clear_all_breaks(self) -> None:
         """Clear the breakpoints of all threads, as Python's table does."""

@@ -35,28 +35,28 @@ ENDINGS = {"nsys": ".nsys-rep", "py-spy": ".speedscope.json", "torch": ".trace.j
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def names(words: Sequence[str], environment: Any, rank: Optional[int]) -> List[str]:
+def names(argv: Sequence[str], environment: Any, rank: Optional[int]) -> List[str]:
     """Return the names of a process with this command line: its worker's, then others that a pattern may match."""
-    what = choosing.program(words)
+    what = choosing.program(argv)
     stem = what[:-3] if what.endswith(".py") else what
     worker = stem if rank is None else "%s-rank%d" % (stem, rank)
     own = ["rank%d" % rank] if rank is not None else []
     return [worker, stem, what, *own, environment.get("ROLE_NAME", "")]  # torchrun's --role
 
 
-def begin(directory: str, words: List[str]) -> None:
+def begin(directory: str, argv: List[str]) -> None:
     """Start the profilers of this process; with nsys this does not return. `directory` is the session's folder."""
     state = os.environ.get(MARK, "")
-    if state not in ("", "nsys") or choosing.is_launcher(words) or "--multiprocessing-fork" in words:
+    if state not in ("", "nsys") or choosing.is_launcher(argv) or "--multiprocessing-fork" in argv:
         return
     wanted: Dict[str, Any] = json.loads(os.environ[ENV])
     below = choosing._is_below(directory)
-    rank = choosing.rank_of(os.environ, words, "", below=below, parents=None)
+    rank = choosing.rank_of(os.environ, argv, "", below=below, parents=None)
     given = choosing.rank_of(
-        os.environ, words, "", below=True, parents=None
+        os.environ, argv, "", below=True, parents=None
     )  # only a launcher's rank: a single process is rank 0, but is not named after it
     # Patterns do not apply to a Ray driver itself: they are for its actors (ray_profile.py).
-    known = names(words, os.environ, given)
+    known = names(argv, os.environ, given)
     worker = _UNSAFE.sub("_", known[0]) or "python"
     known = [] if RAY in os.environ else known
     found = {
@@ -72,8 +72,8 @@ def begin(directory: str, words: List[str]) -> None:
         _tell(directory, "nsys", (worker, why), "%s_%d%s" % (base, os.getpid(), ENDINGS["nsys"]), base=base)
         os.environ[MARK] = "nsys"
         sys.stderr.flush()
-        argv = [*tools.nsys_line(tool, base), sys.executable, *words[1:]]
-        os.execv(argv[0], argv)  # noqa: S606
+        nsys_argv = [*tools.nsys_line(tool, base), sys.executable, *argv[1:]]
+        os.execv(nsys_argv[0], nsys_argv)  # noqa: S606
     os.environ[MARK] = "all"
     for name, (tool, why) in found.items():
         path = tools.free(base, ENDINGS[name])

@@ -327,12 +327,12 @@ def _asked_of_ray(asks: Any) -> List[str]:
     from ray._private.runtime_env import nsight as rays
 
     found: Dict[str, Any] = dict(rays.NSIGHT_DEFAULT_CONFIG) if isinstance(asks, str) else dict(asks)
-    words: List[str] = []
+    argv: List[str] = []
     for option, value in found.items():
         if option not in ("o", "output"):
             plain = " ".join(shlex.split(str(value)))
-            words += ["--%s=%s" % (option, plain)] if len(option) > 1 else ["-" + option, plain]
-    return words
+            argv += ["--%s=%s" % (option, plain)] if len(option) > 1 else ["-" + option, plain]
+    return argv
 
 
 def _session_folder() -> str:

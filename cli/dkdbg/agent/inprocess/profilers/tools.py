@@ -48,7 +48,7 @@ def matched(names: Iterable[str], patterns: Sequence[str]) -> str:
 def nsys_options(tool: Dict[str, Any]) -> List[str]:
     """Return the arguments after `nsys profile`, up to the name of the file."""
     given = [each.partition("=")[0] for each in tool["options"]]
-    usual = [word for words in _NSYS_USUAL if not {words[0], words[2]} & set(given) for word in words[:2]]
+    usual = [word for option in _NSYS_USUAL if not {option[0], option[2]} & set(given) for word in option[:2]]
     return [*usual, *tool["options"]]
 
 

@@ -73,12 +73,12 @@ def _leave() -> None:
 
 
 @contextlib.contextmanager
-def support(words: Sequence[str]) -> Iterator[None]:
-    """Set GEVENT_SUPPORT while pydevd is imported, unless the user has set it; `words` is the command line."""
+def support(argv: Sequence[str]) -> Iterator[None]:
+    """Set GEVENT_SUPPORT while pydevd is imported, unless the user has set it; `argv` is the command line."""
     wanted: dict[str, str] = {}
     if _SUPPORT not in os.environ:
         wanted[_MESSAGE] = _NOTE
-        if "gevent" in sys.modules or _is_named(words):
+        if "gevent" in sys.modules or _is_named(argv):
             with contextlib.suppress(Exception):  # not installed, or broken: the program will see
                 import gevent  # type: ignore[import-not-found, import-untyped, unused-ignore] # noqa: F401
 
@@ -114,11 +114,11 @@ class _Unjoined(set):  # type: ignore[type-arg]
         """Ignore a lock."""
 
 
-def _is_named(words: Sequence[str]) -> bool:
+def _is_named(argv: Sequence[str]) -> bool:
     """Tell whether the command line or the script in it names gevent, or locust, which uses it."""
-    if any("gevent" in word or "locust" in word for word in words):
+    if any("gevent" in word or "locust" in word for word in argv):
         return True
-    for word in words[1:]:
+    for word in argv[1:]:
         if word in ("-c", "-m"):
             return False
         if not word.startswith("-"):

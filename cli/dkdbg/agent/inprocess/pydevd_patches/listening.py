@@ -47,9 +47,9 @@ def watch(directory: str) -> None:
 def describe_debugger() -> str:
     """Describe the foreign debugger of this process."""
     api: Any = sys.modules.get("debugpy.server.api")
-    words = list(getattr(getattr(api, "_adapter_process", None), "args", ()))
-    if "--host" in words and "--port" in words:
-        host, port = (words[words.index(name) + 1] for name in ("--host", "--port"))
+    argv = list(getattr(getattr(api, "_adapter_process", None), "args", ()))
+    if "--host" in argv and "--port" in argv:
+        host, port = (argv[argv.index(name) + 1] for name in ("--host", "--port"))
         where = "%s:%s" % (host, port) if port != "0" else "a port of its own"
         return "the program called debugpy.listen() on %s: attach there, or remove that call" % where
     return (

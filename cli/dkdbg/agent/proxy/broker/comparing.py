@@ -107,8 +107,8 @@ def table(rows: Sequence[Row], *, frames: bool = False) -> str:
     shown: List[str] = []
     for name, row in lines:
         mark = "  <- differs" if row["state"] == "value" and most is not None and key_of(row) != most else ""
-        words = [clean(name).ljust(width), clean(row["where"]).ljust(at), _text(row) + mark]
-        shown.append("  ".join(word for word in words if word.strip()).rstrip())
+        cells = [clean(name).ljust(width), clean(row["where"]).ljust(at), _text(row) + mark]
+        shown.append("  ".join(word for word in cells if word.strip()).rstrip())
         if frames:
             shown += [
                 "    %s  %s:%d" % (clean(each["name"]), clean(each["path"]), each["line"])

@@ -28,10 +28,10 @@ class AllowList:
     """
 
     def __init__(self, text: str = "") -> None:
-        words = [word.strip() for word in text.split(",") if word.strip()]
-        self.anyone = "any" in words
+        items = [word.strip() for word in text.split(",") if word.strip()]
+        self.anyone = "any" in items
         self.networks: List[Network] = [
-            ipaddress.ip_network(word, strict=False) for word in words if word != "any"
+            ipaddress.ip_network(word, strict=False) for word in items if word != "any"
         ]
 
 

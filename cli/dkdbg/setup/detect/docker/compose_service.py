@@ -217,8 +217,12 @@ def wants_gpu(body: Value) -> bool:
     """Return whether a service requests a GPU: by reservations, `gpus`, nvidia runtime, device nodes or CDI names."""
     reserved = table(table(table(body.get("deploy")).get("resources")).get("reservations"))
     for device in map(table, elements(reserved.get("devices"))):
-        words = {str(word) for word in elements(device.get("capabilities"))}
-        if str(device.get("driver")) in {"nvidia", "cdi", "amd"} or words & {"gpu", "nvidia", "compute"}:
+        capabilities = {str(word) for word in elements(device.get("capabilities"))}
+        if str(device.get("driver")) in {"nvidia", "cdi", "amd"} or capabilities & {
+            "gpu",
+            "nvidia",
+            "compute",
+        }:
             return True
     if body.get("gpus") or body.get("runtime") == "nvidia":
         return True

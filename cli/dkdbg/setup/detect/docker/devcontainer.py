@@ -43,8 +43,8 @@ def _read(tree: Tree, path: str, document: dict[str, Any]) -> DevcontainerFact:
     local = join(here, str(dockerfile)) if dockerfile else None
     context = join(here, str(build.get("context") or document.get("context") or "."))
     compose_files = (join(here, str(name)) for name in elements(document.get("dockerComposeFile")))
-    words = " ".join(map(str, elements(document.get("runArgs"))))
-    wants = bool(re.search(r"--gpus|--runtime[= ]nvidia|nvidia\.com/gpu|/dev/kfd", words))
+    run_args = " ".join(map(str, elements(document.get("runArgs"))))
+    wants = bool(re.search(r"--gpus|--runtime[= ]nvidia|nvidia\.com/gpu|/dev/kfd", run_args))
     asked = table(document.get("hostRequirements")).get("gpu")
     return DevcontainerFact(
         path=path,

@@ -357,9 +357,9 @@ def image_argv(dockerfile: DockerfileFact) -> tuple[str, ...]:
     return (*_filled(dockerfile.entrypoint, dockerfile), *_filled(dockerfile.cmd, dockerfile))
 
 
-def _filled(words: tuple[str, ...] | None, dockerfile: DockerfileFact | None) -> tuple[str, ...]:
+def _filled(argv: tuple[str, ...] | None, dockerfile: DockerfileFact | None) -> tuple[str, ...]:
     values = dict(dockerfile.env) if dockerfile else {}
-    return tuple(substitute(word, values, keep_unknown=True) for word in words or ())
+    return tuple(substitute(word, values, keep_unknown=True) for word in argv or ())
 
 
 def harmless_scripts(tree: Tree) -> frozenset[str]:

@@ -202,8 +202,8 @@ def _rough(candidate: Candidate, project: str, *, is_ml: bool) -> float:
 
 def _path_points(file: str) -> float:
     stem = file.rsplit("/", 1)[-1].removesuffix(".py")
-    words = [word for word in re.split(r"[_-]", stem) if word]
-    score = 4.0 if stem in {"train", "main", "app", "run", "server"} else 3.0 - 1.2 * len(words)
+    name_parts = [word for word in re.split(r"[_-]", stem) if word]
+    score = 4.0 if stem in {"train", "main", "app", "run", "server"} else 3.0 - 1.2 * len(name_parts)
     score -= 2.5 * max(0, file.count("/") - 1)
     if is_vendored(file):
         score -= 40

@@ -238,8 +238,8 @@ def _editor(tree: Tree) -> Iterator[Seen]:
         cwd = _from(".", str(item.get("cwd") or ".")).rstrip("/") or "."
         cwd = cwd if tree.has_dir(cwd) else "."
         how = ["-m"] if item.get("module") else []
-        words = ["python", *how, *(_from(cwd, word) for word in (program, *args))]
-        for launch in parse_line(shlex.join(words)):
+        argv = ["python", *how, *(_from(cwd, word) for word in (program, *args))]
+        for launch in parse_line(shlex.join(argv)):
             yield Seen(launch=launch, cwd=cwd, place="editor", source=path)
 
 

@@ -67,10 +67,10 @@ def installs_with(text: str) -> Literal["conda", "pip"] | None:
     return found
 
 
-def _names_package(words: list[str]) -> bool:
+def _names_package(argv: list[str]) -> bool:
     """Return whether the arguments of `conda install` or `conda create` name a package other than Python and pip."""
     previous = ""
-    for word in words:
+    for word in argv:
         plain = re.split(r"[=<>]", word.strip("\"'"))[0].rsplit("::", 1)[-1].lower()
         if (
             not word.startswith("-")
@@ -97,9 +97,9 @@ def installed_names(text: str) -> tuple[str, ...]:
             if "<" in line and ">" not in line.split("<")[0] and re.search(r"<[\w -]+>", line):
                 continue
             for match in _INSTALL.finditer(line):
-                words = match[1].split()
+                names = match[1].split()
                 previous = ""
-                for word in words:
+                for word in names:
                     if not word.startswith("-") and previous not in _VALUES:
                         item = parse_requirement(word.strip("\"'"), "README")
                         if item is not None and item.name not in _TOOLS:

@@ -26,10 +26,12 @@ def role_of(path: str) -> str:
     stem = path.rsplit("/", 1)[-1].rsplit(".", 1)[0] if path.endswith(".py") else path.rsplit(".", 1)[-1]
     if stem == "__main__" and "/" in path:
         stem = parent(path).rsplit("/", 1)[-1] + "_main"
-    words = [
+    name_parts = [
         word for word in re.split(r"[_\-.\d]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", stem).lower()) if word
     ]
-    roles = [next((role for role, pattern in _ROLES if pattern.fullmatch(word)), "other") for word in words]
+    roles = [
+        next((role for role, pattern in _ROLES if pattern.fullmatch(word)), "other") for word in name_parts
+    ]
     # "train" counts anywhere in a name (train_dataset, main_pretrain); otherwise the first or last word is the verb.
     if "train" in roles:
         return "train"
