@@ -200,11 +200,11 @@ def read(
         outran.set()
         running.kill()
 
-    told, left = [b""], [_MAX_STDERR_BYTES]
+    stderr, left = [b""], [_MAX_STDERR_BYTES]
 
     def listen() -> None:
         while running.stderr is not None and (data := os.read(running.stderr.fileno(), 1 << 16)):
-            told[0] = (told[0] + data)[-_STDERR_TAIL_BYTES:]
+            stderr[0] = (stderr[0] + data)[-_STDERR_TAIL_BYTES:]
             left[0] -= len(data)
             if left[0] < 0:
                 running.kill()
@@ -236,7 +236,7 @@ def read(
         argv=tuple(argv),
         code=running.returncode,
         stdout=output.decode("utf-8", "replace"),
-        stderr=_text(told[0]),
+        stderr=_text(stderr[0]),
     )
 
 

@@ -49,8 +49,8 @@ def handle_promptly() -> None:
 
 def _interrupt(read: int) -> None:
     main = threading.main_thread().ident
-    while main is not None and (told := os.read(read, 64)):
-        if set(told) <= {signal.SIGURG}:
+    while main is not None and (received := os.read(read, 64)):
+        if set(received) <= {signal.SIGURG}:
             continue
         for pause in PAUSES_S:
             time.sleep(pause)

@@ -59,7 +59,7 @@ class Held:
 
     def deadlines(self, own=(), waits=list, pids=list, changed=list):
         self.found = held_deadlines.HeldDeadlines(
-            list(own), waits=waits, ask=list, name_of=str, pids=pids, told=self.told.append, changed=changed
+            list(own), waits=waits, ask=list, name_of=str, pids=pids, report=self.told.append, changed=changed
         )
         return self.found
 

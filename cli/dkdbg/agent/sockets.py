@@ -84,8 +84,8 @@ def is_same_user(sock: socket.socket) -> bool:
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:  # macOS, where the sockets' folders are closed to others too
         return True
-    told = sock.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i"))
-    return struct.unpack("3i", told)[1] in (0, os.getuid())
+    credentials = sock.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i"))
+    return struct.unpack("3i", credentials)[1] in (0, os.getuid())
 
 
 def drain(sock: socket.socket, seconds: float) -> None:

@@ -45,7 +45,7 @@ class Process:
         upstream: name of the target. pid: PID at the target.
         name: its name, with the target's if there are several targets.
         shown: attach arguments that the proxy adds to the editor's.
-        told: see `Sources`.
+        reported: see `Sources`.
     """
 
     number: int
@@ -53,7 +53,7 @@ class Process:
     pid: int
     name: str
     shown: Mapping[str, object] = field(default_factory=dict)
-    told: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
+    reported: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -200,14 +200,16 @@ class ProcessRegistry:
         self._numbers = itertools.count(FIRST_NUMBER)
         self._processes: dict[int, Process] = {}
 
-    def register(self, upstream: str, found: Announcement, told: dict[object, object]) -> Process:
-        """Give a process a number; `told` is shared by the processes of one editor."""
+    def register(self, upstream: str, found: Announcement, reported: dict[object, object]) -> Process:
+        """Give a process a number; `reported` is shared by the processes of one editor."""
         name = named(upstream, found.name, self.upstreams) if len(self.upstreams) > 1 else found.name
         shown: dict[str, object] = {} if found.editor is None else {EDITOR: found.editor}
         if found.observes:
             shown[ROLE] = OBSERVE
         number = next(self._numbers)
-        process = Process(number=number, upstream=upstream, pid=found.pid, name=name, shown=shown, told=told)
+        process = Process(
+            number=number, upstream=upstream, pid=found.pid, name=name, shown=shown, reported=reported
+        )
         self._processes[process.number] = process
         return process
 

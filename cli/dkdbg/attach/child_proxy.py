@@ -73,7 +73,7 @@ class ChildProxy:
         )
         self._sources = Sources(
             as_dict(branch.attach.get("arguments")).get("pathMappings"), target, branch.process.upstream,
-            branch.process.told, lambda: next(numbers),
+            branch.process.reported, lambda: next(numbers),
         )  # fmt: skip
         self._handshake_over = threading.Event()
         self.begun = False
@@ -233,7 +233,7 @@ class Sources:
     Args:
         mappings: `pathMappings` of the attach; only files below one of their local roots are compared.
         target, label: where the process runs, and the target's name for users.
-        told: differences already reported to this editor, by any of its sessions.
+        reported: differences already reported to this editor, by any of its sessions.
         number: returns the next sequence number of the proxy.
 
     Attributes:
@@ -245,7 +245,7 @@ class Sources:
         mappings: object,
         target: Target,
         label: str,
-        told: dict[object, object],
+        reported: dict[object, object],
         number: Callable[[], int],
     ) -> None:
         self._mappings = [
@@ -253,7 +253,7 @@ class Sources:
             for local, remote in paths.pairs(mappings)
             if local.startswith("/")
         ]
-        self._target, self._label, self._told, self._number = target, label, told, number
+        self._target, self._label, self._reported, self._number = target, label, reported, number
         self._asked: dict[int, Asked] = {}
         self._differing: dict[int, str] = {}
         self.is_answered = False
@@ -309,7 +309,7 @@ class Sources:
         if asked.request is not None:
             self._differing[asked.request] = text
         mark, which = object(), (self._label, asked.path, here["digest"], digest)
-        is_new = self._told.setdefault(which, mark) is mark
+        is_new = self._reported.setdefault(which, mark) is mark
         return f"{Path(asked.path).name}:{asked.line}: {text}" if is_new else "", None
 
     def noted(self, message: Message) -> Message | None:

@@ -102,12 +102,12 @@ class Connection(Editor):
 
     def _expect(self, slot: Slot) -> None:
         """Wait for the process; the client sends nothing until then."""
-        told = False
+        is_answered = False
         arrived = select.poll()  # not select.select: with many processes more than 1,024 files are open
         arrived.register(self._client, select.POLLIN)
         while (process := slot.wait()) is None:
-            if not told:
-                told = True
+            if not is_answered:
+                is_answered = True
                 self.act(lambda: self.router.say(f"waiting for {slot.label}"))
             if reason := slot.refusal():
                 self.act(lambda: self.router.stop(reason))

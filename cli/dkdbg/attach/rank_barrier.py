@@ -67,7 +67,7 @@ class JobBarrier:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._told: dict[str, Report] = {}
+        self._reports: dict[str, Report] = {}
         self._silent: dict[str, float] = {}
         self._asked: dict[str, float] = {}
         self._opened: set[str] = set()
@@ -78,7 +78,7 @@ class JobBarrier:
     @property
     def is_closed(self) -> bool:
         """Return whether any agent withholds stops: check again after INTERVAL_S."""
-        return any(told.is_closed for told in self._told.values())
+        return any(report.is_closed for report in self._reports.values())
 
     def expect(self, upstream: str) -> None:
         """Expect reports of an agent to which the editor is attaching."""
@@ -93,13 +93,13 @@ class JobBarrier:
 
     def forget(self, upstream: str) -> None:
         """Forget an agent that is gone."""
-        for each in (self._told, self._silent, self._asked):
+        for each in (self._reports, self._silent, self._asked):
             each.pop(upstream, None)
         self._opened.discard(upstream)
 
     def hear(self, upstream: str, report: Message) -> None:
         """Store an agent's report; malformed fields count as empty."""
-        number, former = _count(report.get("number")), self._told.get(upstream)
+        number, former = _count(report.get("number")), self._reports.get(upstream)
         if upstream not in self._asked or (former is not None and number < former.number):
             return
         self._silent.pop(upstream, None)
@@ -107,7 +107,7 @@ class JobBarrier:
         numbers, names = report.get("ranks"), report.get("missing")
         ranks = [each for each in numbers if isinstance(each, int)] if isinstance(numbers, list) else []
         missing = names[: rank_timeouts.MAX_NAMED + 1] if isinstance(names, list) else []
-        self._told[upstream] = Report(
+        self._reports[upstream] = Report(
             number=number, unarmed=_count(report.get("unarmed")), armed=_count(report.get("armed")),
             held=_count(report.get("held")), over=report.get("over") is True,
             share=Share(_count(report.get("world")), ranks[:MAX_RANKS]), missing=tuple(map(from_targets.name, missing)),
@@ -117,8 +117,8 @@ class JobBarrier:
         """Return a warning, once, about agents whose ranks may be of one job but cannot be stopped together."""
         found = {
             upstream
-            for upstream, told in self._told.items()
-            if told.is_closed and told.share.ranks and not told.share.world
+            for upstream, report in self._reports.items()
+            if report.is_closed and report.share.ranks and not report.share.world
         }
         if len(found) < 2 or found <= self._apart:
             return ""
@@ -139,19 +139,19 @@ class JobBarrier:
         return [asked for group in groups for asked in self._decide(group)]
 
     def _decide(self, group: frozenset[str]) -> list[tuple[str, dict[str, Any]]]:
-        told = {upstream: self._told[upstream] for upstream in sorted(group)}
-        if not any(each.is_closed for each in told.values()):
+        reports = {upstream: self._reports[upstream] for upstream in sorted(group)}
+        if not any(each.is_closed for each in reports.values()):
             self._timeouts.pop(group, None)
             return []
-        if any(each.over for each in told.values()):
-            return self._open(told)
-        late = self._expected_in(told)
-        unarmed = sum(each.unarmed for each in told.values()) + len(late)
+        if any(each.over for each in reports.values()):
+            return self._open(reports)
+        late = self._expected_in(reports)
+        unarmed = sum(each.unarmed for each in reports.values()) + len(late)
         armed, held = (
-            sum(each.armed for each in told.values()),
-            sum(each.held for each in told.values()),
+            sum(each.armed for each in reports.values()),
+            sum(each.held for each in reports.values()),
         )
-        since = min(self._asked[upstream] for upstream in told)
+        since = min(self._asked[upstream] for upstream in reports)
         one, before, were_held = self._timeouts.get(
             group, (rank_timeouts.RankTimeouts(self._clock, since), unarmed, 0)
         )
@@ -162,24 +162,24 @@ class JobBarrier:
         self._timeouts[group] = one, unarmed, held
         verdict = one.verdict(unarmed, armed, held)
         if verdict == rank_timeouts.OPEN:
-            return self._open(told)
+            return self._open(reports)
         if verdict == rank_timeouts.GIVE_UP:
             return self._open(
-                told, rank_timeouts.without_others(self._missing(told, late), unarmed, one.waited)
+                reports, rank_timeouts.without_others(self._missing(reports, late), unarmed, one.waited)
             )
         if verdict != rank_timeouts.PASS:
             return []
         self._timeouts[group] = one, unarmed, 0
         return [
             (upstream, {"do": rank_timeouts.PASS, "number": each.number})
-            for upstream, each in told.items()
+            for upstream, each in reports.items()
             if each.held
         ]
 
-    def _open(self, told: dict[str, Report], why: str = "") -> list[tuple[str, dict[str, Any]]]:
+    def _open(self, reports: dict[str, Report], why: str = "") -> list[tuple[str, dict[str, Any]]]:
         asked: dict[str, Any] = {"do": rank_timeouts.OPEN, **({"why": why} if why else {})}
         todo = [
-            upstream for upstream, each in told.items() if each.is_closed and upstream not in self._opened
+            upstream for upstream, each in reports.items() if each.is_closed and upstream not in self._opened
         ]
         self._opened.update(todo)
         return [(upstream, asked) for upstream in todo]
@@ -187,11 +187,11 @@ class JobBarrier:
     def _groups(self) -> list[frozenset[str]]:
         """Group the agents by job."""
         groups: list[list[str]] = []
-        for upstream, told in sorted(self._told.items()):
+        for upstream, report in sorted(self._reports.items()):
             mine = (
                 group
                 for group in groups
-                if all(told.share.belongs_to(self._told[other].share) for other in group)
+                if all(report.share.belongs_to(self._reports[other].share) for other in group)
             )
             group = next(mine, None)
             if group is None:
@@ -200,18 +200,18 @@ class JobBarrier:
                 group.append(upstream)
         return [frozenset(group) for group in groups]
 
-    def _expected_in(self, told: dict[str, Report]) -> list[str]:
+    def _expected_in(self, reports: dict[str, Report]) -> list[str]:
         """Return the agents without a report that may hold the missing ranks."""
-        world = max(each.share.world for each in told.values())
-        here = sum(len(each.share.ranks) for each in told.values())
+        world = max(each.share.world for each in reports.values())
+        here = sum(len(each.share.ranks) for each in reports.values())
         return sorted({*self._silent, *self.coming}) if here < world else []
 
-    def _missing(self, told: dict[str, Report], late: list[str]) -> list[str]:
+    def _missing(self, reports: dict[str, Report], late: list[str]) -> list[str]:
         several = len(self._asked) > 1
-        unarmed = late or any(each.unarmed for each in told.values())
+        unarmed = late or any(each.unarmed for each in reports.values())
         return [
             named(upstream, name, self._asked) if several else name
-            for upstream, each in told.items()
+            for upstream, each in reports.items()
             if each.unarmed or not unarmed
             for name in each.missing
         ] + late

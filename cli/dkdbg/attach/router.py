@@ -94,7 +94,7 @@ class Router:
         self._attach: Message = {}
         self._barrier = JobBarrier(clock)
         self._looks = False
-        self._told: dict[object, object] = {}
+        self._reported: dict[object, object] = {}
         self._numbers = count(messages.OWN_SEQUENCE)
 
     # -- the editor's side --------------------------------------------------------------------------------------
@@ -129,8 +129,8 @@ class Router:
                 *self._end("ended by the editor"),
             ]
         if command == "restart":
-            told = [send(name, session.restart()) for name, session in self.sessions.items()]
-            return [ToClient(messages.answer(message)), *chain(*told)]
+            sends = [send(name, session.restart()) for name, session in self.sessions.items()]
+            return [ToClient(messages.answer(message)), *chain(*sends)]
         return [ToClient(_root_answer(message))]
 
     def client_gone(self) -> list[Action]:
@@ -323,8 +323,8 @@ class Router:
             case "group":
                 others = [(name, each) for name, each in self.sessions.items() if name != upstream]
                 report = {key: heard.message.get(key) for key in ("command", "world", "ranks")}
-                told = [send(name, each.ask(messages.GROUP, report)) for name, each in others]
-                return [*chain(*told)]
+                sends = [send(name, each.ask(messages.GROUP, report)) for name, each in others]
+                return [*chain(*sends)]
             case "attached":
                 self._barrier.attached(upstream)
                 note = Note("attached", "the editor is attached to it", upstream)
@@ -382,7 +382,7 @@ class Router:
         return actions
 
     def _announce(self, upstream: str, session: UpstreamSession, found: Announcement) -> list[Action]:
-        process = self._registry.register(upstream, found, self._told)
+        process = self._registry.register(upstream, found, self._reported)
         session.processes.append(process)
         self._registry.forget(session.processes[:-MAX_PROCESSES])
         del session.processes[:-MAX_PROCESSES]
@@ -429,8 +429,8 @@ class Router:
         return [ToClient(messages.event("terminated")), over, *map(HangUp, self.sessions)]
 
     def _leave(self, *, terminate: bool) -> list[Action]:
-        told = [send(name, session.leave(terminate=terminate)) for name, session in self.sessions.items()]
-        return [*chain(*told), *map(HangUp, self.sessions)]
+        sends = [send(name, session.leave(terminate=terminate)) for name, session in self.sessions.items()]
+        return [*chain(*sends), *map(HangUp, self.sessions)]
 
     def _close(self) -> list[Action]:
         if self.phase == "closed":

@@ -291,9 +291,9 @@ class ChangeWatch:
 
     def start(self) -> None:
         """Start listening."""
-        for source, told in self._sources.items():
+        for source, upstreams in self._sources.items():
             threading.Thread(
-                target=self._listen, args=(source, told), name="dkdbg changes", daemon=True
+                target=self._listen, args=(source, upstreams), name="dkdbg changes", daemon=True
             ).start()
 
     def stop(self) -> None:
@@ -302,9 +302,9 @@ class ChangeWatch:
         for source in self._sources:
             source.close()
 
-    def _listen(self, source: Changes, told: Sequence[Upstream]) -> None:
+    def _listen(self, source: Changes, upstreams: Sequence[Upstream]) -> None:
         def changed() -> None:
-            for upstream in told:
+            for upstream in upstreams:
                 upstream.poke()
 
         reported = ""

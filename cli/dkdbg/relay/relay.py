@@ -451,14 +451,14 @@ class _Loop(Exchange):
         """Reject a connection from the remote side."""
         raise WireError("it tries to open a connection to this machine")
 
-    def told(self, kind: int, channel: int, payload: bytes) -> None:
+    def about_program(self, kind: int, channel: int, payload: bytes) -> None:
         """Handle the exit of the program or of a query."""
         if kind == wire.EXITED and channel in self._asked:
             answer = self._asked.pop(channel)
             answer.code = int.from_bytes(payload, "big")
             answer.ended.set()
         elif kind != wire.EXITED or self._program is None:
-            super().told(kind, channel, payload)
+            super().about_program(kind, channel, payload)
         else:
             self._program.exited(int.from_bytes(payload, "big"))
 

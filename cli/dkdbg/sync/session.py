@@ -63,7 +63,7 @@ class Session:
         self._report = report
         self._contact = contact or Contact(roots.remote, roots.local, pythons=roots.pythons)
         self._contact.quiet = lambda: report(event("quiet", seconds=QUIET_S))
-        self._told: dict[str, Skip] = {}
+        self._reported: dict[str, Skip] = {}
         self._retries = Retries()
         self._index: Index | None = None
         self._lost_events, self._reason, self._began = "", "", 0.0
@@ -282,7 +282,7 @@ class Session:
         changes = scanner.rescan(self._here, dirty)
         self._here.apply(changes)
         for path in changes.cleared:
-            self._told.pop(path, None)
+            self._reported.pop(path, None)
         self._tell(changes.skipped)
         self._watch_rules(scanner, watcher)
         paths = {*changes.written, *changes.removed, *changes.skipped, *dirty}
@@ -320,8 +320,8 @@ class Session:
 
     def _tell(self, skipped: dict[str, Skip]) -> None:
         for path, skip in skipped.items():
-            if self._told.get(path) != skip:
-                self._told[path] = skip
+            if self._reported.get(path) != skip:
+                self._reported[path] = skip
                 self._report(event("skipped", path=path, reason=skip.reason))
 
 

@@ -202,8 +202,8 @@ def run(
             console.warn(f"dkdbg: {hints.ATTACH_WITH(target=name or target.address)}")
         watched = (copy.folder if copy else str(root)) if reload else None
         argv = _launch_words(target, command, port=port, wait=wait, watched=watched, flags=flags)
-        told = _told(target, copy.environment if copy else ())
-        code = _attached(target, reach, brought, (*told, *brought.argv, *argv))
+        with_env = _env_argv(target, copy.environment if copy else ())
+        code = _attached(target, reach, brought, (*with_env, *brought.argv, *argv))
         if profiling and profiling.pull and name is not None:
             with _interruptible():
                 return _fetch(root, name, target, reach, python, code=code)
@@ -224,7 +224,7 @@ def _check(command: Sequence[str], workers: str | None) -> None:
         )
 
 
-def _told(target: Target, more: Sequence[str]) -> tuple[str, ...]:
+def _env_argv(target: Target, more: Sequence[str]) -> tuple[str, ...]:
     """Return the `env` command line that sets variables for the remote agent."""
     is_container = Capability.CONTAINER in target.capabilities
     own = (*_variables(), *([f"{ENV_OWN_CONTAINER}=1"] if is_container else []), *more)

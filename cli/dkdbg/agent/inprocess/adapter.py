@@ -307,7 +307,7 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
 
 
 #: Sockets of the processes that have been notified of a hold since the last attach.
-_told: Set[str] = set()
+_asked_for_timeouts: Set[str] = set()
 
 
 def let_join(servers: Any, session: str, info: Dict[str, Any]) -> None:
@@ -332,7 +332,7 @@ def let_join(servers: Any, session: str, info: Dict[str, Any]) -> None:
         if self.connection.pid == info["ppid"]:
             with contextlib.suppress(OSError):
                 os.unlink(path)
-            _told.clear()
+            _asked_for_timeouts.clear()
             ask_all(folder, b"timeouts", set())  # without that file, processes restore their timeouts
         detach(self)
 
@@ -374,7 +374,7 @@ def stop_clocks(clients: Any, session: str) -> None:
 
     def held(_: Any, __: Any) -> Any:
         writer.hold()
-        _told.update(ask_all(os.path.join(session, "p"), b"timeouts", _told))
+        _asked_for_timeouts.update(ask_all(os.path.join(session, "p"), b"timeouts", _asked_for_timeouts))
         return {}
 
     clients.Client.dkdbgTogether_request = held

@@ -112,8 +112,8 @@ def _text(member: Member, command: bytes) -> str:
         from . import line
 
         word, number, path = command.split(b" ", 2)
-        told = line.describe(os.fsdecode(path), int(number), is_asked=word == b"line")
-        return json.dumps(dict(told, free=member.free))
+        description = line.describe(os.fsdecode(path), int(number), is_asked=word == b"line")
+        return json.dumps(dict(description, free=member.free))
     if command.startswith(b"child ") and command[6:].isdigit():
         from . import parent_lookup
 

@@ -43,7 +43,7 @@ def follow(member: Member, answer: Callable[[str], None], close: Callable[[], No
 
     def tell() -> None:
         try:
-            answer(_told([dump for dump in dumps if dump is not None]))
+            answer(_answer([dump for dump in dumps if dump is not None]))
         except Exception as error:
             member.say("flight recorder: %r" % (error,))
         finally:
@@ -90,7 +90,7 @@ def pending() -> Optional[Tuple[str, float, float]]:
     return None
 
 
-def _told(dumps: List[Callable[..., Any]]) -> str:
+def _answer(dumps: List[Callable[..., Any]]) -> str:
     import json  # late: torch has imported it already
 
     now = time.time()

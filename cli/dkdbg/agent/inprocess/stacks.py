@@ -38,16 +38,16 @@ def dump() -> str:
     known: Dict[int, Any] = dict(getattr(threading, "_active", {}))
     main = threading.main_thread().ident
     frames = sys._current_frames()
-    told = []
+    threads_text = []
     for ident in sorted(frames, key=lambda each: (each != main, each)):
         thread = known.get(ident)
         if ident == threading.get_ident() or _is_ours(thread) or _began_here(frames[ident]):
             continue
-        told.append(_thread(frames[ident], thread, ident == main))
-        if len(told) == MAX_THREADS:
+        threads_text.append(_thread(frames[ident], thread, ident == main))
+        if len(threads_text) == MAX_THREADS:
             break
     frames.clear()
-    return '{"threads":[%s],"left_out":%d}' % (",".join(told), max(0, len(known) - MAX_THREADS))
+    return '{"threads":[%s],"left_out":%d}' % (",".join(threads_text), max(0, len(known) - MAX_THREADS))
 
 
 def _thread(frame: Optional[FrameType], thread: Any, is_main: bool) -> str:  # noqa: ANN401

@@ -43,9 +43,9 @@ class Editor:
         self._numbers = itertools.count(messages.OWN_SEQUENCE)
         self._initialize: Message = {}
         self._attach: Message = {}
-        self._told: Set[int] = set()
-        self._told_held = 0.0
-        self._told_of_checks = False
+        self._reported: Set[int] = set()
+        self._held_reported_at = 0.0
+        self._are_checks_reported = False
         self.is_attached = False
 
     def serve(self, first: bytes, parser: frames.FrameParser) -> None:
@@ -67,25 +67,25 @@ class Editor:
         """Report newly waiting workers; tell the agents behind the same client that a worker is held."""
         if not self.is_attached:
             return
-        if not self._told_of_checks and any(
+        if not self._are_checks_reported and any(
             each.stopped and each.worker.called.startswith(_REPLICA) for each in entries
         ):
-            self._told_of_checks = True
+            self._are_checks_reported = True
             self._send(messages.say(_HEALTH_CHECKS))
         now = time.monotonic()
         stops = [each.proxy.stops for each in entries if each.proxy and each.stopped]
         last = max((each.stopped_at for each in stops), default=0.0)
         evaluates = any(each.evaluates(last) for each in stops)
-        if any(each.stopped for each in entries) and not evaluates and now > self._told_held + _HELD_S:
-            self._told_held = now
+        if any(each.stopped for each in entries) and not evaluates and now > self._held_reported_at + _HELD_S:
+            self._held_reported_at = now
             self._registry.tell_held()
             if messages.as_dict(self._attach.get("arguments")).get(messages.LEADS_BARRIER) is True:
                 self._send(messages.event(messages.GROUP, command=group_control.HELD, world=0, ranks=[]))
         waiting = {each.number: each for each in entries if each.is_free}
         for number, entry in waiting.items():
-            if number not in self._told:
+            if number not in self._reported:
                 self._announce(entry)
-        self._told = set(waiting)
+        self._reported = set(waiting)
 
     def end(self) -> None:
         """End the root session: the proxy stops."""

@@ -26,7 +26,7 @@ _SHORT = 4096
 #: Minimum bytes to pass on before the other end is credited for them.
 _CREDIT_FROM = wire.WINDOW // 16
 #: Counted frames to read before confirming them, so that the other end keeps few; the answer to a ping confirms too.
-_TELL_AFTER = 64
+_ACKNOWLEDGE_AFTER = 64
 #: Maximum buffers for one writev.
 _MAX_BUFFERS = 16
 #: Maximum bytes to keep for a later transport. Windows bound the data of channels; this limit is for other frames.
@@ -72,7 +72,7 @@ class Counting:
         self.out = Outgoing()
         self.connected = False
         self.read = 0
-        self._told = 0
+        self._acknowledged = 0
         self._kept: Deque[bytes] = collections.deque()
         self._kept_bytes = 0
         self._forgotten = 0
@@ -123,12 +123,12 @@ class Counting:
     def note_read(self) -> None:
         """Count a frame as read."""
         self.read += 1
-        if self.read - self._told >= _TELL_AFTER:
+        if self.read - self._acknowledged >= _ACKNOWLEDGE_AFTER:
             self.tell()
 
     def tell(self) -> None:
         """Send the number of counted frames read so far."""
-        self._told = self.read
+        self._acknowledged = self.read
         self.say(wire.pack(wire.PONG, 0, wire.count(self.read)))
 
 
@@ -242,7 +242,7 @@ class Exchange:
         """Handle a connection that the other end opens. Raises WireError."""
         raise NotImplementedError
 
-    def told(self, kind: int, channel: int, payload: bytes) -> None:  # noqa: ARG002
+    def about_program(self, kind: int, channel: int, payload: bytes) -> None:  # noqa: ARG002
         """Handle a frame about a program. Raises WireError: no program can run here."""
         raise WireError("frame of kind %d, but no program runs here" % kind)
 
@@ -433,7 +433,7 @@ class Exchange:
             self.opened(number, payload)
             return
         if kind > wire.CREDIT:
-            self.told(kind, number, payload)
+            self.about_program(kind, number, payload)
             return
         channel = self.channels.get(number)
         if channel is None:

@@ -69,7 +69,7 @@ class Keeper(Exchange):
         self._streams: List[int] = []
         self._folder = folder
         self._at_end = at_end
-        self._is_left = self._is_told = self._is_greeted = False
+        self._is_left = self._is_exit_sent = self._is_greeted = False
         self._result_timeout = NIGHT
         self.program: Optional[Program] = None
         self._asked: Dict[int, Program] = {}
@@ -126,7 +126,7 @@ class Keeper(Exchange):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.add(Channel(channel, sock))
 
-    def told(self, kind: int, channel: int, payload: bytes) -> None:
+    def about_program(self, kind: int, channel: int, payload: bytes) -> None:
         """Start the keeper's one program, or pass a signal, a terminal size or a question on."""
         if kind == wire.RUN and self.program is None and not self.last_channel and 0 < channel < 1 << 31:
             order = Order(payload)
@@ -142,7 +142,7 @@ class Keeper(Exchange):
         elif kind == wire.ASK and self.program is None and self.last_channel < channel < 1 << 31:
             self._ask(channel, payload)
         else:
-            super().told(kind, channel, payload)
+            super().about_program(kind, channel, payload)
 
     def remove(self, channel: Channel) -> None:
         """Close this end of a connection; kill the process that computes an answer which is no longer awaited."""
@@ -164,7 +164,9 @@ class Keeper(Exchange):
         if self.program.is_running:
             return False
         # Once the other end has read the exit code, it need not return, even if its goodbye was lost.
-        limit = min(self._result_timeout, GRACE if self._is_told and self.counting.is_confirmed else NIGHT)
+        limit = min(
+            self._result_timeout, GRACE if self._is_exit_sent and self.counting.is_confirmed else NIGHT
+        )
         quiet = time.monotonic() - max(self.heard, self.program.ended_at)
         return self._is_over or self._is_left or quiet > limit
 
@@ -185,7 +187,7 @@ class Keeper(Exchange):
         self.forget(program.ended)
         self.counting.send(wire.EXITED, channel, program.exit_code.to_bytes(2, "big"))
         if program is self.program:
-            self._is_told = True
+            self._is_exit_sent = True
         else:
             del self._asked[channel]
             program.close()

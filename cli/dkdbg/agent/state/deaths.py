@@ -47,7 +47,7 @@ class Deaths:
         path_of: returns the path of a process's file by its pid and the suffix.
         name_of: returns a process's name by its pid.
         held_at: returns where a debugger has stopped a process; empty when it runs.
-        told: called with the pid, one line, the frames of the stack, innermost first, whether the line says more
+        report: called with the pid, one line, the frames of the stack, innermost first, whether the line says more
             than the signal, and whether the program may have meant it: a pool ends its workers by SIGKILL.
     """
 
@@ -56,12 +56,12 @@ class Deaths:
         path_of: Callable[[int, str], str],
         name_of: Callable[[int], str],
         held_at: Callable[[int], str],
-        told: Callable[[int, str, List[str], bool, bool], None],
+        report: Callable[[int, str, List[str], bool, bool], None],
     ) -> None:
         self._path_of = path_of
         self._name_of = name_of
         self._held_at = held_at
-        self._told = told
+        self._report = report
         self._lock = threading.Lock()
         self._pids: Dict[int, int] = {}
         self._over: Set[int] = set()
@@ -151,7 +151,7 @@ class Deaths:
         why = self._why(name)
         says_more = bool(frames or held or why)
         line = describe(process, name, frames, held, why)
-        self._told(pid, line, frames, says_more, name == "SIGKILL" and not says_more)
+        self._report(pid, line, frames, says_more, name == "SIGKILL" and not says_more)
 
     def forget(self, pid: int) -> None:
         """Report the death of a process whose files are about to be removed, and forget that it was reported."""
@@ -178,9 +178,9 @@ def describe(process: str, name: str, frames: List[str], held: str, why: str) ->
     """
     own = next((each for each in frames if not any(mark in each for mark in _INSTALLED)), "")
     where = " in %s" % (own or frames[0]) if frames else ""
-    told = "%s died of %s%s," % (process, name, where) if name else "%s ended" % process
-    told = "%s while you held it at %s" % (told, held) if held else told.rstrip(",")
-    return "%s: %s" % (told, why) if why else told
+    text = "%s died of %s%s," % (process, name, where) if name else "%s ended" % process
+    text = "%s while you held it at %s" % (text, held) if held else text.rstrip(",")
+    return "%s: %s" % (text, why) if why else text
 
 
 def _kept(path: str) -> Tuple[str, List[str]]:

@@ -97,7 +97,7 @@ class ProcessTable:
         self._reasons: Set[str] = set()
         self._known: Dict[int, contract.Process] = {}
         self._asked: Set[int] = set()
-        self._told: Set[int] = set()
+        self._asked_for_timeouts: Set[int] = set()
         self._asking = 0
         self._joined: Dict[int, float] = {}
         self._died = float("-inf")
@@ -126,7 +126,7 @@ class ProcessTable:
         """Ask every process to join again: an editor has left, or a new adapter has taken over."""
         with self._lock:
             self._asked.clear()
-            self._told.clear()
+            self._asked_for_timeouts.clear()
             self._asking += 1
             for process in self._known.values():
                 process["joined"] = False
@@ -146,8 +146,8 @@ class ProcessTable:
     def tell_of_holds(self) -> None:
         """Tell each process once per attach that one of them is stopped; see inprocess/clocks/clocks.py."""
         with self._lock:
-            pids = [pid for pid in self._known if pid not in self._told]
-            self._told.update(pids)
+            pids = [pid for pid in self._known if pid not in self._asked_for_timeouts]
+            self._asked_for_timeouts.update(pids)
         for pid in pids:
             self.ask_timeouts(pid)
 

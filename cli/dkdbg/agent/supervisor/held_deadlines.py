@@ -116,7 +116,7 @@ class HeldDeadlines:
         waits: returns those of ranks that wait for others.
         ask: asks the processes for `waits` and their clocks. name_of: returns a process's name by its pid.
         pids: returns the processes of the program.
-        told: called with a line for the user.
+        report: called with a line for the user.
         changed: called when `current` changes.
     """
 
@@ -128,17 +128,17 @@ class HeldDeadlines:
         ask: Callable[[], object],
         name_of: Callable[[int], str],
         pids: Callable[[], List[int]],
-        told: Callable[[str], None],
+        report: Callable[[str], None],
         changed: Callable[[List[contract.Deadline]], None],
     ) -> None:
         self._own, self._added = own, []  # type: List[contract.Deadline], List[contract.Deadline]
         self._host: List[contract.Deadline] = []
         self._waits, self._ask, self._name_of, self._pids = waits, ask, name_of, pids
         self._parents: List[contract.Deadline] = []
-        self._told, self._changed = told, changed
+        self._report, self._changed = report, changed
         self._clocks: Dict[int, List[str]] = {}
         self._lock = threading.Lock()
-        self._told_at = float("-inf")
+        self._reported_at = float("-inf")
         self._tells_at: Optional[float] = None
         self._soonest = float("inf")
 
@@ -175,13 +175,13 @@ class HeldDeadlines:
         self._added = []
         self._changed(self.current())
         self._tell(self._host)
-        self._told_at = float("-inf")
+        self._reported_at = float("-inf")
 
     def stopped(self) -> None:
         """Ask the processes and make `held` report, unless it has reported within REPEAT_S."""
         with self._lock:
             now = time.monotonic()
-            if now < self._told_at + REPEAT_S or self._tells_at is not None:
+            if now < self._reported_at + REPEAT_S or self._tells_at is not None:
                 return
             self._tells_at = now + ANSWER_S
         self._ask()
@@ -197,7 +197,7 @@ class HeldDeadlines:
                 is_due = any(soonest <= each < self._soonest for each in WARN_AT_S)
             if not is_due:
                 return
-            self._told_at, self._tells_at = now, None
+            self._reported_at, self._tells_at = now, None
         # Here, not in `stopped`: this reads all of /proc, and a stop must not wait for it.
         self._parents = deadlines.of_parents(self._pids())
         self._soonest, current = self._left(), self.current()
@@ -212,7 +212,7 @@ class HeldDeadlines:
     def _tell(self, found: List[contract.Deadline]) -> None:
         line = deadlines.line(found, time.time())
         if line:
-            self._told(line)
+            self._report(line)
 
 
 def _listed(names: List[str]) -> str:
@@ -226,15 +226,15 @@ class PendingCollectives:
     Args:
         name_of: returns a process's name by its pid.
         ask: asks a process again, by its pid; its answer goes to `note`.
-        told: called with the line.
+        report: called with the line.
     """
 
     def __init__(
-        self, name_of: Callable[[int], str], ask: Callable[[int], object], told: Callable[[str], None]
+        self, name_of: Callable[[int], str], ask: Callable[[int], object], report: Callable[[str], None]
     ) -> None:
         self._name_of = name_of
         self._ask = ask
-        self._told = told
+        self._report = report
         self._lock = threading.Lock()
         self._began: Dict[int, float] = {}
         self._reported: Set[int] = set()
@@ -295,7 +295,7 @@ class PendingCollectives:
             names = sorted({self._name_of(pid) for pid, _, _ in waiting})
             age = GATHER_S + max(each[1] for each in waiting)
             left = max(0.0, min(each[2] for each in waiting) - GATHER_S)
-            self._told(
+            self._report(
                 "waiting in %s for %.0f s (since before you attached): %s; its timeout was not raised, so it gives up in "
                 "%.0f s, even while you hold a rank"
                 % (console.printable(name), age, listed_ranks(names), left)

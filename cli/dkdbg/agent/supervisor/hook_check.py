@@ -57,7 +57,7 @@ class HookCheck:
         self.hook = ""
         self._folders = folders
         self._before: Dict[str, int] = {}
-        self._told = False
+        self._is_reported = False
         self._command: Sequence[str] = ()
         self._looked = 0.0
         self._since: Dict[int, float] = {}
@@ -67,18 +67,18 @@ class HookCheck:
     def begin(self, command: Sequence[str]) -> None:
         """Record that the program is about to start, with this command."""
         self._command = command
-        self._before, self._told = self._changed(), False
+        self._before, self._is_reported = self._changed(), False
         self._since, self._reported = {}, set()
 
     def note(self) -> str:
         """Return the message about the program, once; empty when one of its processes has announced itself."""
         if (
-            self._told
+            self._is_reported
             or self._reported
             or any(changed != self._before.get(folder, 0) for folder, changed in self._changed().items())
         ):
             return ""
-        self._told = True
+        self._is_reported = True
         foreign = _foreign(self._command)
         return "%s; %s" % (NOTE, _NO_PYTHON % foreign if foreign else _USUAL)
 

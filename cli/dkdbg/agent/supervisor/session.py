@@ -187,7 +187,7 @@ class Session:
         self._unhit = unhit.Unhit(
             self.store.folders,
             processes=lambda: self.store.snapshot()["processes"],
-            told=self.tell,
+            report=self.tell,
         )
         self._adapter_path = os.path.join(self.store.processes_dir, contract.ADAPTER_NAME)
         self._backend = backend.Backend(
@@ -229,7 +229,7 @@ class Session:
             ask=self.table.follow_timeouts,
             name_of=self.table.name_of,
             pids=self.table.announced,
-            told=lambda line: self.tell(line, "important"),
+            report=lambda line: self.tell(line, "important"),
             changed=lambda found: self._write(deadlines=found),
         )
         self.store.create(
@@ -548,7 +548,7 @@ class Session:
         self._backend.end(code)
         if had_client:
             if self._backend.up:
-                self._service.wait_told(DELIVERY_TIMEOUT_S, procfs.alive)
+                self._service.wait_delivered(DELIVERY_TIMEOUT_S, procfs.alive)
             self._listener.drain(CLOSE_TIMEOUT_S)
         self._backend.stop()
         self._listener.stop()

@@ -77,10 +77,10 @@ def main(argv: Sequence[str], usage: str, failure: str = "") -> int:
     path = note.path_in(given["--runtime"], os.environ)
     before = dict(os.environ)
     sidecars: List[Sidecar] = []
-    told = threading.Event()
+    started = threading.Event()
 
     def run(shared: session.Session) -> Tuple[int, str]:
-        told.set()
+        started.set()
         sidecar = Sidecar(shared, program, path, ready, before)
         sidecar.write_note()
         sidecars.append(sidecar)
@@ -94,7 +94,7 @@ def main(argv: Sequence[str], usage: str, failure: str = "") -> int:
         console.log("%s; the program runs without a debugger" % error)
         code = contract.EXIT_AGENT
     else:
-        _end_with(program, ready, told)
+        _end_with(program, ready, started)
         code = session.run(asked, run, is_running=True)
         if not sidecars and code == contract.EXIT_AGENT:
             console.log("the program runs without a debugger")
@@ -152,7 +152,7 @@ def _asked(command: List[str], runtime: str, usage: str) -> options.Options:
     return asked
 
 
-def _end_with(program: Adopted, ready: int, told: threading.Event) -> None:
+def _end_with(program: Adopted, ready: int, started: threading.Event) -> None:
     """End the agent if the program ends before it was allowed to begin."""
 
     def watch() -> None:
@@ -163,7 +163,7 @@ def _end_with(program: Adopted, ready: int, told: threading.Event) -> None:
                 found = poll.poll(1000)
             except OSError:
                 return
-            if told.is_set():  # the descriptor's number may have been reused by now
+            if started.is_set():  # the descriptor's number may have been reused by now
                 return
             if found and program.poll() is not None:
                 os.kill(os.getpid(), signal.SIGTERM)

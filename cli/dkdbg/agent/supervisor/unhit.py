@@ -41,7 +41,7 @@ class Unhit:
     Args:
         folders: where processes announce themselves and answer.
         processes: returns those that are announced.
-        told: called with a line for the user and its category (`important` for another copy), see RootStub.say.
+        report: called with a line for the user and its category (`important` for another copy), see RootStub.say.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class Unhit:
         folders: announced.Folders,
         *,
         processes: Callable[[], List[contract.Process]],
-        told: Callable[[str, str], None],
+        report: Callable[[str, str], None],
     ) -> None:
-        self._folders, self._processes, self._told = folders, processes, told
+        self._folders, self._processes, self._report = folders, processes, report
         self._set: Dict[str, List[int]] = {}
         self._done: Set[Tuple[str, int]] = set()
         self._looks: List[float] = []
@@ -88,17 +88,17 @@ class Unhit:
             self._is_waiting = False
             wanted = [(path, line) for path, lines in self._set.items() for line in lines]
             self._wait()
-        told = 0
+        reported = 0
         for path, line in wanted[:MAX_BREAKPOINTS]:
             key = (os.path.basename(path), line)
-            if key in self._done or line not in self._set.get(path, ()) or told == MAX_TOLD:
+            if key in self._done or line not in self._set.get(path, ()) or reported == MAX_TOLD:
                 continue
             there = processes.sockets_in(self._folders, self._processes())
             text = reason(path, line, _answers(there, path, line))
             if text and key not in self._done:
-                told += 1
+                reported += 1
                 self._done.add(key)
-                self._told(text, "console" if text.endswith(AGAIN) else "important")
+                self._report(text, "console" if text.endswith(AGAIN) else "important")
 
 
 def reason(path: str, line: int, files: Iterable[Dict[str, Any]]) -> str:

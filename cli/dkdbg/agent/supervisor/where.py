@@ -59,8 +59,8 @@ def main(argv: List[str]) -> int:
         "--native", action="store_true", help="with native frames, where py-spy is installed and may run"
     )
     given = parser.parse_args(argv)
-    told = [_session(record, native=given.native) for record in records.live_records(given.name or ())]
-    print(json.dumps({"version": 1, "host": socket.gethostname(), "sessions": told}))
+    sessions = [_session(record, native=given.native) for record in records.live_records(given.name or ())]
+    print(json.dumps({"version": 1, "host": socket.gethostname(), "sessions": sessions}))
     return 0
 
 
@@ -68,14 +68,14 @@ def _session(record: contract.Record, *, native: bool) -> Dict[str, Any]:
     folders = announced.of_session(records.folder_of(record))
     there = announced_processes(folders, record)
     answers = processes.ask_all(processes.sockets_in(folders, there), "stacks", TIMEOUT_S)
-    told = [_process(each, answers.get(each["pid"], "")) for each in there]
-    _fill_in(told, folders, native=native)
+    rows = [_process(each, answers.get(each["pid"], "")) for each in there]
+    _fill_in(rows, folders, native=native)
     return {
         "id": record["id"],
         "name": record["name"],
         "state": record["state"],
         "deadlines": record.get("deadlines", []),  # agents up to 0.1 write none
-        "processes": told,
+        "processes": rows,
     }
 
 
@@ -94,20 +94,20 @@ def announced_processes(folders: announced.Folders, record: contract.Record) -> 
 
 
 def _process(process: contract.Process, answer: str) -> Dict[str, Any]:
-    told: Dict[str, Any] = {key: process.get(key) for key in _FIELDS}
-    told["os"] = procfs.state(process["pid"])
+    row: Dict[str, Any] = {key: process.get(key) for key in _FIELDS}
+    row["os"] = procfs.state(process["pid"])
     stacks, _, collectives = answer.partition("\n")
-    told["threads"], told["left_out"], told["collectives"] = None, 0, None  # None: unknown
+    row["threads"], row["left_out"], row["collectives"] = None, 0, None  # None: unknown
     with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
         found = json.loads(stacks)
-        told["threads"], told["left_out"] = found["threads"], found["left_out"]
-        told["collectives"] = json.loads(collectives) if collectives else None
-    return told
+        row["threads"], row["left_out"] = found["threads"], found["left_out"]
+        row["collectives"] = json.loads(collectives) if collectives else None
+    return row
 
 
-def _fill_in(told: List[Dict[str, Any]], folders: announced.Folders, *, native: bool) -> None:
+def _fill_in(rows: List[Dict[str, Any]], folders: announced.Folders, *, native: bool) -> None:
     """Add the outside view of processes that did not answer; with `native`, of all processes."""
-    silent = [each for each in told if each["threads"] is None]
+    silent = [each for each in rows if each["threads"] is None]
     for each in silent:
         state = _STATES.get(each["os"], "it has ended, or is about to")
         each["why"] = "it does not answer: %s" % (folders.why_not_there(each["pid"]) or state)
@@ -115,7 +115,7 @@ def _fill_in(told: List[Dict[str, Any]], folders: announced.Folders, *, native: 
         if waits:
             each["why"] += " (%s)" % waits
     program = _py_spy()
-    wanted = told if native else silent
+    wanted = rows if native else silent
     if program is None:
         for each in wanted if native else ():
             each["note"] = "no native frames: py-spy is not on PATH there"

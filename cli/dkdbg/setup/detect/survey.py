@@ -389,7 +389,7 @@ class Survey:
             build=build,
             dockerfiles=[*builds.values()],
             readme=self.readme,
-            told=installs_with(self.readme),
+            in_readme=installs_with(self.readme),
         )
         return with_local(self.tree, chosen_manager, self.dependency_files)
 

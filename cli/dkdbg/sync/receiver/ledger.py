@@ -97,10 +97,10 @@ class Ledger:
             whole, newline, tail = (tail + piece).rpartition(b"\n")
             if newline:
                 lines = whole.count(b"\n") + 1
-                told = _parse(whole)
-                self._replay(told)
+                entries = _parse(whole)
+                self._replay(entries)
                 self._lines += (
-                    lines if len(told) == lines else lines + _MAX_WASTE_LINES
+                    lines if len(entries) == lines else lines + _MAX_WASTE_LINES
                 )  # so the log is rewritten
             tail = tail[-_PIECE:]  # a longer line is not ours
         self._torn = bool(tail)

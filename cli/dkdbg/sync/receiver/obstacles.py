@@ -32,13 +32,13 @@ class Obstacles:
     """Makes room below the root.
 
     Args:
-        told: called with the path of each kept entry, and its path in kept/.
+        report: called with the path of each kept entry, and its path in kept/.
     """
 
-    def __init__(self, root: Tree, book: Ledger, told: Callable[[str, str], None]) -> None:
+    def __init__(self, root: Tree, book: Ledger, report: Callable[[str, str], None]) -> None:
         self._tree = root
         self._ledger = book
-        self._told = told
+        self._report = report
 
     def parent(self, parts: Sequence[bytes]) -> int:
         """Return a descriptor of the folder above `parts`; create missing folders. Raises OSError."""
@@ -117,7 +117,7 @@ class Obstacles:
             self._ledger.forget_below(path)
         elif not copy:
             self._ledger.forget(path)
-        self._told(path, paths.decode(b"/".join(where)))
+        self._report(path, paths.decode(b"/".join(where)))
 
     def _make_way_to(self, parts: List[bytes]) -> int:
         at = self._tree.open_folder(parts[:1])

@@ -29,11 +29,11 @@ class Operations:
         seen: path -> (size, mtime_ns, ctime_ns, inode), digest from the last STAT: ADOPT relies on it.
     """
 
-    def __init__(self, state: State, book: Ledger, told: Callable[[str, str], None]) -> None:
+    def __init__(self, state: State, book: Ledger, report: Callable[[str, str], None]) -> None:
         self._state = state
         self._tree = state.tree
         self._ledger = book
-        self._way = Obstacles(state.tree, book, told)
+        self._way = Obstacles(state.tree, book, report)
         self._placer = Placer(state, book, self._way)
         self.transfers = Transfers(state, self._placer)
         self.seen: Dict[str, Tuple[Tuple[int, ...], str]] = {}

@@ -137,7 +137,7 @@ class Loop:
 
     def run(self) -> None:
         """Serve until BYE, the end of the stream, or too long a silence. Raises SyncError, WireError and OSError."""
-        told = time.monotonic()
+        reported_at = time.monotonic()
         while self._wait():
             data = os.read(self._source, _PIECE)
             if not data:
@@ -149,9 +149,9 @@ class Loop:
             if not self._serve_frames():
                 return
             now = time.monotonic()
-            if now - told >= _DONE_INTERVAL_S or not self._readable(0):
+            if now - reported_at >= _DONE_INTERVAL_S or not self._readable(0):
                 self._settle()
-                told = now
+                reported_at = now
 
     def close(self) -> None:
         """End the session."""

@@ -38,7 +38,7 @@ class Session:
         self._write: bool = hello.get("write", True)
         self._last = 0  # the largest id so far
         self._number = 0  # id of the current operation
-        self._told = 0  # id in the last DONE
+        self._acknowledged = 0  # id in the last DONE
         self._touched = False
         self._begun: Dict[int, str] = {}
         create = hello.get("create", False) and self._write
@@ -121,11 +121,11 @@ class Session:
             check_root(self._tree, *self._names)
         first = self._operations.transfers.first_open()
         upto = self._last if first is None else first - 1
-        if upto > self._told:
+        if upto > self._acknowledged:
             self._save()
             self._ledger.check()
             self._outlet.send(wire.DONE, {"upto": upto})
-            self._told = upto
+            self._acknowledged = upto
         self._outlet.flush()
 
     def close(self) -> None:

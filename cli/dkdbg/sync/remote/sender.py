@@ -73,7 +73,7 @@ class Sender:
         self.racy: set[str] = set()
         self.growing: Collection[str] = ()
         self.grew: dict[str, float] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self.pause: Callable[[], Iterable[Step]] = tuple
         self.counts = Counts()
         self.heard = time.monotonic()
@@ -161,8 +161,8 @@ class Sender:
         grown = content.grown or (growing and self._is_longer(step.path, content))
         if step.path not in self.changed and (grown or self._grows_again(step.path, content)):
             self.grew[step.path] = time.monotonic() - began
-            if step.path not in self._told:
-                self._told.add(step.path)
+            if step.path not in self._reported:
+                self._reported.add(step.path)
                 self._report(event("grows", path=step.path, bytes=content.entry.size))
 
     def _is_longer(self, path: str, content: Content) -> bool:

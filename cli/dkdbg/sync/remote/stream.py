@@ -277,9 +277,9 @@ class Stream:
         ending = (
             "the stream was cut" if code is None else f"exit code {code}" if code >= 0 else f"signal {-code}"
         )
-        told = printable(reason or (lines or banner or [ending])[-1])
+        text = printable(reason or (lines or banner or [ending])[-1])
         return StreamEndedError(
-            told[:_MAX_REASON_CHARS], code=code, answered=answered, stderr="\n".join(lines + banner)
+            text[:_MAX_REASON_CHARS], code=code, answered=answered, stderr="\n".join(lines + banner)
         )
 
     def _end(self) -> StreamEndedError | DkdbgError:

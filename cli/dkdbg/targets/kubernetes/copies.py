@@ -177,13 +177,13 @@ def wait_for(
     kind = kind_of_copy(query.kind)
     wanted = pods_wanted(kind, kubectl.owner(query, copy_name(query.name), kind))
     ready: dict[str, Pod] = {}
-    reasons, told, end = "", "", time.monotonic() + limit
+    reasons, reported, end = "", "", time.monotonic() + limit
     while len(ready) < wanted:
         found = kubectl.copied_pods(query)
         reasons = _look(query, [each for each in found if each.name not in ready], reach_of, ready) or reasons
-        if reasons not in {"", told} and len(ready) < wanted:
+        if reasons not in {"", reported} and len(ready) < wanted:
             report(reasons)
-            told = reasons
+            reported = reasons
         if time.monotonic() > end:
             raise DkdbgError(
                 f"{len(ready)} of {wanted} pods of {copy_name(query.name)} are ready after {limit:g} s{': ' * bool(reasons)}{reasons}",

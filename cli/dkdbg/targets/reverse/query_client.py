@@ -73,8 +73,8 @@ def _is_ours(sock: socket.socket) -> bool:
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return True
-    told = sock.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i"))
-    return struct.unpack("3i", told)[1] in (0, os.getuid())
+    credentials = sock.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i"))
+    return struct.unpack("3i", credentials)[1] in (0, os.getuid())
 
 
 def main(arguments: Sequence[str]) -> int:

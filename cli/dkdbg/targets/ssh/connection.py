@@ -135,7 +135,7 @@ class SharedConnection:
             running = process.start(
                 argv, stdout=process.DISCARD, stderr=stderr.fileno(), new_session=not asks
             )
-            shown, told, begun = 0, False, time.monotonic()
+            shown, is_reported, begun = 0, False, time.monotonic()
             deadline = begun + limit
             try:
                 while running.poll() is None:
@@ -146,8 +146,8 @@ class SharedConnection:
                             exit_code=EXIT_TIMEOUT,
                         )
                     shown += self._show(stderr, shown) if asks else 0
-                    if asks and not told and time.monotonic() > begun + _REPORT_AFTER_S:
-                        told = True
+                    if asks and not is_reported and time.monotonic() > begun + _REPORT_AFTER_S:
+                        is_reported = True
                         sys.stderr.write(
                             f"\r\ndkdbg: ssh://{self._hosts.name}: still connecting; is the VPN up? Ctrl-C ends\r\n"
                         )

@@ -64,7 +64,7 @@ MAX_CLOCKS = 10
 
 def found() -> List[str]:
     """Return descriptions, such as `datetime.now() at train.py:7`, each once."""
-    told = [
+    texts = [
         text
         for name, (text, is_used) in _MODULES.items()
         if name in sys.modules and (is_used is None or is_used(sys.modules[name]))
@@ -80,13 +80,13 @@ def found() -> List[str]:
                     text = "datetime.now()"
                 if text:
                     where = "%s:%d" % (os.path.basename(each.f_code.co_filename), each.f_lineno or 0)
-                    told.append("%s at %s" % (text, where))
+                    texts.append("%s at %s" % (text, where))
                     text = ""
             each = each.f_back
         if text and text == limit:  # a thread of a library
-            told.append(text)
-    placed = [each.partition(" at ")[0] for each in told if " at " in each]
-    return list(dict.fromkeys(each for each in told if each not in placed))[:MAX_CLOCKS]
+            texts.append(text)
+    placed = [each.partition(" at ")[0] for each in texts if " at " in each]
+    return list(dict.fromkeys(each for each in texts if each not in placed))[:MAX_CLOCKS]
 
 
 def _polls_for_grpc(thread: Any) -> bool:  # noqa: ANN401 - of any class

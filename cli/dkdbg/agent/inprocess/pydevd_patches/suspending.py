@@ -90,9 +90,9 @@ def _tell_own_resuming(notification_class: Any) -> None:
         with self._lock:
             self._suspended_thread_id_to_thread.pop(thread_id, None)
             clocks.on_resume(is_last=not self._suspended_thread_id_to_thread)
-            told = self._last_suspend_notification_time
-            if thread.dkdbg_held_since >= told > self._last_resume_notification_time:
-                self._last_resume_notification_time = told
+            notified_at = self._last_suspend_notification_time
+            if thread.dkdbg_held_since >= notified_at > self._last_resume_notification_time:
+                self._last_resume_notification_time = notified_at
                 self.send_resume_notification(thread_id)
 
     notification_class.on_thread_suspend = on_thread_suspend

@@ -269,7 +269,7 @@ def _follow(session: str, run: str, secret: str, source: str) -> None:
         source: see `_source`.
     """
     path = os.path.join(session, _NAME % run)
-    wait_key, told = ("%s-wait" % run).encode(), -1.0
+    wait_key, reported = ("%s-wait" % run).encode(), -1.0
     noted: Any = None
     script = getattr(sys.modules["__main__"], "__file__", None)
     main = (os.path.realpath if source else os.path.abspath)(script) if script else ""
@@ -285,10 +285,10 @@ def _follow(session: str, run: str, secret: str, source: str) -> None:
             if internal_kv._internal_kv_initialized():
                 found = internal_kv._internal_kv_list(prefix, namespace=NAMESPACE)
                 wait = _wait(session)
-                if wait != told:  # an editor has come or gone
+                if wait != reported:  # an editor has come or gone
                     value = b"%g" % wait
                     internal_kv._internal_kv_put(wait_key, value, overwrite=True, namespace=NAMESPACE)
-                    told = wait
+                    reported = wait
             ids = sorted(each[len(prefix) :].decode() for each in found)
             if ids != noted:
                 workers = {each: _called(prefix + each.encode()) for each in ids}

@@ -220,8 +220,8 @@ class _Opening:
         from ray.experimental import internal_kv
 
         key = ("%s-wait" % self._settings["run"]).encode()
-        told = internal_kv._internal_kv_get(key, namespace=self._settings["namespace"])
-        seconds = float(self._settings["wait"] if told is None else told)
+        value = internal_kv._internal_kv_get(key, namespace=self._settings["namespace"])
+        seconds = float(self._settings["wait"] if value is None else value)
         return seconds if 0.0 <= seconds <= _MAX_WAIT_S else 0.0  # any program of the cluster may write there
 
 
@@ -359,10 +359,10 @@ def _join_in(folder: str, deadline: float) -> socket.socket:
     path = os.path.join(session, "join.json")
     with open(path, "w") as out:
         json.dump(info, out)
-    told = importlib.import_module("_dkdbg.session").member().join(False)
+    reason = importlib.import_module("_dkdbg.session").member().join(False)
     os.unlink(path)  # absent until an editor has this worker's session
-    if told != "joined":
-        raise RuntimeError(told)
+    if reason != "joined":
+        raise RuntimeError(reason)
     api: Any = importlib.import_module("debugpy.server.api")
     api.listen.called = True  # a later call of the program fails as usual
     return ours
@@ -375,9 +375,9 @@ def _enter(files: str, session: str) -> None:
         code = compile(source.read(), path, "exec", dont_inherit=True)
     names: Dict[str, Any] = {"__name__": "_dkdbg_entered", "__package__": "_dkdbg", "__file__": path}
     exec(code, names)  # noqa: S102 - our own file
-    told = names["enter"](files, session)
-    if told != names["ENTERED"]:
-        raise RuntimeError(told)
+    reason = names["enter"](files, session)
+    if reason != names["ENTERED"]:
+        raise RuntimeError(reason)
 
 
 def _hide(thread: Any) -> Any:

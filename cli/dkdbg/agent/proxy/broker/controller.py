@@ -103,10 +103,10 @@ class Controlling(SessionPhase):
 
     def give_up(self, text: str, category: str = "important") -> List[Action]:
         """End the client's session and tell the client why; the adapter releases the process later."""
-        told = self.evict(text, category)
+        goodbye = self.evict(text, category)
         self.connection.stops.let_go()
         request = messages.request(self._open_requests.ours(), "disconnect", {"terminateDebuggee": False})
-        return [*told, self.connection.to_adapter(request)]
+        return [*goodbye, self.connection.to_adapter(request)]
 
     @property
     def lends(self) -> bool:  # type: ignore[override]
@@ -192,5 +192,5 @@ class Controlling(SessionPhase):
             what
             + "; a new one is starting. This session stays, and the processes attach again as new sessions"
         )
-        told = connection.to_client(messages.say(note, "important"))
-        return [*unanswered, told, connection.reconnect(0.0)]
+        notice = connection.to_client(messages.say(note, "important"))
+        return [*unanswered, notice, connection.reconnect(0.0)]

@@ -34,8 +34,8 @@ class SessionPhase(Phase):
         """Tell the client why its session has ended, and wait until it leaves."""
         self.connection.turn(EVICTED)
         self.connection.leaving = True
-        told = (messages.say(text, category), messages.event("terminated"))
-        return [self.connection.to_client(each) for each in told]
+        goodbye = (messages.say(text, category), messages.event("terminated"))
+        return [self.connection.to_client(each) for each in goodbye]
 
 
 class Evicted(SessionPhase):

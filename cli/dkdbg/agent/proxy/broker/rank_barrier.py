@@ -63,7 +63,7 @@ class RankBarrier:
         self._heard = 0.0
         self._share = Share(0, ())
         self._number = 0
-        self._told: Message = {}
+        self._last_report: Message = {}
 
     @property
     def is_closed(self) -> bool:
@@ -82,7 +82,7 @@ class RankBarrier:
     def close_for_job(self, keys: Iterable[int], share: Share) -> List[Action]:
         """Withhold the stops until the client of the root session decides for the ranks of all agents of the job."""
         self._unarmed |= set(keys) - self._armed
-        self._over, self._led, self._share, self._told = False, True, share, {}
+        self._over, self._led, self._share, self._last_report = False, True, share, {}
         self._heard = self._clock()
         return self._report()
 
@@ -154,8 +154,8 @@ class RankBarrier:
         self._over = self._over or self.is_closed
         self._unarmed, self._armed, self._passing = set(), set(), set()
         self._held = {}
-        told = [action for connection, body, _ in found for action in connection.phase.stopped(body)]
-        return [*told, *self._report()]
+        stops = [action for connection, body, _ in found for action in connection.phase.stopped(body)]
+        return [*stops, *self._report()]
 
     def _report(self) -> List[Action]:
         """Report the state to the client of the root session, if it has changed."""
@@ -170,9 +170,9 @@ class RankBarrier:
             "ranks": sorted(self._share.ranks),
             "missing": self._missing()[: rank_timeouts.MAX_NAMED + 1],
         }
-        if report == self._told:
+        if report == self._last_report:
             return []
-        self._told, self._heard = report, self._clock()
+        self._last_report, self._heard = report, self._clock()
         self._number += 1  # several threads send, so an older event may arrive after a newer one
         return self._tell(messages.event(messages.BARRIER, number=self._number, **report))
 

@@ -91,8 +91,8 @@ class Reattaching(SessionPhase):
         connection.turn(EVICTED)
         queued = [connection.refuse(one, reason, show=False) for one in self._queue]
         text = "this session cannot continue: %s; attach again" % reason
-        told = [messages.say(text, "important"), messages.event("terminated")]
-        return [*queued, *map(connection.to_client, told), *handover.released(connection, self._sessions)]
+        goodbye = [messages.say(text, "important"), messages.event("terminated")]
+        return [*queued, *map(connection.to_client, goodbye), *handover.released(connection, self._sessions)]
 
     def give_up(self, text: str, category: str = "important") -> List[Action]:
         """End the client's session and tell the client why."""

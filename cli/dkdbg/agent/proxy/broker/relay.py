@@ -89,7 +89,7 @@ class Service:
                 self._lock.wait(0.02)
             return self._sessions.stderr_tail.of_a_failure(pid)
 
-    def wait_told(self, seconds: float, is_alive: Callable[[int], bool]) -> None:
+    def wait_delivered(self, seconds: float, is_alive: Callable[[int], bool]) -> None:
         """Wait until the adapter has ended the root session and those of ended processes, for at most this time."""
         end = time.monotonic() + seconds
         with self._lock:
@@ -401,7 +401,7 @@ class Relay:
     def _connect(self) -> Optional[socket.socket]:
         """Return a connection to the adapter, which may be just starting; None after the timeout or without a client."""
         start = time.monotonic()
-        told = False
+        is_reported = False
         while (
             time.monotonic() < start + BACKEND_TIMEOUT_S
             and not self._over
@@ -410,8 +410,8 @@ class Relay:
             found = self._agent.dial()
             if found is not None:
                 return found
-            if not told and time.monotonic() > start + BACKEND_NOTICE_S:
-                told = True
+            if not is_reported and time.monotonic() > start + BACKEND_NOTICE_S:
+                is_reported = True
                 self.to_client(messages.say("waiting for debugpy's adapter, up to %g s" % BACKEND_TIMEOUT_S))
             time.sleep(0.02)
         return None

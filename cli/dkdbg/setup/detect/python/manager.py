@@ -111,7 +111,7 @@ def choose_manager(
     build: tuple[str, str, tuple[str, ...]] | None,
     dockerfiles: Sequence[tuple[str, str, tuple[str, ...]]],
     readme: str,
-    told: PackageManager | None = None,
+    in_readme: PackageManager | None = None,
 ) -> Choice:
     """Choose the package manager.
 
@@ -122,7 +122,7 @@ def choose_manager(
         build: (path, context, RUN lines) of the Dockerfile in use, None if missing.
         dockerfiles: the same triple for every Dockerfile.
         readme: text of the root's README.
-        told: package manager of the README's install lines, used if there are no dependency files.
+        in_readme: package manager of the README's install lines, used if there are no dependency files.
     """
     for directory in dict.fromkeys((home, ".")):
         found = _in_directory(tree, files, directory, readme)
@@ -135,7 +135,7 @@ def choose_manager(
                 return found if installs else _of_requirements(stated, files)
             if by := _conda_named_in(files, readme, found):
                 return by
-            if not _has_requirements(found.read) and told == "conda" and not installs:
+            if not _has_requirements(found.read) and in_readme == "conda" and not installs:
                 return Choice(manager="conda", files=found.files, read=found.read)
         return _with_member(found, files, entry)
     named = _named_in_builds(tree, [*([build] if build else []), *dockerfiles], entry)
@@ -156,7 +156,7 @@ def choose_manager(
     if dockerfiles and any(_BUILD_INSTALLS.search(line) for _, _, lines in dockerfiles for line in lines):
         path = build[0] if build else dockerfiles[0][0]
         return Choice(manager="docker", files=(path,) if "/" not in path else (), read=())
-    return Choice(manager=told or "none", files=(), read=())
+    return Choice(manager=in_readme or "none", files=(), read=())
 
 
 def _installed_folders(readme: str) -> tuple[str, ...]:
