@@ -118,12 +118,12 @@ def test_a_plain_debugpy_is_asked_once(debugpy):
     _, port, program = debugpy
     place = registry.target_at(registry.address_of(f"127.0.0.1:{port}"), Path("/"))
     upstream = Upstream(place, "later")
-    said = upstream.look().why
+    said = upstream.poll().why
     assert f"a plain debugpy listens at 127.0.0.1:{port}" in said
     program.kill()
     program.wait()
     upstream.poke()
-    assert upstream.look().why == said  # no further query
+    assert upstream.poll().why == said  # no further query
     upstream.close()
 
 

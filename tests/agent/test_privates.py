@@ -25,7 +25,7 @@ AGENT = Path(bundle.__file__).parents[1]
 VERSIONS = [f"==1.8.{patch}" for patch in range(privates.OLDEST[2], privates.NEWEST_TRIED[2] + 1)]
 NEWEST = f">={'.'.join(map(str, privates.NEWEST_TRIED))},<{'.'.join(map(str, privates.BELOW))}"
 
-LOOK = """import json, runpy, sys
+CHECK_CODE = """import json, runpy, sys
 sys.path.insert(0, sys.argv[1])
 import debugpy
 from debugpy.server import api
@@ -71,7 +71,7 @@ def released(tmp_path_factory):
 
 def _look(folder: Path) -> list:
     """The version in a folder, and what is missing in it for the program and for the adapter."""
-    command = [sys.executable, "-c", LOOK, str(folder), privates.__file__, "PROGRAM", "ADAPTER"]
+    command = [sys.executable, "-c", CHECK_CODE, str(folder), privates.__file__, "PROGRAM", "ADAPTER"]
     environment = dict(os.environ, PYDEVD_DISABLE_FILE_VALIDATION="1")
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     return json.loads(done.stdout or json.dumps(done.stderr))

@@ -198,7 +198,7 @@ def test_the_health_checks_of_serve_are_told_once_when_a_replica_is_held():
             worker.called = called
             entry = WorkerEntry(1, worker)
             entry.stopped = stopped
-            editor.look([entry])
+            editor.update([entry])
         theirs.shutdown(socket.SHUT_WR)
         said = [
             frames.decode(each)["body"]["output"] for each in frames.received(ours.recv, frames.FrameParser())

@@ -323,10 +323,10 @@ class Seen:
         self.watcher = reload.Watcher(
             [str(root)], (".py",), without=without, on_change=lambda _: None, log=print
         )
-        self.before = self.watcher.look()
+        self.before = self.watcher.scan()
 
     def change(self) -> list[str]:
-        now = self.watcher.look()
+        now = self.watcher.scan()
         found = reload._difference(self.before, now)
         self.before = now
         return [os.path.relpath(path, self.root) for path in found]

@@ -139,10 +139,10 @@ def test_a_process_that_no_thread_could_ask_to_join_is_asked_with_the_next_look(
     }
     (tmp_path / f"{os.getpid()}.json").write_text(json.dumps(announcement))
     limit.set()
-    table._look()
+    table._scan()
     assert asked.empty()
     limit.clear()
-    table._look()
+    table._scan()
     assert asked.get(timeout=60) == "join"
 
 

@@ -761,7 +761,7 @@ def test_a_user_to_whom_the_program_changes_leads_the_agent_nowhere(shared, othe
         assert table.announced() == [pid]
         assert table.name_of(pid) == f"process {pid}"
         table.release(pid)
-        table._look()
+        table._scan()
         assert precious.read_text() == "stays\n"
     finally:
         os.kill(pid, signal.SIGKILL)

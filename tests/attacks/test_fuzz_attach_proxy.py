@@ -170,7 +170,7 @@ def test_a_value_of_another_type_from_a_target_ends_no_link(message):
         from_targets.of_process(body)
         for bench in (Bench("web", "b").live("web", "b"), Bench("web").introduce().attach().take()):
             bench.do(bench.router.from_upstream("web", body))
-            bench.do(bench.router.look())
+            bench.do(bench.router.barrier_due())
             for each in bench.heard():  # an editor can read all of it
                 assert each["type"] in {"event", "response"} or each["command"] == "startDebugging"
 

@@ -124,8 +124,8 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Look:
-    """Call `Router.look` after this time."""
+class RunBarrier:
+    """Call `Router.barrier_due` after this time."""
 
     seconds: float
 
@@ -144,7 +144,7 @@ class Close:
     """Close the editor's connection; messages already sent still arrive."""
 
 
-Action: TypeAlias = ToClient | ToUpstream | Dial | HangUp | Branch | Offer | Wait | Look | Note | Close
+Action: TypeAlias = ToClient | ToUpstream | Dial | HangUp | Branch | Offer | Wait | RunBarrier | Note | Close
 
 
 def say(text: str, category: str = "console") -> ToClient:

@@ -297,7 +297,7 @@ class Sources:
         asked = self._asked.pop(number, None) if isinstance(number, int) else None
         if asked is None:
             return None
-        there, here = as_dict(message.get("body")), sources.look(asked.path)
+        there, here = as_dict(message.get("body")), sources.describe(asked.path)
         digest, lines = there.get("digest"), there.get("lines")
         if not here or not isinstance(digest, str) or digest == here["digest"]:
             return "", None

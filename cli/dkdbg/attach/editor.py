@@ -14,7 +14,18 @@ from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames
 from dkdbg.attach import upstream as upstreams
 from dkdbg.attach import wires
-from dkdbg.attach.actions import Branch, Close, Dial, HangUp, Look, Note, Offer, ToClient, ToUpstream, Wait
+from dkdbg.attach.actions import (
+    Branch,
+    Close,
+    Dial,
+    HangUp,
+    Note,
+    Offer,
+    RunBarrier,
+    ToClient,
+    ToUpstream,
+    Wait,
+)
 from dkdbg.attach.router import Router
 
 if TYPE_CHECKING:
@@ -109,8 +120,8 @@ class Editor:
                 self.offer(action)
             case Wait(seconds):
                 self._ask_after(seconds, self.router.waited)
-            case Look(seconds):
-                self._ask_after(seconds, self.router.look)
+            case RunBarrier(seconds):
+                self._ask_after(seconds, self.router.barrier_due)
             case Note():
                 self.board.report(action)
             case Close():
@@ -198,7 +209,7 @@ class Link:
     def _run(self) -> None:
         name, failures = self._upstream.name, 0
         while not self._over:
-            seen = self._upstream.look()
+            seen = self._upstream.poll()
             if not seen.agent:
                 self._editor.absent(name, seen.why)
             elif seen.agent != self._avoided and self._editor.may_dial(name):

@@ -63,7 +63,7 @@ class Ports:
         for rank in range(FIRST_RANKS):
             self._open(f"rank {rank}", self._base + rank)
         self._open(_OTHER, self._next(None))
-        threading.Thread(target=self._look, name="dkdbg ports", daemon=True).start()
+        threading.Thread(target=self._follow, name="dkdbg ports", daemon=True).start()
 
     def stop(self) -> None:
         """Close all ports."""
@@ -177,13 +177,13 @@ class Ports:
             if self._clients and not self._stopped.is_set():
                 self._renew_headless()
 
-    def _look(self) -> None:
+    def _follow(self) -> None:
         """Open a port for each running process, debugged or not."""
         refused: dict[str, str] = {}
         while not self._stopped.wait(INTERVAL_S):
             for name, upstream in self._board.upstreams.items():
                 several = len(self._board.upstreams) > 1
-                seen = upstream.look()
+                seen = upstream.poll()
                 if seen.record is None or not seen.agent:
                     continue
                 if seen.record.processes is None and refused.get(name) != seen.agent:

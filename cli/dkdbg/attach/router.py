@@ -20,9 +20,9 @@ from dkdbg.attach.actions import (
     Close,
     Dial,
     HangUp,
-    Look,
     Note,
     Offer,
+    RunBarrier,
     ToClient,
     ToUpstream,
     Wait,
@@ -93,7 +93,7 @@ class Router:
         self._initialize: Message = {}
         self._attach: Message = {}
         self._barrier = JobBarrier(clock)
-        self._looks = False
+        self._is_barrier_timed = False
         self._reported: dict[object, object] = {}
         self._numbers = count(messages.OWN_SEQUENCE)
 
@@ -358,9 +358,9 @@ class Router:
         self._barrier.expect(upstream)
         return send(upstream, session.configure())
 
-    def look(self) -> list[Action]:
-        """Continue after a Look."""
-        self._looks = False
+    def barrier_due(self) -> list[Action]:
+        """Continue after a RunBarrier."""
+        self._is_barrier_timed = False
         return self._run_barrier() if self.phase == "live" else []
 
     def _run_barrier(self) -> list[Action]:
@@ -376,9 +376,9 @@ class Router:
             actions += send(upstream, session.ask(messages.BARRIER, wanted)) if session is not None else []
         if apart := self._barrier.apart():
             actions.append(say(apart, "important"))
-        if self._barrier.is_closed and not self._looks:
-            self._looks = True
-            actions.append(Look(INTERVAL_S))
+        if self._barrier.is_closed and not self._is_barrier_timed:
+            self._is_barrier_timed = True
+            actions.append(RunBarrier(INTERVAL_S))
         return actions
 
     def _announce(self, upstream: str, session: UpstreamSession, found: Announcement) -> list[Action]:

@@ -96,7 +96,7 @@ class Upstream:
         self._stale = True
         self.changed.set()
 
-    def look(self) -> Seen:
+    def poll(self) -> Seen:
         """Find the target's endpoint if necessary, and query its agent. Never raises."""
         with self._lock:
             now = time.monotonic()
@@ -121,7 +121,7 @@ class Upstream:
                 endpoint=None, agent="", why=self._endpoint.why, record=None, hint=self._endpoint.hint
             )
         try:
-            self._look_for_debugpy(endpoint)
+            self._check_for_debugpy(endpoint)
             record = self._status_of(endpoint)
             if record is not None and record.is_attachable:
                 return Seen(
@@ -138,7 +138,7 @@ class Upstream:
         why = f"its agent is {record.state}" if record is not None and unready else self._endpoint.why
         return Seen(endpoint=endpoint, agent="", why=why, record=record)
 
-    def _look_for_debugpy(self, endpoint: tuple[str, int]) -> None:
+    def _check_for_debugpy(self, endpoint: tuple[str, int]) -> None:
         """Check a newly opened port for a plain debugpy, as an HTTP request would kill its port.
 
         Raises:

@@ -80,7 +80,7 @@ class Queue(Protocol):
             DkdbgError: the system cannot be queried.
         """
 
-    def look(self, job: str) -> Job:
+    def read(self, job: str) -> Job:
         """Return the current description of the job.
 
         Raises:

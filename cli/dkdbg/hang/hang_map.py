@@ -191,7 +191,7 @@ class Staleness:
         self._seen: dict[_Key, tuple[tuple[Frame, ...], float]] = {}
         self._now = 0.0
 
-    def look(self, jobs: Iterable[Job], now: float) -> None:
+    def update(self, jobs: Iterable[Job], now: float) -> None:
         """Record the stacks of all processes.
 
         Args:

@@ -58,7 +58,7 @@ class Asked:
     @cached_property
     def here(self) -> dict[str, Any]:
         """Facts about the local file, as agent/dap/sources.py returns them; empty if it cannot be read."""
-        return sources.look(str(self.path))
+        return sources.describe(str(self.path))
 
     @cached_property
     def loaded(self) -> list[tuple[Process, LoadedFile]]:

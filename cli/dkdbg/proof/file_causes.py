@@ -25,7 +25,7 @@ def of_file(path: Path, there: RemoteFile, entry: Entry, session: LineSession) -
     """Return the finding for a mapped file that is absent at the target, or differs there; None if both are equal."""
     if not there.exists:
         return _wrong_root(path, there.path, entry, session, actual="")
-    here = sources.look(str(path))
+    here = sources.describe(str(path))
     if here and there.digest and here["digest"] != there.digest:
         return _differs(path, there, here, session.name)
     return None

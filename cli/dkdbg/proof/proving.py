@@ -148,7 +148,7 @@ class _Run:
     def _check(self, trial: Trial, opened: contextlib.ExitStack) -> None:
         subject = self._subject
         _check_gpu(trial.gpu, subject.gpu)
-        self._look_for_files(trial)
+        self._find_files(trial)
         self._ready(trial)
         self._session = trial.session()
         target = opened.enter_context(contextlib.closing(subject.target_at(trial.address)))
@@ -202,7 +202,7 @@ class _Run:
         self._hold("start", f"{trial.address}: {' '.join(trial.program)}"[:200])
         return trial
 
-    def _look_for_files(self, trial: Trial) -> None:
+    def _find_files(self, trial: Trial) -> None:
         files: dict[str, FirstLines] = {}
         for local in dict.fromkeys(
             local for local, _ in self._subject.entry.mappings if Path(local).is_dir()

@@ -106,7 +106,7 @@ class Beneath:
         finally:
             os.close(above)
 
-    def look(self, path: str) -> os.stat_result:
+    def lstat(self, path: str) -> os.stat_result:
         """Return the lstat of a path."""
         folder, name = self._beside(path)
         return os.stat(name, dir_fd=folder, follow_symlinks=False)

@@ -360,7 +360,7 @@ class _Puller:
         """Return whether a file has to be copied."""
         path, _, _, size, _, mtime = entry
         try:
-            found = self._tree.look(parts)
+            found = self._tree.lstat(parts)
         except OSError as error:
             self.pulled.left_out[path] = _why(error)
             return False
@@ -453,7 +453,7 @@ class _Puller:
             problem = _why(error)
         try:
             problem = self._content(descriptor, size, problem)
-            if not problem and not self.record.allows(path, tree.look_at(folder, parts[-1])):
+            if not problem and not self.record.allows(path, tree.lstat_at(folder, parts[-1])):
                 problem = _YOURS
             if not problem:
                 _dress(descriptor, head)

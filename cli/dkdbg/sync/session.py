@@ -250,23 +250,23 @@ class Session:
                 self._lost_events = batch.lost or self._lost_events
             if self._lost_events:
                 self._report(event("rescan", reason=self._lost_events))
-                self._look_at_all(replica, scanner, watcher)
+                self._rescan_all(replica, scanner, watcher)
             elif dirty:
-                self._look_at(dirty, replica, scanner, watcher)
+                self._rescan(dirty, replica, scanner, watcher)
             elif now - max(sender.heard, pinged) >= _PING_S:
                 sender.ping()
                 pinged = now
             if pinged > sender.heard and now - sender.heard > _PONG_TIMEOUT_S:
                 raise StreamEndedError(f"no answer for {_PONG_TIMEOUT_S:g} s", code=None, answered=True)
-        self._look_at_all(replica, scanner, watcher)  # the last changes may not be reported yet
+        self._rescan_all(replica, scanner, watcher)  # the last changes may not be reported yet
 
-    def _look_at_all(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
+    def _rescan_all(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
         self._began = time.monotonic()
         self._index = self._scan(scanner, watcher)
         self._tell(self._here.skipped)
         self._converge(replica)
 
-    def _look_at(self, dirty: set[str], replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
+    def _rescan(self, dirty: set[str], replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
         began = time.monotonic()
         steps = self._steps(dirty, replica, scanner, watcher)
         replica.sender.growing = self._retries.often
@@ -286,7 +286,7 @@ class Session:
         self._tell(changes.skipped)
         self._watch_rules(scanner, watcher)
         paths = {*changes.written, *changes.removed, *changes.skipped, *dirty}
-        return replica.steps(self._here, paths, changes.looked)
+        return replica.steps(self._here, paths, changes.scanned)
 
     def _urgent(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> list[Step]:
         """Return steps for changes while a large file is in transfer."""

@@ -312,15 +312,15 @@ def _welcome(
         port=port,
         entry=entry,
     )
-    looks = [(each, each.look()) for each in upstreams]
+    polled = [(each, each.poll()) for each in upstreams]
     found = [
         *entered,
-        *(pair for each, seen in looks for pair in _code_of(root, each.target, seen, guess=not entered)),
+        *(pair for each, seen in polled for pair in _code_of(root, each.target, seen, guess=not entered)),
     ]
     if not found and any(Capability.REMOTE in each.target.capabilities for each in upstreams):
         plan = None  # the plan is for a local container
     reporter.entry(entry_for(plan, port, found))
-    for upstream, seen in looks:
+    for upstream, seen in polled:
         text = "ready" if seen.agent else f"waiting: {seen.why}"
         reporter.event(
             "target", text, prefix=upstream.name, target=upstream.name, address=str(upstream.target.address), ready=bool(seen.agent)

@@ -147,7 +147,7 @@ class _End:
         if now >= self._next:
             self._next = now + _LATER_POLL_S
             with contextlib.suppress(DkdbgError):  # the login node does not answer now
-                seen = self._queue.look(self._id)
+                seen = self._queue.read(self._id)
                 self.job = seen if seen.phase == "ended" else None
         return self.job is not None
 
@@ -169,7 +169,7 @@ def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
     """Return once the job runs; report each change of its state. Raises DkdbgError: the job has ended."""
     shown = ""
     for count in range(sys.maxsize):
-        seen = queue.look(job)
+        seen = queue.read(job)
         text = seen.state + (f" ({seen.reason})" if seen.reason else "")
         if seen.phase == "running" and seen.nodes:
             say("nodes", f"job {job} runs on {', '.join(seen.nodes)}", job=job, nodes=seen.nodes)
@@ -192,7 +192,7 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
     last, since = -1, time.monotonic()
     with contextlib.closing(registry.target_of(queue.address(job), root)) as target:
         while True:
-            seen = queue.look(job)
+            seen = queue.read(job)
             if seen.phase == "ended":
                 raise _ended(queue, _noted(queue, seen))
             up = 0
@@ -220,7 +220,7 @@ def _noted(queue: Queue, job: Job) -> Job:
             break
         time.sleep(_FIRST_POLL_S)
         with contextlib.suppress(DkdbgError):  # keep the last known state
-            job = queue.look(job.id)
+            job = queue.read(job.id)
     return job
 
 

@@ -67,7 +67,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
     staleness = Staleness() if options.watch else None
     try:
         while True:
-            code = _look(root, options, wanted, staleness)
+            code = _show(root, options, wanted, staleness)
             if not options.watch:
                 return code
             time.sleep(_POLL_S)
@@ -77,7 +77,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
         return 0
 
 
-def _look(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: Staleness | None) -> int:
+def _show(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: Staleness | None) -> int:
     began = time.monotonic()
     wanted_of, unreadable = _wanted(root, options.targets)
     found, silent = ask(wanted_of, native=options.native)
@@ -87,7 +87,7 @@ def _look(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: S
     if not wanted.everyone:
         jobs = [hang_map.chosen(each, wanted.contains) for each in jobs if each.ranks]
     if staleness is not None:
-        staleness.look(jobs, began)
+        staleness.update(jobs, began)
     asked = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}"
     page_file = None if options.html is None else root / options.html
     shown = [json_output.job(each, partial=bool(missing)) for each in jobs]

@@ -227,7 +227,7 @@ def _causes(
 ) -> list[Finding]:
     """Return the causes that keep the line from stopping the program; append observed facts to `facts`."""
     path, line = place
-    lines = sources.look(str(path)).get("lines")
+    lines = sources.describe(str(path)).get("lines")
     if isinstance(lines, int) and line > lines:
         return [
             Finding(

@@ -83,7 +83,7 @@ def proxy():
 
 def test_an_attachable_endpoint_is_ready_and_identified_by_its_agent(proxy, tmp_path):
     first, second = (
-        Upstream(target_of(f"127.0.0.1:{proxy(started=started)}", tmp_path), "x").look()
+        Upstream(target_of(f"127.0.0.1:{proxy(started=started)}", tmp_path), "x").poll()
         for started in (1.0, 2.0)
     )
     assert (first.why, second.why) == ("", "")
@@ -92,18 +92,18 @@ def test_an_attachable_endpoint_is_ready_and_identified_by_its_agent(proxy, tmp_
 
 @pytest.mark.parametrize("more", [{"state": "exited"}, {"state": "starting"}, {"adapter_up": False}])
 def test_an_endpoint_that_rejects_attaches_yet_is_waited_for(proxy, tmp_path, more):
-    seen = Upstream(target_of(f"127.0.0.1:{proxy(**more)}", tmp_path), "x").look()
+    seen = Upstream(target_of(f"127.0.0.1:{proxy(**more)}", tmp_path), "x").poll()
     assert seen.agent == ""
     assert seen.why
 
 
-def test_a_slow_endpoint_gets_more_time_at_each_look(listener, tmp_path, monkeypatch):
+def test_a_slow_endpoint_gets_more_time_at_each_poll(listener, tmp_path, monkeypatch):
     monkeypatch.setattr(upstream, "ANSWER_TIMEOUT_S", 0.05)
     told = json.dumps(RECORD).encode()
     _, port = answer_with(listener, HTTP + b"%d\r\n\r\n%b" % (len(told), told), after=0.4)
     slow = Upstream(target_of(f"127.0.0.1:{port}", tmp_path), "x")
-    assert slow.look().agent == ""
-    wait_for(lambda: slow.look().agent, bool)
+    assert slow.poll().agent == ""
+    wait_for(lambda: slow.poll().agent, bool)
 
 
 def test_a_local_session_is_found_by_its_record(proxy, tmp_path, monkeypatch):
@@ -113,7 +113,7 @@ def test_a_local_session_is_found_by_its_record(proxy, tmp_path, monkeypatch):
 
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path))
     local = Upstream(target_of("local:job", tmp_path), "job")
-    assert local.look().why == "no session job runs on this machine"
+    assert local.poll().why == "no session job runs on this machine"
     record = records.first_record(
         session_id="job-7", name="job", host="127.0.0.1", port=proxy(), debugpy="1", argv=["x"]
     )
@@ -122,20 +122,20 @@ def test_a_local_session_is_found_by_its_record(proxy, tmp_path, monkeypatch):
         json.dumps({**record, "state": "waiting", "pid": os.getpid()})
     )
     local.poke()
-    assert local.look().agent
+    assert local.poll().agent
 
 
 def test_the_processes_behind_a_token_are_seen_with_it_and_a_wrong_one_is_shown_once(proxy, tmp_path):
     """Otherwise the right token would be locked out."""
     port = proxy(token="right", processes=[{"pid": 8, "name": "train.py"}])
     target = target_of(f"127.0.0.1:{port}", tmp_path)
-    seen = [Upstream(target, "x", token).look() for token in ("right", "wrong", "")]
+    seen = [Upstream(target, "x", token).poll() for token in ("right", "wrong", "")]
     told = [each.record.processes for each in seen if each.record is not None]
     assert told == [(SeenProcess(pid=8, name="train.py"),), None, None]
     assert all(each.agent for each in seen)
     wrong = Upstream(target, "x", "wrong")
     for _ in range(40):
         wrong.poke()
-        assert wrong.look().agent
+        assert wrong.poll().agent
     found = status_of(("127.0.0.1", port), "right")
     assert found.processes

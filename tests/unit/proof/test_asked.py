@@ -24,11 +24,11 @@ def causes(root: Path, asked: str, loaded: str, *, like: str = "", **more: str) 
         loaded: its path there. like: local file with the same content.
         more: further facts of it, as the agent tells them.
     """
-    here = sources.look(str(root / (like or asked)))
+    here = sources.describe(str(root / (like or asked)))
     digest = here["digest"] if like else "other"
     there = {"path": loaded, "real": loaded, "exists": True, "kind": "image", "digest": digest}
     mapped = {"path": f"/app/{asked}", "real": f"/app/{asked}", "exists": True, "kind": "mount"}
-    local = sources.look(str(root / asked))
+    local = sources.describe(str(root / asked))
     process = {"pid": 7, "name": "train.py", "answer": {"files": [{"origin": "source", **there, **more}]}}
     said = {"version": 1, "files": [{**mapped, "digest": local["digest"]}]}
     said["sessions"] = [{"id": "s", "name": "s", "state": "running", "processes": [process]}]
@@ -44,7 +44,7 @@ def findings(
     root: Path, python: str = "3.13.1", unhooked: tuple[dict[str, str], ...] = (), *, cluster: bool = False, **facts: object
 ):  # fmt: skip
     """Return the findings for the first line of utils.py, which the program has loaded; `facts` as the agent tells them."""
-    look = sources.look(str(root / "utils.py"))
+    look = sources.describe(str(root / "utils.py"))
     there = {
         "path": "/app/utils.py",
         "real": "/app/utils.py",

@@ -21,7 +21,7 @@ class Learnt:
         changes = self.scanner.rescan(self.index, dirty)
         self.index.apply(changes)
         paths = {*changes.written, *changes.removed, *dirty}
-        self.replica.perform(self.replica.steps(self.index, paths, changes.looked))
+        self.replica.perform(self.replica.steps(self.index, paths, changes.scanned))
 
 
 @pytest.fixture

@@ -19,11 +19,11 @@ def test_an_agent_that_was_started_by_a_relative_path_is_found(tmp_path, name):
     words = [sys.executable, "-c", waits, name, "launch"]
     with subprocess.Popen(words, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdout.readline()
-        asked = [brought.finding_words(), ("sh", "-c", job_line.looking("mark"))]
+        asked = [brought.finding_words(), ("sh", "-c", job_line.node_script("mark"))]
         found, told = (
             subprocess.run(each, capture_output=True, text=True, check=True).stdout for each in asked
         )
         running.stdin.close()
     assert f"{tmp_path}/{name}" in found.splitlines()
     assert brought.has_looked(found)
-    assert str(path) in job_line.looked("mark", told).agents
+    assert str(path) in job_line.parse_node("mark", told).agents

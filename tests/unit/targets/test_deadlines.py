@@ -128,7 +128,7 @@ def test_a_probe_that_the_kernel_answers_and_one_of_a_debug_copy_end_nothing(mon
 
 def test_a_healthcheck_is_known_once_its_container_is_found(monkeypatch):
     check = {"Test": ["CMD", "true"]}
-    monkeypatch.setattr(ContainerTarget, "look", lambda _: replace(inspected(check), running=True))
+    monkeypatch.setattr(ContainerTarget, "inspect", lambda _: replace(inspected(check), running=True))
     monkeypatch.setattr(ContainerTarget, "called", lambda *_: "web")
     target = ContainerTarget(parse("docker://web"))
     assert target.deadlines() == ()

@@ -37,7 +37,7 @@ def dead(monkeypatch):
         )
 
     monkeypatch.setattr(JobLine, "ask", ask)
-    monkeypatch.setattr(JobLine, "look", look)
+    monkeypatch.setattr(JobLine, "locate", look)
     record = {
         "id": "1", "name": "rank0", "pid": 7, "agent_pid": 7, "state": "running", "host": "127.0.0.1", "port": 1, "processes": [],
         "started": 1.0, "live": True,
@@ -107,7 +107,7 @@ def test_a_rank_on_such_a_node_does_not_count_as_up(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(registry, "target_of", lambda *_: job())
-    queue = types.SimpleNamespace(address=lambda _: "slurm:///7", look=lambda _: RUNS)
+    queue = types.SimpleNamespace(address=lambda _: "slurm:///7", read=lambda _: RUNS)
     with pytest.raises(KeyboardInterrupt):
         submit._wait_for_ranks(Path(), queue, "7", say)
     assert said == ["job 7: 1 of 2 ranks are up"]

@@ -25,7 +25,7 @@ def test_the_hint_of_a_target_that_refuses_the_connection_is_shown(tmp_path, mon
     def refuse(**_):
         raise DkdbgError("node1 accepts none of the keys that ssh offers", hint="ssh-add -l shows your keys")
 
-    monkeypatch.setattr(node, "_look_again", refuse)
+    monkeypatch.setattr(node, "_probe_again", refuse)
     reporter = attach._Reporter(as_json=False)
     attach._welcome(reporter, tmp_path, None, [Upstream(node, "node1")], 5677, entered=[("a", "b")])
     reporter.end()

@@ -27,7 +27,7 @@ class Queue:
     def __init__(self, *states):
         self.states = list(states)
 
-    def look(self, _job):
+    def read(self, _job):
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         if not state:
             raise DkdbgError("the login node does not answer")
@@ -70,11 +70,11 @@ class Held(Queue):
     def submit(self, _wanted):
         return "7"
 
-    def look(self, job):
+    def read(self, job):
         number, self.number = self.number, None
         assert number, "it waits on"
         signal.raise_signal(number)
-        return super().look(job)
+        return super().read(job)
 
     def cancel(self, job):
         self.cancelled.append(job)
@@ -142,7 +142,7 @@ class Array(Prompting):
     def cancelling(self, job):
         return f"scancel {job}"
 
-    def look(self, job):
+    def read(self, job):
         raise an_array(job, self.ids, SLURM.job_form)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 4 << 20
 
 
-def look(path: str) -> Dict[str, Any]:
+def describe(path: str) -> Dict[str, Any]:
     """Return digest, number of lines, line endings and times (epoch seconds) of a regular file.
 
     `line_ends` is `CRLF`, `LF`, `mixed`, or empty without any. `changed` is the mtime, which is copied along with

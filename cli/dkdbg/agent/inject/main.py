@@ -111,7 +111,7 @@ class _Attached:
                 shared.ended_by_editor.clear()
                 shared.tell("the program keeps running: dkdbg did not start it", "important")
             shared.restarts.take()
-            self._look(late=time.monotonic() - since > TIMEOUT_S)
+            self._poll(late=time.monotonic() - since > TIMEOUT_S)
         if self._reasons:
             return contract.EXIT_AGENT, self._reasons[0]
         return 0, "the program has ended"
@@ -145,7 +145,7 @@ class _Attached:
         else:
             self._pending.add(pid)
 
-    def _look(self, *, late: bool) -> None:
+    def _poll(self, *, late: bool) -> None:
         """Check which processes have answered and which have ended."""
         for pid in sorted(self._pending):
             path = os.path.join(self._session.store.processes_dir, "%d%s" % (pid, entered.ANSWER))

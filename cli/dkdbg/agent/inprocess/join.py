@@ -351,7 +351,7 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
         from .pydevd_patches import greenlets
 
         folder = bundle.ensure_debugpy(info["search"], info["runtime"])
-        standard.look()
+        standard.find_shadowing()
         standard.folders[:] = [folder, folder + "/debugpy/_vendored/pydevd"]
         dont_write = sys.dont_write_bytecode
         # Images often set PYTHONDONTWRITEBYTECODE; without .pyc files this import takes 0.3 s instead of 0.1,

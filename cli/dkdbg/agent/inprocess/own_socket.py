@@ -61,17 +61,17 @@ class OwnSocket(_Socket):
     def recv(self, *args: Any) -> bytes:
         """Receive as a socket does. Raises OSError, EBADF when the descriptor is gone."""
         while True:
-            self._look()
+            self._check()
             try:
                 data = super().recv(*args)
             except BlockingIOError:
                 if not self._notices:
                     raise
             else:
-                self._look()  # data from a lost descriptor is the last
+                self._check()  # data from a lost descriptor is the last
                 return data
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if not self.is_own():
             on_loss = self.on_loss
             self.detach()
@@ -96,11 +96,11 @@ class OwnSocket(_Socket):
             self._real_close()
 
 
-def _looking(name: str) -> Callable[..., Any]:
+def _checking(name: str) -> Callable[..., Any]:
     method = getattr(_Socket, name)
 
     def call(self: OwnSocket, *args: Any, **kwargs: Any) -> Any:
-        self._look()
+        self._check()
         return method(self, *args, **kwargs)
 
     call.__name__ = name
@@ -117,7 +117,7 @@ for _name in (
     "settimeout",
     "shutdown",
 ):
-    setattr(OwnSocket, _name, _looking(_name))
+    setattr(OwnSocket, _name, _checking(_name))
 
 
 def take(sock: _socket.socket) -> OwnSocket:

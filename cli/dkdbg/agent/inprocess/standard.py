@@ -52,8 +52,8 @@ _builtins: Dict[str, Any] = {}
 _importing: Set[int] = set()
 
 
-def look() -> None:
-    """Look for the program's modules with names of the standard library's."""
+def find_shadowing() -> None:
+    """Find the program's modules with names of the standard library's."""
     script = str((getattr(sys, "argv", None) or [""])[0])
     # While Python starts, the script's folder is not in sys.path yet.
     first = [""] if script in ("", "-c", "-m") else [script, os.path.dirname(os.path.realpath(script))]
@@ -149,5 +149,5 @@ _builtins.update(vars(sys.modules["builtins"]), __import__=_import)
 _package = type(sys)(_PRIVATE)
 _package.__path__ = _standard
 sys.modules.setdefault(_PRIVATE, _package)
-look()
+find_shadowing()
 sys.meta_path = [_Finder(), *sys.meta_path]  # another thread may be iterating over the list

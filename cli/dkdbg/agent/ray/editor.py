@@ -34,7 +34,7 @@ _HEALTH_CHECKS = (
 
 
 class Editor:
-    """Serves one connection on its thread; `look` is called from another one."""
+    """Serves one connection on its thread; `update` is called from another one."""
 
     def __init__(self, sock: socket.socket, registry: WorkerRegistry) -> None:
         self._sock = sock
@@ -63,7 +63,7 @@ class Editor:
                 if not self._take(frames.decode(body), parser):
                     return
 
-    def look(self, entries: List[WorkerEntry]) -> None:
+    def update(self, entries: List[WorkerEntry]) -> None:
         """Report newly waiting workers; tell the agents behind the same client that a worker is held."""
         if not self.is_attached:
             return

@@ -208,7 +208,7 @@ class RayProxy:
         editors = self._all()
         for editor in editors:
             with contextlib.suppress(OSError):
-                editor.look(entries)
+                editor.update(entries)
         attached = any(each.is_attached for each in editors)
         processes = [
             _process(each) for each in entries if each.worker.paused or each.is_taken or each.guarded

@@ -60,7 +60,7 @@ class ProcessTable:
             waits in with an unraised timeout (empty for none), seconds that it has waited, seconds until the timeout.
         on_raised: called whenever a process has raised the timeouts of its process groups, with the former
             timeout in seconds.
-        before_look: called before each scan of the folder.
+        before_scan: called before each scan of the folder.
         on_death: called for each process that died of a signal; see deaths.py.
     """
 
@@ -76,7 +76,7 @@ class ProcessTable:
         on_raised: Callable[[float], object] = lambda _: None,
         on_clocks: Callable[[int, List[str]], object] = lambda *_: None,
         on_pending: Callable[[int, str, float, float], object] = lambda *_: None,
-        before_look: Callable[[], object] = lambda: None,
+        before_scan: Callable[[], object] = lambda: None,
         on_death: Callable[[int, str, List[str], bool, bool], None] = lambda *_: None,
     ) -> None:
         self._folders = folders
@@ -88,7 +88,7 @@ class ProcessTable:
         self._on_raised = on_raised
         self._on_pending = on_pending
         self._on_clocks = on_clocks
-        self._before_look = before_look
+        self._before_scan = before_scan
         self._belongs: Dict[int, Optional[int]] = {}
         self._unclear: Dict[int, int] = {}
         self._watching: Set[int] = set()
@@ -118,7 +118,7 @@ class ProcessTable:
         self._stopped = True
         self._wake.set()
 
-    def look_now(self) -> None:
+    def scan_now(self) -> None:
         """Scan at once instead of at the next interval."""
         self._wake.set()
 
@@ -200,7 +200,7 @@ class ProcessTable:
         with self._lock:
             process = self._known.get(pid)
         if process is None:
-            self.look_now()  # the process may die before the next scan
+            self.scan_now()  # the process may die before the next scan
             process = _read(self._path(pid, ".json"))
         if process is None:
             return "process %d" % pid
@@ -322,14 +322,14 @@ class ProcessTable:
 
     def _watch(self) -> None:
         while not self._stopped:
-            for look in (self._before_look, self._look):
+            for step in (self._before_scan, self._scan):
                 # The folder may be removed at any time; that must not end the thread.
                 with contextlib.suppress(Exception):
-                    look()
+                    step()
             self._wake.wait(INTERVAL_S)
             self._wake.clear()
 
-    def _look(self) -> None:
+    def _scan(self) -> None:
         changed = False
         new: List[int] = []
         for pid in self.announced():
@@ -361,7 +361,7 @@ class ProcessTable:
                 if pid in self._known:
                     self._known[pid]["name"] = name
         self._ask_who()
-        changed = self._look_at_notes() or changed
+        changed = self._read_notes() or changed
         if self._attached():
             self._ask_new()
         if changed:
@@ -378,7 +378,7 @@ class ProcessTable:
             path = self._path(pid, ".sock")
             sockets.begin(ask, path, "who", name="dkdbg ask")
 
-    def _look_at_notes(self) -> bool:
+    def _read_notes(self) -> bool:
         changed = False
         with self._lock:
             for pid, process in self._known.items():

@@ -62,7 +62,7 @@ class Ending:
         Args:
             pause: waits for up to this many seconds; True asks for SIGKILL now.
         """
-        self._look()
+        self._find_processes()
         self._signal(signal.SIGTERM)
         hurry, end = False, time.monotonic() + GRACE_S
         while self._left():
@@ -79,7 +79,7 @@ class Ending:
         """
         end, before = time.monotonic() + OUTLIVE_S, True
         while True:
-            self._look()
+            self._find_processes()
             found = sorted(filter(is_wanted, self._found))
             # One scan may miss a daemon that starts while its parent ends, so only two empty scans in a row count.
             if not (found or before) or time.monotonic() > end:
@@ -100,12 +100,12 @@ class Ending:
         self._found = {pid: start for pid, start in self._found.items() if _is_same(pid, start)}
         if self._found:
             return True
-        self._look()
+        self._find_processes()
         self._signal(signal.SIGTERM)
         # A zombie whose threads are still ending is not alive and cannot be reaped yet.
         return bool(self._found) or self._running.exit_code is None
 
-    def _look(self) -> None:
+    def _find_processes(self) -> None:
         """Find the run's processes among all of this machine's."""
         self._running.poll()
         roots = set(self._registered())  # setproctitle may have overwritten their environment

@@ -59,7 +59,7 @@ class HookCheck:
         self._before: Dict[str, int] = {}
         self._is_reported = False
         self._command: Sequence[str] = ()
-        self._looked = 0.0
+        self._checked_at = 0.0
         self._since: Dict[int, float] = {}
         self._reported: Set[str] = set()
         self._functions: Optional[ModuleType] = None
@@ -82,12 +82,12 @@ class HookCheck:
         foreign = _foreign(self._command)
         return "%s; %s" % (NOTE, _NO_PYTHON % foreign if foreign else _USUAL)
 
-    def look(self, program: int, announced: Collection[int]) -> List[str]:
+    def check(self, program: int, announced: Collection[int]) -> List[str]:
         """Return messages about Pythons below the pid `program` that have not announced themselves."""
         now = time.monotonic()
-        if now < self._looked + INTERVAL_S:
+        if now < self._checked_at + INTERVAL_S:
             return []
-        self._looked = now
+        self._checked_at = now
         parents = procfs.parents()
         silent = procfs.below([program], parents).difference(announced)
         lines = self._refused(silent)

@@ -95,7 +95,13 @@ def _file(path: str, points: Any) -> Dict[str, Any]:  # noqa: ANN401
     """Return the file as it is here: whether it exists, its real path, its digest, and whether a mount shows it."""
     real = os.path.realpath(path)
     kind = mapping.kind_of(real, points)
-    return {"path": path, "real": real, "exists": os.path.exists(path), "kind": kind, **sources.look(path)}
+    return {
+        "path": path,
+        "real": real,
+        "exists": os.path.exists(path),
+        "kind": kind,
+        **sources.describe(path),
+    }
 
 
 def _unhooked(record: contract.Record, folders: announced.Folders, hooked: Set[int]) -> List[Dict[str, Any]]:

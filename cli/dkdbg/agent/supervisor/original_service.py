@@ -33,13 +33,13 @@ class OriginalService:
     def start(self) -> None:
         """Start checking."""
         if self._name:
-            threading.Thread(target=self._look, name="dkdbg beside", daemon=True).start()
+            threading.Thread(target=self._watch, name="dkdbg beside", daemon=True).start()
 
     def stop(self) -> None:
         """Stop checking."""
         self._over.set()
 
-    def _look(self) -> None:
+    def _watch(self) -> None:
         while not self._over.wait(INTERVAL_S):
             if self._listens() and (others := _elsewhere(self._name)):
                 text = (

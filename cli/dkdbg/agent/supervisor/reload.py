@@ -71,7 +71,7 @@ class Watcher:
         """Stop watching."""
         self._stop.set()
 
-    def look(self) -> Dict[str, Stamp]:
+    def scan(self) -> Dict[str, Stamp]:
         """Return every watched file with its stamp."""
         found: Dict[str, Stamp] = {}
         seen = {(info.st_dev, info.st_ino) for info in map(_stat, self._without) if info is not None}
@@ -100,10 +100,10 @@ class Watcher:
         return found
 
     def _watch(self) -> None:
-        known = self.look()
+        known = self.scan()
         while not self._stop.is_set():
             begin = time.monotonic()
-            now = self.look()
+            now = self.scan()
             took = time.monotonic() - begin
             if now != known:
                 now = self._settled(known, now)
@@ -122,7 +122,7 @@ class Watcher:
         while not self._stop.is_set() and time.monotonic() < end:
             empty = any(path in now and now[path][1] == 0 for path in _difference(before, now))
             self._stop.wait(QUIET_EMPTY_S if empty else QUIET_S)
-            later = self.look()
+            later = self.scan()
             if later == now:
                 break
             now = later

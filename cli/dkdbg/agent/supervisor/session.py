@@ -215,7 +215,7 @@ class Session:
             on_raised=self._say_raised,
             on_pending=lambda *found: self._pending.note(*found),  # noqa: PLW0108 - made after this
             on_clocks=lambda pid, found: self._deadlines.note_clocks(pid, found),  # noqa: PLW0108
-            before_look=self._check_processes,
+            before_scan=self._check_processes,
             on_death=self._on_death,
         )
         self._pending = held_deadlines.PendingCollectives(
@@ -427,7 +427,7 @@ class Session:
                     if info.st_uid != 0 and info.st_uid not in self.store.users:
                         self._let_in(info.st_uid, info.st_gid)
         if self.attached:
-            for line in self._hook_check.look(self._program, self.table.announced()):
+            for line in self._hook_check.check(self._program, self.table.announced()):
                 self.tell(line, "important")
 
     def _let_in(self, uid: int, gid: int) -> None:
@@ -564,7 +564,7 @@ class Session:
 
     def _choose(self, wanted: Optional[ranks.RankSet]) -> None:
         if self._choice.choose(wanted) and self.attached:
-            self.table.look_now()
+            self.table.scan_now()
 
     def _say_raised(self, own: float) -> None:
         if not self.attached or self._raised_for == self.attaches:
@@ -602,8 +602,8 @@ class Session:
                 max(0.0, self._since + choice.TIMEOUT_S - time.monotonic()) + choice.TIMEOUT_S, tell
             )
 
-    def _look(self) -> Set[int]:
-        """Check whether the running code is what the attaching editor shows; see `LOOK` of the broker.
+    def _check_code(self) -> Set[int]:
+        """Check whether the running code is what the attaching editor shows; see `CHECK_CODE` of the broker.
 
         Returns:
             The pids of the program's processes, if it is to be restarted.
@@ -666,7 +666,7 @@ class Session:
             self.restarts.request(restarts.described(changed))
         elif changed:
             self.tell(restarts.changed_note(changed, self.options.restart), "important")
-        self.table.look_now()
+        self.table.scan_now()
         self.inbox.wake()
 
     def _on_detach(self, terminate: bool) -> None:
@@ -754,7 +754,7 @@ class _Behind(Agent):
             what_runs=naming.command(session.options.command),
             continues=os.environ.get(settings.ENV_CONTINUE, ""),
             may_restart=session.options.restart != "never",
-            looks=True,
+            checks_code=True,
         )
         self._session = session
 
@@ -779,8 +779,8 @@ class _Behind(Agent):
     def on_stop(self, pid: int, where: str) -> None:
         self._session._on_stop(pid, where)
 
-    def look(self) -> Set[int]:
-        return self._session._look()
+    def check_code(self) -> Set[int]:
+        return self._session._check_code()
 
     def is_chosen(self, pid: int) -> bool:
         return self._session.table.is_chosen(pid)

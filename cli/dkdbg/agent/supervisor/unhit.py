@@ -80,10 +80,10 @@ class Unhit:
     def _wait(self) -> None:
         if self._looks and not self._is_waiting:
             with contextlib.suppress(RuntimeError):  # no thread can be started
-                duration.later(self._looks.pop(0), self._look)
+                duration.later(self._looks.pop(0), self._check)
                 self._is_waiting = True
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         with self._lock:
             self._is_waiting = False
             wanted = [(path, line) for path, lines in self._set.items() for line in lines]
@@ -132,8 +132,8 @@ def _is_copy(file: Dict[str, Any], path: str) -> bool:
     inner = as_text(file.get("module")).replace(".", os.sep) + ".py"
     if os.sep in inner and path.endswith(os.sep + inner):
         return True
-    here = sources.look(path) if os.path.basename(path) != "__init__.py" else {}
-    return bool(here) and here["digest"] == sources.look(as_text(file.get("path"))).get("digest")
+    here = sources.describe(path) if os.path.basename(path) != "__init__.py" else {}
+    return bool(here) and here["digest"] == sources.describe(as_text(file.get("path"))).get("digest")
 
 
 def _answers(there: Dict[int, str], path: str, line: int) -> Iterator[Dict[str, Any]]:

@@ -41,7 +41,7 @@ def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
                     if stray.startswith(paths.STRAY):
                         tree.remove(folder, stray)
                 above = path.rpartition("/")[0]
-            info = tree.look_at(folder, name)
+            info = tree.lstat_at(folder, name)
         except OSError:  # unreadable: the ledger keeps its previous entry
             os.close(folder)
             continue
@@ -102,7 +102,7 @@ def _unseen(book: Ledger, entry: Entry, error: OSError, fresh: bool) -> Iterator
 
 def _really(book: Ledger, folder: int, name: bytes, entry: Entry, fresh: bool) -> Optional[Entry]:
     path, kind = entry[ledger.PATH], entry[ledger.KIND]
-    info = tree.look_at(folder, name)
+    info = tree.lstat_at(folder, name)
     if info is None:
         return None
     there = tree.kind_of(info)
@@ -154,7 +154,7 @@ def stat_paths(
                     os.close(folder)
                 above, folder = parts[:-1], _open_parts(root, parts[:-1])
             try:
-                info = tree.look_at(folder, parts[-1]) if folder >= 0 else None
+                info = tree.lstat_at(folder, parts[-1]) if folder >= 0 else None
             except PermissionError:  # report the path as missing: the operation will report the same error
                 info = None
             entry = describe(folder, parts[-1], path, info) if info is not None else None
@@ -181,7 +181,7 @@ def others(root: Tree, book: Ledger) -> List[Entry]:
 def list_below(root: Tree, path: str) -> List[Entry]:
     """Return entries of everything below a folder, for pull: a file's stamp is its mtime_ns. Raises Refused."""
     if path:
-        info = root.look(paths.components(path))
+        info = root.lstat(paths.components(path))
         if info is None or tree.kind_of(info) != "d":
             raise Refused(
                 "there is no such folder on the target"
@@ -257,7 +257,7 @@ def _walk(
         try:
             try:
                 names = [name for name in tree.names(folder) if not name.startswith(_OWN)]
-                seen = [(name, tree.look_at(folder, name)) for name in names]
+                seen = [(name, tree.lstat_at(folder, name)) for name in names]
             except PermissionError:
                 if readable:
                     continue

@@ -70,7 +70,7 @@ class Obstacles:
 
     def make_folder(self, folder: int, path: str, name: bytes, mode: int) -> None:
         """Make a folder and record it; first remove another kind of entry there or move it to kept/. Raises OSError."""
-        old = tree.look_at(folder, name)
+        old = tree.lstat_at(folder, name)
         entry = [path, "d", mode, 0, "", ""]
         if old is None or tree.kind_of(old) != "d":
             if old is not None:

@@ -187,7 +187,7 @@ class Operations:
         path = head["path"]
         parts = paths.components(path)
         entry = self._ledger.held.get(path)
-        info = self._tree.look(parts)
+        info = self._tree.lstat(parts)
         if info is None:
             if entry is not None:
                 self._ledger.forget(path)

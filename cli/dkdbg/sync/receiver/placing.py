@@ -109,7 +109,7 @@ class Placer:
                     raise
 
     def _place_in(self, folder: int, last: bytes, entry: Entry, temporary: Temporary) -> None:
-        old = tree.look_at(folder, last)
+        old = tree.lstat_at(folder, last)
         if old is not None:
             self._way.before_rename(folder, last, old, entry)
         self._date(entry, temporary, old)

@@ -164,7 +164,7 @@ class State:
         now = time.time()
         for name in os.listdir(self.temporary):
             encoded = os.fsencode(name)
-            info = tree.look_at(self.temporary, encoded)
+            info = tree.lstat_at(self.temporary, encoded)
             if info is None:
                 continue
             young = encoded.startswith(PART) and now - info.st_mtime < _MAX_PART_AGE_S
@@ -183,7 +183,7 @@ class State:
         name = b"case-%s" % os.urandom(6).hex().encode()
         os.close(tree.create_file(self.temporary, name))
         try:
-            return tree.look_at(self.temporary, name.upper()) is None
+            return tree.lstat_at(self.temporary, name.upper()) is None
         finally:
             tree.remove(self.temporary, name)
 

@@ -69,7 +69,7 @@ class Tree:
             raise
         return at
 
-    def look(self, parts: Sequence[bytes]) -> Optional[os.stat_result]:
+    def lstat(self, parts: Sequence[bytes]) -> Optional[os.stat_result]:
         """Return lstat of a path, None when it or a folder above it is missing."""
         try:
             folder = self.open_folder(parts[:-1])
@@ -78,7 +78,7 @@ class Tree:
                 return None
             raise
         try:
-            return look_at(folder, parts[-1])
+            return lstat_at(folder, parts[-1])
         finally:
             os.close(folder)
 
@@ -125,7 +125,7 @@ class Tree:
             os.setegid(group)
 
 
-def look_at(folder: int, name: bytes) -> Optional[os.stat_result]:
+def lstat_at(folder: int, name: bytes) -> Optional[os.stat_result]:
     """Return lstat of a name in an open folder, None when it is missing."""
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)

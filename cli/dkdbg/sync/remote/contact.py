@@ -256,7 +256,7 @@ def _refuse_own(local: str, folders: Collection[str], ready: Ready, hint: str) -
 def is_here(local: str, ready: Ready) -> bool:
     """Return whether the receiver's probe is in the local root."""
     try:
-        Beneath(local).look(ready.probe)
+        Beneath(local).lstat(ready.probe)
     except OSError:
         return False
     return True

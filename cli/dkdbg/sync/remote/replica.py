@@ -79,9 +79,9 @@ class Replica:
         self._say_stale(index, index.skipped)
         return self._carry_out(plan.plan(local, remote))
 
-    def steps(self, index: Index, paths: Iterable[str], looked: Collection[str] = ()) -> list[Step]:
-        """Return the steps for `paths`, and for remote entries below `looked` (`Changes.looked`) that are gone here."""
-        chosen = {*paths, *self._left_over(index, looked)}
+    def steps(self, index: Index, paths: Iterable[str], scanned: Collection[str] = ()) -> list[Step]:
+        """Return the steps for `paths`, and for remote entries below `scanned` (`Changes.scanned`) that are gone here."""
+        chosen = {*paths, *self._left_over(index, scanned)}
         local = {path: entry for path in chosen if (entry := index.entries.get(path)) is not None}
         remote = {path: there for path in chosen if (there := self.view.get(path)) is not None}
         for path in self._alone([path for path in remote if path not in local]):
@@ -100,14 +100,14 @@ class Replica:
         self.staying([path for path in alone if self.view[path].held])
         return still_here(self._local, alone)  # some may have been deleted before they were watched
 
-    def _left_over(self, index: Index, looked: Collection[str]) -> list[str]:
-        """Return remote entries at or below `looked` that sync put there and that have left the index.
+    def _left_over(self, index: Index, scanned: Collection[str]) -> list[str]:
+        """Return remote entries at or below `scanned` that sync put there and that have left the index.
 
         Their deletion here may have been missed.
         """
         folders = {
             place
-            for place in looked
+            for place in scanned
             if not place
             or any(one and one.kind == "d" for one in (index.entries.get(place), self.view.get(place)))
         }

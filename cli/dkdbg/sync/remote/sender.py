@@ -168,7 +168,7 @@ class Sender:
     def _is_longer(self, path: str, content: Content) -> bool:
         """Return whether a file has grown while it was sent."""
         try:
-            return self._files.look(path).st_size > content.entry.size
+            return self._files.lstat(path).st_size > content.entry.size
         except OSError:
             return False
 
@@ -253,7 +253,7 @@ class Sender:
                 if number not in self._flight:
                     return False, sent
                 self._urgent()
-            there = self._files.look(path)
+            there = self._files.lstat(path)
         except (FileChangedError, OSError):
             return False, sent
         finally:

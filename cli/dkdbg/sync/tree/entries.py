@@ -83,15 +83,15 @@ class Changes:
         removed: paths that are gone or excluded now, content before its folder.
         skipped: paths newly left out for a reason other than a rule.
         cleared: paths of `Index.skipped` that are not left out for that reason any more.
-        looked: paths that were checked, each with everything below it; an empty path is the root. The index does not
-            contain excluded paths and cannot show their deletion, so the caller checks remote entries below `looked`.
+        scanned: paths that were checked, each with everything below it; an empty path is the root. The index does not
+            contain excluded paths and cannot show their deletion, so the caller checks remote entries below `scanned`.
     """
 
     written: dict[str, Entry] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
     skipped: dict[str, Skip] = field(default_factory=dict)
     cleared: tuple[str, ...] = ()
-    looked: frozenset[str] = frozenset()
+    scanned: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.written or self.removed or self.skipped or self.cleared)

@@ -98,29 +98,29 @@ class Scanner:
             DkdbgError: as `scan`.
         """
         places: set[str] = set()
-        looked: set[str] = set()
+        scanned: set[str] = set()
         for path in dirty:
             place = self._place(path, index)
             if place == "":
-                return replace(compare(index, self.scan()), looked=frozenset({""}))
+                return replace(compare(index, self.scan()), scanned=frozenset({""}))
             if place is not None:
                 places.add(place)
             if not path.startswith("/"):
-                looked.add(path)
+                scanned.add(path)
         if not places:
-            return Changes(looked=frozenset(looked))
+            return Changes(scanned=frozenset(scanned))
         self._check()
         places = {place for place in places if not any(above in places for above in folders_above(place))}
         found = Index()
         for place in places:
-            self._look(place, found)
+            self._index(place, found)
         changes = compare(index, found, below=places)
         if self._linked and (others := self._other_names(index, changes, places)):
             for place in others:
-                self._look(place, found)
+                self._index(place, found)
             changes = compare(index, found, below=places | others)
         self._check()
-        return replace(self._without_hollow(index, changes), looked=frozenset(looked | places))
+        return replace(self._without_hollow(index, changes), scanned=frozenset(scanned | places))
 
     def _other_names(self, index: Index, changes: Changes, places: set[str]) -> set[str]:
         """Return the other hard links of changed files: a watch only reports the name that was used."""
@@ -172,7 +172,7 @@ class Scanner:
         is_dir = os.path.isdir(os.path.join(self.root, path))
         return level is not None and not is_dir and level.judge(name, False).out is not None
 
-    def _look(self, path: str, found: Index) -> None:
+    def _index(self, path: str, found: Index) -> None:
         """Index `path` and everything below it."""
         folder, _, name = path.rpartition("/")
         level = self._levels.get(folder) if folder else self.rules.top
@@ -312,7 +312,7 @@ class Scanner:
         for one in top:
             for path in [one, *after.below(one)]:
                 after.entries.pop(path, None)
-            self._look(one, after)
+            self._index(one, after)
         return compare(index, after)
 
 

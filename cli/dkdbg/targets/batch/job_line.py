@@ -118,7 +118,7 @@ class JobLine:
         """Return the time limit of the job, as of the last query."""
         return self._deadlines
 
-    def look(self, *, asks: bool = False, limit: float = CONNECT_LIMIT) -> Node:
+    def locate(self, *, asks: bool = False, limit: float = CONNECT_LIMIT) -> Node:
         """Find the node that the address selects now.
 
         Raises:
@@ -135,14 +135,14 @@ class JobLine:
 
     def found(self) -> Node:
         """Return the node found last; look it up if necessary."""
-        return self._node or self.look(asks=True)
+        return self._node or self.locate(asks=True)
 
     def again(self, *, silent: bool, limit: float) -> Node:
         """Find the node again after a lost connection, without a password prompt."""
         if silent:
             self.login.drop()
             self._way = None
-        return self.look(limit=limit)
+        return self.locate(limit=limit)
 
     def lost(self) -> str:
         """Return why a command that exited with 255 lost its connection; empty if 255 is its own exit code."""
@@ -209,8 +209,8 @@ class JobLine:
     def _seen(self, reach: JobNode) -> tuple[Looked | None, str]:
         mark = f"dkdbg-{secrets.token_hex(8)}"
         bare = dataclasses.replace(reach, folder="")
-        done = self.login.read(bare.script(looking(mark)), limit=_NODE_TIMEOUT_S)
-        return looked(mark, done.stdout), done.stderr
+        done = self.login.read(bare.script(node_script(mark)), limit=_NODE_TIMEOUT_S)
+        return parse_node(mark, done.stdout), done.stderr
 
     def _closed(self, job: Job, name: str, errors: list[str]) -> DkdbgError:
         """Return the error for a node that no command can be run on."""
@@ -287,20 +287,20 @@ class JobNode(Reach):
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """Parsed answer of a node to `looking`."""
+    """Parsed answer of a node to `node_script`."""
 
     user: str
     host: str
     agents: tuple[str, ...]
 
 
-def looking(mark: str) -> str:
+def node_script(mark: str) -> str:
     """Return the script for `sh` that queries a node; `mark` begins its answer."""
     return _LOOK.format(mark=mark, listing=LISTING)
 
 
-def looked(mark: str, stdout: str) -> Looked | None:
-    """Parse the answer to `looking`; None without one."""
+def parse_node(mark: str, stdout: str) -> Looked | None:
+    """Parse the answer to `node_script`; None without one."""
     _, found, answer = stdout.rpartition(f"\n{mark} there\n")
     lines = answer.splitlines()
     if not found or len(lines) < 2:

@@ -78,7 +78,7 @@ class JobQueue:
         """Return the number of a job that waits for commands, known by its `held-` folder; empty without one."""
         return next((job for tag, job in self._tags(asks=True).items() if tag.startswith("held-")), "")
 
-    def look(self, job: str) -> Job:
+    def read(self, job: str) -> Job:
         """Query a job; see `BatchSystem.read`."""
         done = self._run(("sh", "-c", self._system.show(job)))
         return self._system.read(job, done.code, done.stdout, done.stderr)

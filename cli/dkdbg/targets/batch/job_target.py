@@ -66,7 +66,7 @@ class JobTarget(Target):
 
     def find(self) -> Reach:
         """Connect to the login node, query the job, and find out our user name on its node."""
-        return self._line.look(asks=True).reach
+        return self._line.locate(asks=True).reach
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
         """Wrap a command with ssh or a step of the job, from the login node."""
@@ -97,7 +97,7 @@ class JobTarget(Target):
         if why := self._known():
             return Endpoint(address=None, why=why)
         try:
-            node = self._line.look()
+            node = self._line.locate()
             found = [each for each in self._records(node) if isinstance(each, SeenRecord) and each.live]
         except DkdbgError as error:
             return Endpoint.failed(error)
@@ -244,7 +244,7 @@ class JobTarget(Target):
             return error
 
     def _sessions_there(self) -> list[SeenSession]:
-        node = self._line.look(asks=True)
+        node = self._line.locate(asks=True)
         wanted = [
             each
             for each in self._records(node)

@@ -54,7 +54,7 @@ class ComposeTarget(ContainerTarget):
         """Return the service's name."""
         return self.address.rest or "debug"
 
-    def look(self) -> Container | None:
+    def inspect(self) -> Container | None:
         """Find the container of the service, or of its debug service."""
         self._project = containers.of_project(self._root)
         return choose(self._project, self.address.rest or only_debug_service(self._project))
@@ -106,7 +106,7 @@ class ComposeTarget(ContainerTarget):
 
     def replaced(self) -> tuple[str, ...]:
         """Return mounted files replaced on this machine, judging by inode and content; empty on a remote engine."""
-        found = self.look() if client.endpoint().is_local else None
+        found = self.inspect() if client.endpoint().is_local else None
         stale = []
         for there, here in found.binds.items() if found is not None and found.running else ():
             with suppress(OSError, DkdbgError):
@@ -127,7 +127,7 @@ class ComposeTarget(ContainerTarget):
 
     def start_again(self) -> None:
         """Run `docker compose restart`, which mounts each path anew, and starts a container that has ended."""
-        if self.look() is None:
+        if self.inspect() is None:
             raise self.absent()
         check(process.run(ComposeService(service=self.address.rest).restart(), cwd=self._root, timeout=None))
 

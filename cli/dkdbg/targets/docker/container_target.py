@@ -58,7 +58,7 @@ class ContainerTarget(Target):
 
     # -- for subclasses -----------------------------------------------------------------------------------------
 
-    def look(self) -> Container | None:
+    def inspect(self) -> Container | None:
         """Return the container that the address means now, running or not; None if there is no such container.
 
         Raises:
@@ -67,8 +67,8 @@ class ContainerTarget(Target):
         raise NotImplementedError
 
     def here(self) -> Container | None:
-        """Return the container to run something in: as `look`, but possibly without its session."""
-        return self.look()
+        """Return the container to run something in: as `inspect`, but possibly without its session."""
+        return self.inspect()
 
     def absent(self) -> DkdbgError:
         """Return the error for a missing or stopped container."""
@@ -94,7 +94,7 @@ class ContainerTarget(Target):
         """Return the agent that a debug service mounts, or that `dkdbg run` has sent."""
         found = self._found
         if found is None or not found.label:  # `here` may have left its session out
-            self._found = found = self._alive(self._seen or self.look())
+            self._found = found = self._alive(self._seen or self.inspect())
         return found.agent if found.label else None
 
     def listen_address(self, port: int | None = None) -> tuple[str, int]:
@@ -116,7 +116,7 @@ class ContainerTarget(Target):
     def endpoint(self) -> Endpoint:
         """Return the agent's endpoint: the published port, the container's own address, or else a relay."""
         try:
-            self._last = found = self.look()
+            self._last = found = self.inspect()
             if self.run and found is not None:
                 found = containers.of_run(found.id, self.run)
                 if found is not None and found.running and not found.label:
@@ -131,7 +131,7 @@ class ContainerTarget(Target):
 
     def sessions(self) -> list[SeenSession]:
         """Return the sessions that the agent in the container reports."""
-        self._last = found = self.look()
+        self._last = found = self.inspect()
         if found is None:
             raise self.absent()
         return containers.sessions_in(found)
@@ -144,7 +144,7 @@ class ContainerTarget(Target):
     def advice(self) -> Sequence[str]:
         """Return advice about Python processes without our agent, or about running containers if this one is missing."""
         try:
-            found = self.look()
+            found = self.inspect()
             if found is None or not found.running:
                 return self.others()
             if found.label:
@@ -155,7 +155,7 @@ class ContainerTarget(Target):
 
     def pythons(self) -> Sequence[PythonThere]:
         """Return the Python processes of a container without our agent."""
-        found = self._alive(self.look())
+        found = self._alive(self.inspect())
         return () if found.label else self._pythons(found)
 
     def within(self, user: str) -> Reach:
@@ -182,7 +182,7 @@ class ContainerTarget(Target):
 
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
         """Return the command that prints the logs kept by the engine, also for a container that has ended."""
-        found = self._seen or self.look()
+        found = self._seen or self.inspect()
         if found is None:
             raise self.absent()
         return logs_words(found.id, follow=follow, lines=lines)
@@ -224,7 +224,7 @@ class ContainerTarget(Target):
             silent: the last connection was dead: another container may have replaced this one.
         """
         if silent or self._led is None:
-            self._led = self.look()
+            self._led = self.inspect()
         found = self._led
         closed = no_endpoint(found)
         if found is None or closed:

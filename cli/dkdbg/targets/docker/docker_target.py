@@ -27,7 +27,7 @@ class DockerTarget(ContainerTarget):
 
     is_meant = True
 
-    def look(self) -> Container | None:
+    def inspect(self) -> Container | None:
         """Find the container by its name or a prefix of its id, like `docker`."""
         return containers.of_name(self.address.rest)
 

@@ -43,7 +43,7 @@ class ImageBuild:
 
     def __init__(self, root: Path, service: DebugService, target: ComposeService) -> None:
         self._root, self._service, self._target = root, service, target
-        self._inputs, self._stamp = self._look()
+        self._inputs, self._stamp = self._read_inputs()
 
     @property
     def is_needed(self) -> bool:
@@ -117,7 +117,7 @@ class ImageBuild:
             if text := (done.stdout + done.stderr).strip():
                 report(f"files that only the image has: {text.splitlines()[-1]}")
 
-    def _look(self) -> tuple[str, Path | None]:
+    def _read_inputs(self) -> tuple[str, Path | None]:
         if self._service.inputs is None:
             return "", None
         script = artefact("templates", "image_inputs.sh").read_text("utf-8")

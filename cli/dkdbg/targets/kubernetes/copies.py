@@ -180,7 +180,9 @@ def wait_for(
     reasons, reported, end = "", "", time.monotonic() + limit
     while len(ready) < wanted:
         found = kubectl.copied_pods(query)
-        reasons = _look(query, [each for each in found if each.name not in ready], reach_of, ready) or reasons
+        reasons = (
+            _add_ready(query, [each for each in found if each.name not in ready], reach_of, ready) or reasons
+        )
         if reasons not in {"", reported} and len(ready) < wanted:
             report(reasons)
             reported = reasons
@@ -222,7 +224,7 @@ def _check_ours(query: PodQuery, found: dict[str, Any]) -> None:
         )
 
 
-def _look(
+def _add_ready(
     query: PodQuery, pods: Sequence[Pod], reach_of: Callable[[Pod], PodReach], ready: dict[str, Pod]
 ) -> str:
     """Add to `ready` the pods whose agent answers; return why the last other pod waits, empty if unknown.

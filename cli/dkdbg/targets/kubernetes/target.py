@@ -89,7 +89,7 @@ class PodTarget(Target):
 
     def find(self) -> Reach:
         """Find the pod that runs now; the reach also leads to a later pod of that name."""
-        found = self._look()
+        found = self._find_pod()
         if found.container in found.pod.trouble:
             raise self._not_ready(found)
         self._found = found
@@ -176,7 +176,7 @@ class PodTarget(Target):
                 found.append({"what": what, "ends": None, "after": seconds, "lift": copy})
         return found
 
-    def _look_at_job(self, pod: Pod) -> None:
+    def _read_job_deadline(self, pod: Pod) -> None:
         """Read the end of the deadline of the pod's Job, once for each pod."""
         last = self._last.pod if self._last is not None else None
         if last is not None and (last.name, last.created) == (pod.name, pod.created):
@@ -189,7 +189,7 @@ class PodTarget(Target):
 
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
         """Return the command that prints the logs kept by the cluster, also for a pod that has ended."""
-        return self._look().reach.logs(follow=follow, lines=lines)
+        return self._find_pod().reach.logs(follow=follow, lines=lines)
 
     def again(self, *, silent: bool, limit: float) -> PodReach:  # noqa: ARG002 - kubectl has its own limits
         """Return the pod found before, or, if it does not answer, another one that runs now.
@@ -201,7 +201,7 @@ class PodTarget(Target):
         if silent:
             former = self._running().pod.name
             with self._gone_if_deleted(former):
-                self._found = self._look_again()
+                self._found = self._find_pod_again()
         return self._running().reach
 
     @contextlib.contextmanager
@@ -278,7 +278,7 @@ class PodTarget(Target):
             GoneError: no session runs in its container, for example after a restart.
             DkdbgError: there is no pod, or it does not answer.
         """
-        found = self._look()
+        found = self._find_pod()
         if found.container not in found.pod.running and found.container in found.pod.trouble:
             raise GoneError(self._not_ready(found).message)
         done = _asked(found.reach)
@@ -306,7 +306,7 @@ class PodTarget(Target):
         reach, agent = self._way
         return reach.wrap(brought.relay_words(("sh", agent), word))
 
-    def _look(self) -> _Found:
+    def _find_pod(self) -> _Found:
         """Find the pod of the query, running or not.
 
         Raises:
@@ -314,17 +314,17 @@ class PodTarget(Target):
         """
         query = self._query
         pod = choose(kubectl.pods(query), query)
-        self._look_at_job(pod)
+        self._read_job_deadline(pod)
         self._last = _Found(pod=pod, container=pod.container(query.container), reach=self._reach_of(pod))
         return self._last
 
-    def _look_again(self) -> _Found:
+    def _find_pod_again(self) -> _Found:
         """Find the pod again for a running session, even if it is being deleted: the session may still finish.
 
         Raises:
             DkdbgError: its container does not run.
         """
-        found = self._look()
+        found = self._find_pod()
         if found.container not in found.pod.running and found.container in found.pod.trouble:
             raise self._not_ready(found)
         return found

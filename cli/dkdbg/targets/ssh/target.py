@@ -68,7 +68,7 @@ class SshTarget(Target):
     def find(self) -> Reach:
         """Connect, and find out our user name and folder there."""
         with self._lock:
-            self._reach = self._look_again(asks=True)
+            self._reach = self._probe_again(asks=True)
             return self._reach
 
     @property
@@ -86,7 +86,7 @@ class SshTarget(Target):
         if self._hosts.folder and home != "~":
             return Workspace(local=".", remote=self._hosts.folder, why="the target names it")
         with self._lock:
-            _, _, found, *_ = self._look(self._connection.reach(), at="")
+            _, _, found, *_ = self._probe(self._connection.reach(), at="")
         why = "the target names it" if home else "dkdbg run --sync uses it"
         return Workspace(
             local=".", remote=f"{found}/{below if home else f'{OURS}/{name}'}".rstrip("/"), why=why
@@ -104,7 +104,7 @@ class SshTarget(Target):
         if done.code == FAILED:
             raise explain(self._hosts, done.stderr)
         if done.code:
-            self._look(outside, at="")  # raises if no command can be run at all
+            self._probe(outside, at="")  # raises if no command can be run at all
             why = last_line(done.stderr) or f"exit code {done.code}"
             raise DkdbgError(
                 f"the folder {self._hosts.folder} cannot be created on {self.label}: {why}",
@@ -143,7 +143,7 @@ class SshTarget(Target):
             if why := self._endpoint.why:  # the relay reconnects on its own
                 return Endpoint(address=None, why=f"{self.label}: {why}")
             try:
-                self._reach = self._look_again(asks=self._reach is None)
+                self._reach = self._probe_again(asks=self._reach is None)
                 found = self._records()
             except DkdbgError as error:
                 return Endpoint.failed(error)
@@ -180,9 +180,9 @@ class SshTarget(Target):
             assert self._reach is not None  # noqa: S101 - or `find` has raised
             return self._reach
 
-    def _look_again(self, *, asks: bool) -> SshReach:
+    def _probe_again(self, *, asks: bool) -> SshReach:
         asking = self._connection.reach(asks=asks, limit=CONNECT_LIMIT)
-        user, host, self._folder, *agents = self._look(asking)
+        user, host, self._folder, *agents = self._probe(asking)
         self._host = host
         self._agents = tuple(agents)
         return replace(asking, label=f"{SCHEME}://{self._hosts.name} ({printable(user)}@{printable(host)})")
@@ -193,7 +193,7 @@ class SshTarget(Target):
         reach = self.again(silent=silent, limit=limit)
         agents = self._agents
         if is_new:
-            _, host, _, *found = self._look(reach)
+            _, host, _, *found = self._probe(reach)
             if host != self._host:  # a name of several login nodes: the session lives on, on another one
                 self._connection.drop()
                 raise DkdbgError(
@@ -204,7 +204,7 @@ class SshTarget(Target):
             raise GoneError(f"no session runs on {self.label}")
         return reach.wrap(relay_words(("sh", agents[-1]), word))
 
-    def _look(self, reach: SshReach, at: str | None = None) -> list[str]:
+    def _probe(self, reach: SshReach, at: str | None = None) -> list[str]:
         """Return user, host, folder, and the paths of the agents there.
 
         Args:

@@ -203,7 +203,7 @@ def _view(value: Any, *, digest: bool = False) -> Optional[array_figures.View]:
         _rows.append(array_figures.Rows())
     deadline = _rows[0].begin()
     try:
-        found: Optional[array_figures.View] = reader.look(value, deadline, digest)
+        found: Optional[array_figures.View] = reader.view_of(value, deadline, digest)
         return found
     except Exception as error:  # for example its shape raises
         view = array_figures.View(kind.__name__, "", "")

@@ -21,7 +21,7 @@ MAX_COPIED_BYTES = 1 << 20
 READY_TIMEOUT_S = 0.05
 
 
-def look(value: Any, deadline: float, digest: bool) -> View:
+def view_of(value: Any, deadline: float, digest: bool) -> View:
     """Describe an array; see array_figures.View.
 
     Args:

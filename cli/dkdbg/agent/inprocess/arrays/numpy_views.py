@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MAX_BASES = 16
 
 
-def look(value: Any, deadline: float, digest: bool) -> Optional[View]:
+def view_of(value: Any, deadline: float, digest: bool) -> Optional[View]:
     """Describe an array; see array_figures.View. Return None for `numpy.ma.masked`, which has no value.
 
     Args:

@@ -35,7 +35,7 @@ _DISPATCH = "__torch_dispatch__"
 _RELAXED = 2
 
 
-def look(value: Any, deadline: float, digest: bool) -> View:
+def view_of(value: Any, deadline: float, digest: bool) -> View:
     """Describe a tensor; see array_figures.View.
 
     Args:
@@ -182,7 +182,7 @@ def _local_part(torch: Any, value: Any, deadline: float) -> List[str]:
     )
     if torch.Tensor not in type(part).__mro__:
         return []
-    return ["here: " + look(part, deadline, False).text()]
+    return ["here: " + view_of(part, deadline, False).text()]
 
 
 def _busy(torch: Any, plain: Any, deadline: float) -> str:

@@ -124,7 +124,7 @@ class _PendingConnection:
         self._line = b""
         connection.settimeout(0.0)
 
-    def look(self) -> Optional[bool]:
+    def poll(self) -> Optional[bool]:
         """Read more of the first line; return whether it is the token, or None while it is incomplete.
 
         Raises:
@@ -248,7 +248,7 @@ def _judged(listener: own_socket.OwnSocket, each: _PendingConnection) -> Optiona
     if not _asks(listener):
         return True
     try:
-        found = each.look()
+        found = each.poll()
     except OSError:
         each.connection.close()
         return False

@@ -197,11 +197,11 @@ class Profiler:
                 tool = self._tools[name]
                 pattern = tools.matched(known, tool["patterns"])
                 if pattern:
-                    self._look(tool, known[0], given, "matched pattern '%s'" % pattern)
+                    self._profile_method(tool, known[0], given, "matched pattern '%s'" % pattern)
                 else:
                     self._note_unmatched(known[0])
 
-    def _look(self, tool: Dict[str, Any], worker: str, given: str, why: str) -> None:
+    def _profile_method(self, tool: Dict[str, Any], worker: str, given: str, why: str) -> None:
         name = tool["tool"]
         folder = self._settings["folder"] or os.path.join(_session_folder(), FOLDER)
         os.makedirs(folder, exist_ok=True)

@@ -50,7 +50,7 @@ def watch() -> None:
     register = getattr(threading, "_register_atexit", None)  # Python 3.9
     if register is not None:
         with contextlib.suppress(RuntimeError):  # the program is ending
-            register(_look_now)
+            register(_check_now)
 
 
 def program_has_ended() -> bool:
@@ -107,7 +107,7 @@ def _wait_for_threads(self: Any, timeout: float) -> None:
         time.sleep(INTERVAL_S)
 
 
-def _look_now() -> None:
+def _check_now() -> None:
     """Wake the thread that checks for the program's end, because the main thread has ended."""
     debugger = session.debugger()
     thread = debugger.check_alive_thread if debugger is not None else None

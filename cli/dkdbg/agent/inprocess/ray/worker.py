@@ -48,7 +48,7 @@ _START_TIMEOUT_S = 60.0
 _DEADLINE_S = 30.0
 #: Seconds between two checks for an attached editor, and number of checks without one until it counts as gone: it may
 #: come back at once.
-_LOOK_S, _MAX_LOOKS = 0.5, 6
+_POLL_S, _MAX_POLLS = 0.5, 6
 #: Maximum seconds to wait for breakpoints.
 _MAX_WAIT_S = 86400.0
 _MARK = b"dkdbg-ray "
@@ -196,22 +196,24 @@ class _Opening:
             debugpy: Any = sys.modules["debugpy"]
             over = threading.Event()
             timer = threading.Timer(seconds, debugpy.wait_for_client.cancel)
-            looks = threading.Thread(target=self._look, args=(over,), name="dkdbg wait", daemon=True)
-            for each in (timer, looks):
+            watcher = threading.Thread(
+                target=self._watch_editor, args=(over,), name="dkdbg wait", daemon=True
+            )
+            for each in (timer, watcher):
                 _hide(each).start()
             with worker.worker_paused_by_debugger():
                 debugpy.wait_for_client()
             over.set()
             timer.cancel()
 
-    def _look(self, over: threading.Event) -> None:
+    def _watch_editor(self, over: threading.Event) -> None:
         """End the wait for breakpoints once no editor is attached to the driver."""
         debugpy: Any = sys.modules["debugpy"]
-        looks = 0
-        while not over.wait(_LOOK_S):
+        polls = 0
+        while not over.wait(_POLL_S):
             with contextlib.suppress(Exception):  # the cluster does not answer
-                looks = 0 if self._wait_s() else looks + 1
-                if looks >= _MAX_LOOKS:
+                polls = 0 if self._wait_s() else polls + 1
+                if polls >= _MAX_POLLS:
                     debugpy.wait_for_client.cancel()
                     return
 

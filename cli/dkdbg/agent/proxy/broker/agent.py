@@ -20,7 +20,7 @@ class Agent:
         what_runs: command, for messages.
         continues: whether continuing one rank continues the others, unless the editor decides; see group_control.py.
         may_restart: whether an editor may restart the program.
-        looks: whether to call `look` before an attach; see `LOOK` in connection.py.
+        checks_code: whether to call `check_code` before an attach; see `CHECK_CODE` in connection.py.
     """
 
     def __init__(
@@ -31,14 +31,14 @@ class Agent:
         what_runs: str = "",
         continues: str = "",
         may_restart: bool = False,
-        looks: bool = False,
+        checks_code: bool = False,
     ) -> None:
         self.token = token
         self.project = project
         self.what_runs = what_runs
         self.continues = continues
         self.may_restart = may_restart
-        self.looks = looks
+        self.checks_code = checks_code
 
     # -- the adapter and the port -----------------------------------------------------------------------------------
 
@@ -72,10 +72,10 @@ class Agent:
     def on_held_elsewhere(self) -> None:
         """Record that a rank of the same job is stopped at another agent; called about every second during the stop."""
 
-    def look(self) -> Set[int]:
+    def check_code(self) -> Set[int]:
         """Check for edited files; return the processes that this attach is about to end.
 
-        See `LOOK` in connection.py.
+        See `CHECK_CODE` in connection.py.
         """
         return set()
 

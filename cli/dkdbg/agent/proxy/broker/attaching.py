@@ -11,8 +11,8 @@ from dkdbg.agent.dap.messages import EDITOR, OBSERVE, RANKS, ROLE, TAKE_OVER
 from dkdbg.agent.inprocess import ranks
 from dkdbg.agent.proxy.broker.connection import (
     ATTACHING,
+    CHECK_CODE,
     CONTROLLING,
-    LOOK,
     OBSERVING,
     ROOT,
     WAIT,
@@ -58,7 +58,7 @@ class Attaching(SessionPhase):
         self._role = ""
         self._waits_for = ""
         self._waited = ""
-        self._has_looked = False
+        self._has_checked_code = False
         self._reason = ""
         self._evicted: List[Connection] = []
         self._exchange: Optional[proof.Exchange] = None
@@ -174,9 +174,9 @@ class Attaching(SessionPhase):
             return self._refused()
         return self._settle(waited) if waited else []
 
-    def looked(self) -> List[Action]:
-        """Continue after a LOOK: another client may have attached meanwhile."""
-        self._has_looked = True
+    def code_checked(self) -> List[Action]:
+        """Continue after a CHECK_CODE: another client may have attached meanwhile."""
+        self._has_checked_code = True
         return self._settle(self._waited)
 
     def offer(self) -> List[Action]:
@@ -195,9 +195,9 @@ class Attaching(SessionPhase):
         if role == OBSERVE and (controller is None or controller.leaving or not controller.configured):
             return self._no_controller() if waited else self._wait(_CONTROLLER, CONTROLLER_TIMEOUT_S)
         if controller is None or (controller.leaving and waited == _RELEASE):
-            if connection.key == ROOT and self._sessions.agent.looks and not self._has_looked:
+            if connection.key == ROOT and self._sessions.agent.checks_code and not self._has_checked_code:
                 self._waited = waited
-                return [Action(LOOK, connection)]
+                return [Action(CHECK_CODE, connection)]
             return connection.turn(CONTROLLING).begin()
         if controller.leaving:
             return self._wait(_RELEASE, RELEASE_TIMEOUT_S)

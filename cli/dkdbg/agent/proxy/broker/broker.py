@@ -91,10 +91,10 @@ class Broker:
         """Continue after a WAIT."""
         return self.connection.phase.resume()
 
-    def looked(self, ending: Set[int]) -> List[Action]:
-        """Continue after a LOOK; processes that are about to be ended, by pid, are not announced."""
+    def code_checked(self, ending: Set[int]) -> List[Action]:
+        """Continue after a CHECK_CODE; processes that are about to be ended, by pid, are not announced."""
         self._sessions.ending = ending
-        return self.connection.phase.looked()
+        return self.connection.phase.code_checked()
 
     # -- the adapter's side -----------------------------------------------------------------------------------------
 

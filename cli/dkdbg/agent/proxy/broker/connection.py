@@ -66,9 +66,9 @@ LEAVE_ADAPTER = "leave adapter"
 CLOSE = "close"
 #: Stop reading from this client until `Broker.ready`, for at most `seconds`, then call `Broker.resume`.
 WAIT = "wait"
-#: Check for edited files, which may take a second, then call `Broker.looked`. Needed before a client gets the
+#: Check for edited files, which may take a second, then call `Broker.code_checked`. Needed before a client gets the
 #: root session.
-LOOK = "look"
+CHECK_CODE = "check-code"
 #: Connect to the adapter again after `seconds` and carry out what `Broker.again` returns.
 RECONNECT = "reconnect"
 #: Carry out what `Action.later` returns, after `seconds`, without blocking.
@@ -156,8 +156,8 @@ class Phase:
         """Continue after a WAIT."""
         return []
 
-    def looked(self) -> List[Action]:
-        """Continue after a LOOK."""
+    def code_checked(self) -> List[Action]:
+        """Continue after a CHECK_CODE."""
         return []
 
     # -- the adapter's side -----------------------------------------------------------------------------------------

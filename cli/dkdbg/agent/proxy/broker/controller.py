@@ -168,7 +168,7 @@ class Controlling(SessionPhase):
 
         This leaks nothing: the client can run any code here.
         """
-        found = sources.look(str(as_dict(request.get("arguments")).get("path", "")))
+        found = sources.describe(str(as_dict(request.get("arguments")).get("path", "")))
         return [self.connection.to_client(messages.answer(request, **found))]
 
     def _lost(self) -> List[Action]:

@@ -374,9 +374,9 @@ class Relay:
                 with self._lock:
                     self._lock.wait_for(self._broker.ready, action.seconds)
                 self._act(self._ask(self._broker.resume))
-            elif action.kind == connection.LOOK:
-                ending = self._agent.look()
-                self._act(self._ask(lambda: self._broker.looked(ending)))  # noqa: B023
+            elif action.kind == connection.CHECK_CODE:
+                ending = self._agent.check_code()
+                self._act(self._ask(lambda: self._broker.code_checked(ending)))  # noqa: B023
             elif action.kind == connection.DROP_ADAPTER:
                 relay.drop_adapter()
             elif action.kind == connection.LEAVE_ADAPTER:
