@@ -98,8 +98,8 @@ class ImagePlan:
 
     Attributes:
         dockerfile: path relative to the root; None when the service runs a plain image or extends one.
-        ours: whether dkdbg writes that Dockerfile.
-        base: image that dkdbg's Dockerfile starts from.
+        is_generated: whether dkdbg writes that Dockerfile.
+        base: image that the generated Dockerfile starts from.
         apt: Debian packages to install.
         installs: RUN lines in order.
         context: files of the build context beyond what the installs copy; `*` for all of the repository.
@@ -107,7 +107,7 @@ class ImagePlan:
     """
 
     dockerfile: str | None = None
-    ours: bool = False
+    is_generated: bool = False
     base: str = ""
     apt: tuple[str, ...] = ()
     installs: tuple[Install, ...] = ()

@@ -29,14 +29,14 @@ def choices(
     service: ServicePlan,
     dockerfile: DockerfileFact | None,
     *,
-    ours: bool,
+    is_generated: bool,
 ) -> tuple[Choice, ...]:
     """Return the decisions with alternatives, in the order of asking, without those that the user has set.
 
     Args:
         config: flags and dkdbg.toml.
         dockerfile: the user's Dockerfile that the image is built from; None without one.
-        ours: whether dkdbg writes the image's Dockerfile.
+        is_generated: whether dkdbg writes the image's Dockerfile.
     """
     gpu = Option(value=facts.gpu, source=facts.gpu_source)
     python = Option(value=facts.python.version, source=facts.python.source)
@@ -44,13 +44,13 @@ def choices(
     named, built = None, None
     if base is not None:
         named = Option(value=base.flag_value([each.name for each in facts.services]), source=base.file)
-    elif facts.dockerfile and not ours:
+    elif facts.dockerfile and not is_generated:
         built = Option(value=facts.dockerfile, source="it builds this repository")
     found = [
         _of_facts(facts, "service", named),
         _of_facts(facts, "dockerfile", built),
         _command(facts, service, dockerfile),
-        _of_facts(facts, "python", python if ours else None),
+        _of_facts(facts, "python", python if is_generated else None),
         _of_facts(facts, "gpu", gpu),
         _wait(facts, service),
     ]

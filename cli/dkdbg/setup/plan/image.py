@@ -62,7 +62,7 @@ def plan_image(
         facts.entrypoint and facts.entrypoint.launcher == "console-script"
     )
     image = ImagePlan(
-        dockerfile=name, ours=True, base=base, apt=_apt(facts, base, apt), installs=installs,
+        dockerfile=name, is_generated=True, base=base, apt=_apt(facts, base, apt), installs=installs,
         context=("*",) if needs_project else (), installs_project=needs_project,
         comment=printable(f"Python {facts.python.version}: {facts.python.source}"),
     )  # fmt: skip
@@ -248,15 +248,15 @@ def _bare(requirement: str) -> str:
     return re.split(r"[\s\[<>=!~;@]", requirement, maxsplit=1)[0].lower()
 
 
-def inputs_of_ours(image: ImagePlan) -> tuple[str, ...]:
-    """Return the input files of an image built from our Dockerfile, relative to the repository's root."""
+def inputs_of_generated(image: ImagePlan) -> tuple[str, ...]:
+    """Return the input files of an image built from the generated Dockerfile, relative to the repository's root."""
     copied = tuple(name for install in image.installs for name in install.copy)
     packaging = PROJECT_FILES if image.installs_project else ()
     named = (str(image.dockerfile), f"{image.dockerfile}.dockerignore", *copied, *packaging)
     return tuple(dict.fromkeys(name for name in named if _is_plain(name)))
 
 
-def inputs_of_yours(
+def inputs_of_users(
     dockerfile: DockerfileFact, base: ServiceFact | None, mounted: tuple[tuple[str, str], ...]
 ) -> tuple[str, ...] | None:
     """Return the input files of the user's image, relative to the repository's root; None if any file may be one.

@@ -56,7 +56,7 @@ def check(
         _check_path(path)
     if compose_file_value is not None and not _ENV_VALUE.fullmatch(compose_file_value):
         raise _refused(compose_file_value, "COMPOSE_FILE in .env cannot contain blanks, quotes, `$` or `#`")
-    if image.ours:
+    if image.is_generated:
         _check_image(image)
         if facts.torch and facts.torch.cuda and not re.fullmatch(r"[0-9.]+", facts.torch.cuda):
             raise _refused(facts.torch.cuda, "a CUDA version has digits and dots")

@@ -54,7 +54,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
     """
     seen = facts
     facts, newer = _with_a_python(facts, config)
-    facts, ours = _without_useless(facts)
+    facts, unused = _without_useless(facts)
     image, image_why = ImagePlan(), tuple[Decision, ...]()
     base = choose_service(facts, config)
     if base is None or base.is_bare:
@@ -88,13 +88,13 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
             *image_why,
             *(Decision(what=", ".join(lines), why=f"the image {base_image} sets it") for base_image, lines in facts.inherited),
             *service_why,
-            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=why_mapping(m, service.extends, None if image.ours else facts.docker_run)) for m in mappings),
+            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=why_mapping(m, service.extends, None if image.is_generated else facts.docker_run)) for m in mappings),
             Decision(what=f"port {service.port} on {PUBLISHED_ON}", why="anyone who can connect to a debug port can run code"),
             *_token_and_gpu(facts, config, service),
             Decision(what=devcontainer, why=why),
         ),
-        choices=choices(facts, config, service, dockerfile, ours=image.ours and service.extends is None),
-        notes=(*newer, *(ours if image.ours else ()), *notes, *copied, *(_of_our_image(facts) if image.ours else ()), *_of_files(facts, value)),
+        choices=choices(facts, config, service, dockerfile, is_generated=image.is_generated and service.extends is None),
+        notes=(*newer, *(unused if image.is_generated else ()), *notes, *copied, *(_of_our_image(facts) if image.is_generated else ()), *_of_files(facts, value)),
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from dkdbg.launchers.lines.command_lines import launchers_in, one_process, runs_
 from dkdbg.launchers.lines.idling import idles
 from dkdbg.launchers.python import PYTHON
 from dkdbg.launchers.words import whole_number
-from dkdbg.setup.plan.image import inputs_of_ours, inputs_of_yours, takes_bytecode
+from dkdbg.setup.plan.image import inputs_of_generated, inputs_of_users, takes_bytecode
 from dkdbg.setup.plan.other_file import brought, left_out
 
 if TYPE_CHECKING:
@@ -57,11 +57,13 @@ def plan_service(
     base = choose_service(facts, config)
     dockerfile = dockerfile_of(facts, base, image)
     chosen = choose_command(facts, config, base, dockerfile)
-    mappings, mounts, masks = plan_mounts(facts, base, dockerfile, ours=image.ours and base is None)
-    run = facts.docker_run if base is None and not image.ours and dockerfile else None
+    mappings, mounts, masks = plan_mounts(
+        facts, base, dockerfile, is_generated=image.is_generated and base is None
+    )
+    run = facts.docker_run if base is None and not image.is_generated and dockerfile else None
     run = run or DockerRun(source="", mounts=())
-    bare = base is None and not image.ours and dockerfile is not None and not mappings
-    workdir = workspace_of(facts) if image.ours and base is None else None
+    bare = base is None and not image.is_generated and dockerfile is not None and not mappings
+    workdir = workspace_of(facts) if image.is_generated and base is None else None
     if run.mounts:
         added = tuple(each for each in run.mounts if each[1] not in {remote for _, remote in mounts})
         mounts = (*mounts, *added)
@@ -125,7 +127,7 @@ def plan_service(
         settings=config.service_settings,
         image_files="" if bare or agent_python else _hidden(mounts, dockerfile),
         as_owner=idle or _is_for_owner(facts, image, base, dockerfile, chosen.argv),
-        home_of="" if base is None and image.ours else user_of(base, dockerfile),
+        home_of="" if base is None and image.is_generated else user_of(base, dockerfile),
         gpu=facts.gpu != "none" or bool(base and base.gpu),
         processes=chosen.processes,
         needs_gpu=facts.gpu == "required",
@@ -187,7 +189,7 @@ def _is_for_owner(
 
     An entrypoint that starts as root may need root, or switch the user itself (gosu, su, supervisord).
     """
-    if base is None and image.ours:
+    if base is None and image.is_generated:
         return True
     if base is not None and base.fixes_user:
         return False
@@ -324,9 +326,9 @@ def _inputs(
     dockerfile: DockerfileFact | None,
     mounted: tuple[tuple[str, str], ...],
 ) -> tuple[str, ...] | None:
-    if image.ours:
-        return inputs_of_ours(image)
-    return inputs_of_yours(dockerfile, base, mounted) if dockerfile else None
+    if image.is_generated:
+        return inputs_of_generated(image)
+    return inputs_of_users(dockerfile, base, mounted) if dockerfile else None
 
 
 def _shown(command: Command) -> str:
@@ -385,7 +387,7 @@ def _check_startable(facts: RepoFacts, service: ServiceFact) -> None:
 
 def dockerfile_of(facts: RepoFacts, base: ServiceFact | None, image: ImagePlan) -> DockerfileFact | None:
     """Return the user's Dockerfile that the debug service is built from."""
-    path = base.dockerfile if base else (None if image.ours else image.dockerfile)
+    path = base.dockerfile if base else (None if image.is_generated else image.dockerfile)
     return next((d for d in facts.dockerfiles if d.path == path), None)
 
 
@@ -566,10 +568,10 @@ def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> Iterator[str]:
 
 
 def plan_mounts(
-    facts: RepoFacts, base: ServiceFact | None, dockerfile: DockerfileFact | None, *, ours: bool
+    facts: RepoFacts, base: ServiceFact | None, dockerfile: DockerfileFact | None, *, is_generated: bool
 ) -> tuple[tuple[Mapping, ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Return path mappings, bind mounts to add, and paths of the image below the mounts that must stay visible."""
-    if ours:
+    if is_generated:
         above = "/".join(".." for _ in PurePosixPath(facts.below).parts) or "."
         return (Mapping(local=".", remote=PurePosixPath(workspace_of(facts))),), ((above, WORKSPACE),), ()
     present = (base.binds if base.mounted is None else base.mounted) if base else ()

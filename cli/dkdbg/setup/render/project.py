@@ -53,7 +53,7 @@ def wanted_files(
     files: dict[str, FileWanted | None] = {}
     choices, project = _config(root, config), project_id(root)
     files[configuration.FILE_NAME] = FileWanted(content=choices, reason="your choices", owned=False)
-    if plan.image.ours:
+    if plan.image.is_generated:
         files.update(_image(plan))
     files[plan.service.included_by] = _text(_including(plan), "compose reads the debug service")
     files[plan.service.compose_file] = FileWanted(
@@ -180,7 +180,7 @@ def _service(plan: ProjectPlan, project: str) -> str:
         "release": released is not None,
         "context": context,
         "dockerfile": dockerfile,
-        "ours": image.ours,
+        "generated": image.is_generated,
         "base": image.base,
         "says": service.extends.says if service.extends else frozenset(),
         "env": tuple(
@@ -216,8 +216,8 @@ def _settings(plan: ProjectPlan) -> list[tuple[Setting, object]]:
     }
     unused = {
         "DKDBG_PROCESSES": not any("DKDBG_PROCESSES" in word for word in _compose_argv(service)),
-        "DKDBG_BASE": not plan.image.ours,
-        "DKDBG_CA": not plan.image.ours,
+        "DKDBG_BASE": not plan.image.is_generated,
+        "DKDBG_CA": not plan.image.is_generated,
         "DKDBG_TOKEN": plan.token == FROM_NOWHERE,
         "DKDBG_GPU": not service.gpu,
         "DKDBG_APP_PORT_": True,
@@ -316,7 +316,7 @@ def _reads(root: Path, plan: ProjectPlan) -> dict[str, str]:
     if service.inputs is None:
         return {}
     base = service.extends
-    built = () if image.ours else (image.dockerfile, base.dockerfile if base else None)
+    built = () if image.is_generated else (image.dockerfile, base.dockerfile if base else None)
     names = (*built, *((base.layers or (base.file,)) if base else ()))
     texts = {name: read(root, PurePosixPath(name)) for name in names if name}
     return {name: hashlib.sha256(text).hexdigest() for name, text in texts.items() if text is not None}

@@ -60,7 +60,8 @@ def of_plan(root: Path, plan: ProjectPlan, config: Config) -> Around:
         config.command is not None or service.entrypoint or (extends and extends.entrypoint is not None)
     )
     return replace(
-        around(root, shlex.join(service.argv)), inherits_entrypoint=not is_given and not plan.image.ours
+        around(root, shlex.join(service.argv)),
+        inherits_entrypoint=not is_given and not plan.image.is_generated,
     )
 
 
@@ -117,7 +118,7 @@ def _install(root: Path, package: str, *, yes: bool, as_json: bool) -> str:
     name = str(plan.image.dockerfile)
     wanted = _wanted(root, plan, config, {FILE_NAME, name, f"{name}.dockerignore"})
     todo = changes.between(root, {**wanted, **_noted(root, config.apt)})
-    if not plan.image.ours or not any(str(each.path) == name for each in todo):
+    if not plan.image.is_generated or not any(str(each.path) == name for each in todo):
         return ""
     shown = ", ".join(str(each.path) for each in todo if str(each.path) in wanted)
     done = _written(root, todo, shown, yes=yes, as_json=as_json)
@@ -181,7 +182,7 @@ def _file(root: Path, tree: Tree) -> str:
     """Return the file that the image installs packages from."""
     image = make_plan(root)[0].image
     lines = [each.run for each in image.installs]
-    if not image.ours and image.dockerfile:
+    if not image.is_generated and image.dockerfile:
         lines = [tree.text(image.dockerfile)]
     for line in lines:
         for found in _REQUIREMENTS.findall(line):
