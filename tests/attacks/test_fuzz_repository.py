@@ -221,7 +221,7 @@ def test_any_text_of_a_repository_is_written_literally_or_refused(said):
         plan, files = found
         check_yaml(plan, files[plan.service.compose_file])
         check_json(plan, files)
-        if plan.image.ours:
+        if plan.image.is_generated:
             check_dockerfile(plan, files["Dockerfile"])
         check_sh(root, plan, files[".dkdbg/up.sh"])
         assert not list(root.parent.rglob(CANARY))

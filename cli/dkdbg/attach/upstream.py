@@ -71,7 +71,7 @@ class Upstream:
         self._plain = ""
         #: True once `plain_proxy` has checked that the peer at a given HOST:PORT is no plain debugpy.
         self._is_heard = True
-        self._held: plain_debugpy.Greeted | None = None
+        self._greeted: plain_debugpy.Greeted | None = None
         self._limit = ANSWER_TIMEOUT_S
         self._lock = threading.Lock()
         self._endpoint = Endpoint(address=None, why="")
@@ -87,9 +87,9 @@ class Upstream:
 
     def close(self) -> None:
         """Disconnect from a plain debugpy like an editor, so that its port stays; do not wait for a running poll."""
-        held, self._held = self._held, None
-        if held is not None:
-            plain_debugpy.leave(held)
+        greeted, self._greeted = self._greeted, None
+        if greeted is not None:
+            plain_debugpy.leave(greeted)
 
     def poke(self) -> None:
         """Make the next poll look up the target's endpoint again."""
@@ -153,7 +153,7 @@ class Upstream:
             return
         self._is_heard = True
         if found is not None:
-            self._held = found
+            self._greeted = found
             raise PlainDebugpyError("it is a plain debugpy, without an agent")
 
     def _status_of(self, endpoint: tuple[str, int]) -> SeenRecord | None:

@@ -145,8 +145,8 @@ class _Reader:
             found = self.seen[id(node)] = Value(line, text=str(node.value), block=node.style in {"|", ">"})
         self._spend(1)
         # An alias is found in `seen` without recursion, so values can nest deeper than this method recurses.
-        held = () if isinstance(node.value, str) else node.value
-        nodes = (each for pair in held for each in (pair if isinstance(pair, tuple) else (pair,)))
+        children = () if isinstance(node.value, str) else node.value
+        nodes = (each for pair in children for each in (pair if isinstance(pair, tuple) else (pair,)))
         depth = 1 + max((self.depths.get(id(each), 0) for each in nodes), default=0)
         if depth > values.MAX_DEPTH:
             raise ValueError("it is nested too deeply")

@@ -96,12 +96,12 @@ def version_in(data: bytes) -> str | None:
     return found[1] if found else None
 
 
-def is_older(held: str, installed: str) -> bool:
+def is_older(version: str, installed: str) -> bool:
     """Return whether a version of dkdbg is older than the installed one; invalid text counts as older."""
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - 10 ms that a sync does not need
 
     try:
-        return Version(held) < Version(installed)
+        return Version(version) < Version(installed)
     except InvalidVersion:
         return True
 

@@ -103,22 +103,22 @@ class Proof:
     left: list[str] = field(default_factory=list)
 
 
-def prove(subject: Subject, *, report: Callable[[str], None], held: Callable[[str, str], None]) -> Proof:
+def prove(subject: Subject, *, report: Callable[[str], None], on_link: Callable[[str, str], None]) -> Proof:
     """Carry out the proof, return its result, and leave nothing behind.
 
     Args:
         report: prints one line of progress.
-        held: called with each link that holds, and the evidence.
+        on_link: called with each link that holds, and the evidence.
     """
     began = time.monotonic()
     proof = Proof()
 
-    def hold(link: str, seen: str) -> None:
+    def link_holds(link: str, seen: str) -> None:
         proof.links.append((link, seen))
-        held(link, seen)
+        on_link(link, seen)
 
     try:
-        _Run(subject, report, hold, proof).run()
+        _Run(subject, report, link_holds, proof).run()
     except BrokenError as error:
         proof.finding = error.finding
     except DkdbgError as error:

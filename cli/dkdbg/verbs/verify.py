@@ -81,14 +81,14 @@ def call(options: argparse.Namespace, root: Path) -> int:
     check_root(root, "verify")
     with StartReport() as shown:
         report: Callable[[str], None] = (lambda _: None) if as_json else shown
-        held: Callable[[str, str], None] = (
+        on_link: Callable[[str, str], None] = (
             (lambda _link, _seen: None)
             if as_json
             else lambda link, seen: shown(f"  ok  {link:<12} {printable(seen)}")
         )
         mended: list[str] = []
         while True:
-            proof = _once(root, options, report=report, held=held)
+            proof = _once(root, options, report=report, on_link=on_link)
             if proof.finding is None or not options.fix:
                 break
             done = proof_repair.mend(root, proof.finding, yes=options.yes, as_json=as_json, report=report)
@@ -103,7 +103,7 @@ def _once(
     options: argparse.Namespace,
     *,
     report: Callable[[str], None],
-    held: Callable[[str, str], None],
+    on_link: Callable[[str, str], None],
 ) -> Proof:
     try:
         if options.on is not None:
@@ -126,7 +126,7 @@ def _once(
             remedy=error.hint or "dkdbg init",
         )
         return proving.Proof(finding=finding)
-    return proving.prove(subject, report=report, held=held)
+    return proving.prove(subject, report=report, on_link=on_link)
 
 
 def _of_service(root: Path, service: DebugService, timeout: float) -> Subject:

@@ -46,14 +46,14 @@ class Run:
 
 def test_an_end_that_fails_is_told_beside_the_finding(tmp_path):
     run, told = Run(tmp_path, fails=True), []
-    proof = proving.prove(run.subject, report=told.append, held=lambda *_: None)
+    proof = proving.prove(run.subject, report=told.append, on_link=lambda *_: None)
     assert proof.finding.cause == "gpu-absent"
     assert proof.left == told == ["left behind: docker rm x"]
 
 
 def test_the_run_ends_and_the_target_is_closed_when_the_connection_is_lost(tmp_path):
     run = Run(tmp_path, gpu="")
-    proof = proving.prove(run.subject, report=lambda _: None, held=lambda *_: None)
+    proof = proving.prove(run.subject, report=lambda _: None, on_link=lambda *_: None)
     assert proof.finding.cause == "agent-silent"
     assert (run.ended, run.closed) == (1, 1)
 
@@ -64,7 +64,7 @@ def test_the_run_ends_when_the_first_link_cannot_be_told(tmp_path):
 
     run = Run(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        proving.prove(run.subject, report=lambda _: None, held=interrupted)
+        proving.prove(run.subject, report=lambda _: None, on_link=interrupted)
     assert run.ended == 1
 
 

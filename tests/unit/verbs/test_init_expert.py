@@ -437,7 +437,7 @@ def test_a_copy_with_compiled_parts_or_a_release_is_said_and_sources_imported_fi
     assert not any("compiled parts" in note for note in repository.plan().notes)
     package(repository.empty()).write("Dockerfile", "FROM python:3.11\nRUN pip install -U nerf\nCMD nerf\n")
     plan = repository.plan()
-    assert plan.image.ours
+    assert plan.image.is_generated
     assert any("installs a release" in note for note in plan.notes)
 
 
@@ -638,7 +638,7 @@ def test_a_dev_container_that_gets_its_packages_after_its_creation_is_built_with
         "code/web/__init__.py", "import flask\ndef create_app(): ...\n"
     )
     plan = repository.readme("flask --app web run").plan()
-    assert (plan.image.ours, plan.image.base) == (True, "python:3.12-slim")
+    assert (plan.image.is_generated, plan.image.base) == (True, "python:3.12-slim")
     assert (plan.service.extends.name, plan.service.extends.dockerfile) == ("app", "Dockerfile")
     assert plan.service.argv == ("flask", "--app", "web", "run")
     assert plan.facts.entrypoint.home == "code"
@@ -652,7 +652,7 @@ def test_a_dev_container_that_gets_its_packages_after_its_creation_is_built_with
     assert dkdbg(repository.root, "init", "--undo").code == 0
     repository.write(".devcontainer/Dockerfile", "FROM python:3.12\nRUN pip install -r requirements.txt\n")
     plan = repository.plan()
-    assert (plan.image.ours, plan.service.extends.dockerfile) == (False, ".devcontainer/Dockerfile")
+    assert (plan.image.is_generated, plan.service.extends.dockerfile) == (False, ".devcontainer/Dockerfile")
 
 
 @pytest.mark.parametrize(
@@ -761,7 +761,7 @@ def test_requirements_that_name_sklearn_get_the_package_of_that_name_of_today(re
 def test_a_dockerfile_that_cannot_be_built_without_an_argument_is_not_used(repository, start):
     repository.write("Dockerfile", f"{start}COPY . /app\nCMD python /app/train.py\n").write("train.py", TRAIN)
     plan = repository.plan()
-    assert (plan.image.ours, plan.image.dockerfile) == (True, "dkdbg.Dockerfile")
+    assert (plan.image.is_generated, plan.image.dockerfile) == (True, "dkdbg.Dockerfile")
     (note,) = (each for each in plan.notes if "argument" in each)
     assert note.startswith("Dockerfile takes its base image from")
     repository.write("docker/Dockerfile", f"{SLIM}CMD python train.py\n")

@@ -237,8 +237,8 @@ def _own_folder(path: str) -> Tuple[str, int]:
         directory = "%s%s-%d" % (path, ".%d" % number if number > 1 else "", os.getpid())
         with contextlib.suppress(FileExistsError):
             os.mkdir(directory, mode=0o700)
-        held = _lock(os.path.join(directory, contract.LOCK_NAME))
-        if held is not None:
+        lock = _lock(os.path.join(directory, contract.LOCK_NAME))
+        if lock is not None:
             os.chmod(directory, 0o700)  # see `open_for_users`
             _clear(directory, contract.RECORD_NAME)
             for entry in list(os.scandir(directory)):
@@ -246,23 +246,23 @@ def _own_folder(path: str) -> Tuple[str, int]:
                     shutil.rmtree(entry.path, ignore_errors=True)
                 elif entry.name != contract.LOCK_NAME:
                     os.unlink(entry.path)
-            return directory, held
+            return directory, lock
         number += 1
 
 
 def _lock(path: str) -> Optional[int]:
     """Return the descriptor of a locked file, None where another agent has it. Raises OSError."""
     try:  # NFS locks only files that are open for writing
-        held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:  # the folder was removed meanwhile
         return None
     try:
-        is_ours = runtime_dir.lock(held)
+        is_ours = runtime_dir.lock(lock)
     except OSError:  # a file system without locks
         is_ours = True
-    if is_ours and os.fstat(held).st_nlink:  # not removed by its former agent meanwhile
-        return held
-    os.close(held)
+    if is_ours and os.fstat(lock).st_nlink:  # not removed by its former agent meanwhile
+        return lock
+    os.close(lock)
     return None
 
 

@@ -43,16 +43,16 @@ class ImageFiles:
         self._folder = environ.get(settings.ENV_IMAGE_FILES, "")
         self._volume = volume
         self._links: List[str] = []
-        self._held = -1
+        self._lock = -1
 
     def show(self) -> None:
         """Create the links, and take over those of an agent that was killed."""
         if not self._folder or not os.path.isdir(self._volume):
             return
         # Another agent in this container shows the same files: the last one to end removes the links.
-        self._held = os.open(self._volume, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._lock = os.open(self._volume, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         with contextlib.suppress(OSError):
-            fcntl.flock(self._held, fcntl.LOCK_SH)
+            fcntl.flock(self._lock, fcntl.LOCK_SH)
         with contextlib.suppress(OSError):
             for name in self._missing(""):
                 path = os.path.join(self._folder, name)
@@ -63,15 +63,15 @@ class ImageFiles:
 
     def hide(self) -> None:
         """Remove the links, unless another agent needs them."""
-        if self._held < 0:
+        if self._lock < 0:
             return
-        held, self._held = self._held, -1
+        lock, self._lock = self._lock, -1
         try:
             with contextlib.suppress(OSError):
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._remove()
         finally:
-            os.close(held)  # last: `show` of another agent waits until the links are gone
+            os.close(lock)  # last: `show` of another agent waits until the links are gone
 
     def _remove(self) -> None:
         for name in self._links:

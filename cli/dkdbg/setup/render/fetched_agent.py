@@ -63,8 +63,8 @@ def fill(root: Path) -> bool:
             hint="dkdbg init --yes writes it again",
         )
     version, major, minor, digest = found.groups()
-    held = read(root, AGENT)
-    if held is not None and hashlib.sha256(held).hexdigest() == digest:
+    content = read(root, AGENT)
+    if content is not None and hashlib.sha256(content).hexdigest() == digest:
         return False
     built = single_file.build((int(major), int(minor)))
     if hashlib.sha256(built).hexdigest() != digest:
@@ -74,5 +74,5 @@ def fill(root: Path) -> bool:
             exit_code=EXIT_CONFLICT,
         )
     reason = "the agent and its debugpy, mounted read-only"
-    Transaction(root=root, changes=(Change(path=AGENT, before=held, after=built, reason=reason),)).commit()
+    Transaction(root=root, changes=(Change(path=AGENT, before=content, after=built, reason=reason),)).commit()
     return True

@@ -98,11 +98,11 @@ class SharedConnection:
             if self._options:
                 self._control("stop", self._options)
             # Keep the folder while another dkdbg process creates its socket in it.
-            if self._folder and (held := _lock(self._folder)) is not None:
+            if self._folder and (lock := _lock(self._folder)) is not None:
                 with contextlib.suppress(OSError):
                     Path(self._folder).rmdir()
                     Path(self._folder).parent.rmdir()
-                os.close(held)
+                os.close(lock)
 
     def _own(self, *, asks: bool, limit: float) -> tuple[str, ...]:
         """Return the options of ssh for our own control master; start it if it does not run."""
@@ -111,7 +111,7 @@ class SharedConnection:
         # that cannot be shared or stopped. There is no timeout while the user is prompted.
         end = math.inf if asks else time.monotonic() + limit
         name = self._hosts.name
-        self._folder, held = _locked_folder(name, lambda: self._closed or time.monotonic() > end, tells=asks)
+        self._folder, lock = _locked_folder(name, lambda: self._closed or time.monotonic() > end, tells=asks)
         try:
             self._socket = str(Path(self._folder, "s"))
             options = ("-o", "ControlMaster=no", "-S", self._socket)
@@ -120,7 +120,7 @@ class SharedConnection:
                     Path(self._socket).unlink()
                 self._start(asks=asks, limit=limit)
         finally:
-            os.close(held)
+            os.close(lock)
         return options
 
     def _start(self, *, asks: bool, limit: float) -> None:
@@ -221,7 +221,7 @@ def _locked_folder(name: str, is_over: Callable[[], bool], *, tells: bool) -> tu
         DkdbgError: there is no usable folder, or the lock was not released until `is_over`.
     """
     report_at = time.monotonic() + _REPORT_LOCK_AFTER_S if tells else math.inf
-    while (held := _lock(folder := _private_folder(name))) is None:
+    while (lock := _lock(folder := _private_folder(name))) is None:
         if is_over():
             raise DkdbgError(
                 "another dkdbg is still connecting to this host", hint="try again once it has connected or ended",
@@ -231,21 +231,21 @@ def _locked_folder(name: str, is_over: Callable[[], bool], *, tells: bool) -> tu
             report_at = math.inf
             sys.stderr.write(f"dkdbg: waiting for another dkdbg that is connecting to ssh://{name}\n")
         time.sleep(_POLL_S)
-    return folder, held
+    return folder, lock
 
 
 def _lock(folder: str) -> int | None:
     """Return a descriptor that locks the folder; None while another process holds it, or has removed the folder."""
-    held = None
+    lock = None
     try:
-        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(held), Path(folder).stat()):
-            return held
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock), Path(folder).stat()):
+            return lock
     except (FileNotFoundError, BlockingIOError):
         pass
-    if held is not None:
-        os.close(held)
+    if lock is not None:
+        os.close(lock)
     return None
 
 

@@ -64,7 +64,7 @@ def test_a_console_script_needs_the_project_a_dockerfile_is_taken_as_it_is_and_c
         entrypoint=entry, package_manager="setuptools", dependency_files=("setup.py",)
     ).installs_project
     made = image(dockerfiles=(dockerfile(),))
-    assert (made.dockerfile, made.ours) == ("Dockerfile", False)
+    assert (made.dockerfile, made.is_generated) == ("Dockerfile", False)
     made = image(package_manager="conda", dependency_files=("setup.py",), requirements=("torch",))
     assert made.base == "python:3.11-slim"
     assert [each.run for each in made.installs] == ["pip install torch"]

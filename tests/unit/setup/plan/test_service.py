@@ -21,7 +21,7 @@ def test_the_command_of_the_image_is_entrypoint_and_cmd_unless_compose_has_an_en
     made = plan(dockerfiles=(image,), mappings=((".", "/app"),))
     assert made.service.argv == ("python", "app.py")
     assert made.service.mounts == ((".", "/app"),)
-    assert not made.image.ours
+    assert not made.image.is_generated
     own = service(None, dockerfile="Dockerfile", entrypoint=("python", "b.py"))
     made = of_service(own, dockerfiles=(dockerfile(cmd=("unused.py",)),))
     assert made.service.argv == ("python", "b.py")

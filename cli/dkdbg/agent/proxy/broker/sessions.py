@@ -89,8 +89,8 @@ class Sessions:
 
     def observable(self) -> List[int]:
         """Return the processes that have a controller, or are about to get one."""
-        held = [key for key, one in self._controllers.items() if key != ROOT and not one.leaving]
-        return held + sorted(self.offered)
+        keys = [key for key, one in self._controllers.items() if key != ROOT and not one.leaving]
+        return keys + sorted(self.offered)
 
     def observers(self, key: int) -> List[Connection]:
         """Return the observers of a process, the earliest first."""
