@@ -147,7 +147,7 @@ def test_a_pause_of_all_ranks_shows_the_stops_that_are_withheld():
     job.stop(0)
     service = relay.Service(job.agent)  # type: ignore[arg-type]
     service._sessions = job.sessions
-    (row,) = service.broadcast(broadcast_query.Question(broadcast_query.PAUSE, ranks=ranks.parse("0")), 300)
+    (row,) = service.broadcast(broadcast_query.Query(broadcast_query.PAUSE, ranks=ranks.parse("0")), 300)
     assert (row["state"], row["text"]) == (broadcast_query.DONE, "it was already stopped")
     assert b'"stopped"' in shown[0]
     assert job.later(rank_timeouts.QUIET_S[0]) == []

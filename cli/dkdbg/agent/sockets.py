@@ -60,8 +60,8 @@ def acknowledge(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, quick_ack, 1)
 
 
-def ask(through: socket.socket, question: bytes) -> socket.socket:
-    """Send a question with one end of a new socket pair; return the other end, which gets the answer.
+def ask(through: socket.socket, query: bytes) -> socket.socket:
+    """Send a query with one end of a new socket pair; return the other end, which gets the answer.
 
     The peer's exit closes its end. Raises OSError.
     """
@@ -69,7 +69,7 @@ def ask(through: socket.socket, question: bytes) -> socket.socket:
     try:
         with theirs:
             rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", theirs.fileno()))
-            through.sendmsg([question], [rights])
+            through.sendmsg([query], [rights])
     except OSError:
         ours.close()
         raise

@@ -108,7 +108,7 @@ class ChildProxy:
 
     def _to_upstream(self, body: bytes) -> None:
         self._leaves = self._leaves or b'"disconnect"' in body or b'"terminate"' in body
-        self._send([*self._sources.question(body), body])
+        self._send([*self._sources.query(body), body])
 
     def _send(self, bodies: list[bytes]) -> None:
         with self._upstream_lock:
@@ -258,7 +258,7 @@ class Sources:
         self._differing: dict[int, str] = {}
         self.is_answered = False
 
-    def question(self, body: bytes) -> list[bytes]:
+    def query(self, body: bytes) -> list[bytes]:
         """Return the queries to send to the agent before this request of the editor."""
         if not self.is_answered or b"setBreakpoints" not in body:
             return []

@@ -60,10 +60,10 @@ class Editor:
         self._links: dict[str, Link] = {}
         self._turns: dict[str, float] = {}
 
-    def act(self, question: Callable[[], list[Action]]) -> None:
+    def act(self, make_actions: Callable[[], list[Action]]) -> None:
         """Call the router and carry out its actions; thread-safe."""
         with self.board.lock:
-            for action in question():
+            for action in make_actions():
                 self._do(action)
 
     @property
@@ -127,8 +127,8 @@ class Editor:
             case Close():
                 self.close()
 
-    def _ask_after(self, seconds: float, question: Callable[[], list[Action]]) -> None:
-        timer = threading.Timer(seconds, self.act, (question,))
+    def _ask_after(self, seconds: float, make_actions: Callable[[], list[Action]]) -> None:
+        timer = threading.Timer(seconds, self.act, (make_actions,))
         timer.daemon = True
         timer.start()
 

@@ -30,7 +30,7 @@ class Attached(Protocol):
     def is_attached(self) -> bool:
         """See the class."""
 
-    def act(self, question: Callable[[], list[Action]]) -> None:
+    def act(self, make_actions: Callable[[], list[Action]]) -> None:
         """Call the router and carry out its actions; thread-safe."""
 
 

@@ -178,7 +178,7 @@ class Relay:
         """Send a query to the remote agent, which has to support queries.
 
         Args:
-            query: the query as a JSON array, see `agent.relay.program.question`.
+            query: the query as a JSON array, see `agent.relay.program.query`.
         """
         stdio, theirs = socket.socketpair()
         stderr, their_errors = socket.socketpair()

@@ -22,7 +22,7 @@ def of(folder):
 
 def asked(sources, path, wanted=({"line": 1},)):
     arguments = {"source": {"path": path}, "breakpoints": wanted}
-    return [json.loads(each) for each in sources.question(messages.request(7, "setBreakpoints", arguments))]
+    return [json.loads(each) for each in sources.query(messages.request(7, "setBreakpoints", arguments))]
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "{}/../a.py", "{}", "{}-other/a.py", "a.py", 7, None])

@@ -380,8 +380,8 @@ def stop_clocks(clients: Any, session: str) -> None:
     clients.Client.dkdbgTogether_request = held
 
 
-def ask_all(folder: str, question: bytes, but: Set[str]) -> Set[str]:
-    """Send a question to the processes that have announced themselves in a folder; return their sockets' names.
+def ask_all(folder: str, query: bytes, but: Set[str]) -> Set[str]:
+    """Send a query to the processes that have announced themselves in a folder; return their sockets' names.
 
     Args:
         but: names of sockets to leave out.
@@ -392,7 +392,7 @@ def ask_all(folder: str, question: bytes, but: Set[str]) -> Set[str]:
     for name in names:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
             sock.setblocking(False)
-            sock.sendto(question, os.path.join(folder, name))
+            sock.sendto(query, os.path.join(folder, name))
     return names
 
 

@@ -1,6 +1,6 @@
-"""Answers the agent's questions in a hooked process: join the adapter, open a pdb, report stacks or changed sources.
+"""Answers the agent's queries in a hooked process: join the adapter, open a pdb, report stacks or changed sources.
 
-Loaded by the hook with the first question; it runs in the hook's thread.
+Loaded by the hook with the first query; it runs in the hook's thread.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ THREAD_TIMEOUT_S = 1.0
 
 
 def answer(member: Member, connection: Optional[socket], command: bytes) -> bool:
-    """Answer one question, and close the connection that it came with, if any.
+    """Answer one query, and close the connection that it came with, if any.
 
     Returns:
-        Whether this thread has to end and leave the question to a new one (`start_known`). Before the join the hook's
+        Whether this thread has to end and leave the query to a new one (`start_known`). Before the join the hook's
         thread is unknown to `threading`, so that a program that counts its threads does not see it. After the join
         pydevd would make `threading` create a dummy for it, about which Python 3.13 complains when the program ends.
     """
@@ -71,7 +71,7 @@ def start_known(member: Member, waiting: Optional[socket]) -> None:
 
     def serve() -> None:
         if waiting is not None:
-            _until_gone(former)  # pydevd would see the bare thread that handed the question over
+            _until_gone(former)  # pydevd would see the bare thread that handed the query over
         member.serve(done, waiting)
 
     session.start_hidden(serve, "dkdbg hook")

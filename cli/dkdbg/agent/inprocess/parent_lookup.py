@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 ANSWER_TIMEOUT_S = 30.0
 #: Maximum seconds until a parent knows the pid of a child that it is starting.
 START_TIMEOUT_S = 10.0
-#: The question of a child to its parent, followed by its pid.
-QUESTION = b"child "
+#: The query of a child to its parent, followed by its pid.
+QUERY = b"child "
 _NONE = "-"
 _XDIST = "exec(eval(sys.stdin.readline()))"
 #: Columns: file that starts processes, their kind, its variable with the process that it is starting, and its
@@ -220,7 +220,7 @@ def _ask(path: str) -> str:
         asking.settimeout(ANSWER_TIMEOUT_S)
         rights = theirs.fileno().to_bytes(4, sys.byteorder)
         asking.connect(os.path.realpath(path))
-        asking.sendmsg([QUESTION + b"%d" % os.getpid()], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+        asking.sendmsg([QUERY + b"%d" % os.getpid()], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
         theirs.close()
         ours.settimeout(ANSWER_TIMEOUT_S)
         found = b""

@@ -47,7 +47,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the agent handles its own signals with sigwait
     answer: Dict[str, Any] = json.loads(sys.stdin.readline())
-    about = json.dumps({**answer["about"], "answers": program.QUESTIONS})
+    about = json.dumps({**answer["about"], "answers": program.QUERIES})
     caller = _Caller(answer["host"], answer["port"], answer["fingerprint"], answer["token"], about)
     try:
         caller.run()

@@ -23,7 +23,7 @@ from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import local_users
 from dkdbg.agent.relay import wire
 from dkdbg.agent.relay.exchange import Channel, Exchange
-from dkdbg.agent.relay.program import MAX_QUESTIONS, Order, Program, question
+from dkdbg.agent.relay.program import MAX_QUERIES, Order, Program, query
 from dkdbg.agent.relay.wire import WireError
 
 TYPE_CHECKING = False
@@ -42,7 +42,7 @@ _SECRET_LIMIT = 5.0
 _STREAMS = 2
 #: Timeout to connect on this machine; below the time after which the other end considers the relay dead.
 _CONNECT_LIMIT = 1.5
-#: Exit code for a question above the maximum number at a time.
+#: Exit code for a query above the maximum number at a time.
 _BUSY = 75
 _TURN = 1.0
 
@@ -127,7 +127,7 @@ class Keeper(Exchange):
         self.add(Channel(channel, sock))
 
     def about_program(self, kind: int, channel: int, payload: bytes) -> None:
-        """Start the keeper's one program, or pass a signal, a terminal size or a question on."""
+        """Start the keeper's one program, or pass a signal, a terminal size or a query on."""
         if kind == wire.RUN and self.program is None and not self.last_channel and 0 < channel < 1 << 31:
             order = Order(payload)
             self.program = Program(order, self._folder, self._is_heard)
@@ -193,12 +193,12 @@ class Keeper(Exchange):
             program.close()
 
     def _ask(self, channel: int, payload: bytes) -> None:
-        """Start the agent with a question, and report its exit as that of a program."""
-        order = question(payload)
-        if len(self._asked) >= MAX_QUESTIONS or len(self.channels) + 2 > wire.CHANNELS:
+        """Start the agent with a query, and report its exit as that of a program."""
+        order = query(payload)
+        if len(self._asked) >= MAX_QUERIES or len(self.channels) + 2 > wire.CHANNELS:
             self.last_channel = channel + 1
             for number in (channel, channel + 1):
-                self._refuse(number, "too many questions")
+                self._refuse(number, "too many queries")
             self.counting.send(wire.EXITED, channel, _BUSY.to_bytes(2, "big"))
             return
         self._asked[channel] = Program(order, self._folder, self._is_heard)

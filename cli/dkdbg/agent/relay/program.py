@@ -34,11 +34,11 @@ KEPT, _MAX_BUFFERED_BYTES = 16 << 20, 1 << 16
 _CHUNK = 1 << 16
 #: Seconds without output, after the program's exit, until an output that another process still holds counts as ended.
 _TAIL = 0.5
-#: Verbs of the agent that the other end of a relay may run as questions; an agent that connects back lists them
+#: Verbs of the agent that the other end of a relay may run as queries; an agent that connects back lists them
 #: in its description.
-QUESTIONS = ("ranks", "sessions", "where")
-#: Maximum number of questions at a time.
-MAX_QUESTIONS = 8
+QUERIES = ("ranks", "sessions", "where")
+#: Maximum number of queries at a time.
+MAX_QUERIES = 8
 
 
 class Order:
@@ -291,8 +291,8 @@ def _set_size(terminal: int, rows: int = 0, columns: int = 0) -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, array.array("H", [rows, columns, 0, 0]))
 
 
-def question(payload: bytes) -> Order:
-    """Return the command for a question. Raises WireError: the question is invalid.
+def query(payload: bytes) -> Order:
+    """Return the command for a query. Raises WireError: the query is invalid.
 
     The other end has the session's token and a debugger, with which it can run anything. Rejecting every other command
     limits mistakes; it is not a security boundary.
@@ -300,8 +300,8 @@ def question(payload: bytes) -> Order:
     try:
         query: Any = json.loads(payload.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError) as error:
-        raise WireError("not a valid question: %s" % error) from error
-    if not isinstance(query, list) or not query or query[0] not in QUESTIONS:
+        raise WireError("not a valid query: %s" % error) from error
+    if not isinstance(query, list) or not query or query[0] not in QUERIES:
         raise WireError("the agent does not support this query")
     agent = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
     argv = [sys.executable, "-I", "-S", "-B", agent, *query]

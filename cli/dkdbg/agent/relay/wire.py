@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: a program with its input and output on this channel and its standard error on the next (JSON). SIGNAL: send it a
 #: signal (1 byte). SIZE: resize its terminal (rows and columns, 2 bytes each). EXITED: its exit code (2 bytes), sent
 #: by the keeper. ASK: start the agent, with channels as for RUN (JSON); answered with EXITED too. Send ASK only to an
-#: agent that has announced `program.QUESTIONS`: an older keeper rejects it as invalid.
+#: agent that has announced `program.QUERIES`: an older keeper rejects it as invalid.
 OPEN, DATA, END, RESET, CREDIT, RUN, SIGNAL, SIZE, EXITED, ASK = ALL_COUNTED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 COUNTED = frozenset(ALL_COUNTED)
 #: HELLO: see `hello`. PING, PONG: number of frames read so far (8 bytes). BYE: end everything.

@@ -537,7 +537,7 @@ def ask_all(paths: Dict[int, str], command: str, limit: float) -> Dict[int, str]
 def _asked(path: str, command: str) -> Optional[socket.socket]:
     """Return the connection on which the process will answer, None where it does not listen any more."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        sock.setblocking(False)  # a stopped process's queue takes only a few questions
+        sock.setblocking(False)  # a stopped process's queue takes only a few queries
         sock.connect(path)
         connection = sockets.ask(sock, os.fsencode(command))  # a command may contain a path
         connection.setblocking(False)

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List
 
-    Gather = Callable[[broadcast_query.Question, float], List[broadcast_query.Row]]
+    Gather = Callable[[broadcast_query.Query, float], List[broadcast_query.Row]]
 
 #: Seconds for an answer, which comes after the restart: ending the program takes up to 10 s.
 ANSWER_TIMEOUT_S = 30.0
@@ -115,7 +115,7 @@ def ask(session_dir: str, command: str, limit: float = ANSWER_TIMEOUT_S) -> str:
             return ""
 
 
-#: Default and maximum seconds for the answers; maximum bytes of a question.
+#: Default and maximum seconds for the answers; maximum bytes of a query.
 DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S = 10.0, 600.0
 MAX_QUERY_BYTES = 256 << 10
 WORD = b"ranks "
@@ -131,7 +131,7 @@ def answer_query(line: bytes, gather: Gather) -> Dict[str, Any]:
     except ranks.RankSetError as error:
         return {"error": str(error), "hint": error.hint}
     except (ValueError, KeyError, TypeError) as error:
-        return {"error": "not a question: %s" % error}
+        return {"error": "not a query: %s" % error}
     if verb not in broadcast_query.VERBS or not isinstance(expression, str) or frame < 0:
-        return {"error": "not a question"}
-    return {"rows": gather(broadcast_query.Question(verb, expression, frame, wanted), limit)}
+        return {"error": "not a query"}
+    return {"rows": gather(broadcast_query.Query(verb, expression, frame, wanted), limit)}

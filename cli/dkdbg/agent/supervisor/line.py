@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Seconds for the answers: a process compiles the file, and may hold the GIL in C.
 TIMEOUT_S = 10.0
-#: Maximum bytes of a path in a question, and maximum Pythons without the hook to report.
+#: Maximum bytes of a path in a query, and maximum Pythons without the hook to report.
 _MAX_PATH_BYTES, _MAX_UNHOOKED = 4096, 50
 _FIELDS = ("pid", "ppid", "name", "rank", "joined", "stopped", "started")
 _RECORD_FIELDS = ("id", "name", "state", "host", "port", "client", "mappings")
@@ -55,9 +55,9 @@ def main(argv: List[str]) -> int:
 def _session(record: contract.Record, path: str, line: int, points: Any) -> Dict[str, Any]:  # noqa: ANN401
     folders = announced.of_session(records.folder_of(record))
     there = [each for each in where.announced_processes(folders, record) if not _is_replaced(folders, each)]
-    question = "line %d %s" % (line, path)
+    query = "line %d %s" % (line, path)
     asked = there if len(os.fsencode(path)) <= _MAX_PATH_BYTES else []
-    answers = processes.ask_all(processes.sockets_in(folders, asked), question, TIMEOUT_S)
+    answers = processes.ask_all(processes.sockets_in(folders, asked), query, TIMEOUT_S)
     facts: Dict[str, Any] = {key: record.get(key) for key in _RECORD_FIELDS}
     facts["processes"] = [_process(each, answers.get(each["pid"], ""), points) for each in there]
     silent = {each["pid"] for each in facts["processes"] if each["answer"] is None}

@@ -300,23 +300,23 @@ class Session:
         """Return the address for an editor, `host:port`."""
         return "%s:%d" % (self._listener.host, self._listener.port)
 
-    def ask_ranks(self, question: broadcast_query.Question, limit: float) -> List[broadcast_query.Row]:
+    def ask_ranks(self, query: broadcast_query.Query, limit: float) -> List[broadcast_query.Row]:
         """Query the ranks; without an attached editor, stop them for a moment.
 
         Args:
             limit: seconds for the answers; as many again for attaching, and for stopping the processes.
         """
-        if self.attached or self._phase != "running" or question.verb not in broadcast_query.READS:
-            return self._service.broadcast(question, limit)
+        if self.attached or self._phase != "running" or query.verb not in broadcast_query.READS:
+            return self._service.broadcast(query, limit)
         with self._asking:
             self._asks = True
             try:
-                stop = broadcast_query.Question(broadcast_query.PAUSE, ranks=question.ranks)
-                with own_client.OwnClient(self._service.serve, self._token, str(question.ranks)) as client:
-                    there = broadcast_query.chosen(self.store.snapshot()["processes"], question.ranks)
+                stop = broadcast_query.Query(broadcast_query.PAUSE, ranks=query.ranks)
+                with own_client.OwnClient(self._service.serve, self._token, str(query.ranks)) as client:
+                    there = broadcast_query.chosen(self.store.snapshot()["processes"], query.ranks)
                     client.wait({each["pid"] for each in there}, limit)
                     held = self._service.broadcast(stop, limit)
-                    rows = self._service.broadcast(question, limit)
+                    rows = self._service.broadcast(query, limit)
             finally:
                 self._asks = False
         reasons = {row["pid"]: row["text"] for row in held}

@@ -4,7 +4,7 @@ As a program, `query_client.py SOCKET JOB SESSION WORD...` prints the agent's ou
 its exit code. So a verb queries such a job with a command line, like any other target. For a fast start this
 module imports nothing from dkdbg or site-packages.
 
-The question is a line of JSON: `{"job": name, "session": id, "words": [...]}`, or `{}` for the list of jobs. The
+The query is a line of JSON: `{"job": name, "session": id, "words": [...]}`, or `{}` for the list of jobs. The
 answer consists of frames: a kind (1 byte), a length (4, big-endian), and as many bytes.
 """
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 #: ends an answer.
 OUT, ERR, EXIT, REFUSED = b"o", b"e", b"x", b"r"
 HEAD = struct.Struct(">cI")
-#: Maximum bytes of a frame, and of a question.
+#: Maximum bytes of a frame, and of a query.
 LARGEST, LONGEST = 1 << 16, 1 << 20
 #: Timeout for one read or write; the other end is on this machine.
 _TIMEOUT_S = 60.0
-#: Exit code of an unanswered question.
+#: Exit code of an unanswered query.
 _FAILED = 1
 
 
 def ask(
-    path: str, question: dict[str, object], *, timeout: float | None = _TIMEOUT_S
+    path: str, query: dict[str, object], *, timeout: float | None = _TIMEOUT_S
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Send a question and yield the frames of the answer; the last one is EXIT or REFUSED.
+    """Send a query and yield the frames of the answer; the last one is EXIT or REFUSED.
 
     Args:
         path: path of the socket. timeout: seconds between frames; None if the answering side has a timeout.
@@ -48,7 +48,7 @@ def ask(
         sock.connect(path)
         if not _is_ours(sock):
             raise PermissionError(0, "another user listens there")
-        sock.sendall(json.dumps(question).encode("utf-8", "surrogatepass") + b"\n")
+        sock.sendall(json.dumps(query).encode("utf-8", "surrogatepass") + b"\n")
         sock.settimeout(timeout)
         kind = b""
         while kind not in (EXIT, REFUSED):

@@ -1,7 +1,7 @@
-"""Answer questions of other `dkdbg` processes of this user about connected jobs, on a Unix socket instead of a port.
+"""Answer queries of other `dkdbg` processes of this user about connected jobs, on a Unix socket instead of a port.
 
 The socket is in the runtime folder, which is closed to other users, and the kernel identifies the connecting process.
-The questions are limited to the verbs that the job's agent has announced.
+The queries are limited to the verbs that the job's agent has announced.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from dkdbg.targets.reverse.jobs import ConnectedJob
 
 #: The verbs that an agent of our version answers.
-ANSWERED = frozenset(program.QUESTIONS)
+ANSWERED = frozenset(program.QUERIES)
 #: Beginning and end of a socket's name; the PID is between them.
 _PREFIX, _SUFFIX = "calls-", ".sock"
 #: Maximum bytes of a socket's path: the system's limit is 107, on macOS 103.
 _MAX_SOCKET_PATH_BYTES = 100
-#: Maximum number of clients at a time; timeout to receive a question and to send an answer.
+#: Maximum number of clients at a time; timeout to receive a query and to send an answer.
 _MAX_CLIENTS, _TIMEOUT_S = 32, 60.0
 #: Timeout for the list of jobs: the waiting process may be stopped (Ctrl-Z), and `ps` continues without it.
 _LIST_TIMEOUT_S = 10.0
@@ -41,7 +41,7 @@ _POLL_S = 0.5
 
 
 class QueryServer:
-    """Server for questions about connected jobs.
+    """Server for queries about connected jobs.
 
     Args:
         jobs: returns the connected jobs by name.
@@ -94,7 +94,7 @@ class QueryServer:
 
     def _serve(self, client: socket.socket) -> None:
         try:
-            # The client is a process of this user; it gets no answer if it leaves or sends an invalid question.
+            # The client is a process of this user; it gets no answer if it leaves or sends an invalid query.
             with client, contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
                 client.settimeout(_TIMEOUT_S)
                 asked = json.loads(_line(client))
@@ -204,13 +204,13 @@ def _sweep(folder: Path) -> None:
 
 
 def _line(client: socket.socket) -> bytes:
-    """Return the question. Raises ValueError: it is incomplete."""
+    """Return the query. Raises ValueError: it is incomplete."""
     data = b""
     while not data.endswith(b"\n"):
         more = client.recv(query_client.LARGEST)
         data += more
         if not more or len(data) > query_client.LONGEST:
-            raise ValueError("no question")
+            raise ValueError("no query")
     return data
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.reverse.jobs import ConnectedJob
 
 
-#: Placeholder for the agent's command line: the agent answers questions, but no other command runs there.
+#: Placeholder for the agent's command line: the agent answers queries, but no other command runs there.
 _AGENT = "agent"
 #: Name of such a target, for messages.
 _TARGET = "job that connects out"
@@ -77,7 +77,7 @@ class ReverseTarget(Target):
         return _JobReach(self)
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """Return the local command line that sends a question to the job's agent."""
+        """Return the local command line that sends a query to the job's agent."""
         if self._job is None:
             self.find()
         job = self._job
@@ -128,14 +128,14 @@ class ReverseTarget(Target):
 
 
 class _JobReach(Reach):
-    """A connected job; only questions to its agent reach it."""
+    """A connected job; only queries to its agent reach it."""
 
     def __init__(self, target: ReverseTarget) -> None:
         self.label = target.label
         self._target = target
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """Return the local command line that sends a question to the job's agent."""
+        """Return the local command line that sends a query to the job's agent."""
         return self._target.wrap(argv, tty=tty)
 
 

@@ -211,12 +211,12 @@ class _Member(object):
         done: lock that is held while the hook's thread runs, and while `starter` (a thread's identifier) starts it.
         begun: lock that is held between the start of the hook's thread and its first instruction.
         running: whether the hook's thread runs. thread_id: its number in the kernel. answering: whether it
-            answers a question.
+            answers a query.
         forking: number of forks in progress, which need the hook's thread to end. A signal handler may fork
             during another fork.
-        handed_over: connection of a question that the hook's thread leaves to its successor, after the fork.
+        handed_over: connection of a query that the hook's thread leaves to its successor, after the fork.
         joined: whether this process has ever joined an adapter.
-        listener: socket for the agent's questions; to be used only after `owns_listener()`.
+        listener: socket for the agent's queries; to be used only after `owns_listener()`.
     """
 
     def __init__(self, directory, argv):  # type: (str, List[str]) -> None
@@ -265,7 +265,7 @@ class _Member(object):
         return "%s/p/%d" % (self.directory, os.getpid())
 
     def register(self, lift=_lift):  # type: (Callable[[socket], socket]) -> None
-        """Announce this process; the socket receives questions from now on. Raises OSError."""
+        """Announce this process; the socket receives queries from now on. Raises OSError."""
         import _socket
 
         try:
@@ -387,7 +387,7 @@ class _Member(object):
             self.wake_thread()
 
     def _answer(self, connection, command):  # type: (Optional[socket], bytes) -> bool
-        """Answer a question through answers.py; an error, as in importing it, ends only this answer."""
+        """Answer a query through answers.py; an error, as in importing it, ends only this answer."""
         self.answering = True
         try:
             return bool(answers.answer(self, connection, command))
@@ -404,7 +404,7 @@ class _Member(object):
         return _socket.socketpair()[0]
 
     def _next(self):  # type: () -> Tuple[Optional[socket], bytes]
-        """Return the next question, and the connection for its answer, which came with it."""
+        """Return the next query, and the connection for its answer, which came with it."""
         import _socket
 
         while True:
@@ -412,7 +412,7 @@ class _Member(object):
                 self.register_again()
             listener = self.listener
             try:
-                # 8192 bytes for a question with a path, 32 for one descriptor.
+                # 8192 bytes for a query with a path, 32 for one descriptor.
                 found = listener.recvmsg(8192, 32, getattr(_socket, "MSG_CMSG_CLOEXEC", 0))  # type: ignore[union-attr]
             except OSError:  # closed since the check, as a fork does, and perhaps replaced
                 if self.listener is listener and self.owns_listener():

@@ -1,6 +1,6 @@
-"""One question to many processes, through their controllers: all answers, or why there is no answer. No I/O.
+"""One query to many processes, through their controllers: all answers, or why there is no answer. No I/O.
 
-Serves `dkdbg ranks`, and `@all EXPRESSION` in an editor's Debug Console. No editor is detached for a question: it is a
+Serves `dkdbg ranks`, and `@all EXPRESSION` in an editor's Debug Console. No editor is detached for a query: it is a
 request of the broker on the connection of the process's controller, as for an observer. Expressions are evaluated in
 the stopped thread, so a running rank cannot be queried.
 """
@@ -51,8 +51,8 @@ _FORM = re.compile(r"\s*@\s*([A-Za-z0-9][A-Za-z0-9,:\-]*)(?:\s+(.*))?\Z", re.DOT
 _CONTEXTS = ("repl", None)
 
 
-class Question:
-    """A question to ranks.
+class Query:
+    """A query to ranks.
 
     Args:
         verb: one of VERBS. expression: for EVALUATE. frame: how many callers above the top of the stack.
@@ -64,7 +64,7 @@ class Question:
 
 
 class BroadcastQuery:
-    """One question and its answers.
+    """One query and its answers.
 
     Args:
         sessions: all sessions of the port. processes: from the session's record.
@@ -78,12 +78,12 @@ class BroadcastQuery:
 
     def __init__(
         self,
-        question: Question,
+        query: Query,
         sessions: Sessions,
         processes: Sequence[contract.Process],
         finished: Optional[Callable[[BroadcastQuery], List[Action]]] = None,
     ) -> None:
-        self.question = question
+        self.query = query
         self._sessions = sessions
         self._finished = finished
         self._waiting: Dict[int, Row] = {}
@@ -92,7 +92,7 @@ class BroadcastQuery:
                 "pid": each["pid"], "rank": each["rank"], "name": each["name"] or "process %d" % each["pid"],
                 "state": FREE, "where": "", "text": "", "type": "",
             }
-            for each in chosen(processes, question.ranks)
+            for each in chosen(processes, query.ranks)
         ]  # fmt: skip
 
     @property
@@ -101,7 +101,7 @@ class BroadcastQuery:
         return not self._waiting
 
     def begin(self) -> List[Action]:
-        """Send the question to all ranks."""
+        """Send the query to all ranks."""
         actions: List[Action] = []
         asked: List[Tuple[Row, Connection]] = []
         for row in self.rows:
@@ -109,12 +109,12 @@ class BroadcastQuery:
             if controller is None or not controller.phase.lends:
                 row["text"] = "no editor is attached to it"
                 continue
-            if self.question.verb != PAUSE and not controller.stops.reasons:
+            if self.query.verb != PAUSE and not controller.stops.reasons:
                 row["state"], row["text"] = RUNNING, "it runs"
-                if self.question.verb == CONTINUE:
+                if self.query.verb == CONTINUE:
                     row["state"] = DONE
                 continue
-            if self.question.verb == PAUSE and controller.stops.reasons:
+            if self.query.verb == PAUSE and controller.stops.reasons:
                 row["state"], row["text"] = DONE, "it was already stopped"
                 continue
             self._waiting[row["pid"]] = row
@@ -148,13 +148,13 @@ class BroadcastQuery:
 
     def _first(self, row: Row, controller: Connection) -> List[Action]:
         thread = next(reversed(list(controller.stops.reasons)), 0)
-        if self.question.verb == PAUSE:
+        if self.query.verb == PAUSE:
             return controller.phase.ask("threads", {}, lambda answer: self._pause(row, controller, answer))
-        if self.question.verb == CONTINUE:
+        if self.query.verb == CONTINUE:
             return controller.phase.ask(
                 "continue", {"threadId": thread}, lambda answer: self._did(row, answer)
             )
-        levels = MAX_FRAMES if self.question.verb == STACK else self.question.frame + 1
+        levels = MAX_FRAMES if self.query.verb == STACK else self.query.frame + 1
         wanted = {"threadId": thread, "startFrame": 0, "levels": levels}
         return controller.phase.ask(
             "stackTrace", wanted, lambda answer: self._frames(row, controller, answer)
@@ -180,15 +180,15 @@ class BroadcastQuery:
         if answer.get("success") is not True or not frames:
             return self._answered(row, ERROR, _reason(answer))
         found = [_frame(each) for each in frames]
-        if self.question.verb == STACK:
+        if self.query.verb == STACK:
             row["where"], row["frames"] = _place(found[0]), found
             return self._answered(row, VALUE, "")
-        if self.question.frame >= len(frames):
+        if self.query.frame >= len(frames):
             return self._answered(row, ERROR, "its stack has %d frames" % len(frames))
-        row["where"] = _place(found[self.question.frame])
+        row["where"] = _place(found[self.query.frame])
         wanted = {
-            "expression": self.question.expression,
-            "frameId": frames[self.question.frame].get("id"),
+            "expression": self.query.expression,
+            "frameId": frames[self.query.frame].get("id"),
             "context": _COMPARED,
         }
         return controller.phase.ask("evaluate", wanted, lambda answer: self._value(row, answer))
@@ -306,7 +306,7 @@ def ask_ranks(request: Message, connection: Connection, sessions: Sessions) -> L
         return [connection.to_client(messages.answer(request, result=text, variablesReference=0))]
 
     found = BroadcastQuery(
-        Question(EVALUATE, match.group(2).strip(), ranks=wanted),
+        Query(EVALUATE, match.group(2).strip(), ranks=wanted),
         sessions,
         sessions.agent.processes(),
         finished,

@@ -133,22 +133,22 @@ class Service:
             for key, one in self._sessions.controllers().items()
         )
 
-    def broadcast(self, question: broadcast_query.Question, limit: float) -> List[broadcast_query.Row]:
+    def broadcast(self, query: broadcast_query.Query, limit: float) -> List[broadcast_query.Row]:
         """Query the attached processes and return a row for each; wait for answers `limit` seconds at most.
 
         With PAUSE a row is done when the process is stopped, with CONTINUE when it runs.
         """
         with self._lock:
-            found = broadcast_query.BroadcastQuery(question, self._sessions, self._sessions.agent.processes())
+            found = broadcast_query.BroadcastQuery(query, self._sessions, self._sessions.agent.processes())
             # A pause first reports the stops that the rank barrier withholds: the barrier would let those ranks pass.
-            actions = self._sessions.barrier.open() if question.verb == broadcast_query.PAUSE else []
+            actions = self._sessions.barrier.open() if query.verb == broadcast_query.PAUSE else []
             actions += found.begin()
         _send(actions)
         end = time.monotonic() + limit
         with self._lock:
             self._lock.wait_for(lambda: found.is_done, limit)
             actions = found.give_up("no answer within %g s" % limit)
-            if question.verb == broadcast_query.PAUSE:
+            if query.verb == broadcast_query.PAUSE:
                 self._lock.wait_for(lambda: not found.running(), max(0.0, end - time.monotonic()))
                 found.note_held()
         _send(actions)
@@ -357,9 +357,9 @@ class Relay:
         if self._backend is None:
             self._say_goodbye()
 
-    def _ask(self, question: Callable[[], List[connection.Action]]) -> List[connection.Action]:
+    def _ask(self, make_actions: Callable[[], List[connection.Action]]) -> List[connection.Action]:
         with self._lock:
-            actions = question()
+            actions = make_actions()
             self._lock.notify_all()
         return actions
 

@@ -1,6 +1,6 @@
 """Finds the user of a local connection: loopback is open to all users of a machine.
 
-Queries the kernel as `ss` does (sock_diag(7), linux/inet_diag.h): one question and answer for each connection. Where
+Queries the kernel as `ss` does (sock_diag(7), linux/inet_diag.h): one query and answer for each connection. Where
 that is unsupported, reads /proc/net/tcp, which lists all connections. A connection from outside this network
 namespace, such as Docker's proxy or a port forward, has no other end in it, and no user.
 """
