@@ -49,7 +49,7 @@ def test_links_of_an_agent_that_was_killed_go_with_the_last_of_the_next_ones(fol
     checkout, volume = folders
     killed = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     killed.show()
-    os.close(killed._held)  # as the kernel does
+    os.close(killed._lock)  # as the kernel does
     both = [ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume)) for _ in range(2)]
     for each in both:
         each.show()
