@@ -416,7 +416,7 @@ def test_the_agent_of_a_program_is_run_by_no_name_that_another_user_could_change
 
 def paths_seen(look: str, folder: Path) -> list[str]:
     """The paths that the query of a host by ssh, or of a job's node, prints as OWNER with this runtime folder."""
-    text = job_line.looking("mark")
+    text = job_line.node_script("mark")
     if look == "ssh":
         text = target._LOOK.format(mark="mark", folder="/", listing=brought.LISTING)
     done = subprocess.run(
