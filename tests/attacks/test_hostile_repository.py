@@ -714,7 +714,7 @@ def test_what_somebody_elses_manifest_says_of_a_base_image_is_a_plain_path_or_no
     content = json.loads(manifest.read_text())
     lines = [
         "WORKDIR /a\nRUN touch stolen", "WORKDIR /${HOME}", "WORKDIR /a b", "WORKDIR /a\\", "WORKDIR /\u202estolen", "USER $(touch stolen)",
-        "USER 0:0 stolen", "ENTRYPOINT stolen", "ENV PYTHONPATH=/x LD_PRELOAD=stolen", "ENV LD_PRELOAD=/stolen", "RUN stolen", 5, None, {"a": 1},
+        "USER 0:0 stolen", "ENTRYPOINT stolen", 'ENTRYPOINT ["/a", "${HOME}"]', 'ENTRYPOINT ["/a"] stolen', 'ENTRYPOINT ["/a", "touch stolen"]', "ENV PYTHONPATH=/x LD_PRELOAD=stolen", "ENV LD_PRELOAD=/stolen", "RUN stolen", 5, None, {"a": 1},
     ]  # fmt: skip
     for said in (
         lines,

@@ -491,6 +491,18 @@ def test_the_entrypoint_of_a_base_image_that_the_program_needs_is_named_and_fix_
         command(["docker", "rmi", "--force", name, other])
 
 
+def test_the_entrypoint_of_a_base_image_whose_user_is_not_root_is_part_of_the_command(project, base_image):
+    name = unique("entry")
+    build = ["docker", "build", "--quiet", "--tag", name, "-"]
+    text = ENTRYPOINT.replace("{base}", base_image) + "RUN useradd --create-home mamba\nUSER mamba\n"
+    subprocess.run(build, input=text, text=True, check=True)
+    try:
+        files = {"Dockerfile": DOCKERFILE.replace("{base}", name), "train.py": f"import rclpy\n{TRAIN}"}
+        assert project(files).ask("verify")["proven"]
+    finally:
+        command(["docker", "rmi", "--force", name])
+
+
 # -- faults that `why` names ----------------------------------------------------------------------------------------
 
 

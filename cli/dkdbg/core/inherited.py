@@ -9,10 +9,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 #: The instructions that are inherited, with a value that a Dockerfile takes without quotes and without substitution.
-_LINE = re.compile(r"(?:WORKDIR |USER |ENV PYTHONPATH=)[\w./:@%+=,-]{1,500}", re.ASCII)
+_WORD = r"[\w./:@%+=,-]{1,500}"
+_LINE = re.compile(
+    rf'(?:WORKDIR |USER |ENV PYTHONPATH=){_WORD}|ENTRYPOINT \["{_WORD}"(?:, "{_WORD}"){{0,9}}\]', re.ASCII
+)
 #: The lines of an image that sets neither.
 _DEFAULTS = frozenset({"WORKDIR /", "USER root", "USER 0", "USER 0:0"})
-_MAX_LINES = 3
+_MAX_LINES = 4
 
 
 def checked(lines: Iterable[str]) -> tuple[str, ...]:

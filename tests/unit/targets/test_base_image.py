@@ -30,6 +30,13 @@ def docker(tmp_path, monkeypatch):
         ({"Env": ["PYTHONPATH=/a b", "PYTHONPATH=/a\\", 5]}, ()),
         ({"Env": "PYTHONPATH=/a", "WorkingDir": 5, "User": True}, ()),
         ({"OnBuild": ["COPY . /app", "RUN pip install --index-url https://u:secret@host/ x"]}, ()),
+        (
+            {"User": "mamba", "Entrypoint": ["/bin/_entrypoint.sh", "--"]},
+            ("USER mamba", 'ENTRYPOINT ["/bin/_entrypoint.sh", "--"]'),
+        ),
+        ({"User": "root", "Entrypoint": ["/bin/needs-root.sh"]}, ()),
+        ({"User": "mamba", "Entrypoint": ["/bin/sh", "-c", "exec $X"]}, ("USER mamba",)),
+        ({"User": "mamba", "Entrypoint": 'a", "b'}, ("USER mamba",)),
         (None, ()),
     ],
 )

@@ -22,6 +22,9 @@ _MAX_ANSWER_BYTES = 1 << 20
 def inherited(reference: str) -> tuple[str, ...] | None:
     """Return the Dockerfile lines for what a build inherits from an image, beyond `WORKDIR /` and root; never pull.
 
+    The ENTRYPOINT of an image of root is left out: it may need root, and the agent could not become the owner of the
+    workspace (docs/adr/0004-the-agent-becomes-the-owner-of-the-workspace.md).
+
     None if the engine does not have the image, or does not answer.
     """
     if not _REFERENCE.fullmatch(reference):
@@ -39,4 +42,6 @@ def inherited(reference: str) -> tuple[str, ...] | None:
 def _lines(config: dict[str, object]) -> tuple[str, ...]:
     values = {"WORKDIR": config.get("WorkingDir"), "USER": config.get("User")}
     found = [f"{keyword} {value}" for keyword, value in values.items() if isinstance(value, str)]
+    if any(each.startswith("USER ") for each in checked(found)):
+        found.append(f"ENTRYPOINT {json.dumps(config.get('Entrypoint'))}")
     return checked((*found, *(f"ENV {each}" for each in as_list(config.get("Env")))))
