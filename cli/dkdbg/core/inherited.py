@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 #: The instructions that are inherited, with a value that a Dockerfile takes without quotes and without substitution.
 _WORD = r"[\w./:@%+=,-]{1,500}"
 _LINE = re.compile(
-    rf'(?:WORKDIR |USER |ENV PYTHONPATH=){_WORD}|ENTRYPOINT \["{_WORD}"(?:, "{_WORD}"){{0,9}}\]', re.ASCII
+    rf'(?:WORKDIR |USER |ENV PYTHONPATH=){_WORD}|(?:SHELL|ENTRYPOINT) \["{_WORD}"(?:, "{_WORD}"){{0,9}}\]',
+    re.ASCII,
 )
 #: The lines of an image that sets neither.
 _DEFAULTS = frozenset({"WORKDIR /", "USER root", "USER 0", "USER 0:0"})
-_MAX_LINES = 4
+_MAX_LINES = 5
 
 
 def checked(lines: Iterable[str]) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ def docker(tmp_path, monkeypatch):
             {"User": "mamba", "Entrypoint": ["/bin/_entrypoint.sh", "--"]},
             ("USER mamba", 'ENTRYPOINT ["/bin/_entrypoint.sh", "--"]'),
         ),
+        ({"Shell": ["/bin/bash", "-lc"]}, ('SHELL ["/bin/bash", "-lc"]',)),
         ({"User": "root", "Entrypoint": ["/bin/needs-root.sh"]}, ()),
         ({"User": "mamba", "Entrypoint": ["/bin/sh", "-c", "exec $X"]}, ("USER mamba",)),
         ({"User": "mamba", "Entrypoint": 'a", "b'}, ("USER mamba",)),

@@ -42,6 +42,7 @@ def inherited(reference: str) -> tuple[str, ...] | None:
 def _lines(config: dict[str, object]) -> tuple[str, ...]:
     values = {"WORKDIR": config.get("WorkingDir"), "USER": config.get("User")}
     found = [f"{keyword} {value}" for keyword, value in values.items() if isinstance(value, str)]
+    found.append(f"SHELL {json.dumps(config.get('Shell'))}")
     if any(each.startswith("USER ") for each in checked(found)):
         found.append(f"ENTRYPOINT {json.dumps(config.get('Entrypoint'))}")
     return checked((*found, *(f"ENV {each}" for each in as_list(config.get("Env")))))

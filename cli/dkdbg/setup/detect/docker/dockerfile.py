@@ -91,6 +91,10 @@ _CONDAS_FILE = re.compile(r"^(?:-f|--file)[\n=]([^\n]+)", re.MULTILINE)
 _BYTECODE = re.compile(r"\*\*/(?:__pycache__(?:/\*\*?)?|\*\.py(?:c|\?|\[\w*c\w*\]))|\*\*?")
 
 
+#: Shell of CMD and ENTRYPOINT in shell form, unless SHELL names another (Dockerfile reference, "SHELL").
+_SHELL = ("/bin/sh", "-c")
+
+
 @dataclass(kw_only=True)
 class _Stage:
     base: str
@@ -99,6 +103,7 @@ class _Stage:
     workdir: str = "/"
     workdir_is_assumed: bool = True
     user: str | None = None
+    shell: tuple[str, ...] = _SHELL
     entrypoint: tuple[str, ...] | None = None
     cmd: tuple[str, ...] | None = None
     copies: list[tuple[str, str]] = field(default_factory=list)
@@ -199,7 +204,7 @@ def _open_stage(rest: str, values: Mapping[str, str], stages: list[_Stage], inhe
         return stage
     return _Stage(
         base=below.base, name=name, env=dict(below.env), workdir=below.workdir,
-        workdir_is_assumed=below.workdir_is_assumed, user=below.user,
+        workdir_is_assumed=below.workdir_is_assumed, user=below.user, shell=below.shell,
         entrypoint=below.entrypoint, cmd=below.cmd, copies=list(below.copies), exposed=list(below.exposed),
         runs=list(below.runs),
     )  # fmt: skip
@@ -224,11 +229,13 @@ def _apply(
         ports = re.findall(r"\b(\d+)(?:-\d+)?(?:/\w+)?", substitute(rest, stage.env))
         stage.exposed.extend(port for each in ports if (port := whole_number(each, 65535)))
     elif keyword == "ENTRYPOINT":
-        stage.entrypoint = _command(rest)
+        stage.entrypoint = _command(rest, stage.shell)
         # An ENTRYPOINT resets a CMD of the base stage (Dockerfile reference, "CMD and ENTRYPOINT").
         stage.cmd = None
     elif keyword == "CMD":
-        stage.cmd = _command(rest)
+        stage.cmd = _command(rest, stage.shell)
+    elif keyword == "SHELL":
+        stage.shell = _command(rest, ())
     elif keyword in {"COPY", "ADD"}:
         _copy(rest, stage, stages)
     elif keyword == "RUN":
@@ -258,7 +265,7 @@ def _assignments(rest: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(name, substitute(value, values)) for name, equals, value in pairs if equals]
 
 
-def _command(rest: str) -> tuple[str, ...]:
+def _command(rest: str, shell: tuple[str, ...]) -> tuple[str, ...]:
     """Return argv without replacing variables: the container's shell expands them in CMD and ENTRYPOINT."""
     if rest.startswith("["):
         try:
@@ -267,7 +274,7 @@ def _command(rest: str) -> tuple[str, ...]:
             argv = None
         if isinstance(argv, list):
             return tuple(str(word) for word in argv)
-    return ("/bin/sh", "-c", rest)
+    return (*shell, rest)
 
 
 def _run_text(rest: str, values: Mapping[str, str]) -> str:
@@ -279,8 +286,8 @@ def _run_text(rest: str, values: Mapping[str, str]) -> str:
 
 def _shell_text(rest: str) -> str:
     """Return a RUN instruction as a shell line; for `["sh", "-c", "..."]` the inner line."""
-    argv = _command(rest)
-    if argv[:2] == ("/bin/sh", "-c") and not rest.startswith("["):
+    argv = _command(rest, ())
+    if argv == (rest,):
         return rest
     if (
         len(argv) > 2

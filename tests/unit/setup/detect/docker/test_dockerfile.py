@@ -47,6 +47,10 @@ def test_a_build_argument_wins_a_stage_inherits_and_the_target_is_read():
     assert read("ARG V=3.11\nFROM python:$V\n", args={"V": "3.9"}).base == "python:3.9"
     fact = read('FROM python:3.10 AS base\nWORKDIR /a\nENTRYPOINT ["x"]\nFROM base\nCMD ["y"]\n')
     assert (fact.workdir, fact.entrypoint, fact.cmd) == ("/a", ("x",), ("y",))
+    fact = read(
+        'FROM a AS b\nSHELL ["conda", "run", "bash", "-c"]\nFROM b\nENTRYPOINT exec x\nSHELL ["bash", "-lc"]\nCMD y\n'
+    )
+    assert (fact.entrypoint, fact.cmd) == (("conda", "run", "bash", "-c", "exec x"), ("bash", "-lc", "y"))
     text = "FROM a AS dev\nWORKDIR /dev\nFROM a AS prod\nWORKDIR /prod\n"
     assert read(text, target="dev").workdir == "/dev"
     text = "FROM a AS build\nWORKDIR /src\nCOPY . .\nFROM a\nCOPY --from=build /src/lib /opt/lib\n"
