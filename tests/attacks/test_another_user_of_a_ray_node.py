@@ -76,7 +76,8 @@ def test_another_user_of_the_node_attaches_to_no_worker_that_was_opened(ray, tmp
             done = subprocess.run(
                 scan, input=FRAME + SCAN, capture_output=True, text=True, check=True, timeout=LIMIT
             )
-            assert done.stdout == "folder False\nadapters 0\n"
+            # A worker of an earlier run may have a folder still.
+            assert set(done.stdout.splitlines()) == {"folder False", "adapters 0"}
             with (
                 attach_proxy(tmp_path, target) as proxy,
                 Debugger(AttachOptions(port=proxy.port)) as debugger,
