@@ -448,6 +448,11 @@ _FILE_ERRORS = (
 )  # fmt: skip
 _MACHINE_ERRORS = (
     (
+        r"can only run as pid 1|not been booted with systemd", "not-process-1",
+        "an init system has to be process 1 of its container, which the agent is in the debug service: {line}",
+        "name the program itself: dkdbg init --command 'python train.py'", "command",
+    ),
+    (
         r"Bus error|unable to (?:write to file|open shared memory)[^\n]*|insufficient shared memory", "shared-memory",
         "shared memory is too small: {0}", "shm_size: 8gb for the service, or ipc: host", "program",
     ),

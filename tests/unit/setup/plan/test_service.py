@@ -25,6 +25,8 @@ def test_the_command_of_the_image_is_entrypoint_and_cmd_unless_compose_has_an_en
     own = service(None, dockerfile="Dockerfile", entrypoint=("python", "b.py"))
     made = of_service(own, dockerfiles=(dockerfile(cmd=("unused.py",)),))
     assert made.service.argv == ("python", "b.py")
+    made = plan(dockerfiles=(replace(image, entrypoint=("/init",)),), mappings=((".", "/app"),))
+    assert [note for note in made.notes if "process 1" in note]
 
 
 @pytest.mark.parametrize(
