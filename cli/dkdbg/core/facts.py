@@ -129,6 +129,7 @@ class DockerfileFact:
             context: local relative to `context`, remote absolute.
         code: the `copies` of Python sources, local relative to the root; a pattern (`*.py`) is replaced by its files.
         entrypoint: ENTRYPOINT of the final stage as argv (shell form: `("/bin/sh", "-c", text)`), or None.
+        inherits_entrypoint: whether its base image sets it; that image's CMD is unknown.
         cmd: CMD of the final stage as argv, or None.
         has_shell: whether its base image may have a /bin/sh.
         python: Python minor version evident from base image or ENV/ARG, or None.
@@ -148,6 +149,7 @@ class DockerfileFact:
     copies: tuple[tuple[str, str], ...] = ()
     code: tuple[tuple[str, str], ...] = ()
     entrypoint: tuple[str, ...] | None = None
+    inherits_entrypoint: bool = False
     cmd: tuple[str, ...] | None = None
     has_shell: bool = True
     python: str | None = None

@@ -433,8 +433,10 @@ def choose_command(
         None,
     )
     entry = facts.entrypoint
-    before: tuple[str, ...] = ()
-    if existing.argv and not idles(existing.argv) and windows is None:
+    # The CMD beside an inherited ENTRYPOINT is unknown, so the program is one of the repository's.
+    is_known = bool(existing.command) or dockerfile is None or not dockerfile.inherits_entrypoint
+    before = () if is_known or (base and base.entrypoint is not None) else existing.entrypoint
+    if existing.argv and not before and not idles(existing.argv) and windows is None:
         if entry is None or stands_in(entry, base, dockerfile) or not idles(existing.command):
             return existing
         before = existing.entrypoint  # a script that passes its command on

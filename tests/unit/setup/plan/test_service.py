@@ -29,6 +29,17 @@ def test_the_command_of_the_image_is_entrypoint_and_cmd_unless_compose_has_an_en
     assert [note for note in made.notes if "process 1" in note]
 
 
+def test_a_program_of_the_repository_runs_by_an_inherited_entrypoint_whose_cmd_is_unknown():
+    image = dockerfile(
+        (".", "/app"), workdir="/app", entrypoint=("/e.sh",), inherits_entrypoint=True, cmd=None
+    )
+    found = {"dockerfiles": (image,), "mappings": ((".", "/app"),)}
+    assert plan(**found).service.argv == ("sleep", "infinity")
+    assert plan(**found, entrypoint=TRAIN).service.argv == ("/e.sh", "python", "train.py")
+    own = plan(**found | {"dockerfiles": (replace(image, cmd=("python", "a.py")),)}, entrypoint=TRAIN)
+    assert own.service.argv == ("/e.sh", "python", "a.py")
+
+
 @pytest.mark.parametrize(
     ("entrypoint", "command", "user", "is_owner"),
     [

@@ -105,6 +105,7 @@ class _Stage:
     user: str | None = None
     shell: tuple[str, ...] = _SHELL
     entrypoint: tuple[str, ...] | None = None
+    inherits_entrypoint: bool = False
     cmd: tuple[str, ...] | None = None
     copies: list[tuple[str, str]] = field(default_factory=list)
     exposed: list[int] = field(default_factory=list)
@@ -153,6 +154,7 @@ def read_dockerfile(
         user=final.user if final.user not in {"root", "0", "0:0", ""} else None,
         copies=tuple(dict.fromkeys(final.copies)),
         entrypoint=(base_runs,) if final.entrypoint is None and base_runs else final.entrypoint,
+        inherits_entrypoint=final.inherits_entrypoint,
         has_shell=_SHELL_LESS.search(final.base) is None,
         cmd=final.cmd,
         python=_python(final, stages),
@@ -201,11 +203,12 @@ def _open_stage(rest: str, values: Mapping[str, str], stages: list[_Stage], inhe
         stage = _Stage(base=base, name=name)
         for step in parse_instructions("\n".join(inherited.get(base, ()))):
             _apply(step, [*stages, stage], {}, {})
+        stage.inherits_entrypoint = stage.entrypoint is not None
         return stage
     return _Stage(
         base=below.base, name=name, env=dict(below.env), workdir=below.workdir,
         workdir_is_assumed=below.workdir_is_assumed, user=below.user, shell=below.shell,
-        entrypoint=below.entrypoint, cmd=below.cmd, copies=list(below.copies), exposed=list(below.exposed),
+        entrypoint=below.entrypoint, inherits_entrypoint=below.inherits_entrypoint, cmd=below.cmd, copies=list(below.copies), exposed=list(below.exposed),
         runs=list(below.runs),
     )  # fmt: skip
 
@@ -229,7 +232,7 @@ def _apply(
         ports = re.findall(r"\b(\d+)(?:-\d+)?(?:/\w+)?", substitute(rest, stage.env))
         stage.exposed.extend(port for each in ports if (port := whole_number(each, 65535)))
     elif keyword == "ENTRYPOINT":
-        stage.entrypoint = _command(rest, stage.shell)
+        stage.entrypoint, stage.inherits_entrypoint = _command(rest, stage.shell), False
         # An ENTRYPOINT resets a CMD of the base stage (Dockerfile reference, "CMD and ENTRYPOINT").
         stage.cmd = None
     elif keyword == "CMD":
