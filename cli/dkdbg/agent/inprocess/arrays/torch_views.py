@@ -73,7 +73,7 @@ def view_of(value: Any, deadline: float, digest: bool) -> View:
 @contextlib.contextmanager
 def _quiet(torch: Any, value: Any) -> Iterator[None]:
     """Run operations without autograd and overrides, and without invalidating another thread's CUDA graph."""
-    with torch.no_grad(), torch._C.DisableTorchFunction():
+    with torch._C.DisableTorchFunction(), torch.no_grad():  # no_grad itself calls a function mode
         if _base(torch).device.__get__(value).type != "cuda" or not torch.cuda.is_initialized():
             yield
             return
