@@ -56,7 +56,12 @@ def find_shadowing() -> None:
     """Find the program's modules with names of the standard library's."""
     script = str((getattr(sys, "argv", None) or [""])[0])
     # While Python starts, the script's folder is not in sys.path yet.
-    first = [""] if script in ("", "-c", "-m") else [script, os.path.dirname(os.path.realpath(script))]
+    first = [""]
+    if script not in ("", "-c", "-m"):
+        try:
+            first = [script, os.path.dirname(os.path.realpath(script))]
+        except OSError:  # the working directory is gone
+            first = [script]
     for entry in sys.path:
         if entry in _standard:
             break
