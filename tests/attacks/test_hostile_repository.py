@@ -739,6 +739,31 @@ def test_what_somebody_elses_manifest_says_of_a_base_image_is_a_plain_path_or_no
     assert "/plain/sub" in dkdbg_in(root, "init", "--diff", DOCKER_HOST="unix:///nowhere.sock").stdout
 
 
+@pytest.mark.attack(0)
+@pytest.mark.parametrize("git", [True, False])
+def test_the_name_of_a_link_is_installed_from_no_index(tmp_path, git):
+    """Registers the names of a repository's own packages on the index, where the repository has links instead of them."""
+    for name in ("out/away", "repo/real"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "__init__.py").touch()
+    (tmp_path / "out/single.py").touch()
+    root = checkout(tmp_path / "repo", {"app.py": "import alias, away, single, gone, requests\nprint(1)\n"})
+    for name, leads in {
+        "alias": "real",
+        "away": "../out/away",
+        "single.py": "../out/single.py",
+        "gone": "/no/x",
+    }.items():
+        (root / name).symlink_to(leads)
+    subprocess.run(["git", "add", "-A"], cwd=root, check=True)
+    if not git:
+        shutil.rmtree(root / ".git")
+    assert dkdbg_in(root, "init", "--yes").returncode == 0
+    text = (root / "Dockerfile").read_text()
+    assert "pip install requests\n" in text
+    assert not re.search(r"\b(alias|away|single|gone)\b", text)
+
+
 @pytest.mark.attack(8)
 @pytest.mark.parametrize("text", ["${command:workbench.action.terminal.new}", "${env:HOME}", "${input:x}"])
 @pytest.mark.parametrize("place", ["folder", "target"])

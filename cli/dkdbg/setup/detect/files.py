@@ -49,6 +49,7 @@ class Tree:
         root: absolute, local side.
         files: every file seen, breadth first, names sorted within a directory.
         dirs: every directory seen, without the root itself.
+        links: links that were not followed, because they lead to a folder, nowhere or out of the repository.
         problems: files that could not be read or understood, as text; the readers append to it.
         omitted: files that were read in part and folders that were not walked, with the limit.
     """
@@ -65,13 +66,14 @@ class Tree:
         """
         self.root = root
         self.problems: list[str] = []
+        self.links: list[str] = []
         self.omitted: dict[str, str] = {}
         self._until = time.monotonic() + MAX_WALK_S
         self._text: dict[str, str] = {}
         found, dirs = (
-            _walk(root, self.problems, self.omitted)
+            _walk(root, self.problems, self.omitted, self.links)
             if listed is None
-            else _listed(root, listed, self.problems)
+            else _listed(root, listed, self.problems, self.links)
         )
         found = [path for path in found if path not in ignore]
         self.files: tuple[str, ...] = tuple(found)
@@ -204,7 +206,9 @@ def is_vendored(path: str) -> bool:
     return not VENDORED.isdisjoint(path.lower().split("/")[:-1])
 
 
-def _walk(root: Path, problems: list[str], omitted: dict[str, str]) -> tuple[list[str], list[str]]:
+def _walk(
+    root: Path, problems: list[str], omitted: dict[str, str], links: list[str]
+) -> tuple[list[str], list[str]]:
     """Return the files and directories below the root, shallow ones first.
 
     Raises:
@@ -244,14 +248,15 @@ def _walk(root: Path, problems: list[str], omitted: dict[str, str]) -> tuple[lis
                 try:
                     is_dir = entry.is_dir(follow_symlinks=False)
                     is_file = entry.is_file()
-                    if is_file and entry.is_symlink() and not _stays(inside, path):
+                    is_away = entry.is_symlink() and not (is_file and _stays(inside, path))
+                    if is_away:
+                        links.append(path)
+                    if is_away and is_file:
                         problems.append(f"{path}: a link that leads out of the repository")
                         continue
-                    if not is_dir and not is_file:
-                        if not entry.is_symlink():
-                            problems.append(f"{path}: it is not a regular file")
-                        elif not entry.is_dir():
-                            problems.append(f"{path}: a link that leads to no file")
+                    if not is_file and not entry.is_dir():
+                        what = "a link that leads to no file" if is_away else "it is not a regular file"
+                        problems.append(f"{path}: {what}")
                 except OSError as error:
                     problems.append(f"{path}: {error.strerror or error}")
                     continue
@@ -278,12 +283,16 @@ def _is_left_out(path: str, omitted: dict[str, str]) -> bool:
     return path in SKIP_ROOT_DIRS or name in SKIP_DIRS or name.endswith(".egg-info")
 
 
-def _listed(root: Path, listed: Iterable[str], problems: list[str]) -> tuple[list[str], list[str]]:
+def _listed(
+    root: Path, listed: Iterable[str], problems: list[str], links: list[str]
+) -> tuple[list[str], list[str]]:
     """Return the paths in `listed` that are files of the repository, and their folders."""
     files: list[str] = []
     inside = Path(os.path.realpath(root))
     for path in sorted(listed, key=lambda path: (path.count("/"), path)):
         try:
+            if (inside / path).is_symlink() and not ((inside / path).is_file() and _stays(inside, path)):
+                links.append(path)
             is_file = stat.S_ISREG((inside / path).stat().st_mode)
         except (FileNotFoundError, NotADirectoryError):
             continue

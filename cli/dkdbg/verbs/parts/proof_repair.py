@@ -17,6 +17,7 @@ from dkdbg.repository.dotenv import local_port
 from dkdbg.repository.transaction import read
 from dkdbg.setup.detect.files import Tree
 from dkdbg.setup.detect.python.dependencies import read_dependency_files
+from dkdbg.setup.detect.python.imports import own_names
 from dkdbg.setup.render import changes, manifest
 from dkdbg.setup.render.changes import FileWanted
 from dkdbg.setup.render.editor_files import LAUNCH, with_mappings
@@ -40,8 +41,6 @@ _REQUIREMENTS = re.compile(r"(?:-r|--requirement)[ =]?([\w./-]+\.(?:txt|in))")
 def around(root: Path, command: str) -> Around:
     """Return the facts of the repository that remedies mention."""
     tree = Tree(root)
-    own = {path.rsplit("/", 1)[-1].removesuffix(".py") for path in tree.files if path.endswith(".py")}
-    own |= {path.rsplit("/", 1)[-1] for path in tree.dirs}
 
     def installs_from(name: str) -> tuple[str, str]:
         file = _file(root, tree)
@@ -50,7 +49,7 @@ def around(root: Path, command: str) -> Around:
     def named(distribution: str) -> bool:
         return any(distribution == item.name for file in read_dependency_files(tree) for item in file.wanted)
 
-    return Around(installs_from=installs_from, own=own, command=command, named=named)
+    return Around(installs_from=installs_from, own=own_names(tree), command=command, named=named)
 
 
 def of_plan(root: Path, plan: ProjectPlan, config: Config) -> Around:

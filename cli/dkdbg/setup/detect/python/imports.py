@@ -194,10 +194,18 @@ def _stem(distribution: str) -> str:
     )
 
 
+def own_names(tree: Tree) -> frozenset[str]:
+    """Return the names of all modules, folders and links of a repository: each may be importable from some folder.
+
+    A link may be a package that is somewhere else, whose name on the index may be a stranger's.
+    """
+    modules = (path for path in (*tree.files, *tree.links) if path.endswith(_MODULES))
+    names = {path.rsplit("/", 1)[-1].split(".")[0] for path in modules}
+    return frozenset(names | {path.rsplit("/", 1)[-1] for path in (*tree.dirs, *tree.links)})
+
+
 def _third_party(tree: Tree, texts: Iterable[str]) -> tuple[str, ...]:
-    # Any directory or module of the repository may be importable from some folder.
-    own = {path.rsplit("/", 1)[-1].split(".")[0] for path in tree.files if path.endswith(_MODULES)}
-    own |= {path.rsplit("/", 1)[-1] for path in tree.dirs}
+    own = own_names(tree)
     found: dict[str, None] = {}
     for dotted in (dotted for text in texts for dotted in _imported(text)):
         name = dotted.split(".")[0]
