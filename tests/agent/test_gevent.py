@@ -62,7 +62,10 @@ def test_a_running_program_is_attached_to_stops_and_ends(start, tmp_path):
     assert "Traceback" not in err
 
 
-ENDS_MEANWHILE = """import _thread, sys, threading, time  # gevent
+ENDS_MEANWHILE = """import _thread, sys, threading, time
+text = '''
+import gevent
+'''
 real, copies = threading, []
 made, ending = _thread.allocate_lock(), _thread.allocate_lock()
 made.acquire(), ending.acquire()
@@ -93,6 +96,26 @@ def test_a_program_that_ends_while_pydevd_copies_threading_ends(start, tmp_path)
     running = start(ENDS_MEANWHILE)
     wait_for((tmp_path / "runs").exists, bool)
     with Editor(running.port, {}):
+        running.ends(0, "end\n")
+
+
+THREADS = """# Threads, or gevent.
+import sys, threading
+if "gevent" in sys.argv: import gevent
+def work(x):
+    y = x * 2
+    return y
+thread = threading.Thread(target=work, args=(1,))
+thread.start()
+thread.join()
+print("end")
+"""
+
+
+def test_a_breakpoint_stops_in_threads_of_a_program_that_only_mentions_gevent(start):
+    running = start(THREADS, "300")
+    with Editor(running.port, {running.script: [5]}) as editor:
+        editor.wait_stops(1)
         running.ends(0, "end\n")
 
 

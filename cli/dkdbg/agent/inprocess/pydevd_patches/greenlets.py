@@ -2,8 +2,8 @@
 
 `gevent.monkey.patch_all()` replaces the primitives that pydevd's threads wait on: pydevd floods stderr with a
 message, and the program never ends. With GEVENT_SUPPORT=True pydevd works on copies of these modules. It is
-not set for every program of a Python with gevent: pydevd would import gevent, and its copy of `threading`
-knows the program's threads, but not their marks.
+not set for every program of a Python with gevent, nor for one that patches nothing: pydevd would import gevent, and
+its copy of `threading` knows the program's threads, but not their marks: no breakpoint stops in them.
 
 `eventlet.monkey_patch()` does the same, and also replaces the locks that pydevd already has: program and debugger would
 wait for each other for ever. The debugger leaves such a process before that, and does not join it afterwards.
@@ -14,6 +14,7 @@ from __future__ import annotations
 # ruff: noqa: ANN401
 import contextlib
 import os
+import re
 import sys
 
 from .. import importing, session
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _SUPPORT = "GEVENT_SUPPORT"
 _MESSAGE = "GEVENT_SUPPORT_NOT_SET_MSG"
 _NOTE = "dkdbg: this program uses gevent: set GEVENT_SUPPORT=True in its environment, or it will not end while it is debugged"
+#: An import at module level: a word in a comment, or an import that may not run, would cost the threads' breakpoints.
+_IMPORT = re.compile(rb"^(?:import|from)[ \t]+gevent\b", re.MULTILINE)
 #: Maximum bytes of a script to read.
 _MAX_SCRIPT_BYTES = 1 << 20
 _EVENTLET = (
@@ -78,7 +81,7 @@ def support(argv: Sequence[str]) -> Iterator[None]:
     wanted: dict[str, str] = {}
     if _SUPPORT not in os.environ:
         wanted[_MESSAGE] = _NOTE
-        if "gevent" in sys.modules or _is_named(argv):
+        if getattr(sys.modules.get("gevent.monkey"), "saved", None) or _is_named(argv):
             with contextlib.suppress(Exception):  # not installed, or broken: the program will see
                 import gevent  # type: ignore[import-not-found, import-untyped, unused-ignore] # noqa: F401
 
@@ -115,7 +118,7 @@ class _Unjoined(set):  # type: ignore[type-arg]
 
 
 def _is_named(argv: Sequence[str]) -> bool:
-    """Tell whether the command line or the script in it names gevent, or locust, which uses it."""
+    """Tell whether the command line names gevent, or locust, which uses it, or the script in it imports gevent."""
     if any("gevent" in word or "locust" in word for word in argv):
         return True
     for word in argv[1:]:
@@ -126,7 +129,7 @@ def _is_named(argv: Sequence[str]) -> bool:
                 return False  # not a regular file: a pipe can be read once, and Python needs it
             try:
                 with open(word, "rb") as source:
-                    return b"gevent" in source.read(_MAX_SCRIPT_BYTES)
+                    return _IMPORT.search(source.read(_MAX_SCRIPT_BYTES)) is not None
             except OSError:
                 return False
     return False
