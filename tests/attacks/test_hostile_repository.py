@@ -747,12 +747,18 @@ def test_the_name_of_a_link_is_installed_from_no_index(tmp_path, git):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "__init__.py").touch()
     (tmp_path / "out/single.py").touch()
-    root = checkout(tmp_path / "repo", {"app.py": "import alias, away, single, gone, requests\nprint(1)\n"})
+    root = checkout(
+        tmp_path / "repo",
+        {"app.py": "import alias, away, single, gone, loop, tqdm, datasets, requests\nprint(1)\n"},
+    )
     for name, leads in {
         "alias": "real",
         "away": "../out/away",
         "single.py": "../out/single.py",
         "gone": "/no/x",
+        "loop": "loop",
+        "tqdm": "real",  # a fork in the repository
+        "datasets": "../out",  # data: the known distribution is meant
     }.items():
         (root / name).symlink_to(leads)
     subprocess.run(["git", "add", "-A"], cwd=root, check=True)
@@ -760,8 +766,8 @@ def test_the_name_of_a_link_is_installed_from_no_index(tmp_path, git):
         shutil.rmtree(root / ".git")
     assert dkdbg_in(root, "init", "--yes").returncode == 0
     text = (root / "Dockerfile").read_text()
-    assert "pip install requests\n" in text
-    assert not re.search(r"\b(alias|away|single|gone)\b", text)
+    assert "pip install datasets requests\n" in text
+    assert not re.search(r"\b(alias|away|single|gone|loop|tqdm)\b", text)
 
 
 @pytest.mark.attack(8)

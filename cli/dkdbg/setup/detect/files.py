@@ -49,7 +49,7 @@ class Tree:
         root: absolute, local side.
         files: every file seen, breadth first, names sorted within a directory.
         dirs: every directory seen, without the root itself.
-        links: links that were not followed, because they lead to a folder, nowhere or out of the repository.
+        links: every link seen; only those to files of the repository are followed. Empty with `listed`.
         problems: files that could not be read or understood, as text; the readers append to it.
         omitted: files that were read in part and folders that were not walked, with the limit.
     """
@@ -73,7 +73,7 @@ class Tree:
         found, dirs = (
             _walk(root, self.problems, self.omitted, self.links)
             if listed is None
-            else _listed(root, listed, self.problems, self.links)
+            else _listed(root, listed, self.problems)
         )
         found = [path for path in found if path not in ignore]
         self.files: tuple[str, ...] = tuple(found)
@@ -246,16 +246,19 @@ def _walk(
                     problems.append(f"{printable(path)}: its name is not text")
                     continue
                 try:
+                    if entry.is_symlink():
+                        links.append(path)
                     is_dir = entry.is_dir(follow_symlinks=False)
                     is_file = entry.is_file()
-                    is_away = entry.is_symlink() and not (is_file and _stays(inside, path))
-                    if is_away:
-                        links.append(path)
-                    if is_away and is_file:
+                    if is_file and entry.is_symlink() and not _stays(inside, path):
                         problems.append(f"{path}: a link that leads out of the repository")
                         continue
                     if not is_file and not entry.is_dir():
-                        what = "a link that leads to no file" if is_away else "it is not a regular file"
+                        what = (
+                            "a link that leads to no file"
+                            if entry.is_symlink()
+                            else "it is not a regular file"
+                        )
                         problems.append(f"{path}: {what}")
                 except OSError as error:
                     problems.append(f"{path}: {error.strerror or error}")
@@ -283,16 +286,12 @@ def _is_left_out(path: str, omitted: dict[str, str]) -> bool:
     return path in SKIP_ROOT_DIRS or name in SKIP_DIRS or name.endswith(".egg-info")
 
 
-def _listed(
-    root: Path, listed: Iterable[str], problems: list[str], links: list[str]
-) -> tuple[list[str], list[str]]:
+def _listed(root: Path, listed: Iterable[str], problems: list[str]) -> tuple[list[str], list[str]]:
     """Return the paths in `listed` that are files of the repository, and their folders."""
     files: list[str] = []
     inside = Path(os.path.realpath(root))
     for path in sorted(listed, key=lambda path: (path.count("/"), path)):
         try:
-            if (inside / path).is_symlink() and not ((inside / path).is_file() and _stays(inside, path)):
-                links.append(path)
             is_file = stat.S_ISREG((inside / path).stat().st_mode)
         except (FileNotFoundError, NotADirectoryError):
             continue

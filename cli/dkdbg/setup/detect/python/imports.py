@@ -197,11 +197,17 @@ def _stem(distribution: str) -> str:
 def own_names(tree: Tree) -> frozenset[str]:
     """Return the names of all modules, folders and links of a repository: each may be importable from some folder.
 
-    A link may be a package that is somewhere else, whose name on the index may be a stranger's.
+    A link may be a package whose name on the index is a stranger's. One that is named like a known distribution
+    (`datasets`) usually leads to data, unless it leads to a package.
     """
     modules = (path for path in (*tree.files, *tree.links) if path.endswith(_MODULES))
     names = {path.rsplit("/", 1)[-1].split(".")[0] for path in modules}
-    return frozenset(names | {path.rsplit("/", 1)[-1] for path in (*tree.dirs, *tree.links)})
+    packages = (
+        path
+        for path in tree.links
+        if not is_known(path.rsplit("/", 1)[-1]) or (tree.root / path / "__init__.py").is_file()
+    )
+    return frozenset(names | {path.rsplit("/", 1)[-1] for path in (*tree.dirs, *packages)})
 
 
 def _third_party(tree: Tree, texts: Iterable[str]) -> tuple[str, ...]:
