@@ -112,6 +112,28 @@ print("end")
 """
 
 
+PATCHES = """import time
+def work(n):
+    doubled = n * 2
+    time.sleep(0.01)
+    return doubled
+def main():
+    import gevent.monkey
+    gevent.monkey.patch_all()
+    gevent.joinall([gevent.spawn(work, n) for n in range(3)])
+    print("end")
+main()
+"""
+
+
+def test_a_program_whose_function_patches_stops_and_ends(start):
+    running = start(PATCHES, "300")
+    with Editor(running.port, {running.script: [3]}) as editor:
+        editor.wait_stops(3)
+        err = running.ends(0, "end\n")
+    assert "GEVENT_SUPPORT" not in err
+
+
 def test_a_breakpoint_stops_in_threads_of_a_program_that_only_mentions_gevent(start):
     running = start(THREADS, "300")
     with Editor(running.port, {running.script: [5]}) as editor:

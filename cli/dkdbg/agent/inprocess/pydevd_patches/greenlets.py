@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 _SUPPORT = "GEVENT_SUPPORT"
 _MESSAGE = "GEVENT_SUPPORT_NOT_SET_MSG"
 _NOTE = "dkdbg: this program uses gevent: set GEVENT_SUPPORT=True in its environment, or it will not end while it is debugged"
-#: An import at module level: a word in a comment, or an import that may not run, would cost the threads' breakpoints.
-_IMPORT = re.compile(rb"^(?:import|from)[ \t]+gevent\b", re.MULTILINE)
+#: An import at module level, or gevent's monkey anywhere: a mere word, or an import that may not run, would cost the
+#: threads' breakpoints, and a patch without support would keep the program from ending.
+_IMPORT = re.compile(
+    rb"^(?:from[ \t]+|import[ \t](?:[^\n#]*,)?[ \t]*)gevent\b|\bgevent\b[^\n]{0,200}\bmonkey\b", re.MULTILINE
+)
 #: Maximum bytes of a script to read.
 _MAX_SCRIPT_BYTES = 1 << 20
 _EVENTLET = (
