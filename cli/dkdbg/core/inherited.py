@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: The instructions that are inherited, with a value that a Dockerfile takes without quotes and without substitution.
 _WORD = r"[\w./:@%+=,-]{1,500}"
+#: The instructions that are inherited, with values that a Dockerfile takes as they are, without substitution.
 _LINE = re.compile(
     rf'(?:WORKDIR |USER |ENV PYTHONPATH=){_WORD}|(?:SHELL|ENTRYPOINT) \["{_WORD}"(?:, "{_WORD}"){{0,9}}\]',
     re.ASCII,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -205,11 +205,8 @@ def _open_stage(rest: str, values: Mapping[str, str], stages: list[_Stage], inhe
             _apply(step, [*stages, stage], {}, {})
         stage.inherits_entrypoint = stage.entrypoint is not None
         return stage
-    return _Stage(
-        base=below.base, name=name, env=dict(below.env), workdir=below.workdir,
-        workdir_is_assumed=below.workdir_is_assumed, user=below.user, shell=below.shell,
-        entrypoint=below.entrypoint, inherits_entrypoint=below.inherits_entrypoint, cmd=below.cmd, copies=list(below.copies), exposed=list(below.exposed),
-        runs=list(below.runs),
+    return replace(
+        below, name=name, env=dict(below.env), copies=list(below.copies), exposed=list(below.exposed), runs=list(below.runs)
     )  # fmt: skip
 
 
