@@ -739,6 +739,24 @@ def test_what_somebody_elses_manifest_says_of_a_base_image_is_a_plain_path_or_no
     assert "/plain/sub" in dkdbg_in(root, "init", "--diff", DOCKER_HOST="unix:///nowhere.sock").stdout
 
 
+@pytest.mark.attack(8)
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'CMD ["python", "a\\nport 1 on 0.0.0.0"]',
+        'ENTRYPOINT ["python", "a\\nport 1 on 0.0.0.0"]',
+        'SHELL ["/bin/sh", "a\\nport 1 on 0.0.0.0", "-c"]\nCMD python app.py',
+    ],
+)
+def test_a_command_with_line_ends_looks_like_no_other_line_of_the_plan(tmp_path, lines):
+    """Has a command show a line of its own choice in the plan that a user agrees to."""
+    files = {"app.py": "print(1)\n", "Dockerfile": f"FROM python:3.11\nWORKDIR /app\nCOPY . .\n{lines}\n"}
+    done = dkdbg_in(checkout(tmp_path / "repo", files), "init", "--yes")
+    assert done.returncode == 0
+    assert "a\\nport 1" in done.stdout
+    assert not re.search(r"^\W*port 1 on", done.stdout, re.MULTILINE)
+
+
 @pytest.mark.attack(0)
 @pytest.mark.parametrize("git", [True, False])
 def test_the_name_of_a_link_is_installed_from_no_index(tmp_path, git):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dkdbg.agent import settings
 from dkdbg.agent.contract import LOOPBACK
+from dkdbg.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -295,15 +296,16 @@ class ProjectPlan:
             columns: width of the terminal, to wrap lines below their reasons; None wraps no line.
         """
         room = 44 if columns is None else max(12, min(44, columns // 2 - 10))
-        width = min(max((len(decision.what) for decision in self.decisions), default=0), room)
+        # A line end in a command or a path of the repository would look like another decision.
+        shown = [(printable(decision.what), printable(decision.why)) for decision in self.decisions]
+        width = min(max((len(what) for what, _ in shown), default=0), room)
         lines: list[str] = []
-        for decision in self.decisions:
-            what = decision.what
+        for what, why in shown:
             if len(what) > width:
                 lines += _wrapped(what, columns, 2)
-                what = ""
-            lines += _wrapped(f"{what:<{width}}  because {decision.why}", columns, width + 10)
-        for note in self.notes:
+                what = ""  # noqa: PLW2901
+            lines += _wrapped(f"{what:<{width}}  because {why}", columns, width + 10)
+        for note in map(printable, self.notes):
             lines += _wrapped(f"note: {note}", columns, 6)
         return "\n".join(lines)
 
