@@ -249,7 +249,8 @@ _INIT_SYSTEMS = ("/init", "/sbin/init", "/lib/systemd/systemd", "/usr/lib/system
 def _of_command(facts: RepoFacts, dockerfile: DockerfileFact | None, argv: tuple[str, ...]) -> Iterator[str]:
     """Return notes on requirements of the command."""
     if argv[:1] and argv[0] in _INIT_SYSTEMS:
-        yield f"{argv[0]} has to be process 1 of its container, which the agent is in the debug service; name the program itself: dkdbg init --command 'python train.py'"
+        program = shlex.join(argv[1:]) or "python train.py"
+        yield f"{argv[0]} has to be process 1 of its container, which the agent is in the debug service; name the program itself: dkdbg init --command {shlex.quote(program)}"
     if dockerfile is not None and not dockerfile.has_shell:
         none = f"{dockerfile.path} is FROM {dockerfile.base}, which has no /bin/sh"
         if PYTHON.starts(argv[0]):

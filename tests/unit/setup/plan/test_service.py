@@ -26,7 +26,7 @@ def test_the_command_of_the_image_is_entrypoint_and_cmd_unless_compose_has_an_en
     made = of_service(own, dockerfiles=(dockerfile(cmd=("unused.py",)),))
     assert made.service.argv == ("python", "b.py")
     made = plan(dockerfiles=(replace(image, entrypoint=("/init",)),), mappings=((".", "/app"),))
-    assert [note for note in made.notes if "process 1" in note]
+    assert [note for note in made.notes if "process 1" in note and note.endswith("--command app.py")]
 
 
 def test_a_program_of_the_repository_runs_by_an_inherited_entrypoint_whose_cmd_is_unknown():
