@@ -1,4 +1,4 @@
-"""A process joins an adapter that is not there, or is busy."""
+"""A process joins an adapter that is not there, or is busy, and from a working directory that is gone."""
 
 import os
 import subprocess
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from dkdbg.agent.inprocess import bundle, entered
+from tests.agent.dap_probe import Editor, wait_for
 
 #: A member of a session, whose adapter is a listening socket without more.
 MEMBER = """
@@ -54,3 +55,24 @@ def test_a_process_joins_after_a_refused_connection_and_as_soon_as_a_busy_adapte
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     refused = "not joined: ConnectionRefusedError: [Errno 111] Connection refused"
     assert done.stdout.splitlines() == [refused, refused, "joined", "already joined"], done.stderr
+
+
+GONE = """import os, tempfile, time
+root, folder = os.getcwd(), tempfile.mkdtemp()
+os.chdir(folder)
+os.rmdir(folder)
+open(root + "/runs", "w").close()
+while not os.path.exists(root + "/end"):
+    time.sleep(0.05)
+"""
+
+
+def test_a_process_whose_working_directory_is_gone_says_why_it_is_not_debugged(program, tmp_path):
+    """The script has a relative path. debugpy itself needs the working directory; the hook did, and nothing was said."""
+    running = program(GONE, wait="0")
+    wait_for((tmp_path / "runs").exists, bool)
+    with Editor(running.port, {}) as editor:
+        (error,) = wait_for(lambda: list(editor.errors), bool)
+        assert "FileNotFoundError" in error
+        (tmp_path / "end").touch()
+        assert running.finish()[0] == 0
