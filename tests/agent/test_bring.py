@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent.state import kept
-from dkdbg.core.target import Reach
+from dkdbg.core.target import Executor
 from dkdbg.delivery import bring as bringing
 from dkdbg.delivery import single_file
 from dkdbg.delivery.bring import bring
@@ -24,7 +24,7 @@ from tests.pythons import need
 
 
 @dataclass
-class Here(Reach):
+class Here(Executor):
     """This machine as a place with a runtime folder of its own; `through` is what its stream passes."""
 
     runtime: Path

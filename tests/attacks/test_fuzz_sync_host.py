@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkdbg.core.target import Reach
+from dkdbg.core.target import Executor
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.pull import destination, pull
 from dkdbg.sync.receiver import wire
@@ -75,7 +75,7 @@ def streams(draw: st.DrawFn) -> bytes:
 
 
 @dataclass(frozen=True)
-class Recorded(Reach):
+class Recorded(Executor):
     """A target that says what lies in a file, whatever it hears."""
 
     file: str
@@ -107,14 +107,20 @@ def test_whatever_the_target_answers_the_host_says_one_error(stream, verb):
         open_before = descriptors_open()
         events: list[Event] = []
         roots = Roots(local=str(root), remote="/ws", pythons=("python3",))
-        reach = Recorded(str(folder / "said"))
+        executor = Recorded(str(folder / "said"))
         try:
             if verb == "pull":
-                pull(roots, reach, ["out"], destination(str(root), None, "liar", roots), report=events.append)
+                pull(
+                    roots,
+                    executor,
+                    ["out"],
+                    destination(str(root), None, "liar", roots),
+                    report=events.append,
+                )
             elif verb == "verify":
-                verify(roots, reach)
+                verify(roots, executor)
             else:
-                _sync(roots, reach, events)
+                _sync(roots, executor, events)
         except (DkdbgError, StreamEndedError):
             pass
         for event in events:
@@ -129,10 +135,10 @@ def test_whatever_the_target_answers_the_host_says_one_error(stream, verb):
         wait_for(descriptors_open, lambda count: count <= open_before + 1)
 
 
-def _sync(roots: Roots, reach: Recorded, events: list[Event]) -> None:
+def _sync(roots: Roots, executor: Recorded, events: list[Event]) -> None:
     """One connection of `Session.once`, which would try again when the stream ends."""
     contact = Contact(roots.remote, roots.local, pythons=roots.pythons)
-    contact.start(reach)
+    contact.start(executor)
     try:
         scanner = Scanner(roots.local)
         index = scanner.scan()

@@ -222,8 +222,8 @@ def test_without_kubectl_oc_is_taken_and_without_both_it_says_so(root, cluster, 
     error = find(root, "k8s://ml/train-0")
     assert (error.message, error.exit_code) == ("neither kubectl nor oc is installed here", 127)
     (tmp_path / "bin" / "oc").symlink_to(os.path.realpath(real))
-    reach = registry.target_of("k8s://ml/train-0", root).find()
-    assert reach.wrap(["true"])[0] == "oc"
+    executor = registry.target_of("k8s://ml/train-0", root).find()
+    assert executor.wrap(["true"])[0] == "oc"
 
 
 @pytest.mark.parametrize(

@@ -61,13 +61,13 @@ def test_doctor_examines_a_pod_from_inside(root):
 @pytest.mark.usefixtures("box")
 def test_a_command_line_gets_there_word_by_word_and_input_and_output_byte_for_byte(root, cluster):
     place = registry.target_of("k8s://ml/app=train", root)
-    reach = place.find()
+    executor = place.find()
     words = ["", "a b", "$HOME", "*", "'", '"', "`id`", "\\", "ä\n\u202e", "--", "-it", "%41+&c=1"]
     show = "import sys; print(ascii(sys.argv[1:]))"
-    argv = reach.wrap(["python3", "-c", show, *words])
+    argv = executor.wrap(["python3", "-c", show, *words])
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip() == ascii(words)
     data = os.urandom(3 << 20)
-    echoed = subprocess.run(reach.wrap(["cat"]), input=data, capture_output=True, check=True)
+    echoed = subprocess.run(executor.wrap(["cat"]), input=data, capture_output=True, check=True)
     assert (echoed.stdout, echoed.stderr) == (data, b"")
     for code, argv in (
         (0, ["true"]),
@@ -75,7 +75,7 @@ def test_a_command_line_gets_there_word_by_word_and_input_and_output_byte_for_by
         (127, ["nope"]),
         (126, ["/etc/passwd"]),
     ):
-        done = subprocess.run(reach.wrap(argv), capture_output=True, check=False)
+        done = subprocess.run(executor.wrap(argv), capture_output=True, check=False)
         assert done.returncode == code, done
     assert not any("secret-of-alice" in each for each in cluster.asked)
 

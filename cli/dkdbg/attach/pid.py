@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.core.pythons import PythonThere
-    from dkdbg.core.target import Reach, Target
+    from dkdbg.core.target import Executor, Target
     from dkdbg.delivery.bring import Brought
 
 #: Seconds for the agent to report on all processes, and to exit.
@@ -71,15 +71,15 @@ def enter(target: Target, pids: Sequence[int], root: Path, report: Callable[[str
                 hint=f"dkdbg attach {target.address} shows how to attach to it",
             )
         argv, numbers = chosen[0].argv, [each.pid for each in chosen]
-        reach = target.within(chosen[0].user)
+        executor = target.within(chosen[0].user)
     elif pids:
-        numbers, reach = list(pids), target.find()
+        numbers, executor = list(pids), target.find()
     else:
         return None
     try:
-        agent = _in(target, reach, numbers, report)
+        agent = _in(target, executor, numbers, report)
     except DkdbgError as error:
-        argv = argv or _words_of(reach, numbers[0])
+        argv = argv or _words_of(executor, numbers[0])
         again = hints.RUN_AGAIN(target=target.address, command=shlex.join(argv))
         hint = again + _in_its_place(target, argv)
         if _IN_ANOTHER in error.message:
@@ -98,11 +98,11 @@ def _session_named(target: Target, message: str) -> str:
     return str(target.address)
 
 
-def _words_of(reach: Reach, pid: int) -> Sequence[str]:
+def _words_of(executor: Executor, pid: int) -> Sequence[str]:
     """Return the command line of a Python process there; `CMD` if it cannot be read."""
     found: Sequence[PythonThere] = ()
     with contextlib.suppress(DkdbgError):
-        found = running_at(reach)
+        found = running_at(executor)
     return next((each.argv for each in found if each.pid == pid), ("CMD",))
 
 
@@ -149,16 +149,16 @@ def _chosen(
     return [each for program in programs for each in program if each in wanted or program[0] in wanted]
 
 
-def _in(target: Target, reach: Reach, pids: Sequence[int], report: Callable[[str], None]) -> Entered:
+def _in(target: Target, executor: Executor, pids: Sequence[int], report: Callable[[str], None]) -> Entered:
     host, port = target.listen_address()
     if Capability.LIST_PROCESSES not in target.capabilities:
         port = 0
-    brought = bring(reach)
+    brought = bring(executor)
     try:
         for again in range(3):
             arguments = ("--host", host, "--port", str(port), "--name", target.label)
             argv = (*brought.argv, "enter", ",".join(map(str, pids)), *arguments)
-            agent = Entered(brought, reach.wrap(argv), report, len(pids))
+            agent = Entered(brought, executor.wrap(argv), report, len(pids))
             try:
                 agent.wait()
             except DkdbgError as error:

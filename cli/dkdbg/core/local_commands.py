@@ -1,18 +1,18 @@
-"""Reach of this machine: runs commands locally."""
+"""Executor on this machine: runs commands locally."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.core.target import Reach
+from dkdbg.core.target import Executor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 @dataclass(frozen=True, kw_only=True)
-class Local(Reach):
+class Local(Executor):
     """The `local:` target.
 
     Attributes:

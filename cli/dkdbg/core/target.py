@@ -60,7 +60,7 @@ class Capability(Enum):
     ATTACH_ONLY = "attaching only"
 
 
-class Reach(ABC):
+class Executor(ABC):
     """One container or node that `Target.find` has found. It never switches to a successor, even once it is gone.
 
     Attributes:
@@ -223,7 +223,7 @@ class Target(ABC):
 
     # -- commands there: all targets but ATTACH_ONLY -----------------------------------------------------------------
 
-    def find(self) -> Reach:
+    def find(self) -> Executor:
         """Find the container or node that the address names now; `wrap` and `agent` refer to it from then on.
 
         Raises:
@@ -232,7 +232,7 @@ class Target(ABC):
         raise self.refusal()
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """Call `Reach.wrap` of the last `find`'s result; call `find` first if needed.
+        """Call `Executor.wrap` of the last `find`'s result; call `find` first if needed.
 
         Raises:
             DkdbgError: as `find`.
@@ -447,8 +447,8 @@ class Target(ABC):
         """Return the Pythons there; empty if an agent of dkdbg runs. Raises DkdbgError: it cannot be queried."""
         raise self._unsupported(Capability.LIST_PROCESSES)
 
-    def within(self, user: str) -> Reach:
-        """Return a reach that runs commands as `user`, `uid:gid`; the usual user if it is empty.
+    def within(self, user: str) -> Executor:
+        """Return an executor that runs commands as `user`, `uid:gid`; the usual user if it is empty.
 
         Raises:
             DkdbgError: it is missing or not running.
@@ -469,7 +469,7 @@ class Target(ABC):
         """Return why the connection to a command was cut; empty if the command ended, or may have ended, normally."""
         return ""
 
-    def again(self, *, silent: bool, limit: float) -> Reach:
+    def again(self, *, silent: bool, limit: float) -> Executor:
         """Find the same host again after its connection was cut; from any thread, without asking for a password.
 
         Args:

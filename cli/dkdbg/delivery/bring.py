@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dkdbg.core.pythons import PythonThere
-    from dkdbg.core.target import Reach
+    from dkdbg.core.target import Executor
 
 #: Timeouts in seconds: to start Python at the target, and for progress of a transfer.
 HELLO_TIMEOUT_S, STALL_TIMEOUT_S = 60.0, 60.0
@@ -81,11 +81,13 @@ class Brought:
         self._stream.close()
 
 
-def bring(reach: Reach, *, python: str | None = None, run: str = "", command: Sequence[str] = ()) -> Brought:
-    """Upload the single file to `reach`, and return the command line of the agent there.
+def bring(
+    executor: Executor, *, python: str | None = None, run: str = "", command: Sequence[str] = ()
+) -> Brought:
+    """Upload the single file to `executor`, and return the command line of the agent there.
 
     Args:
-        reach: the container or node.
+        executor: the container or node.
         python: the interpreter there; None to search for one.
         command: the command that the agent is to run; a Python that it names is the first to be tried.
         run: mark that identifies the program's run, 16 hexadecimal digits; by default a new one is generated.
@@ -97,7 +99,7 @@ def bring(reach: Reach, *, python: str | None = None, run: str = "", command: Se
     named = ("--", command[0]) if command else ()
     looking = ("sh", "-c", single_file.short_launcher(), "-c", _BOOT, nonce, *named)
     chosen = ("env", f"DKDBG_PYTHON={python}") if python else ()
-    stream = _Stream(reach, (*chosen, *looking), nonce)
+    stream = _Stream(executor, (*chosen, *looking), nonce)
     try:
         code = zlib.compress(receiver().encode(), 9)
         stream.write(b"%8d" % len(code) + code)
@@ -157,9 +159,9 @@ def receiver() -> str:
 class _Stream:
     """Standard input and output of one process at the target. Every call has a timeout."""
 
-    def __init__(self, reach: Reach, argv: Sequence[str], nonce: str) -> None:
-        self._reach, self._nonce, self._label = reach, nonce.encode(), reach.label
-        self._process = process.converse(reach.wrap(argv))
+    def __init__(self, executor: Executor, argv: Sequence[str], nonce: str) -> None:
+        self._executor, self._nonce, self._label = executor, nonce.encode(), executor.label
+        self._process = process.converse(executor.wrap(argv))
         pipes = [
             pipe.fileno()
             for pipe in (self._process.stdin, self._process.stdout, self._process.stderr)
@@ -285,7 +287,7 @@ class _Stream:
                 self._stderr = (self._stderr + data)[-4000:]
         whole = self._stderr.decode("utf-8", "replace")
         reason = last_line(whole)
-        explained = self._reach.explain(whole)
+        explained = self._executor.explain(whole)
         if explained is not None:
             return explained
         if "no Python" in whole:
@@ -307,11 +309,11 @@ class _Stream:
 _TIMEOUT_S = 60.0
 
 
-def running_at(reach: Reach) -> Sequence[PythonThere]:
+def running_at(executor: Executor) -> Sequence[PythonThere]:
     """Return the target's Pythons, oldest first; empty if the target has no shell. The list is untrusted.
 
     Raises:
         DkdbgError: the target cannot be queried, or does not answer in time.
     """
-    asked = process.read(reach.wrap(pythons.finding_words()), most=pythons.MOST, timeout=_TIMEOUT_S)
+    asked = process.read(executor.wrap(pythons.finding_words()), most=pythons.MOST, timeout=_TIMEOUT_S)
     return pythons.pythons_in(asked.stdout)

@@ -103,14 +103,14 @@ class _RemoteProgram:
         relay = (*self._agent, "relay", word)
         # Before the first connection the agent's file exists only as long as the upload's connection.
         try:
-            reach = self._target.again(silent=silent and self._was_connected, limit=limit)
+            executor = self._target.again(silent=silent and self._was_connected, limit=limit)
         except GoneError as error:
             self._gone = error
             self.lost()
             raise
         if not self._was_connected:
-            return reach.starting(relay)
-        return reach.wrap(relay_words(self._agent, word, "again"))
+            return executor.starting(relay)
+        return executor.wrap(relay_words(self._agent, word, "again"))
 
     def exited(self, code: int) -> None:
         """Record the exit code."""

@@ -12,14 +12,14 @@ from dkdbg.core.target import RUN_ABSENT, Endpoint
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dkdbg.core.target import Reach
+    from dkdbg.core.target import Executor
     from dkdbg.relay.relay import Relay
 
 #: Maximum bytes of an agent's answer.
 _MAX_ANSWER_BYTES = 8 << 20
 
 
-def records(reach: Reach, agent: Sequence[str], *, limit: float) -> list[SeenRecord | str]:
+def records(executor: Executor, agent: Sequence[str], *, limit: float) -> list[SeenRecord | str]:
     """Return the records of the remote sessions, oldest first; for an unreadable record the reason.
 
     Args:
@@ -30,7 +30,7 @@ def records(reach: Reach, agent: Sequence[str], *, limit: float) -> list[SeenRec
         DkdbgError: no answer in time, or too long an answer.
         BadRecord: the answer is not JSON.
     """
-    done = process.read(reach.wrap((*agent, "sessions", "--json")), most=_MAX_ANSWER_BYTES, timeout=limit)
+    done = process.read(executor.wrap((*agent, "sessions", "--json")), most=_MAX_ANSWER_BYTES, timeout=limit)
     return [] if done.code else parse_all(done.stdout)  # the agent has just been removed
 
 

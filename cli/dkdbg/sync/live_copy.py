@@ -21,7 +21,7 @@ from dkdbg.sync.report import as_line
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dkdbg.core.target import Reach, Target
+    from dkdbg.core.target import Executor, Target
     from dkdbg.sync.report import Event
     from dkdbg.sync.session import Session
 
@@ -42,7 +42,7 @@ class LiveCopy:
 
     Args:
         root: the repository's root, resolved.
-        reach: the result of the target's `find`.
+        executor: the result of the target's `find`.
         python: interpreter on the target; None to look for one.
 
     Attributes:
@@ -53,14 +53,14 @@ class LiveCopy:
         DkdbgError: the target's folder for the code is unknown.
     """
 
-    def __init__(self, root: Path, target: Target, reach: Reach, *, python: str | None) -> None:
+    def __init__(self, root: Path, target: Target, executor: Executor, *, python: str | None) -> None:
         from dkdbg.sync import shared
         from dkdbg.sync.roots import Roots
         from dkdbg.sync.rules.rules import ConfiguredRules
         from dkdbg.sync.session import Session
 
         try:
-            workspace = shared.folder_of(target, reach)
+            workspace = shared.folder_of(target, executor)
         except NoFolderError as error:
             at = shlex.quote(str(target.address))
             raise DkdbgError(
@@ -79,7 +79,7 @@ class LiveCopy:
         self._next = time.monotonic() + _PROGRESS_INTERVAL_S
         local = local_root(root, workspace.local)
         contact = Contact(workspace.remote, local, pythons=(python,) if python else PYTHONS)
-        contact.start(reach)
+        contact.start(executor)
         self._target = target
         self._roots = roots = Roots(
             local=local,

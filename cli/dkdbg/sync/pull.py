@@ -28,7 +28,7 @@ from dkdbg.sync.report import size as in_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from dkdbg.core.target import Reach
+    from dkdbg.core.target import Executor
     from dkdbg.sync.receiver.wire import Entry
     from dkdbg.sync.report import Event
     from dkdbg.sync.roots import Roots
@@ -192,7 +192,7 @@ def relative(folder: str, root: str) -> str:
 
 
 def pull(
-    roots: Roots, reach: Reach, folders: Sequence[str], into: Destination, *, limit: int = MAX_BYTES,
+    roots: Roots, executor: Executor, folders: Sequence[str], into: Destination, *, limit: int = MAX_BYTES,
     report: Callable[[Event], None],
 ) -> Pulled:  # fmt: skip
     """Copy `folders`, relative to the remote root (`relative`), below the local folder `into`.
@@ -209,7 +209,7 @@ def pull(
     """
     contact = Contact(roots.remote, roots.local, pythons=roots.pythons, look_only=True)
     try:
-        contact.start(reach)
+        contact.start(executor)
         stream, _ = contact.ready()
     except StreamEndedError as error:
         os.close(into.descriptor)

@@ -21,7 +21,7 @@ from dkdbg.sync.tree.scan import Scanner
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from dkdbg.core.target import Reach
+    from dkdbg.core.target import Executor
     from dkdbg.sync.plan import Step
     from dkdbg.sync.report import Event
     from dkdbg.sync.roots import Roots
@@ -55,7 +55,7 @@ class Session:
     """
 
     def __init__(
-        self, roots: Roots, resolve: Callable[[], Reach], *, report: Callable[[Event], None],
+        self, roots: Roots, resolve: Callable[[], Executor], *, report: Callable[[Event], None],
         contact: Contact | None = None,
     ) -> None:  # fmt: skip
         self._roots = roots

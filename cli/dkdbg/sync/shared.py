@@ -19,7 +19,7 @@ from dkdbg.sync.remote.stream import StreamEndedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dkdbg.core.target import Reach, Target, Workspace
+    from dkdbg.core.target import Executor, Target, Workspace
 
 _MOUNTS = "/proc/self/mountinfo"
 #: Maximum bytes of an answer, and timeout in seconds.
@@ -28,7 +28,7 @@ _MAX_OUTPUT_BYTES, _TIMEOUT_S = 1 << 20, 30.0
 _IS_HOME = '[ "$(pwd -P)" = "$(cd && pwd -P)" ]'
 
 
-def find(root: str, reach: Reach, *, python: str | None = None) -> str | None:
+def find(root: str, executor: Executor, *, python: str | None = None) -> str | None:
     """Return the path of the same folder as `root` on the other machine; None if it has no such folder.
 
     Args:
@@ -37,18 +37,18 @@ def find(root: str, reach: Reach, *, python: str | None = None) -> str | None:
     """
     with contextlib.suppress(DkdbgError):
         here = _mounts_here()
-        output = _asked(reach, f'printf "%s\\n" "$HOME"; cat {_MOUNTS}').partition("\n")
+        output = _asked(executor, f'printf "%s\\n" "$HOME"; cat {_MOUNTS}').partition("\n")
         found = guesses(root, here, mounts(output[2]), output[0] if output[0].startswith("/") else "")
         found = [each for each in found if each.isprintable()]
         shown = "".join(f"[ -d {shlex.quote(each)} ] && echo {number}; " for number, each in enumerate(found))
-        there = _asked(reach, f"{shown}true").split()
+        there = _asked(executor, f"{shown}true").split()
         for number, each in enumerate(found):
-            if str(number) in there and _is_one(root, each, reach, (python,) if python else PYTHONS):
+            if str(number) in there and _is_one(root, each, executor, (python,) if python else PYTHONS):
                 return each
     return None
 
 
-def folder_of(target: Target, reach: Reach) -> Workspace:
+def folder_of(target: Target, executor: Executor) -> Workspace:
     """Return the folder of a target's code, after checking that sync may write there.
 
     A job runs in the folder that it was submitted from, which may be the user's home.
@@ -59,7 +59,7 @@ def folder_of(target: Target, reach: Reach) -> Workspace:
     """
     found = target.workspace()
     if Capability.TIME_LIMITED in target.capabilities:
-        done = process.run(reach.wrap(("sh", "-c", _IS_HOME)), timeout=_TIMEOUT_S)
+        done = process.run(executor.wrap(("sh", "-c", _IS_HOME)), timeout=_TIMEOUT_S)
         if done.code == 0:
             raise DkdbgError(
                 f"{target.label} runs in your home folder {printable(found.remote)}: syncing into it could overwrite your shells' start-up files",
@@ -77,14 +77,14 @@ def _mounts_here() -> list[Mount]:
         return bsd_mounts(process.read(("mount",), most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout)
 
 
-def _asked(reach: Reach, text: str) -> str:
-    return process.read(reach.wrap(("sh", "-c", text)), most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout
+def _asked(executor: Executor, text: str) -> str:
+    return process.read(executor.wrap(("sh", "-c", text)), most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout
 
 
-def _is_one(root: str, folder: str, reach: Reach, pythons: Sequence[str]) -> bool:
+def _is_one(root: str, folder: str, executor: Executor, pythons: Sequence[str]) -> bool:
     """Return whether two folders are one: create a probe file in `folder` there, look for it here, remove it."""
     with contextlib.suppress(StreamEndedError):
-        found = probe(folder, reach, pythons)
+        found = probe(folder, executor, pythons)
         if found is not None:  # otherwise the folder is not writable, and nothing can be proved
             with contextlib.closing(found[0]):
                 return is_here(root, found[1])

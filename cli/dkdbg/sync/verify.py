@@ -21,7 +21,7 @@ from dkdbg.sync.tree.scan import Scanner
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dkdbg.core.target import Reach
+    from dkdbg.core.target import Executor
     from dkdbg.sync.roots import Roots
     from dkdbg.sync.tree.entries import Entry, Index
 
@@ -99,11 +99,11 @@ def _difference(entry: Entry, digest: str, there: There | None) -> str:
     )
 
 
-def verify(roots: Roots, reach: Reach) -> Comparison:
+def verify(roots: Roots, executor: Executor) -> Comparison:
     """Compare both sides. Raises DkdbgError: the target cannot be reached, or a local file cannot be read."""
     contact = Contact(roots.remote, roots.local, pythons=roots.pythons, look_only=True)
     try:
-        contact.start(reach)
+        contact.start(executor)
         scanner = Scanner(roots.local, rules=roots.rules)
         index = scanner.scan()
         stream, _ = contact.ready()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.record import SeenRecord
     from dkdbg.core.sessions import SeenSession
-    from dkdbg.core.target import Reach
+    from dkdbg.core.target import Executor
 
 _AGENT = Path(__file__).resolve().parents[1] / "agent" / "__main__.py"
 
@@ -39,7 +39,7 @@ class LocalTarget(Target):
         """Return the session's name."""
         return LOCAL if self.address.rest.startswith("/") else self.address.label
 
-    def find(self) -> Reach:
+    def find(self) -> Executor:
         """Return this machine, which always exists."""
         return Local(python=sys.executable)
 

@@ -139,12 +139,14 @@ def _there(target: Target) -> Machine:
     """Return the machine or container of a target. Raises DkdbgError: it cannot be reached, or runs no commands."""
     from dkdbg.doctor import probe
 
-    reach = target.find()
+    executor = target.find()
     asked = time.time()
-    done = process.read(reach.wrap(["sh", "-c", probe.SCRIPT]), most=probe.MAX_BYTES, timeout=probe.TIMEOUT_S)
+    done = process.read(
+        executor.wrap(["sh", "-c", probe.SCRIPT]), most=probe.MAX_BYTES, timeout=probe.TIMEOUT_S
+    )
     answered = time.time()
     if done.code:
-        raise reach.explain(done.stderr) or DkdbgError(
+        raise executor.explain(done.stderr) or DkdbgError(
             f"{target.label} failed to run a shell script (exit code {done.code}): {done.stderr.strip()[-300:]}",
             hint=f"dkdbg ps {target.address} shows whether it runs; its image needs sh",
         )

@@ -82,11 +82,11 @@ class _Agent:
 
     def command(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
         """Return the relay's command line. Raises DkdbgError."""
-        reach = self._target.again(silent=silent, limit=limit)
+        executor = self._target.again(silent=silent, limit=limit)
         if self._brought is None or silent:  # the connection that keeps the file there was cut, too
             self.close()
-            self._brought = bring(reach)
-        return reach.wrap((*self._brought.argv, "relay", word))
+            self._brought = bring(executor)
+        return executor.wrap((*self._brought.argv, "relay", word))
 
     def close(self) -> None:
         """Release the agent."""

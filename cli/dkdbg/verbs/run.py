@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from dkdbg.core.target import Reach, Target
+    from dkdbg.core.target import Executor, Target
     from dkdbg.delivery.bring import Brought
     from dkdbg.verbs.parser import Parser
 
@@ -183,18 +183,18 @@ def run(
             _lead_editors(opened, registry.target_of(name or "local:", root), attach, run)
         if (sync or reload) and Capability.NEEDS_WORKDIR in target.capabilities:
             target = opened.enter_context(contextlib.closing(_in_workdir(target, root, python)))
-        reach = target.find()
+        executor = target.find()
         copy = None
         if name is not None and (sync or reload):
             from dkdbg.sync.live_copy import LiveCopy
 
-            copy = opened.enter_context(contextlib.closing(LiveCopy(root, target, reach, python=python)))
+            copy = opened.enter_context(contextlib.closing(LiveCopy(root, target, executor, python=python)))
         brought = opened.enter_context(
-            contextlib.closing(bring(reach, python=python, run=run, command=command))
+            contextlib.closing(bring(executor, python=python, run=run, command=command))
         )
         if brought.sent:
             console.warn(
-                f"dkdbg: {reach.label}: copied the agent to the target; it is removed when the last session ends"
+                f"dkdbg: {executor.label}: copied the agent to the target; it is removed when the last session ends"
             )
         if copy is not None:
             copy.wait()
@@ -203,10 +203,10 @@ def run(
         watched = (copy.folder if copy else str(root)) if reload else None
         argv = _launch_words(target, command, port=port, wait=wait, watched=watched, flags=flags)
         with_env = _env_argv(target, copy.environment if copy else ())
-        code = _attached(target, reach, brought, (*with_env, *brought.argv, *argv))
+        code = _attached(target, executor, brought, (*with_env, *brought.argv, *argv))
         if profiling and profiling.pull and name is not None:
             with _interruptible():
-                return _fetch(root, name, target, reach, python, code=code)
+                return _fetch(root, name, target, executor, python, code=code)
         return code
 
 
@@ -282,11 +282,11 @@ def _launch_words(
     return ("supervise", *argv, "--reload", watched, *typed, *flags, "--", *command)
 
 
-def _attached(target: Target, reach: Reach, brought: Brought, argv: Sequence[str]) -> int:
+def _attached(target: Target, executor: Executor, brought: Brought, argv: Sequence[str]) -> int:
     tty = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     try:
         if Capability.REMOTE not in target.capabilities:
-            return process.attached(reach.wrap(argv, tty=tty), tty=tty, on_signal=brought.signal)
+            return process.attached(executor.wrap(argv, tty=tty), tty=tty, on_signal=brought.signal)
         over, left = target.over(), f"see what still runs there: dkdbg ps {target.address}"
         code = remote_program.run(
             target, brought.argv, argv, label=target.label, tty=tty, hint=left, over=over
@@ -355,7 +355,9 @@ def _variables() -> tuple[str, ...]:
     return (f"{settings.ENV_NEMO_RL_NSYS}={value}",) if value else ()
 
 
-def _fetch(root: Path, name: str, target: Target, reach: Reach, python: str | None, *, code: int) -> int:
+def _fetch(
+    root: Path, name: str, target: Target, executor: Executor, python: str | None, *, code: int
+) -> int:
     """Copy a target's profiles into `dkdbg-pulled` of this repository; return `code`, or the copy's exit code if it is 0.
 
     Args:
@@ -366,7 +368,7 @@ def _fetch(root: Path, name: str, target: Target, reach: Reach, python: str | No
             warning.
     """
     try:
-        pulled = _fetched_folder(root, name, target, reach, python)
+        pulled = _fetched_folder(root, name, target, executor, python)
     except DkdbgError as error:
         if not code:
             raise
@@ -375,7 +377,7 @@ def _fetch(root: Path, name: str, target: Target, reach: Reach, python: str | No
     return code or pulled
 
 
-def _fetched_folder(root: Path, name: str, target: Target, reach: Reach, python: str | None) -> int:
+def _fetched_folder(root: Path, name: str, target: Target, executor: Executor, python: str | None) -> int:
     if target.address.scheme == LOCAL:
         return 0  # the profiles are on this machine already
     from dkdbg.verbs.sync import sync
@@ -383,7 +385,7 @@ def _fetched_folder(root: Path, name: str, target: Target, reach: Reach, python:
     # Set before the first step: a Ctrl-C may come between any two steps.
     there, what = "/FOLDER", FOLDER
     try:
-        done = process.read(reach.wrap(("pwd",)), most=_MAX_FOLDER_BYTES, timeout=_FOLDER_TIMEOUT_S)
+        done = process.read(executor.wrap(("pwd",)), most=_MAX_FOLDER_BYTES, timeout=_FOLDER_TIMEOUT_S)
         folder = done.stdout.removesuffix("\n") if done.code == 0 else ""
         if not folder.startswith("/"):
             raise DkdbgError(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from dkdbg.core.target import Reach, Target
+    from dkdbg.core.target import Executor, Target
     from dkdbg.sync.session import Session
     from dkdbg.verbs.parser import Parser
 
@@ -105,11 +105,11 @@ def sync(
     with contextlib.closing(registry.home(root) if name is None else registry.target_of(name, root)) as named:
         is_made = named.names_workdir and not (to or verify or pull)
         target = named.with_workdir(folder_name(root)) if is_made else named
-        reach = target.find()
+        executor = target.find()
         workspace = (
             Workspace(local=folder, remote=to, why="--to")
             if to
-            else _workspace(root, target, reach, python, writes=not (verify or pull))
+            else _workspace(root, target, executor, python, writes=not (verify or pull))
         )
         if not workspace.remote.startswith("/"):
             raise DkdbgError(f"--to {to}: it must be an absolute path on the target", exit_code=EXIT_USAGE)
@@ -123,7 +123,7 @@ def sync(
             workspace.remote, local, pythons=(python,) if python else PYTHONS, look_only=verify or bool(pull)
         )
         if not verify and not pull:
-            contact.start(reach)  # the receiver starts while the modules below are loaded
+            contact.start(executor)  # the receiver starts while the modules below are loaded
         from dkdbg.sync.roots import Roots
         from dkdbg.sync.rules.rules import ConfiguredRules
         from dkdbg.sync.session import Session
@@ -141,14 +141,14 @@ def sync(
         if verify:
             from dkdbg.sync.verify import verify as compare
 
-            return reporter.verified(compare(roots, reach))
+            return reporter.verified(compare(roots, executor))
         if pull:
             from dkdbg.sync import pull as pulling
 
             pull = [pulling.relative(each, workspace.remote) for each in pull]
             goal = pulling.destination(str(root), into, target.label, roots)
             most = pulling.MAX_BYTES if limit is None else limit
-            done = pulling.pull(roots, reach, pull, goal, limit=most, report=reporter.event)
+            done = pulling.pull(roots, executor, pull, goal, limit=most, report=reporter.event)
             return reporter.pulled(done, goal.path)
         session = Session(roots, target.find, report=reporter.event, contact=contact)
         with contextlib.closing(reporter):
@@ -161,7 +161,7 @@ def sync(
                 from dkdbg.sync.verify import verify as compare
 
                 reporter.line(f"{error.message}: nothing is sent, and both are compared")
-                return reporter.verified(of_one_folder(compare(roots, reach)))
+                return reporter.verified(of_one_folder(compare(roots, executor)))
 
 
 def _follow(session: Session, reporter: Reporter, *, once: bool) -> int:
@@ -178,7 +178,9 @@ def _follow(session: Session, reporter: Reporter, *, once: bool) -> int:
     return EXIT_ERROR if session.failed else 0
 
 
-def _workspace(root: Path, target: Target, reach: Reach, python: str | None, *, writes: bool) -> Workspace:
+def _workspace(
+    root: Path, target: Target, executor: Executor, python: str | None, *, writes: bool
+) -> Workspace:
     """Return the folder that the target names; if its address names none, first try the folder that shares `root`.
 
     Args:
@@ -186,9 +188,9 @@ def _workspace(root: Path, target: Target, reach: Reach, python: str | None, *, 
     """
     from dkdbg.sync import shared
 
-    if not target.names_workdir and (found := shared.find(str(root), reach, python=python)) is not None:
+    if not target.names_workdir and (found := shared.find(str(root), executor, python=python)) is not None:
         return Workspace(local=".", remote=found, why="it is mounted here")
-    return shared.folder_of(target, reach) if writes else target.workspace()
+    return shared.folder_of(target, executor) if writes else target.workspace()
 
 
 def after_up(root: Path, *, as_json: bool) -> int:

@@ -16,7 +16,7 @@ import traceback
 
 import pytest
 
-from dkdbg.core.target import Reach
+from dkdbg.core.target import Executor
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import Session
 from tests.agent.sync.churn import RULE_FILES, Churn, contents, left_out, picture
@@ -26,7 +26,7 @@ PART = 10
 ALL = 2000 if os.environ.get("DKDBG_TEST_FULL") else 30
 
 
-class Relay(Reach):
+class Relay(Executor):
     """A stand-in for a transport: a pipe before the receiver, either of which can be killed."""
 
     label = "a local folder"

@@ -36,7 +36,7 @@ def test_ssh_is_limited_to_10_seconds_unless_configured(tmp_path, monkeypatch, *
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     connection = SharedConnection(hosts_of(address.parse(f"ssh://{hosts}")))
     with pytest.raises(DkdbgError):
-        connection.reach(asks=False)
+        connection.executor(asks=False)
     connection.close()
     (start,) = [line for line in words.read_text().splitlines() if "ControlMaster=yes" in line]
     assert ("ConnectTimeout=10" in start) == limited

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dkdbg.core.local_commands import Local
-from dkdbg.core.target import Reach
+from dkdbg.core.target import Executor
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import Replica
 from dkdbg.sync.report import Event
@@ -27,9 +27,9 @@ class Followed:
         events: what it has said so far.
     """
 
-    def __init__(self, roots: Roots, reach: Callable[[], Reach]) -> None:
+    def __init__(self, roots: Roots, executor: Callable[[], Executor]) -> None:
         self.events: list[Event] = []
-        self.session = Session(roots, reach, report=self.events.append)
+        self.session = Session(roots, executor, report=self.events.append)
         self.problem: BaseException | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -54,10 +54,10 @@ class Followed:
 
 @contextmanager
 def following(
-    roots: Roots, reach: Callable[[], Reach] = lambda: Local(python=sys.executable)
+    roots: Roots, executor: Callable[[], Executor] = lambda: Local(python=sys.executable)
 ) -> Iterator[Followed]:
     """A session that was in sync once, and is ended afterwards."""
-    followed = Followed(roots, reach)
+    followed = Followed(roots, executor)
     try:
         followed.until(lambda: followed.named("in_sync"))
         yield followed

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from dkdbg.core.local_commands import Local
-from dkdbg.core.target import Reach
+from dkdbg.core.target import Executor
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.pull import destination, pull
 from dkdbg.sync.receiver import wire
@@ -245,7 +245,7 @@ def test_the_reason_is_what_the_program_said_and_not_the_greeting_of_the_login_s
         Session(replace(roots, pythons=("ls",)), Shell, report=lambda _: None).once()
 
 
-class Shell(Reach):
+class Shell(Executor):
     """A stand-in for a transport that says 127 for what is not there, and greets before."""
 
     label = "a shell"

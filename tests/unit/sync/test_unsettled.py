@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from dkdbg.core.local_commands import Local
-from dkdbg.core.target import Reach
+from dkdbg.core.target import Executor
 from dkdbg.sync.report import as_line
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.session import MIN_REST_S, OFTEN, Retries, Session
@@ -65,7 +65,7 @@ def test_a_log_that_grows_all_the_time_is_there_as_far_as_it_was_read_and_is_sai
         assert len(followed.named("grows")) == 1
 
 
-class SlowLine(Reach):
+class SlowLine(Executor):
     """A stand-in for a line that carries some 20 MB/s."""
 
     label = "a slow line"
@@ -79,7 +79,7 @@ class SlowLine(Reach):
 def test_a_log_that_grows_while_it_travels_arrives_and_holds_up_nobody(roots, here, there):
     """Its changes made it follow itself for ever, sent in vain each time, and nothing was said."""
     (here / "log").write_bytes(b"beginning\n" * 600_000)
-    with following(roots, reach=SlowLine) as followed:
+    with following(roots, executor=SlowLine) as followed:
         with meanwhile(lambda: append(here / "log"), 0.1):
             (here / "large").write_bytes(b"x" * 3_000_000)
             (here / "small").write_text("1")

@@ -17,7 +17,7 @@ from dkdbg.targets.docker.container import (
     PROJECT_DIR,
     PROJECT_NAME,
     Container,
-    ContainerReach,
+    ContainerExecutor,
     choose,
     endpoint_of,
     not_running,
@@ -152,9 +152,9 @@ def test_the_code_lies_at_the_one_planned_mapping_else_in_the_workdir_and_never_
 
 
 def test_a_command_runs_in_it_without_a_shell():
-    reach = ContainerReach(name="c1", label="docker://c1")
-    assert reach.wrap(["python3", "-c", "x y"]) == ("docker", "exec", "-i", "c1", "python3", "-c", "x y")
-    assert reach.wrap(["sh"], tty=True) == ("docker", "exec", "-it", "c1", "sh")
+    executor = ContainerExecutor(name="c1", label="docker://c1")
+    assert executor.wrap(["python3", "-c", "x y"]) == ("docker", "exec", "-i", "c1", "python3", "-c", "x y")
+    assert executor.wrap(["sh"], tty=True) == ("docker", "exec", "-it", "c1", "sh")
 
 
 def test_a_project_in_a_folder_that_we_may_not_look_into_is_anothers(monkeypatch, tmp_path):

@@ -33,7 +33,7 @@ def dead(monkeypatch):
         if (node := line._address.node) in dead:
             raise DkdbgError(f"no command can be run on {node}\nsecond line")
         return types.SimpleNamespace(
-            reach=types.SimpleNamespace(node=node, label=node), agents=("a",), job=RUNS
+            executor=types.SimpleNamespace(node=node, label=node), agents=("a",), job=RUNS
         )
 
     monkeypatch.setattr(JobLine, "ask", ask)

@@ -10,7 +10,7 @@ import pytest
 from dkdbg.core import address
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets.ssh import connection
-from dkdbg.targets.ssh.command import SshReach, enter, for_any_shell, hosts_of
+from dkdbg.targets.ssh.command import SshExecutor, enter, for_any_shell, hosts_of
 from dkdbg.targets.ssh.errors import explain
 from dkdbg.targets.ssh.target import SshTarget
 from tests.commands import executable
@@ -57,7 +57,7 @@ def test_a_folder_is_entered_whatever_its_name_and_forwards_and_commands_of_the_
     assert enter("/a b/$c") == "cd '/a b/$c' || exit 1; "
     assert enter("~/a b") == "cd \"$HOME\"/'a b' || exit 1; "
     assert enter("~") == "cd \"$HOME\"/'' || exit 1; "
-    argv = SshReach(hosts=hosts("ssh://a,b"), options=("-S", "x"), label="b").wrap(["true"], tty=True)
+    argv = SshExecutor(hosts=hosts("ssh://a,b"), options=("-S", "x"), label="b").wrap(["true"], tty=True)
     assert argv[:3] == ("ssh", "-S", "x")
     assert {"ClearAllForwardings=yes", "RemoteCommand=none", "-tt"} <= set(argv)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from dkdbg.core import record, sessions
 from dkdbg.core.address import Address
-from dkdbg.core.target import Endpoint, Kind, Reach, Target, Workspace
+from dkdbg.core.target import Endpoint, Executor, Kind, Target, Workspace
 
 
-class ToyReach(Reach):
+class ToyExecutor(Executor):
     def __init__(self, folder, label):
         self.folder, self.label = folder, label
 
@@ -31,7 +31,7 @@ class ToyTarget(Target):
         return Path(os.environ["TOY_PLACES"], self.address.rest)
 
     def find(self):
-        return ToyReach(self.folder, self.label)
+        return ToyExecutor(self.folder, self.label)
 
     def wrap(self, argv, *, tty=False):
         return self.find().wrap(argv, tty=tty)

@@ -20,7 +20,7 @@ from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from dkdbg.core.target import Reach
+    from dkdbg.core.target import Executor
 
 #: Interpreters to try, in this order; full paths are for targets whose PATH is empty or wrong, other names for targets
 #: whose `python3` is older than 3.8 (RHEL 8, SLES 15).
@@ -79,7 +79,7 @@ class Contact:
         makes: whether to make a missing root.
 
     Attributes:
-        reach: the target of the last `start`.
+        executor: the target of the last `start`.
         quiet: called when the target has not answered for some seconds.
     """
 
@@ -114,11 +114,11 @@ class Contact:
         """Return whether a receiver was started and `ready` has not returned it yet."""
         return self._stream is not None
 
-    def start(self, reach: Reach) -> None:
+    def start(self, executor: Executor) -> None:
         """Start the receiver. Raises DkdbgError: the local program of the command line does not exist."""
         self.stop()
-        self.reach = reach
-        self.label = reach.label
+        self.executor = executor
+        self.label = executor.label
         self._launch(self._pythons[0])
 
     def ring(self, bell: Callable[[], None]) -> None:
@@ -143,7 +143,7 @@ class Contact:
                 try:
                     _, head, _ = expect(self._stream, frozenset({wire.READY}), _READY_TIMEOUT_S)
                 except StreamEndedError as error:
-                    if not error.answered and (explained := self.reach.explain(error.stderr)) is not None:
+                    if not error.answered and (explained := self.executor.explain(error.stderr)) is not None:
                         raise explained from error
                     if error.answered or error.code not in _NOT_FOUND:
                         if not (error.answered or self._has_answered) and len(self._pythons) == 1:
@@ -173,7 +173,7 @@ class Contact:
             self._stream = None
 
     def _launch(self, python: str) -> None:
-        argv = self.reach.wrap(boot.command(python))
+        argv = self.executor.wrap(boot.command(python))
         # Lambdas, because `_bell` and `quiet` may be replaced later.
         self._stream = Stream(argv, boot.payload, bell=lambda: self._bell(), quiet=lambda: self.quiet())  # noqa: PLW0108
         try:
@@ -212,14 +212,14 @@ def refuse_same_folder(local: str, ready: Ready) -> None:
         )
 
 
-def probe(folder: str, reach: Reach, pythons: Sequence[str]) -> tuple[Stream, Ready] | None:
+def probe(folder: str, executor: Executor, pythons: Sequence[str]) -> tuple[Stream, Ready] | None:
     """Make a probe in a remote folder, which stays until the stream is closed; None if the folder is not writable.
 
     Raises StreamEndedError: the target is gone.
     """
     contact = Contact(folder, "", pythons=pythons, makes=False)
     try:
-        contact.start(reach)
+        contact.start(executor)
         return contact.ready()
     except DkdbgError:
         return None
@@ -235,7 +235,7 @@ def refuse_overlap(local: str, folders: Collection[str], ready: Ready, contact: 
     """
     _refuse_own(local, folders, ready, "--to PATH names another folder on the target")
     for mount in sorted({*folders}.intersection(ready.mounts)):
-        found = probe(posixpath.join(ready.root, mount), contact.reach, contact.pythons)
+        found = probe(posixpath.join(ready.root, mount), contact.executor, contact.pythons)
         if found is not None:
             with contextlib.closing(found[0]):
                 hint = f'ignore = ["/{printable(mount)}/"] under [sync] in dkdbg.toml leaves it out'

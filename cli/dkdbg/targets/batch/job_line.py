@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from dkdbg.agent.state import deadlines
 from dkdbg.core.brought import LISTING, is_agent, relay_words
 from dkdbg.core.known_errors import last_line
-from dkdbg.core.target import Reach
+from dkdbg.core.target import Executor
 from dkdbg.errors import DkdbgError, GoneError
 from dkdbg.printable import printable
 from dkdbg.relay.relay import Relay
@@ -59,7 +59,7 @@ class Node:
     """
 
     job: Job
-    reach: JobNode
+    executor: JobNode
     user: str
     agents: tuple[str, ...]
 
@@ -105,7 +105,7 @@ class JobLine:
     def ask(self, *, asks: bool = False, limit: float = CONNECT_LIMIT) -> Job:
         """Query the batch system for the job. Raises DkdbgError: the query fails, or the job does not exist."""
         asking = ("sh", "-c", self._system.show(self._address.job))
-        login = self.login.reach(asks=asks, limit=limit)
+        login = self.login.executor(asks=asks, limit=limit)
         done = self.login.read(login.wrap(asking), limit=_SYSTEM_TIMEOUT_S)
         job = self._system.read(self._address.job, done.code, done.stdout, done.stderr)
         self.nodes = job.nodes
@@ -127,9 +127,9 @@ class JobLine:
         with self._lock:
             job = self.ask(asks=asks, limit=limit)
             name = choose_node(job, self._address, self._shown)
-            former, found = self._node, self._enter(self.login.reach(asks=asks, limit=limit), job, name)
+            former, found = self._node, self._enter(self.login.executor(asks=asks, limit=limit), job, name)
             self._node = found
-            if self._relay is not None and former is not None and former.reach.node != name:
+            if self._relay is not None and former is not None and former.executor.node != name:
                 self._relay.move()  # a connection by ssh may outlive the job's time on that node
             return found
 
@@ -173,10 +173,10 @@ class JobLine:
         """Return the relay's command line; called on the relay's thread."""
         node = self.again(silent=silent, limit=limit)
         if not node.agents:
-            raise GoneError(f"no session runs on {node.reach.label}")
-        return node.reach.wrap(relay_words(("sh", node.agents[0]), word))
+            raise GoneError(f"no session runs on {node.executor.label}")
+        return node.executor.wrap(relay_words(("sh", node.agents[0]), word))
 
-    def _enter(self, login: Reach, job: Job, name: str) -> Node:
+    def _enter(self, login: Executor, job: Job, name: str) -> Node:
         """Reach the node by ssh from the login node, or by a job step where ssh is closed; remember which way worked."""
         ways: tuple[Way, ...] = ("ssh", "step")
         if self._way is not None and self._way[0] == name:
@@ -185,12 +185,12 @@ class JobLine:
             ways = ("ssh",)
         lines = []
         for way in ways:
-            reach = JobNode(
+            executor = JobNode(
                 login=login, node=name, way=way, step=lambda tty: self._system.step(job.id, name, tty=tty),
                 folder=job.folder, label=f"{self._system.scheme} job {job.id}, {name}",
                 explains=lambda text: self._system.explain(text, job=job.id, node=name),
             )  # fmt: skip
-            seen, stderr = self._seen(reach)
+            seen, stderr = self._seen(executor)
             if seen is not None:
                 if job.user != seen.user:
                     raise DkdbgError(
@@ -198,17 +198,20 @@ class JobLine:
                         hint="name one of your own jobs",
                     )
                 self._way = (name, way)
-                shown = f"{reach.label} ({printable(seen.user)}@{printable(seen.host)})"
+                shown = f"{executor.label} ({printable(seen.user)}@{printable(seen.host)})"
                 return Node(
-                    job=job, reach=dataclasses.replace(reach, label=shown), user=seen.user, agents=seen.agents
+                    job=job,
+                    executor=dataclasses.replace(executor, label=shown),
+                    user=seen.user,
+                    agents=seen.agents,
                 )
             lines.append(stderr)
         self._way = None
         raise self._closed(job, name, lines)
 
-    def _seen(self, reach: JobNode) -> tuple[Looked | None, str]:
+    def _seen(self, executor: JobNode) -> tuple[Looked | None, str]:
         mark = f"dkdbg-{secrets.token_hex(8)}"
-        bare = dataclasses.replace(reach, folder="")
+        bare = dataclasses.replace(executor, folder="")
         done = self.login.read(bare.script(node_script(mark)), limit=_NODE_TIMEOUT_S)
         return parse_node(mark, done.stdout), done.stderr
 
@@ -226,7 +229,7 @@ class JobLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobNode(Reach):
+class JobNode(Executor):
     """One node of a job.
 
     Attributes:
@@ -239,7 +242,7 @@ class JobNode(Reach):
         explains: returns the error for a message of the batch system's program.
     """
 
-    login: Reach
+    login: Executor
     node: str
     way: Way
     step: Callable[[bool], tuple[str, ...]]
@@ -262,7 +265,7 @@ class JobNode(Reach):
         return self.login.wrap((*argv, for_any_shell(text)), tty=tty)
 
     def starting(self, relay: Sequence[str]) -> tuple[str, ...]:
-        """Return the command line that starts a relay; see `Reach.starting`.
+        """Return the command line that starts a relay; see `Executor.starting`.
 
         Processes started by ssh outlive the connection. A step kills all its processes when it ends, so the
         relay's keeper gets a step of its own.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dkdbg.core.jobs import Job, Submission
-    from dkdbg.core.target import Reach
+    from dkdbg.core.target import Executor
     from dkdbg.targets.batch.job import BatchSystem
 
 #: Timeouts for an answer of the batch system, and to send the agent there.
@@ -51,11 +51,11 @@ class JobQueue:
 
     def connect(self) -> None:
         """Connect to the login node."""
-        self._login.reach()
+        self._login.executor()
 
     def submit(self, wanted: Submission) -> str:
         """Send the agent and the job script, submit the script, and return the job's number."""
-        login = self._login.reach(asks=False)
+        login = self._login.executor(asks=False)
         self._check_folder(login, wanted.folder)
         tag = f"{'job' if wanted.command else 'held'}-{secrets.token_hex(4)}"
         folder = self._prepare(login, tag)
@@ -115,11 +115,11 @@ class JobQueue:
         self._login.close()
 
     def _run(self, argv: Sequence[str]) -> process.Result:
-        return self._login.read(self._login.reach(asks=False).wrap(argv), limit=_ANSWER_TIMEOUT_S)
+        return self._login.read(self._login.executor(asks=False).wrap(argv), limit=_ANSWER_TIMEOUT_S)
 
     def _tags(self, *, asks: bool) -> dict[str, str]:
         """Return the numbers of this user's waiting and running jobs by tag. Raises DkdbgError."""
-        login = self._login.reach(asks=asks)
+        login = self._login.executor(asks=asks)
         done = self._login.read(login.wrap(("sh", "-c", self._system.jobs())), limit=_ANSWER_TIMEOUT_S)
         if done.code:
             raise self._system.explain(done.stderr, job="", node="") or DkdbgError(
@@ -128,7 +128,7 @@ class JobQueue:
             )
         return tags_of(done.stdout)
 
-    def _check_folder(self, login: Reach, folder: str) -> None:
+    def _check_folder(self, login: Executor, folder: str) -> None:
         """Raise DkdbgError if the folder, absolute or below the home, cannot be entered; an empty one is the home."""
         if not folder:
             return
@@ -143,7 +143,7 @@ class JobQueue:
                 exit_code=EXIT_USAGE,
             )
 
-    def _prepare(self, login: Reach, tag: str) -> str:
+    def _prepare(self, login: Executor, tag: str) -> str:
         """Create the folder for the script and the agent, accessible only to its user; return its path."""
         mark = f"dkdbg-{secrets.token_hex(8)}"
         done = self._login.read(
@@ -158,7 +158,7 @@ class JobQueue:
             )
         return folder
 
-    def _fill(self, login: Reach, folder: str, script: str, wanted: Submission) -> None:
+    def _fill(self, login: Executor, folder: str, script: str, wanted: Submission) -> None:
         agent = single_file.build(self._python(login, wanted))
         running = process.converse(login.wrap(("sh", "-c", filling(folder, len(agent)))))
         try:
@@ -174,7 +174,7 @@ class JobQueue:
                 hint="is your home there full? df -h ~; quota",
             )
 
-    def _python(self, login: Reach, wanted: Submission) -> tuple[int, int]:
+    def _python(self, login: Executor, wanted: Submission) -> tuple[int, int]:
         """Return the Python version of the login node, which selects the debugpy to send; the nodes are not known yet."""
         argv = ("sh", "-c", single_file.short_launcher(), "-c", _PYTHON, "--", *wanted.command[:1])
         text = enter(wanted.folder) + shlex.join(argv)
@@ -184,7 +184,7 @@ class JobQueue:
             return int(lines[at + 1]), int(lines[at + 2])
         return (3, 10)
 
-    def _hand_over(self, login: Reach, text: str, tag: str, folder: str, submitter: str) -> str:
+    def _hand_over(self, login: Executor, text: str, tag: str, folder: str, submitter: str) -> str:
         """Submit once and return the job's number, taken from the system's list of jobs if the answer is lost.
 
         Raises:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.contract import Deadline
     from dkdbg.core.sessions import SeenSession
-    from dkdbg.core.target import Reach
+    from dkdbg.core.target import Executor
     from dkdbg.delivery.bring import Brought
     from dkdbg.targets.batch.job import BatchSystem, JobAddress
     from dkdbg.targets.batch.job_line import Node
@@ -64,13 +64,13 @@ class JobTarget(Target):
         node = self._named.node or f"{self._system.scheme} job {self._named.job}"
         return f"{self._named.session} on {node}" if self._named.session else node
 
-    def find(self) -> Reach:
+    def find(self) -> Executor:
         """Connect to the login node, query the job, and find out our user name on its node."""
-        return self._line.locate(asks=True).reach
+        return self._line.locate(asks=True).executor
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
         """Wrap a command with ssh or a step of the job, from the login node."""
-        return self._line.found().reach.wrap(argv, tty=tty)
+        return self._line.found().executor.wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
         """Return the command of an agent on the node: a session's, or one that we send there until `close`."""
@@ -78,7 +78,7 @@ class JobTarget(Target):
         if node.agents:
             return ("sh", node.agents[0])
         if self._brought is None:
-            self._brought = bring(node.reach)
+            self._brought = bring(node.executor)
         return self._brought.argv
 
     def workspace(self) -> Workspace:
@@ -104,7 +104,7 @@ class JobTarget(Target):
         wanted = self._named.session
         mine = [each for each in found if wanted in {"", each.name, each.id} and each.is_of(self.run)]
         if not mine:
-            why = f"no session {wanted} runs on {node.reach.label}".replace("  ", " ")
+            why = f"no session {wanted} runs on {node.executor.label}".replace("  ", " ")
             return Endpoint(address=None, why=RUN_ABSENT if self.run else why)
         port = self._line.lead(wanted, mine[-1].port)
         return Endpoint(address=(LOOPBACK, port), why="its session does not answer")
@@ -192,9 +192,9 @@ class JobTarget(Target):
         """Return why a command lost its connection; see `core/target.py`."""
         return self._line.lost()
 
-    def again(self, *, silent: bool, limit: float) -> Reach:
+    def again(self, *, silent: bool, limit: float) -> Executor:
         """Find the job's node again after a lost connection."""
-        return self._line.again(silent=silent, limit=limit).reach
+        return self._line.again(silent=silent, limit=limit).executor
 
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
         """Return the command that prints the job's output file, as the login node sees it."""
@@ -207,7 +207,7 @@ class JobTarget(Target):
         file = shlex.quote(job.output)
         tail = f"tail -n {'+1' if lines is None else lines} {'-f ' if follow else ''}-- {file}"
         missing = f"echo {shlex.quote(_NO_FILE.format(job.output))} >&2; exit 1"
-        return self._line.login.reach(asks=False).wrap(
+        return self._line.login.executor(asks=False).wrap(
             ("sh", "-c", f"[ -e {file} ] || {{ {missing}; }}; exec {tail}")
         )
 
@@ -250,7 +250,10 @@ class JobTarget(Target):
             for each in self._records(node)
             if isinstance(each, str) or self._named.session in {"", each.name, each.id}
         ]
-        where, at = f"{self._system.scheme} {self._named.job}/{node.reach.node}", self._at(node.reach.node)
+        where, at = (
+            f"{self._system.scheme} {self._named.job}/{node.executor.node}",
+            self._at(node.executor.node),
+        )
         found = sessions.of_records(wanted, target=where, address=str(at), label=self.label)
         return found if len(found) < 2 else [replace(each, address=f"{at}:{each.id}") for each in found]
 
@@ -263,7 +266,7 @@ class JobTarget(Target):
         if not node.agents:
             return []
         try:
-            found = remote_sessions.records(node.reach, ("sh", node.agents[0]), limit=_AGENT_TIMEOUT_S)
+            found = remote_sessions.records(node.executor, ("sh", node.agents[0]), limit=_AGENT_TIMEOUT_S)
         except BadRecord as error:
             return [str(error)]
         asked = {each for job in (self._named.job, node.job.id) for each in (job, job.partition(".")[0])}

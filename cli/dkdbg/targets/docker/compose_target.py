@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dkdbg.core.plan import DebugService
-    from dkdbg.core.target import Reach
+    from dkdbg.core.target import Executor
     from dkdbg.core.target_values import AtEnd, Once, Prepared, Start, Started, Trial
     from dkdbg.sync.report import Event
     from dkdbg.targets.docker.container import Container
@@ -163,10 +163,10 @@ class ComposeTarget(ContainerTarget):
         return down
 
 
-def _filling(root: Path, report: Callable[[str], None]) -> Callable[[Reach, Filled], None]:
+def _filling(root: Path, report: Callable[[str], None]) -> Callable[[Executor, Filled], None]:
     """Return a function that copies a local folder to a volume; it raises DkdbgError for a file that it cannot copy."""
 
-    def fill(reach: Reach, folder: Filled) -> None:
+    def fill(executor: Executor, folder: Filled) -> None:
         from dkdbg.sync.beneath import local_root
         from dkdbg.sync.report import as_line
         from dkdbg.sync.roots import Roots
@@ -183,7 +183,7 @@ def _filling(root: Path, report: Callable[[str], None]) -> Callable[[Reach, Fill
         )
         session = Session(
             Roots(local=local, remote=folder.remote, rules=ConfiguredRules(report)),
-            lambda: reach,
+            lambda: executor,
             report=shown,
         )
         session.once()

@@ -12,7 +12,7 @@ from dkdbg.core import debug_names, mapping, sessions
 from dkdbg.core.brought import is_brought
 from dkdbg.core.plan import AGENT_FILE
 from dkdbg.core.sessions import SeenSession
-from dkdbg.core.target import Endpoint, Reach, Workspace
+from dkdbg.core.target import Endpoint, Executor, Workspace
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ AGENT = ("sh", AGENT_FILE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContainerReach(Reach):
+class ContainerExecutor(Executor):
     """A container, reached with `docker exec`.
 
     Attributes:

@@ -18,7 +18,7 @@ from dkdbg.errors import DkdbgError, GoneError
 from dkdbg.relay.remote_sessions import RelayedEndpoint
 from dkdbg.targets.docker import client, containers
 from dkdbg.targets.docker.container import (
-    ContainerReach,
+    ContainerExecutor,
     endpoint_of,
     has_network,
     logs_words,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dkdbg.core.address import Address
     from dkdbg.core.pythons import PythonThere
     from dkdbg.core.sessions import SeenSession
-    from dkdbg.core.target import Changes, Reach, Workspace
+    from dkdbg.core.target import Changes, Executor, Workspace
     from dkdbg.targets.docker.container import Container
 
 
@@ -80,15 +80,15 @@ class ContainerTarget(Target):
 
     # -- the target ----------------------------------------------------------------------------------------------
 
-    def find(self) -> Reach:
-        """Return the reach of the container that runs now; it keeps referring to this container."""
+    def find(self) -> Executor:
+        """Return the executor of the container that runs now; it keeps referring to this container."""
         self._found = found = self._alive(self._seen or self.here())
         self._seen = None
-        return ContainerReach(name=found.id, label=self.called(found))
+        return ContainerExecutor(name=found.id, label=self.called(found))
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
         """Wrap a command with `docker exec`."""
-        return ContainerReach(name=self._running().id, label=self.label).wrap(argv, tty=tty)
+        return ContainerExecutor(name=self._running().id, label=self.label).wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
         """Return the agent that a debug service mounts, or that `dkdbg run` has sent."""
@@ -158,9 +158,9 @@ class ContainerTarget(Target):
         found = self._alive(self.inspect())
         return () if found.label else self._pythons(found)
 
-    def within(self, user: str) -> Reach:
-        """Return a reach that runs commands as this user of the container."""
-        return ContainerReach(name=self._running().id, label=self.label, user=user)
+    def within(self, user: str) -> Executor:
+        """Return an executor that runs commands as this user of the container."""
+        return ContainerExecutor(name=self._running().id, label=self.label, user=user)
 
     def code_at(self, folder: str) -> tuple[str, str] | None:
         """Return host and container side of the mount that contains a folder; None on a remote engine."""
@@ -174,7 +174,7 @@ class ContainerTarget(Target):
         return line, again.of_several_lines(inspected)
 
     def _pythons(self, found: Container) -> Sequence[PythonThere]:
-        return running_at(ContainerReach(name=found.id, label=self.label))
+        return running_at(ContainerExecutor(name=found.id, label=self.label))
 
     def others(self) -> Sequence[str]:
         """Return advice for a missing or stopped container, which may still start."""
@@ -229,8 +229,8 @@ class ContainerTarget(Target):
         closed = no_endpoint(found)
         if found is None or closed:
             raise GoneError(closed)
-        reach = ContainerReach(name=found.id, label=self.label, user=found.user)
-        return reach.wrap(relay_words(found.agent, word))
+        executor = ContainerExecutor(name=found.id, label=self.label, user=found.user)
+        return executor.wrap(relay_words(found.agent, word))
 
     def _running(self) -> Container:
         if self._found is None:

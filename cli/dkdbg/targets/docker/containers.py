@@ -26,7 +26,7 @@ from dkdbg.targets.docker.container import (
     PROJECT_DIR,
     PROJECT_NAME,
     Container,
-    ContainerReach,
+    ContainerExecutor,
     sessions_of,
 )
 from dkdbg.targets.docker.engine_errors import check, explain
@@ -260,8 +260,8 @@ def sessions_in(container: Container) -> list[SeenSession]:
 
 def records_in(container: Container) -> list[SeenRecord | str]:
     """Return the records of a running container's agent, as `remote_sessions.records`."""
-    reach = ContainerReach(name=container.id, label=container.name, user=container.user)
-    return remote_sessions.records(reach, container.agent, limit=_AGENT_TIMEOUT_S)
+    executor = ContainerExecutor(name=container.id, label=container.name, user=container.user)
+    return remote_sessions.records(executor, container.agent, limit=_AGENT_TIMEOUT_S)
 
 
 class ContainerChanges(Changes):

@@ -20,7 +20,7 @@ from dkdbg.printable import printable
 from dkdbg.targets.docker import client, compose_cli, containers
 from dkdbg.targets.docker.compose import ComposeService
 from dkdbg.targets.docker.compose_up import check_started, choose_gpu, ended, has_failed
-from dkdbg.targets.docker.container import ContainerReach
+from dkdbg.targets.docker.container import ContainerExecutor
 from dkdbg.targets.docker.engine_errors import check, explain
 from dkdbg.targets.docker.host import choose_processes, host_facts
 from dkdbg.targets.docker.image_build import ImageBuild
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.core.plan import DebugService
-    from dkdbg.core.target import Reach
+    from dkdbg.core.target import Executor
     from dkdbg.core.target_values import Start
     from dkdbg.targets.docker.host import HostFacts
     from dkdbg.targets.docker.remote_project import Filled
@@ -45,7 +45,7 @@ def start(
     wanted: Start,
     *,
     report: Callable[[str], None],
-    fill: Callable[[Reach, Filled], None],
+    fill: Callable[[Executor, Filled], None],
 ) -> Started:
     """Start a service of the compose project in `root`; see `Target.up`.
 
@@ -81,9 +81,9 @@ def start(
             f"compose has created no container for {service.name}",
             hint="docker compose ps --all lists the containers; a scale or replicas of 0 creates none",
         )
-    with _open(found, root) as reach:
+    with _open(found, root) as executor:
         for each in remote.filled:
-            fill(reach, each)
+            fill(executor, each)
     try:
         compose_cli.up(target, target.up(build=False, wait_timeout=wanted.wait), root, env=env, report=report)
     except DkdbgError as error:
@@ -140,18 +140,18 @@ def volumes_left(target: ComposeService, root: Path) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def _open(found: dict[str, object], root: Path) -> Iterator[Reach]:
+def _open(found: dict[str, object], root: Path) -> Iterator[Executor]:
     """Yield a running container with the service's volumes: the service's own, or a temporary one.
 
     A stopped service's container gets the agent first.
     """
     id_, state = str(found["Id"]), found["State"]
     if isinstance(state, dict) and state.get("Running"):
-        yield ContainerReach(name=id_, label="the running service")
+        yield ContainerExecutor(name=id_, label="the running service")
         return
     copy_agent(root, id_)
-    with filling(str(found["Image"]), ("--volumes-from", id_)) as reach:
-        yield reach
+    with filling(str(found["Image"]), ("--volumes-from", id_)) as executor:
+        yield executor
 
 
 def copy_agent(root: Path, container: str) -> None:
@@ -169,7 +169,7 @@ def copy_agent(root: Path, container: str) -> None:
 
 
 @contextlib.contextmanager
-def filling(image: str, volumes: Sequence[str]) -> Iterator[ContainerReach]:
+def filling(image: str, volumes: Sequence[str]) -> Iterator[ContainerExecutor]:
     """Yield a temporary container of `image` with `volumes`, which are options of `docker run`."""
     name = f"dkdbg-fill-{secrets.token_hex(6)}"
     # The container exits at the end of its standard input, even if we are killed.
@@ -183,7 +183,7 @@ def filling(image: str, volumes: Sequence[str]) -> Iterator[ContainerReach]:
         if running.stdout is None or running.stdout.readline().strip() != b"ready":
             stderr = running.stderr.read() if running.stderr is not None else b""
             raise explain(running.wait(), stderr.decode("utf-8", "replace"))
-        yield ContainerReach(name=name, label="a container with the volume of the service")
+        yield ContainerExecutor(name=name, label="a container with the volume of the service")
     finally:
         if running.stdin is not None:
             with contextlib.suppress(OSError):
@@ -204,7 +204,7 @@ class RemoteCopies:
         volumes: names of the volumes; empty before `make` has created any.
     """
 
-    def __init__(self, root: Path, service: DebugService, fill: Callable[[Reach, Filled], None]) -> None:
+    def __init__(self, root: Path, service: DebugService, fill: Callable[[Executor, Filled], None]) -> None:
         self._root, self._service, self._fill = root, service, fill
         self.volumes: tuple[str, ...] = ()
 
@@ -230,8 +230,8 @@ class RemoteCopies:
         self.volumes = tuple(there.values())
         options = [word for path, name in there.items() for word in ("--volume", f"{name}:{path}:nocopy")]
         image = str(model["services"][service.name].get("image") or f"{model.get('name')}-{service.name}")
-        with filling(image, options) as reach:
-            copy_agent(self._root, reach.name)
+        with filling(image, options) as executor:
+            copy_agent(self._root, executor.name)
             for each in remote.filled:
-                self._fill(reach, each)
+                self._fill(executor, each)
         return ComposeService(service=service.name, model=json.dumps(remote.model), folder=str(self._root))

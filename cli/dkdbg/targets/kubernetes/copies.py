@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from dkdbg.targets.kubernetes.pod import Pod, PodReach
+    from dkdbg.targets.kubernetes.pod import Pod, PodExecutor
     from dkdbg.targets.kubernetes.pod_address import PodQuery
 
 #: Timeout for an answer from a pod, and seconds between two polls of starting pods.
@@ -58,12 +58,12 @@ _HOPELESS = ("its container has ended", "it has failed", "it was evicted", "Cras
 
 
 def plan(
-    query: PodQuery, reach_of: Callable[[Pod], PodReach], *, command: Sequence[str], wait: int
+    query: PodQuery, executor_of: Callable[[Pod], PodExecutor], *, command: Sequence[str], wait: int
 ) -> tuple[PodCopy, bytes]:
     """Return the copy that would be created now, and the agent (`agent.pyz`) for its pods.
 
     Args:
-        reach_of: returns the reach of a pod's container.
+        executor_of: returns the executor of a pod's container.
         command: replaces the object's own program unless empty.
         wait: seconds that the program waits for an editor.
 
@@ -73,7 +73,7 @@ def plan(
     original = kubectl.owner(query)
     argv, said_by = list(command), "as you typed it"
     python: tuple[int, ...] = (3, 11)
-    found = _asked(query, reach_of)
+    found = _asked(query, executor_of)
     if found is not None:
         python, first, pod = found
         if not command and not _says_command(query, original):
@@ -167,7 +167,7 @@ def make(query: PodQuery, copy: PodCopy, agent: bytes) -> None:
 
 
 def wait_for(
-    query: PodQuery, reach_of: Callable[[Pod], PodReach], *, report: Callable[[str], None], limit: float
+    query: PodQuery, executor_of: Callable[[Pod], PodExecutor], *, report: Callable[[str], None], limit: float
 ) -> list[Pod]:
     """Wait until attaching to each pod of the copy works; return these pods.
 
@@ -181,7 +181,8 @@ def wait_for(
     while len(ready) < wanted:
         found = kubectl.copied_pods(query)
         reasons = (
-            _add_ready(query, [each for each in found if each.name not in ready], reach_of, ready) or reasons
+            _add_ready(query, [each for each in found if each.name not in ready], executor_of, ready)
+            or reasons
         )
         if reasons not in {"", reported} and len(ready) < wanted:
             report(reasons)
@@ -225,7 +226,7 @@ def _check_ours(query: PodQuery, found: dict[str, Any]) -> None:
 
 
 def _add_ready(
-    query: PodQuery, pods: Sequence[Pod], reach_of: Callable[[Pod], PodReach], ready: dict[str, Pod]
+    query: PodQuery, pods: Sequence[Pod], executor_of: Callable[[Pod], PodExecutor], ready: dict[str, Pod]
 ) -> str:
     """Add to `ready` the pods whose agent answers; return why the last other pod waits, empty if unknown.
 
@@ -244,7 +245,7 @@ def _add_ready(
         if trouble:
             text = f"{pod.name}: {trouble}"
             continue
-        health = reach_of(pod).wrap(("sh", f"{AGENT_FOLDER}/{AGENT_FILE}", "health"))
+        health = executor_of(pod).wrap(("sh", f"{AGENT_FOLDER}/{AGENT_FILE}", "health"))
         done = process.read(health, most=1 << 20, timeout=_ANSWER_TIMEOUT_S)
         if done.code == 0:
             ready[pod.name] = pod
@@ -306,13 +307,15 @@ def _says_command(query: PodQuery, original: dict[str, Any]) -> bool:
 
 
 def _asked(
-    query: PodQuery, reach_of: Callable[[Pod], PodReach]
+    query: PodQuery, executor_of: Callable[[Pod], PodExecutor]
 ) -> tuple[tuple[int, ...], list[str], str] | None:
     """Return Python's version, the first process's command and the name of a running pod of the original, or None."""
     for pod in kubectl.own_pods(query):
         if pod.container(query.container) in pod.trouble:
             continue
-        done = process.read(reach_of(pod).wrap(("sh", "-c", _ASK)), most=1 << 20, timeout=_ANSWER_TIMEOUT_S)
+        done = process.read(
+            executor_of(pod).wrap(("sh", "-c", _ASK)), most=1 << 20, timeout=_ANSWER_TIMEOUT_S
+        )
         version, _, argv = done.stdout.partition("\n")
         parts = tuple(found for found in map(whole_number, version.split()) if found is not None)
         if done.code == 0 and len(parts) == len(version.split()) == 2:

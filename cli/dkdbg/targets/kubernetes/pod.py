@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.settings import ENV_MAPPINGS
-from dkdbg.core.target import Reach
+from dkdbg.core.target import Executor
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.kubernetes.kubectl_errors import explain
@@ -36,7 +36,7 @@ class BadPod(ValueError):  # noqa: N818 - a value that is no pod
 
 
 @dataclass(frozen=True, kw_only=True)
-class PodReach(Reach):
+class PodExecutor(Executor):
     """A container of a pod, reached with `kubectl exec`.
 
     The container's `sh` starts the command, so that kubectl passes its exit code on, including 126 and 127. If

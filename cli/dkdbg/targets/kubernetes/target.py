@@ -25,7 +25,7 @@ from dkdbg.relay import remote_sessions
 from dkdbg.relay.remote_sessions import RelayedEndpoint
 from dkdbg.targets.kubernetes import copies, kubectl
 from dkdbg.targets.kubernetes.kubectl_errors import explain, last_line
-from dkdbg.targets.kubernetes.pod import BadPod, PodReach, active_deadline, choose, not_ready, object_of
+from dkdbg.targets.kubernetes.pod import BadPod, PodExecutor, active_deadline, choose, not_ready, object_of
 from dkdbg.targets.kubernetes.pod_address import JOB, OWNERS, query_of
 from dkdbg.targets.kubernetes.workload import kind_of_copy
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dkdbg.agent.contract import Deadline
-    from dkdbg.core.target import Reach
+    from dkdbg.core.target import Executor
     from dkdbg.targets.kubernetes.pod import Pod
     from dkdbg.targets.kubernetes.pod_address import PodQuery
     from dkdbg.targets.kubernetes.pod_copy import PodCopy
@@ -46,7 +46,7 @@ _MAX_ANSWER = 8 << 20
 _LONG_S = 86400.0
 #: Maximum number of pods to query at the same time.
 _MAX_PARALLEL = 8
-#: Command line of kubectl that `dkdbg run` starts, joined with spaces (`PodReach.wrap`, `Brought.argv`): it runs
+#: Command line of kubectl that `dkdbg run` starts, joined with spaces (`PodExecutor.wrap`, `Brought.argv`): it runs
 #: the agent or a relay to it, possibly after a check that its file still exists (`relay/remote_program.py`).
 _LOCAL_RUN = re.compile(
     r'\S* exec -it? --namespace=(\S+) --container=(\S+) (\S+) -- sh -c exec "\$0" "\$@" '
@@ -62,7 +62,7 @@ _BEGINNING = 30
 class _Found:
     pod: Pod
     container: str
-    reach: PodReach
+    executor: PodExecutor
 
 
 class PodTarget(Target):
@@ -76,7 +76,7 @@ class PodTarget(Target):
         self._found: _Found | None = None
         self._lock = threading.Lock()
         self._endpoint = RelayedEndpoint(self._relayed)
-        self._way: tuple[PodReach, str] | None = None
+        self._way: tuple[PodExecutor, str] | None = None
         self._last: _Found | None = None
         self._end_of_job: float | None = None
         self._copy: tuple[PodCopy, bytes] | None = None
@@ -87,21 +87,21 @@ class PodTarget(Target):
         """Return the pod, or the object that the address names."""
         return self._query.label
 
-    def find(self) -> Reach:
-        """Find the pod that runs now; the reach also leads to a later pod of that name."""
+    def find(self) -> Executor:
+        """Find the pod that runs now; the executor also leads to a later pod of that name."""
         found = self._find_pod()
         if found.container in found.pod.trouble:
             raise self._not_ready(found)
         self._found = found
-        return found.reach
+        return found.executor
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
         """Wrap a command with `kubectl exec`."""
-        return self._running().reach.wrap(argv, tty=tty)
+        return self._running().executor.wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
         """Return the command of an agent that runs in the container; None without one."""
-        path = _agent_in(self._running().reach)
+        path = _agent_in(self._running().executor)
         return None if path is None else ("sh", path)
 
     def workspace(self) -> Workspace:
@@ -117,8 +117,8 @@ class PodTarget(Target):
             done = self._read(("pwd",))
             folder, why = done.stdout.removesuffix("\n"), "the working folder of the container"
             if done.code:
-                raise found.reach.explain(done.stderr) or DkdbgError(
-                    f"cannot read the working folder of {found.reach.label}: {printable(last_line(done.stderr))}",
+                raise found.executor.explain(done.stderr) or DkdbgError(
+                    f"cannot read the working folder of {found.executor.label}: {printable(last_line(done.stderr))}",
                     hint="name the folder: dkdbg sync TARGET --to /path/in/the/container",
                 )
         if not folder.startswith("/") or not folder.isprintable() or not folder.strip("/"):
@@ -131,11 +131,11 @@ class PodTarget(Target):
             if why := self._endpoint.why:  # the relay reconnects on its own
                 return Endpoint(address=None, why=f"{self.label}: {why}")
             try:
-                reach, agent = self._way = self._way_there()
-                found = remote_sessions.records(reach, ("sh", agent), limit=_ANSWER_TIMEOUT_S)
+                executor, agent = self._way = self._way_there()
+                found = remote_sessions.records(executor, ("sh", agent), limit=_ANSWER_TIMEOUT_S)
             except (DkdbgError, BadRecord) as error:
                 return Endpoint.failed(error)
-            return self._endpoint.of(found, why_none=self._no_session(reach.pod), run=self.run)
+            return self._endpoint.of(found, why_none=self._no_session(executor.pod), run=self.run)
 
     def changes(self) -> Changes | None:
         """Return a watch of the cluster."""
@@ -148,11 +148,11 @@ class PodTarget(Target):
         if agent is None:
             return []
         try:
-            records = remote_sessions.records(found.reach, agent, limit=_ANSWER_TIMEOUT_S)
+            records = remote_sessions.records(found.executor, agent, limit=_ANSWER_TIMEOUT_S)
         except (DkdbgError, BadRecord) as error:
             records = [str(error)]
         target, name = f"pod {self._query.namespace}/{found.pod.name}", found.pod.name
-        return of_records(records, target=target, address=found.reach.label, label=name)
+        return of_records(records, target=target, address=found.executor.label, label=name)
 
     def deadlines(self) -> Sequence[Deadline]:
         """Return the active deadline of the pod, or of its Job, and the probes of the container."""
@@ -189,9 +189,9 @@ class PodTarget(Target):
 
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
         """Return the command that prints the logs kept by the cluster, also for a pod that has ended."""
-        return self._find_pod().reach.logs(follow=follow, lines=lines)
+        return self._find_pod().executor.logs(follow=follow, lines=lines)
 
-    def again(self, *, silent: bool, limit: float) -> PodReach:  # noqa: ARG002 - kubectl has its own limits
+    def again(self, *, silent: bool, limit: float) -> PodExecutor:  # noqa: ARG002 - kubectl has its own limits
         """Return the pod found before, or, if it does not answer, another one that runs now.
 
         Raises:
@@ -202,7 +202,7 @@ class PodTarget(Target):
             former = self._running().pod.name
             with self._gone_if_deleted(former):
                 self._found = self._find_pod_again()
-        return self._running().reach
+        return self._running().executor
 
     @contextlib.contextmanager
     def _gone_if_deleted(self, pod: str) -> Iterator[None]:
@@ -239,7 +239,7 @@ class PodTarget(Target):
         if overlay is not None:
             self._copy = copies.from_overlay(self._query, overlay)
         else:
-            self._copy = copies.plan(self._query, self._reach_of, command=command, wait=wait)
+            self._copy = copies.plan(self._query, self._executor_of, command=command, wait=wait)
         copy, self._replaces = self._copy[0], replace
         return CopyPlan(
             original=copy.original, name=copy.name, before=copy.before, after=copy.document,
@@ -255,8 +255,10 @@ class PodTarget(Target):
         report(
             f"created {kind_of_copy(self._query.kind)}/{self._copy[0].name} in the namespace {self._query.namespace}"
         )
-        ready = copies.wait_for(self._query, self._reach_of, report=report, limit=limit)
-        return (str(self.address),) if len(ready) == 1 else tuple(self._reach_of(pod).label for pod in ready)
+        ready = copies.wait_for(self._query, self._executor_of, report=report, limit=limit)
+        return (
+            (str(self.address),) if len(ready) == 1 else tuple(self._executor_of(pod).label for pod in ready)
+        )
 
     def remove_copy(self) -> str:
         """Remove the copy with its pods and its ConfigMap."""
@@ -271,7 +273,7 @@ class PodTarget(Target):
             exit_code=EXIT_USAGE,
         )
 
-    def _way_there(self) -> tuple[PodReach, str]:
+    def _way_there(self) -> tuple[PodExecutor, str]:
         """Return the pod that runs now, and the file of the agent in it.
 
         Raises:
@@ -281,12 +283,12 @@ class PodTarget(Target):
         found = self._find_pod()
         if found.container not in found.pod.running and found.container in found.pod.trouble:
             raise GoneError(self._not_ready(found).message)
-        done = _asked(found.reach)
+        done = _asked(found.executor)
         path = None if done.code else brought.agent_in(done.stdout)
         if path is None:
             is_gone = not done.code and brought.has_looked(done.stdout)
             raise (GoneError if is_gone else DkdbgError)(self._no_session(found.pod.name))
-        return found.reach, path
+        return found.executor, path
 
     def _no_session(self, pod: str) -> str:
         enters = f"dkdbg attach {shlex.quote(str(self.address))} --pid 1 attaches to a program that is already running"
@@ -303,8 +305,8 @@ class PodTarget(Target):
         elif silent:
             with self._gone_if_deleted(self._way[0].pod):
                 self._way = self._way_there()
-        reach, agent = self._way
-        return reach.wrap(brought.relay_words(("sh", agent), word))
+        executor, agent = self._way
+        return executor.wrap(brought.relay_words(("sh", agent), word))
 
     def _find_pod(self) -> _Found:
         """Find the pod of the query, running or not.
@@ -315,7 +317,9 @@ class PodTarget(Target):
         query = self._query
         pod = choose(kubectl.pods(query), query)
         self._read_job_deadline(pod)
-        self._last = _Found(pod=pod, container=pod.container(query.container), reach=self._reach_of(pod))
+        self._last = _Found(
+            pod=pod, container=pod.container(query.container), executor=self._executor_of(pod)
+        )
         return self._last
 
     def _find_pod_again(self) -> _Found:
@@ -332,10 +336,10 @@ class PodTarget(Target):
     def _not_ready(self, found: _Found) -> DkdbgError:
         return not_ready(found.pod, found.container, self._query.namespace)
 
-    def _reach_of(self, pod: Pod) -> PodReach:
+    def _executor_of(self, pod: Pod) -> PodExecutor:
         namespace, container = self._query.namespace, pod.container(self._query.container)
         label = f"{SCHEME}://{namespace}/{pod.name}" + (f"/{container}" if pod.containers[1:] else "")
-        return PodReach(
+        return PodExecutor(
             program=kubectl.program(), namespace=namespace, pod=pod.name, container=container, label=label
         )  # fmt: skip
 
@@ -349,14 +353,14 @@ class PodTarget(Target):
         return process.read(self.wrap(argv), most=_MAX_ANSWER, timeout=_ANSWER_TIMEOUT_S)
 
 
-def _asked(reach: PodReach) -> process.Result:
+def _asked(executor: PodExecutor) -> process.Result:
     """Query the agents in a container."""
-    return process.read(reach.wrap(brought.finding_words()), most=_MAX_ANSWER, timeout=_ANSWER_TIMEOUT_S)
+    return process.read(executor.wrap(brought.finding_words()), most=_MAX_ANSWER, timeout=_ANSWER_TIMEOUT_S)
 
 
-def _agent_in(reach: PodReach) -> str | None:
+def _agent_in(executor: PodExecutor) -> str | None:
     """Return the file of an agent that runs there; None without one, or if the pod is gone."""
-    done = _asked(reach)
+    done = _asked(executor)
     return None if done.code else brought.agent_in(done.stdout)
 
 

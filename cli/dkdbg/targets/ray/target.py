@@ -30,7 +30,7 @@ from dkdbg.relay.remote_sessions import RelayedEndpoint
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dkdbg.core.target import Reach, Workspace
+    from dkdbg.core.target import Executor, Workspace
     from dkdbg.delivery.bring import Brought
 
 #: Timeout for the remote agent to query the cluster.
@@ -68,7 +68,7 @@ class RayTarget(Target):
         """Return the address, because the driver may have a session of its own."""
         return str(self.address)
 
-    def find(self) -> Reach:
+    def find(self) -> Executor:
         """Find the target from which the cluster is reached."""
         return self._inner.find()
 
@@ -137,23 +137,23 @@ class RayTarget(Target):
                 self._brought = None
             self._inner.close()
 
-    def _there(self) -> tuple[Reach, tuple[str, ...]]:
-        """Return the reach and the command line of the agent that queries the cluster."""
-        reach = self._inner.find()
+    def _there(self) -> tuple[Executor, tuple[str, ...]]:
+        """Return the executor and the command line of the agent that queries the cluster."""
+        executor = self._inner.find()
         if self._inner.address.scheme == LOCAL and (agent := self._inner.agent()):
-            return reach, agent
+            return executor, agent
         if self._brought is None:
-            self._brought = bring(reach)
-        return reach, self._brought.argv
+            self._brought = bring(executor)
+        return executor, self._brought.argv
 
     def _asked(self, what: str) -> dict[str, object]:
         with self._lock:
-            reach, agent = self._there()
+            executor, agent = self._there()
             token = _own_token()
             argv = (*agent, "ray", what, "--dashboard", self._cluster.dashboard)
             argv += ("--name", session_name(self._cluster.dashboard))
             argv += ("--token",) if token else ()
-            done = process.run(reach.wrap(argv), timeout=_QUERY_TIMEOUT_S, stdin_text=f"{token}\n")
+            done = process.run(executor.wrap(argv), timeout=_QUERY_TIMEOUT_S, stdin_text=f"{token}\n")
         return parse_workers(done.stdout or done.stderr, label=str(self.address))
 
     def _started(self) -> list[SeenRecord]:
@@ -162,10 +162,10 @@ class RayTarget(Target):
 
     def _proxies(self) -> list[SeenRecord]:
         """Return this cluster's proxies that run at the inner target, oldest first."""
-        reach, agent = self._there()
+        executor, agent = self._there()
         name = session_name(self._cluster.dashboard)
         done = process.read(
-            reach.wrap((*agent, "ray", "proxies")), most=_MAX_ANSWER, timeout=_QUERY_TIMEOUT_S
+            executor.wrap((*agent, "ray", "proxies")), most=_MAX_ANSWER, timeout=_QUERY_TIMEOUT_S
         )
         try:
             found = [] if done.code else parse_all(done.stdout)
@@ -174,9 +174,9 @@ class RayTarget(Target):
         return [each for each in found if isinstance(each, SeenRecord) and each.live and each.name == name]
 
     def _relayed(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
-        reach = self._inner.again(silent=silent, limit=limit)
+        executor = self._inner.again(silent=silent, limit=limit)
         agent = self._brought.argv if self._brought else self._there()[1]
-        return reach.wrap(relay_words(agent, word))
+        return executor.wrap(relay_words(agent, word))
 
 
 def _is_here(host: str) -> bool:

@@ -12,7 +12,7 @@ from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core.address import CALL, Address
 from dkdbg.core.record import BadRecord, SeenRecord
 from dkdbg.core.sessions import UNREADABLE, SeenSession, of_record, unreadable
-from dkdbg.core.target import Capability, Endpoint, Kind, Reach, Target, see_ended
+from dkdbg.core.target import Capability, Endpoint, Executor, Kind, Target, see_ended
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.relay import remote_sessions
 from dkdbg.targets.reverse import query_client, query_server
@@ -71,10 +71,10 @@ class ReverseTarget(Target):
         """Return the address, because a container may have the job's name too."""
         return str(self.address)
 
-    def find(self) -> Reach:
+    def find(self) -> Executor:
         """Find the connected job of this name."""
         self._job = _found(self.address)
-        return _JobReach(self)
+        return _JobExecutor(self)
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
         """Return the local command line that sends a query to the job's agent."""
@@ -127,7 +127,7 @@ class ReverseTarget(Target):
         )
 
 
-class _JobReach(Reach):
+class _JobExecutor(Executor):
     """A connected job; only queries to its agent reach it."""
 
     def __init__(self, target: ReverseTarget) -> None:

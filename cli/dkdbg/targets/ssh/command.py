@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.core.target import Reach
+from dkdbg.core.target import Executor
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def hosts_of(address: Address) -> SshHosts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SshReach(Reach):
+class SshExecutor(Executor):
     """A host behind ssh, reached with the `ssh` command.
 
     Attributes:

@@ -24,7 +24,7 @@ from dkdbg import process
 from dkdbg.agent.state import runtime_dir
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 from dkdbg.printable import printable_lines
-from dkdbg.targets.ssh.command import PLAIN_SESSION, SshReach
+from dkdbg.targets.ssh.command import PLAIN_SESSION, SshExecutor
 from dkdbg.targets.ssh.errors import explain
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class SharedConnection:
         self._avoids_users = False
         self._closed = False
 
-    def reach(self, *, asks: bool = True, limit: float = CONNECT_LIMIT) -> SshReach:
-        """Connect if necessary, and return a reach over this connection.
+    def executor(self, *, asks: bool = True, limit: float = CONNECT_LIMIT) -> SshExecutor:
+        """Connect if necessary, and return an executor over this connection.
 
         Args:
             asks: ssh may ask for a password or a host key if there is a terminal; otherwise it fails.
@@ -76,7 +76,7 @@ class SharedConnection:
                 self._options = ()  # the user's own connection, which ssh finds by its settings
             if self._options is None or (self._options and not self._is_running(self._options)):
                 self._options = self._own(asks=asks, limit=limit)
-            return SshReach(hosts=self._hosts, options=self._options, label=self._hosts.name)
+            return SshExecutor(hosts=self._hosts, options=self._options, label=self._hosts.name)
 
     def drop(self) -> None:
         """Give up a dead connection: stop our own; leave the user's alone, and use our own next time."""
@@ -93,7 +93,7 @@ class SharedConnection:
 
     def close(self) -> None:
         """Stop our own connection once all commands over it have ended, other processes' too; remove its folder."""
-        self._closed = True  # before taking the lock: a connecting `reach` holds it, and now ends
+        self._closed = True  # before taking the lock: a connecting `executor` holds it, and now ends
         with self._lock:
             if self._options:
                 self._control("stop", self._options)

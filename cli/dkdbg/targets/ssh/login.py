@@ -14,7 +14,7 @@ from dkdbg.targets.ssh.errors import explain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dkdbg.core.target import Reach
+    from dkdbg.core.target import Executor
     from dkdbg.targets.ssh.command import SshHosts
 
 #: Maximum bytes of a batch system's answer.
@@ -34,21 +34,21 @@ class Login:
         self._users += 1
         return self
 
-    def reach(self, *, asks: bool = True, limit: float = CONNECT_LIMIT) -> Reach:
+    def executor(self, *, asks: bool = True, limit: float = CONNECT_LIMIT) -> Executor:
         """Connect to the host.
 
         Args:
-            asks, limit: see `SharedConnection.reach`.
+            asks, limit: see `SharedConnection.executor`.
 
         Raises:
             DkdbgError: connecting failed.
         """
         if self._hosts is None or self._connection is None:
             return Local(python=sys.executable, label="this machine")
-        return self._connection.reach(asks=asks, limit=limit)
+        return self._connection.executor(asks=asks, limit=limit)
 
     def read(self, argv: Sequence[str], *, limit: float) -> process.Result:
-        """Run a command line from the host's `Reach` on this machine, and return its result.
+        """Run a command line from the host's `Executor` on this machine, and return its result.
 
         Raises:
             DkdbgError: ssh has lost the connection, or the command does not exit within `limit` seconds.
@@ -63,7 +63,7 @@ class Login:
         return self._connection is None or self._connection.is_there()
 
     def drop(self) -> None:
-        """Give up a dead connection, so that the next `reach` connects anew."""
+        """Give up a dead connection, so that the next `executor` connects anew."""
         if self._connection is not None:
             self._connection.drop()
 

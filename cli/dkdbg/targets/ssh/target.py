@@ -19,7 +19,7 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
 from dkdbg.printable import printable
 from dkdbg.relay import remote_sessions
 from dkdbg.relay.remote_sessions import RelayedEndpoint
-from dkdbg.targets.ssh.command import FAILED, SshReach, hosts_of, quoted
+from dkdbg.targets.ssh.command import FAILED, SshExecutor, hosts_of, quoted
 from dkdbg.targets.ssh.connection import CONNECT_LIMIT, SharedConnection
 from dkdbg.targets.ssh.errors import explain
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dkdbg.core.sessions import SeenSession
-    from dkdbg.core.target import Reach
+    from dkdbg.core.target import Executor
     from dkdbg.delivery.bring import Brought
 
 SCHEME = "ssh"
@@ -53,7 +53,7 @@ class SshTarget(Target):
         self._hosts = hosts_of(address)
         self._connection = SharedConnection(self._hosts)
         self._lock = threading.RLock()
-        self._reach: SshReach | None = None
+        self._executor: SshExecutor | None = None
         self._folder = ""
         self._agents: tuple[str, ...] = ()
         self._host = ""
@@ -65,11 +65,11 @@ class SshTarget(Target):
         """Return the hosts."""
         return self._hosts.name
 
-    def find(self) -> Reach:
+    def find(self) -> Executor:
         """Connect, and find out our user name and folder there."""
         with self._lock:
-            self._reach = self._probe_again(asks=True)
-            return self._reach
+            self._executor = self._probe_again(asks=True)
+            return self._executor
 
     @property
     def names_workdir(self) -> bool:
@@ -86,7 +86,7 @@ class SshTarget(Target):
         if self._hosts.folder and home != "~":
             return Workspace(local=".", remote=self._hosts.folder, why="the target names it")
         with self._lock:
-            _, _, found, *_ = self._probe(self._connection.reach(), at="")
+            _, _, found, *_ = self._probe(self._connection.executor(), at="")
         why = "the target names it" if home else "dkdbg run --sync uses it"
         return Workspace(
             local=".", remote=f"{found}/{below if home else f'{OURS}/{name}'}".rstrip("/"), why=why
@@ -98,7 +98,7 @@ class SshTarget(Target):
             return SshTarget(
                 Address(scheme=SCHEME, rest=f"{self.address.rest}/~/{OURS}/{name}")
             ).with_workdir(name)
-        outside = self._connection.reach()
+        outside = self._connection.executor()
         making = outside.script(f"mkdir -p -- {quoted(self._hosts.folder)}")
         done = process.read(making, most=_MAX_ANSWER_BYTES, timeout=_SHELL_TIMEOUT_S)
         if done.code == FAILED:
@@ -143,7 +143,7 @@ class SshTarget(Target):
             if why := self._endpoint.why:  # the relay reconnects on its own
                 return Endpoint(address=None, why=f"{self.label}: {why}")
             try:
-                self._reach = self._probe_again(asks=self._reach is None)
+                self._executor = self._probe_again(asks=self._executor is None)
                 found = self._records()
             except DkdbgError as error:
                 return Endpoint.failed(error)
@@ -159,11 +159,11 @@ class SshTarget(Target):
         """Return why a command that exited with ssh's own code lost its connection; empty if it did not."""
         return "" if self._connection.is_there() else f"the connection to {self.label} was lost"
 
-    def again(self, *, silent: bool, limit: float) -> SshReach:
+    def again(self, *, silent: bool, limit: float) -> SshExecutor:
         """Return the host over the shared connection, or over a new one if that is lost or went silent."""
         if silent:
             self._connection.drop()
-        return self._connection.reach(asks=False, limit=limit)
+        return self._connection.executor(asks=False, limit=limit)
 
     def close(self) -> None:
         """Close the relay, release the agent, and close the connection; wait for no query."""
@@ -173,15 +173,15 @@ class SshTarget(Target):
             brought.close()
         self._connection.close()
 
-    def _found(self) -> SshReach:
+    def _found(self) -> SshExecutor:
         with self._lock:
-            if self._reach is None:
+            if self._executor is None:
                 self.find()
-            assert self._reach is not None  # noqa: S101 - or `find` has raised
-            return self._reach
+            assert self._executor is not None  # noqa: S101 - or `find` has raised
+            return self._executor
 
-    def _probe_again(self, *, asks: bool) -> SshReach:
-        asking = self._connection.reach(asks=asks, limit=CONNECT_LIMIT)
+    def _probe_again(self, *, asks: bool) -> SshExecutor:
+        asking = self._connection.executor(asks=asks, limit=CONNECT_LIMIT)
         user, host, self._folder, *agents = self._probe(asking)
         self._host = host
         self._agents = tuple(agents)
@@ -190,10 +190,10 @@ class SshTarget(Target):
     def _relayed(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
         """Return the relay's command line; called on the relay's thread, concurrently with `endpoint`."""
         is_new = silent or not self._connection.is_there()
-        reach = self.again(silent=silent, limit=limit)
+        executor = self.again(silent=silent, limit=limit)
         agents = self._agents
         if is_new:
-            _, host, _, *found = self._probe(reach)
+            _, host, _, *found = self._probe(executor)
             if host != self._host:  # a name of several login nodes: the session lives on, on another one
                 self._connection.drop()
                 raise DkdbgError(
@@ -202,9 +202,9 @@ class SshTarget(Target):
             agents = tuple(found)
         if not agents:
             raise GoneError(f"no session runs on {self.label}")
-        return reach.wrap(relay_words(("sh", agents[-1]), word))
+        return executor.wrap(relay_words(("sh", agents[-1]), word))
 
-    def _probe(self, reach: SshReach, at: str | None = None) -> list[str]:
+    def _probe(self, executor: SshExecutor, at: str | None = None) -> list[str]:
         """Return user, host, folder, and the paths of the agents there.
 
         Args:
@@ -213,7 +213,7 @@ class SshTarget(Target):
         at = self._hosts.folder if at is None else at
         mark = f"dkdbg-{secrets.token_hex(8)}"
         folder = quoted(at) if at else "."
-        looking = reach.script(_LOOK.format(mark=mark, folder=folder, listing=LISTING))
+        looking = executor.script(_LOOK.format(mark=mark, folder=folder, listing=LISTING))
         done = process.read(looking, most=_MAX_ANSWER_BYTES, timeout=_SHELL_TIMEOUT_S)
         text = done.stdout.rpartition(f"\n{mark} ")[2].splitlines() if f"\n{mark} " in done.stdout else []
         if text[:1] == ["gone"]:

@@ -198,12 +198,12 @@ def shades(numbers: Sequence[float], low: float, high: float) -> Tuple[bytes, Li
     """
     counts = [0] * BARS
     found = bytearray()
-    reach = high - low
+    span = high - low
     for each in numbers:
         if not math.isfinite(each):
             found.append(255)
             continue
-        part = min(1.0, max(0.0, (each - low) / reach)) if reach > 0 else 0.0
+        part = min(1.0, max(0.0, (each - low) / span)) if span > 0 else 0.0
         found.append(int(part * 254))
         counts[min(BARS - 1, int(part * BARS))] += 1
     return bytes(found), counts
