@@ -102,8 +102,8 @@ def _environment(env: Mapping[str, str] | None, cwd: Path | None) -> Mapping[str
 
     After `cd` through a symlink, the shell's PWD contains the link's name: one repository would become two projects.
     """
-    ours = os.environ if env is None else env
-    return ours if cwd is None else {**ours, "PWD": str(cwd)}
+    variables = os.environ if env is None else env
+    return variables if cwd is None else {**variables, "PWD": str(cwd)}
 
 
 @contextlib.contextmanager

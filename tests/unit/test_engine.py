@@ -55,20 +55,20 @@ def test_a_port_is_kept_that_is_free_or_ours_and_a_taken_one_is_passed_over(take
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    assert free_port(port, ours=None) == port
-    assert free_port(taken, ours=None) > taken
-    assert free_port(taken, ours=taken) == taken
+    assert free_port(port, own_port=None) == port
+    assert free_port(taken, own_port=None) > taken
+    assert free_port(taken, own_port=taken) == taken
     with socket.socket() as other:
         other.bind(("0.0.0.0", 0))
         other.listen()
         port = other.getsockname()[1]
-        assert free_port(port, ours=None) != port
+        assert free_port(port, own_port=None) != port
 
 
 def test_a_port_that_another_takes_meanwhile_is_passed_over(taken):
     """Two that start at once see the same free port, and the engine gives it to one of them."""
     with socket.socket() as other:
-        first = free_port(taken, ours=None)
+        first = free_port(taken, own_port=None)
         tried = []
 
         def start(port):
@@ -78,7 +78,7 @@ def test_a_port_that_another_takes_meanwhile_is_passed_over(taken):
                 other.listen()
                 raise DkdbgError("a port of the service is taken on this machine", exit_code=EXIT_CONFLICT)
 
-        assert on_free_port(taken, ours=None, start=start) == tried[-1] > first == tried[0]
+        assert on_free_port(taken, own_port=None, start=start) == tried[-1] > first == tried[0]
 
 
 def test_a_conflict_that_is_not_about_our_port_is_said(taken):
@@ -86,12 +86,12 @@ def test_a_conflict_that_is_not_about_our_port_is_said(taken):
         raise DkdbgError("a port of the service is taken on this machine", exit_code=EXIT_CONFLICT)
 
     with pytest.raises(DkdbgError, match="is taken"):
-        on_free_port(taken, ours=None, start=start)
+        on_free_port(taken, own_port=None, start=start)
 
 
 def test_no_free_port_is_an_error_with_the_range_which_ends_at_the_last_port(taken):
     with pytest.raises(DkdbgError, match=str(taken)) as caught:
-        free_port(taken, ours=None, tries=1)
+        free_port(taken, own_port=None, tries=1)
     assert caught.value.exit_code == EXIT_CONFLICT
     assert caught.value.hint
     with socket.socket() as last:
@@ -99,4 +99,4 @@ def test_no_free_port_is_an_error_with_the_range_which_ends_at_the_last_port(tak
         last.bind(("127.0.0.1", 65535))
         last.listen()
         with pytest.raises(DkdbgError, match="65535"):
-            free_port(65535, ours=None)
+            free_port(65535, own_port=None)

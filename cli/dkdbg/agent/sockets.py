@@ -65,15 +65,15 @@ def ask(through: socket.socket, query: bytes) -> socket.socket:
 
     The peer's exit closes its end. Raises OSError.
     """
-    ours, theirs = socket.socketpair()
+    own_end, peer_end = socket.socketpair()
     try:
-        with theirs:
-            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", theirs.fileno()))
+        with peer_end:
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", peer_end.fileno()))
             through.sendmsg([query], [rights])
     except OSError:
-        ours.close()
+        own_end.close()
         raise
-    return ours
+    return own_end
 
 
 def is_same_user(sock: socket.socket) -> bool:

@@ -222,7 +222,7 @@ def _contents(archive: str) -> Contents:
     return {name: entry[3] for name, entry in table.items() if not name.endswith("/")}
 
 
-def _is_ours(info: os.stat_result) -> bool:
+def _is_own(info: os.stat_result) -> bool:
     return info.st_uid == os.geteuid() and not stat.S_IMODE(info.st_mode) & 0o022
 
 
@@ -239,11 +239,11 @@ def _is_sound(target: str, contents: Contents) -> bool:
     try:
         for folder in folders:
             info = os.lstat(os.path.join(target, folder) if folder else target)
-            if not stat.S_ISDIR(info.st_mode) or not _is_ours(info):
+            if not stat.S_ISDIR(info.st_mode) or not _is_own(info):
                 return False
         for name, size in contents.items():
             info = os.lstat(os.path.join(target, name))
-            if not stat.S_ISREG(info.st_mode) or not _is_ours(info):
+            if not stat.S_ISREG(info.st_mode) or not _is_own(info):
                 return False
             if info.st_size != size or int(info.st_mtime) != _WHEN:
                 return False

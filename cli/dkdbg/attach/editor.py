@@ -223,7 +223,7 @@ class Link:
     def _serve(self, seen: Seen) -> None:
         name = self._upstream.name
         try:
-            sock, is_ours = wires.connect(seen.endpoint or ("", 0))
+            sock, is_own_user = wires.connect(seen.endpoint or ("", 0))
         except OSError:
             return
         with self._lock:
@@ -231,7 +231,7 @@ class Link:
                 sock.close()
                 return
             self._sock, self._outbox, self._agent = sock, wires.Outbox(sock), seen.agent
-        self._editor.opened(name, must_prove=not is_ours)
+        self._editor.opened(name, must_prove=not is_own_user)
         parser = frames.FrameParser(max_body=MAX_BODY_BYTES)
         with contextlib.suppress(OSError, frames.FrameError):
             for body in frames.received(sock.recv, parser):

@@ -125,8 +125,8 @@ def _tell_how(
     target: Target, programs: Sequence[Sequence[PythonThere]], report: Callable[[str], None]
 ) -> None:
     # Only print the programs, without attaching: `dkdbg run` may be about to debug one of them.
-    theirs = [each for each in programs if not any(word.endswith(".pyz") for word in each[0].argv)]
-    for program in theirs[:8]:
+    undebugged = [each for each in programs if not any(word.endswith(".pyz") for word in each[0].argv)]
+    for program in undebugged[:8]:
         report(f"{target.label} runs process {program[0].pid}: {shlex.join(program[0].argv)[:120]}")
         report(hints.ENTER(target=target.address, pid=program[0].pid))
 

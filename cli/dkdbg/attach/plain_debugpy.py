@@ -32,7 +32,7 @@ CLOSE_TIMEOUT_S = 5.0
 _GREETINGS = 2
 _BEGINNING = b"Content-Length:"
 #: Marks a greeting by an agent instead of debugpy (`agent/dap/messages.py`).
-_OURS = b'"seq":0,'
+_AGENT_MARKER = b'"seq":0,'
 _CHUNK = 1 << 16
 
 
@@ -66,7 +66,7 @@ def greeted(endpoint: tuple[str, int], *, limit: float = GREETING_TIMEOUT_S) -> 
         if not received and data:
             end = time.monotonic() + SETTLE_TIMEOUT_S
         received += data
-        if not data or not _BEGINNING.startswith(received[: len(_BEGINNING)]) or _OURS in received:
+        if not data or not _BEGINNING.startswith(received[: len(_BEGINNING)]) or _AGENT_MARKER in received:
             break
     if not is_greeting(received):
         sock.close()
@@ -78,7 +78,7 @@ def greeted(endpoint: tuple[str, int], *, limit: float = GREETING_TIMEOUT_S) -> 
 
 def is_greeting(data: bytes) -> bool:
     """Return whether a plain debugpy's greeting is complete: closing a connection earlier kills its port."""
-    return data.count(b'"telemetry"') >= _GREETINGS and _OURS not in data
+    return data.count(b'"telemetry"') >= _GREETINGS and _AGENT_MARKER not in data
 
 
 def leave(greeted: Greeted) -> None:

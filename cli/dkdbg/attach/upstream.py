@@ -206,7 +206,7 @@ def status_of(
         connection.auto_open = 0  # proof and timeout are valid only for this connection
         try:
             connection.sock = _DeadlineSocket.connect_to(endpoint, limit)
-            exchange = _challenged(connection) if token and wires.is_ours(connection.sock) else None
+            exchange = _challenged(connection) if token and wires.is_own_server(connection.sock) else None
             text = (
                 {}
                 if exchange is None

@@ -79,7 +79,7 @@ class Outbox:
 
 
 def connect(endpoint: tuple[str, int]) -> tuple[socket.socket, bool]:
-    """Connect to an endpoint; return the socket, and whether its server is trusted (see `is_ours`).
+    """Connect to an endpoint; return the socket, and whether its server is trusted (see `is_own_server`).
 
     Keep-alives detect a lost machine within two minutes.
 
@@ -90,7 +90,7 @@ def connect(endpoint: tuple[str, int]) -> tuple[socket.socket, bool]:
     try:
         sock.settimeout(None)
         sockets.tune(sock)
-        return sock, is_ours(sock)
+        return sock, is_own_server(sock)
     except OSError:
         sock.close()
         raise
@@ -110,7 +110,7 @@ def owner_refusal(client: socket.socket) -> str:
     return "" if owner[0] in own_users(os.environ) else f"it is a process of {_named(owner[0])}"
 
 
-def is_ours(server: socket.socket) -> bool:
+def is_own_server(server: socket.socket) -> bool:
     """Return whether the server of a connection runs as a user in `own_users`, or on another machine.
 
     If the system does not report owners, return True.

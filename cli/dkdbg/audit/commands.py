@@ -18,7 +18,7 @@ _DEBUGGER = re.compile(rf"{_STARTS}[\s,\"']{{1,8}}--?(?:listen|wait|connect|pid|
 _LISTEN = re.compile(rf"{_STARTS}[^;&|\n]{{0,400}}?--(?:listen|host)[=\s,\"']{{1,8}}{_WORD}")
 _PTVSD_PORT = re.compile(r"[\s,\"']{0,8}--port[=\s,\"']{1,8}(\d{1,5})(?!\d)")
 _WAIT = re.compile(rf"{_STARTS}[^;&|\n]{{0,400}}?--wait(?:-for-client)?(?![\w-])")
-_OURS = re.compile(rf"\bDKDBG_(HOST|LISTEN|PDB)=[\"']?{_WORD}|\bDKDBG_(ALLOW)=[\"']?(any)\b")
+_DKDBG_VARIABLE = re.compile(rf"\bDKDBG_(HOST|LISTEN|PDB)=[\"']?{_WORD}|\bDKDBG_(ALLOW)=[\"']?(any)\b")
 _PDB = re.compile(rf"\bREMOTE_PDB_HOST=[\"']?{_WORD}|\bPYTHONBREAKPOINT=[\"']?web_pdb\b")
 _RAY = re.compile(r"--ray-debugger-external\b|\bRAY_DEBUGGER_EXTERNAL=[\"']?1\b")
 #: Commands that forward a port: ssh (group: the forwarding), kubectl, and socat (group: the port and its options).
@@ -81,7 +81,7 @@ def listens(text: str) -> Iterator[Found]:
     for found in _PDB.finditer(text):
         if not (found[1] and ports.is_loopback(ports.resolved(found[1]))):
             yield OPEN_PORT, f"a pdb listens on {found[1] or 'all addresses'} ({found[0].partition('=')[0]})"
-    for found in _OURS.finditer(text):
+    for found in _DKDBG_VARIABLE.finditer(text):
         if found[3]:
             yield OPEN_PORT, "DKDBG_ALLOW=any admits everybody to the debug port"
             continue

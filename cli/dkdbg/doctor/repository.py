@@ -191,15 +191,17 @@ def _holder(root: Path, port: int, *, has_engine: bool) -> str:
         )
         for line in done.stdout.splitlines() if not done.code else ():
             name, _, folder = line.partition("\t")
-            is_ours = bool(folder) and os.path.realpath(folder) == containers.project_folder(root)
-            return "" if is_ours else f"container {name}"
+            is_of_project = bool(folder) and os.path.realpath(folder) == containers.project_folder(root)
+            return "" if is_of_project else f"container {name}"
     found = _process_of({inode for _, inode in listening})
     try:
         if has_engine and _is_of_service(found, root):
             return ""
         if found is None:
             return "another program"
-        return "" if _is_ours(found, root) else f"{(found / 'comm').read_text().strip()} (PID {found.name})"
+        return (
+            "" if _is_own_dkdbg(found, root) else f"{(found / 'comm').read_text().strip()} (PID {found.name})"
+        )
     except OSError:
         return ""  # the process has ended
 
@@ -212,17 +214,17 @@ def _is_of_service(process_folder: Path | None, root: Path) -> bool:
         root: root of the repository.
     """
     with contextlib.suppress(DkdbgError):
-        there = [
+        running = [
             each for each in containers.of_project(root) if each.running and each.label and each.host_network
         ]
-        if not there or not client.endpoint().is_local:
+        if not running or not client.endpoint().is_local:
             return False
         group = (process_folder / "cgroup").read_text() if process_folder is not None else ""
-        return process_folder is None or any(each.id in group for each in there)
+        return process_folder is None or any(each.id in group for each in running)
     return False
 
 
-def _is_ours(process_folder: Path, root: Path) -> bool:
+def _is_own_dkdbg(process_folder: Path, root: Path) -> bool:
     """Return whether a process is a `dkdbg` or an agent that was started in this repository, such as `dkdbg attach`."""
     argv = (process_folder / "cmdline").read_bytes().split(b"\0")
     first = argv[:8]  # enough for Python, its options, and the verb

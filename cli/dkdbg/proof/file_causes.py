@@ -181,11 +181,14 @@ def _differs(path: Path, there: RemoteFile, here: dict[str, object], name: str) 
 
 def _tail(path: Path, actual: str) -> str:
     """Return the longest common end of two paths."""
-    ours, theirs = path.parts, actual.split("/")
+    local_parts, remote_parts = path.parts, actual.split("/")
     count = 0
-    while count < min(len(ours), len(theirs)) and ours[-1 - count] == theirs[-1 - count]:
+    while (
+        count < min(len(local_parts), len(remote_parts))
+        and local_parts[-1 - count] == remote_parts[-1 - count]
+    ):
         count += 1
-    return "/".join(theirs[len(theirs) - count :])
+    return "/".join(remote_parts[len(remote_parts) - count :])
 
 
 def _mapping_line(path: Path, actual: str, root: Path) -> str:

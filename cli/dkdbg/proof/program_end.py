@@ -502,9 +502,9 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
     if found := re.search(r"Address already in use|\[Errno 98\]|error while attempting to bind", text):
         line = line_at(text, found.start())
         remedy = "let it listen on another port, or stop the other program: ss -ltnp shows it"
-        ours = _DEBUG_PORT.search(text)
-        if ours and re.search(rf"\b{ours[1]}\b", line):
-            remedy = f"{ours[1]} is the debug port: change it with port = {int(ours[1]) + 1} under [debug] in dkdbg.toml, then dkdbg init and dkdbg up"
+        debug_port = _DEBUG_PORT.search(text)
+        if debug_port and re.search(rf"\b{debug_port[1]}\b", line):
+            remedy = f"{debug_port[1]} is the debug port: change it with port = {int(debug_port[1]) + 1} under [debug] in dkdbg.toml, then dkdbg init and dkdbg up"
         return _finding(
             "port-taken", f"a port that the program listens on is taken: {line}", remedy, text, link="port"
         )

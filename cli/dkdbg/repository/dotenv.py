@@ -75,12 +75,12 @@ def with_value(text: str, key: str, value: str) -> str:
     if value_of(text, key) == value:
         return text
     newline = "\r\n" if "\r\n" in text else "\n"
-    mark = f"{key}={value}  # dkdbg"
-    ours = re.compile(rf"^{re.escape(key)}=.*  # dkdbg(?=\r?$)", re.MULTILINE)
-    replaced = ours.sub(lambda _: mark, text)
+    line = f"{key}={value}  # dkdbg"
+    own_line = re.compile(rf"^{re.escape(key)}=.*  # dkdbg(?=\r?$)", re.MULTILINE)
+    replaced = own_line.sub(lambda _: line, text)
     if value_of(replaced, key) == value:
         return replaced
     # dkdbg's line moves to the end, because a later line of the user's would take precedence.
     text = re.sub(rf"^{re.escape(key)}=.*  # dkdbg\r?\n", "", text, flags=re.MULTILINE)
     gap = "" if not text or text.endswith("\n") else newline
-    return f"{text}{gap}{mark}{newline}"
+    return f"{text}{gap}{line}{newline}"

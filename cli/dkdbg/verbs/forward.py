@@ -97,7 +97,7 @@ class _Agent:
 
 def _listen(relay: Relay, local: int | None, there: int) -> int:
     try:
-        return relay.listen(there, local=local or free_port(there, ours=None))
+        return relay.listen(there, local=local or free_port(there, own_port=None))
     except OSError as error:
         raise DkdbgError(
             f"cannot listen on 127.0.0.1:{local or there}: {error.strerror}",

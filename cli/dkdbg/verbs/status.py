@@ -67,19 +67,19 @@ def _of_service(root: Path) -> int:
     _running(seen)
     # The debug services of all repositories without a compose service of their own have the same name, so look at
     # its sessions.
-    ours = _ours(root, service) if any(each.name == service.name for each in seen) else []
-    for number, line in enumerate(_next(service, ours)):
+    own_sessions = _own_sessions(root, service) if any(each.name == service.name for each in seen) else []
+    for number, line in enumerate(_next(service, own_sessions)):
         _say("next" if number == 0 else "", line)
     return 0
 
 
-def _next(service: DebugService, ours: list[SeenSession]) -> list[str]:
-    if not ours:
+def _next(service: DebugService, own_sessions: list[SeenSession]) -> list[str]:
+    if not own_sessions:
         return [
             'set a breakpoint and press F5 in VS Code (configuration "dkdbg: attach")',
             "or start it from here: dkdbg up",
         ]
-    if any(each.client for each in ours):
+    if any(each.client for each in own_sessions):
         return [hints.ATTACHED()]
     return [hints.PRESS_F5(service=service.name)]
 
@@ -91,7 +91,7 @@ def _seen() -> list[SeenSession]:
     return [each for each in seen if not each.is_ended]
 
 
-def _ours(root: Path, service: DebugService) -> list[SeenSession]:
+def _own_sessions(root: Path, service: DebugService) -> list[SeenSession]:
     """Return the live sessions of this repository's debug service."""
     with contextlib.closing(registry.home(root, service.name)) as target, contextlib.suppress(DkdbgError):
         return [each for each in target.sessions() if not each.is_ended]

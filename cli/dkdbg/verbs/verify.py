@@ -165,11 +165,11 @@ def _taken_port(root: Path, service: DebugService) -> Finding | None:
         return None
     try:
         project = containers.of_project(root)
-        ours = [each for each in project if each.label and each.running]
+        running = [each for each in project if each.label and each.running]
         shares = any(
-            each.outside_port is None for each in ours
+            each.outside_port is None for each in running
         )  # the network of another service, which publishes
-        if any(each.outside_port == port for each in ours) or (
+        if any(each.outside_port == port for each in running) or (
             shares and any(str(port) in each.outside_ports for each in project)
         ):
             return None

@@ -136,8 +136,8 @@ def _find_or_start(archive: str, argv: List[str], runtime: str) -> Optional[note
     begun = time.time()
     try:
         while True:
-            is_ours = runtime_dir.lock(lock)
-            if is_ours and not note.is_in_place(lock, note.lock_of(path)):
+            is_locked = runtime_dir.lock(lock)
+            if is_locked and not note.is_in_place(lock, note.lock_of(path)):
                 removed, lock = lock, _open_lock(path)
                 os.close(removed)
                 continue
@@ -153,9 +153,9 @@ def _find_or_start(archive: str, argv: List[str], runtime: str) -> Optional[note
             elif found is not None and found.exit_code is not None:
                 if found.written >= begun:
                     return found
-            elif found is not None and not is_ours and procfs.start_ticks(found.pid) == found.start:
+            elif found is not None and not is_locked and procfs.start_ticks(found.pid) == found.start:
                 return found
-            if is_ours:
+            if is_locked:
                 note.remove(path)
                 return _start(archive, argv, path, lock)
             # A starting agent has already removed its predecessor's note. A note that stays belongs to an agent

@@ -130,10 +130,10 @@ def is_log_of_container(descriptor: int) -> bool:
     if os.getpid() == 1:
         return True
     try:
-        first, ours = os.stat("/proc/1/fd/2"), os.fstat(descriptor)
+        first, log = os.stat("/proc/1/fd/2"), os.fstat(descriptor)
     except OSError:
         return False
-    return in_container() and (first.st_dev, first.st_ino) == (ours.st_dev, ours.st_ino)
+    return in_container() and (first.st_dev, first.st_ino) == (log.st_dev, log.st_ino)
 
 
 def in_container() -> bool:

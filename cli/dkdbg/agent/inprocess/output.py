@@ -313,16 +313,16 @@ def _shadow(stream: Any, category: str) -> None:
             if former is not None:
                 _shadowed.append(covered)
                 return
-        layer.write = ours = _taken(layer.write, category, bytes if at_once else str)
-        _shadowed.append((layer, ours, former))
+        layer.write = capturing = _taken(layer.write, category, bytes if at_once else str)
+        _shadowed.append((layer, capturing, former))
 
 
 def _restore() -> None:
     _pending.is_on = False
     while _shadowed:
-        layer, ours, former = _shadowed.pop()
-        if vars(layer).get("write") is not ours:
-            _covered.append((layer, ours, former))
+        layer, capturing, former = _shadowed.pop()
+        if vars(layer).get("write") is not capturing:
+            _covered.append((layer, capturing, former))
         elif former is None:
             del layer.write
         else:

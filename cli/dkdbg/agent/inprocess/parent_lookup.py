@@ -214,18 +214,18 @@ def _parents(member: Member) -> List[int]:
 def _ask(path: str) -> str:
     import _socket
 
-    ours, theirs = _socket.socketpair()
+    own_end, peer_end = _socket.socketpair()
     asking = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
     try:
         asking.settimeout(ANSWER_TIMEOUT_S)
-        rights = theirs.fileno().to_bytes(4, sys.byteorder)
+        rights = peer_end.fileno().to_bytes(4, sys.byteorder)
         asking.connect(os.path.realpath(path))
         asking.sendmsg([QUERY + b"%d" % os.getpid()], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
-        theirs.close()
-        ours.settimeout(ANSWER_TIMEOUT_S)
+        peer_end.close()
+        own_end.settimeout(ANSWER_TIMEOUT_S)
         found = b""
         while not found.endswith(b"\n"):
-            piece = ours.recv(256)
+            piece = own_end.recv(256)
             if not piece:
                 break
             found += piece
@@ -233,5 +233,5 @@ def _ask(path: str) -> str:
     except OSError:  # the parent has ended, or is busy
         return ""
     finally:
-        for each in (ours, theirs, asking):
+        for each in (own_end, peer_end, asking):
             each.close()

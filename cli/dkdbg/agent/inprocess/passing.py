@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 _SESSION, _PATH = b"DKDBG_SESSION_DIR", b"PYTHONPATH"
 #: Prefixes of the variables that the agent sets for a program. Without the second a joined process prints four lines.
-_OURS = (b"DKDBG_", b"PYDEVD_DISABLE_FILE_VALIDATION", b"PYTHONBREAKPOINT", b"TORCH_COMPILE_DISABLE")
+_DKDBG_PREFIXES = (
+    b"DKDBG_",
+    b"PYDEVD_DISABLE_FILE_VALIDATION",
+    b"PYTHONBREAKPOINT",
+    b"TORCH_COMPILE_DISABLE",
+)
 #: Position of the environment in the arguments of `_posixsubprocess.fork_exec` (3.8 to 3.14): a list of
 #: `NAME=value`, or None to inherit this process's.
 _FORK_EXEC_ENVIRONMENT = 5
@@ -58,24 +63,24 @@ def _missing(directory: str, hook: str, pairs: Dict[bytes, bytes]) -> Dict[bytes
     The name of a session that has ended does not count: the program copied the environment before this process
     moved to its present session.
     """
-    session, ours = os.fsencode(directory), os.fsencode(hook)
+    session, hook_folder = os.fsencode(directory), os.fsencode(hook)
     named = pairs.get(_SESSION)
     if named not in (None, session) and (not named or os.path.isdir(named + b"/p")):
         return {}
     more: Dict[bytes, bytes] = {}
     path = pairs.get(_PATH, b"")
     entries = path.split(b":") if path else []  # an empty entry would mean the working folder
-    if ours not in entries:
+    if hook_folder not in entries:
         from . import entered
 
         # Drop the hook of the session in which the environment was copied; its version may differ.
         rest = [each for each in entries if not entered.is_hook_folder(os.fsdecode(each))]
-        more[_PATH] = b":".join([ours, *rest])
+        more[_PATH] = b":".join([hook_folder, *rest])
     if named != session:
         more.update(
             (name, value)
             for name, value in os.environb.items()
-            if name.startswith(_OURS) and name not in pairs
+            if name.startswith(_DKDBG_PREFIXES) and name not in pairs
         )
         more[_SESSION] = session
     return more

@@ -41,7 +41,7 @@ def dump() -> str:
     threads_text = []
     for ident in sorted(frames, key=lambda each: (each != main, each)):
         thread = known.get(ident)
-        if ident == threading.get_ident() or _is_ours(thread) or _began_here(frames[ident]):
+        if ident == threading.get_ident() or _is_dkdbg_thread(thread) or _began_here(frames[ident]):
             continue
         threads_text.append(_thread(frames[ident], thread, ident == main))
         if len(threads_text) == MAX_THREADS:
@@ -88,7 +88,7 @@ def _without_debugger(listed: List[Tuple[str, int, str]]) -> List[Tuple[str, int
     return listed[own:] or listed
 
 
-def _is_ours(thread: Any) -> bool:  # noqa: ANN401
+def _is_dkdbg_thread(thread: Any) -> bool:  # noqa: ANN401
     """Tell whether a thread is the debugger's, or the agent's."""
     marks = ("pydev_do_not_trace", "is_pydev_daemon_thread")
     return any(getattr(thread, mark, False) is True for mark in marks)

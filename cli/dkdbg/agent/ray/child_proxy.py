@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.ray.unpacked import Code
 
 #: Properties of an attach that a worker's debugger does not get.
-_OURS = ("subProcessId", "connect", messages.ROLE, messages.EDITOR, messages.RANKS, "dkdbgToken")
+_ADDED_BY_DKDBG = ("subProcessId", "connect", messages.ROLE, messages.EDITOR, messages.RANKS, "dkdbgToken")
 #: Timeout in seconds for an adapter to release a process.
 _RELEASE_TIMEOUT_S = 20.0
 #: Linux's maximum number of pids (PID_MAX_LIMIT).
@@ -50,7 +50,9 @@ class ChildProxy:
         self._client, self._parser = client, parser
         self._worker, self._received = worker, data
         self._initialize = initialize
-        arguments = {k: v for k, v in messages.as_dict(attach.get("arguments")).items() if k not in _OURS}
+        arguments = {
+            k: v for k, v in messages.as_dict(attach.get("arguments")).items() if k not in _ADDED_BY_DKDBG
+        }
         if code.mappings:
             arguments["pathMappings"] = code.mappings
         if forked:

@@ -254,7 +254,7 @@ class Dashboard:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=_TIMEOUT_S)
         try:
             connection.connect()
-            if self._shows_token and not local_users.is_ours(connection.sock, elsewhere=self._is_named):
+            if self._shows_token and not local_users.is_own_server(connection.sock, default=self._is_named):
                 raise DashboardError(
                     "foreign",
                     "the process at %s that asks for Ray's token is neither yours nor root's" % self._where,

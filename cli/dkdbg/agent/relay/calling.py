@@ -108,16 +108,16 @@ class _Caller:
         if not _WORD.fullmatch(word) or not _KEEPER.fullmatch(keeper):
             raise secure_channel.ChannelError("it runs another version of dkdbg")
         self._keep(word, keeper)
-        ours, theirs = socket.socketpair()
-        with ours:
-            with theirs:
-                end = theirs.fileno()
+        own_end, peer_end = socket.socketpair()
+        with own_end:
+            with peer_end:
+                end = peer_end.fileno()
                 relay = subprocess.Popen(_relay(word, "wait"), stdin=end, stdout=end, start_new_session=True)
             try:
-                ours.sendall(keeper.encode() + b"\n")
+                own_end.sendall(keeper.encode() + b"\n")
                 self._reported = ""
                 console.log("%s is connected: its editor can debug this job" % self._where)
-                return line.pump(ours, silence=SILENCE, until=_INPUT)
+                return line.pump(own_end, silence=SILENCE, until=_INPUT)
             finally:
                 relay.kill()
                 relay.wait()

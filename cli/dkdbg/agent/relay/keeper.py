@@ -119,7 +119,7 @@ class Keeper(Exchange):
         except OSError as error:
             self._refuse(channel, "port %d: %s" % (port, error.strerror or error))
             return
-        if not local_users.is_ours(sock):
+        if not local_users.is_own_server(sock):
             sock.close()
             self._refuse(channel, "port %d is another user's" % port)
             return

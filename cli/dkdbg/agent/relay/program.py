@@ -156,23 +156,23 @@ class Program:
                 _set_size(self._terminal, rows, columns)
 
     def _start_in_terminal(self, order: Order, folder: str, environment: Dict[str, str]) -> int:
-        ours, theirs = pty.openpty()
+        master, slave = pty.openpty()
         try:
-            _set_size(ours, *(order.terminal or ()))
+            _set_size(master, *(order.terminal or ()))
 
             def take() -> None:
                 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
             self._running = subprocess.Popen(
-                order.argv, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, bufsize=0,
+                order.argv, cwd=folder, env=environment, stdin=slave, stdout=slave, stderr=slave, bufsize=0,
                 start_new_session=True, preexec_fn=take,  # noqa: PLW1509 - no thread is running yet
             )  # fmt: skip
         except BaseException:
-            os.close(ours)
+            os.close(master)
             raise
         finally:
-            os.close(theirs)
-        return ours
+            os.close(slave)
+        return master
 
     def _feed(self, source: socket.socket, target: int) -> None:
         """Forward its input to the end, even after the program stops reading."""

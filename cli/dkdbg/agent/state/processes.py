@@ -515,19 +515,19 @@ def ask_all(paths: Dict[int, str], command: str, limit: float) -> Dict[int, str]
     """Send one command to these sockets, by pid; return the answers within `limit` seconds, even partial ones."""
     with selectors.DefaultSelector() as waiting:
         for pid, path in paths.items():
-            ours = _asked(path, command)
-            if ours is not None:
-                waiting.register(ours, selectors.EVENT_READ, (pid, bytearray()))
+            connection = _asked(path, command)
+            if connection is not None:
+                waiting.register(connection, selectors.EVENT_READ, (pid, bytearray()))
         answers: Dict[int, str] = {}
         end = time.monotonic() + limit
         while waiting.get_map() and time.monotonic() < end:
             for key, _ in waiting.select(max(0.0, end - time.monotonic())):
-                ours, (pid, received) = key.fileobj, key.data  # type: ignore[assignment]  # as registered
-                if _receive(ours, received):  # type: ignore[arg-type]
+                connection, (pid, received) = key.fileobj, key.data  # type: ignore[assignment]  # as registered
+                if _receive(connection, received):  # type: ignore[arg-type]
                     continue
                 answers[pid] = received.decode("utf-8", "replace")
-                waiting.unregister(ours)  # type: ignore[arg-type]
-                ours.close()  # type: ignore[union-attr]
+                waiting.unregister(connection)  # type: ignore[arg-type]
+                connection.close()  # type: ignore[union-attr]
         for key in list(waiting.get_map().values()):
             answers[key.data[0]] = key.data[1].decode("utf-8", "replace")
             key.fileobj.close()  # type: ignore[union-attr]
@@ -545,10 +545,10 @@ def _asked(path: str, command: str) -> Optional[socket.socket]:
     return None
 
 
-def _receive(ours: socket.socket, received: bytearray) -> bool:
+def _receive(connection: socket.socket, received: bytearray) -> bool:
     """Read more; return False at the end."""
     try:
-        data = ours.recv(1 << 16)
+        data = connection.recv(1 << 16)
     except BlockingIOError:
         return True
     except OSError:

@@ -257,10 +257,10 @@ def _lock(path: str) -> Optional[int]:
     except FileNotFoundError:  # the folder was removed meanwhile
         return None
     try:
-        is_ours = runtime_dir.lock(lock)
+        is_locked = runtime_dir.lock(lock)
     except OSError:  # a file system without locks
-        is_ours = True
-    if is_ours and os.fstat(lock).st_nlink:  # not removed by its former agent meanwhile
+        is_locked = True
+    if is_locked and os.fstat(lock).st_nlink:  # not removed by its former agent meanwhile
         return lock
     os.close(lock)
     return None

@@ -173,17 +173,17 @@ def _make_private(folder: str, info: os.stat_result) -> bool:
     """
     mode = stat.S_IMODE(info.st_mode)
     was_open = bool(mode & 0o022)
-    if was_open and not _is_all_ours(folder):
+    if was_open and not _is_all_own(folder):
         return False
     if mode & 0o066:  # mode 0711 only lets others pass through to their own folders
         os.chmod(folder, 0o700)
-    if was_open and not _is_all_ours(folder):
+    if was_open and not _is_all_own(folder):
         os.chmod(folder, mode)
         return False
     return True
 
 
-def _is_all_ours(folder: str) -> bool:
+def _is_all_own(folder: str) -> bool:
     with os.scandir(folder) as entries:
         for entry in entries:
             info = entry.stat(follow_symlinks=False)

@@ -140,9 +140,9 @@ class Child:
     def pass_on(self, arrival: Arrival) -> None:
         """Forward a signal to the child, unless it gets it anyway."""
         # When a terminal closes, the kernel signals only the session's leader, which may be the agent.
-        only_ours = self.own_group or arrival.number in {signal.SIGHUP, *self._missed}
+        must_forward = self.own_group or arrival.number in {signal.SIGHUP, *self._missed}
         self._missed -= {arrival.number}
-        if self.exit_code is None and (only_ours or not arrival.is_shared):
+        if self.exit_code is None and (must_forward or not arrival.is_shared):
             self.send(arrival.number)
 
     def send(self, number: int) -> None:

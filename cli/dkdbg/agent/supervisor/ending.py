@@ -123,7 +123,7 @@ class Ending:
     def _signal(self, number: int) -> None:
         if self._running.own_group and self._found:
             with contextlib.suppress(OSError):  # the group has ended, or holds processes of another user
-                if self._running.exit_code is None or self._group_is_ours():
+                if self._running.exit_code is None or self._has_own_group():
                     os.killpg(self._running.pid, number)
         for pid, start in self._found.items():
             with contextlib.suppress(OSError):
@@ -131,7 +131,7 @@ class Ending:
                     os.kill(pid, number)
                     os.kill(pid, signal.SIGCONT)  # a stopped process does not handle SIGTERM
 
-    def _group_is_ours(self) -> bool:
+    def _has_own_group(self) -> bool:
         """Tell whether the command's group, whose number may be reused, still holds a process of this run."""
         return any(_group_of(pid) == self._running.pid for pid in self._found)
 

@@ -85,15 +85,15 @@ class ImageFiles:
     def _missing(self, below: str) -> Iterator[str]:
         for name in sorted(os.listdir(os.path.join(self._volume, below))):
             each = os.path.join(below, name)
-            here, there = os.path.join(self._folder, each), os.path.join(self._volume, each)
-            is_ours = os.path.islink(here) and os.readlink(here) == there
-            if is_ours or not os.path.lexists(here):
+            in_folder, in_volume = os.path.join(self._folder, each), os.path.join(self._volume, each)
+            is_own_link = os.path.islink(in_folder) and os.readlink(in_folder) == in_volume
+            if is_own_link or not os.path.lexists(in_folder):
                 yield each
             elif (
-                not os.path.islink(here)
-                and os.path.isdir(here)
-                and os.path.isdir(there)
-                and not os.path.ismount(here)
+                not os.path.islink(in_folder)
+                and os.path.isdir(in_folder)
+                and os.path.isdir(in_volume)
+                and not os.path.ismount(in_folder)
             ):
                 yield from self._missing(each)
 

@@ -41,7 +41,7 @@ class OriginalService:
 
     def _watch(self) -> None:
         while not self._over.wait(INTERVAL_S):
-            if self._listens() and (others := _elsewhere(self._name)):
+            if self._listens() and (others := _other_addresses(self._name)):
                 text = (
                     "%s also resolves to its own container (%s): requests that go there do not stop here; "
                     "stop it with: docker compose stop %s"
@@ -50,16 +50,16 @@ class OriginalService:
                 return
 
 
-def _elsewhere(host: str) -> list[str]:
+def _other_addresses(host: str) -> list[str]:
     """Return the addresses of a name that are not this container's."""
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, socket.AF_INET)}
     except (OSError, UnicodeError):
         return []
-    return sorted(each for each in found if not _is_ours(each))
+    return sorted(each for each in found if not _is_own_address(each))
 
 
-def _is_ours(address: str) -> bool:
+def _is_own_address(address: str) -> bool:
     with socket.socket() as probe:
         try:
             probe.bind((address, 0))

@@ -101,7 +101,7 @@ class _Connection:
         self._serve = serve
         self._arguments = arguments
         self._happened = happened
-        self._ours, self._theirs = socket.socketpair()
+        self._own_end, self._peer_end = socket.socketpair()
         self._sending = threading.Lock()
         self._number = 0
         self._left = threading.Event()
@@ -117,17 +117,17 @@ class _Connection:
         """End the session; stopped processes continue."""
         self._send("disconnect", {"terminateDebuggee": False})
         self._left.wait(LEAVE_TIMEOUT_S)
-        sockets.shut(self._ours)
+        sockets.shut(self._own_end)
 
     def _run(self, first: bytes) -> None:
         with contextlib.suppress(OSError):
-            self._serve(self._theirs, first, frames.FrameParser())
-        self._theirs.close()
+            self._serve(self._peer_end, first, frames.FrameParser())
+        self._peer_end.close()
 
     def _read(self) -> None:
         parser = frames.FrameParser(max_body=1 << 30)
-        with contextlib.suppress(OSError, frames.FrameError), self._ours:
-            for body in frames.received(self._ours.recv, parser):
+        with contextlib.suppress(OSError, frames.FrameError), self._own_end:
+            for body in frames.received(self._own_end.recv, parser):
                 self._take(frames.decode(body))
         self._left.set()
         self.is_over = True
@@ -153,7 +153,7 @@ class _Connection:
 
     def _send(self, command: str, arguments: Message) -> None:
         with contextlib.suppress(OSError), self._sending:
-            self._ours.sendall(frames.wrap(self._numbered(command, arguments)))
+            self._own_end.sendall(frames.wrap(self._numbered(command, arguments)))
 
     def _numbered(self, command: str, arguments: Message) -> bytes:
         self._number += 1

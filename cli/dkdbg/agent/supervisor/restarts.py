@@ -93,8 +93,8 @@ def own_files(paths: Iterable[str], record: contract.Record, runtime: str) -> Li
     """
     mapped = [entry["remoteRoot"] for entry in record["mappings"] if entry["exists"]]
     roots = [os.path.realpath(root) for root in mapped or [record["cwd"]]]
-    ours = os.path.realpath(runtime)
-    return sorted(path for path in set(paths) if _below(path, roots) and not _below(path, [ours]))
+    runtime_root = os.path.realpath(runtime)
+    return sorted(path for path in set(paths) if _below(path, roots) and not _below(path, [runtime_root]))
 
 
 def should_restart(changed: List[str], restart: str, age: float, *, is_held: bool) -> bool:

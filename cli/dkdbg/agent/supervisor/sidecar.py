@@ -113,13 +113,13 @@ def main(argv: Sequence[str], usage: str, failure: str = "") -> int:
     return _act_as_init(program) if is_child else code
 
 
-def _close_inherited(ours: set[int]) -> None:
+def _close_inherited(own: set[int]) -> None:
     """Close inherited descriptors: a pipe's reader waits for every writer, a lock for its holders."""
     for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) not in ours:
+        if int(name) > 2 and int(name) not in own:
             with contextlib.suppress(OSError):
                 os.close(int(name))
-    for descriptor in ours:
+    for descriptor in own:
         os.set_inheritable(descriptor, False)
 
 

@@ -218,7 +218,7 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
     up = [*compose, "up", "--build", "--detach", "--wait", "--wait-timeout", "300", plan.service.name]
     down = [*compose, "rm", "--stop", "--force", *volumes, plan.service.name]
     restart = [*compose, "exec", "-T", plan.service.name, *plan.service.agent, "restart"]
-    ours = {
+    common = {
         "type": "process",
         "command": "sh",
         "options": {"cwd": "${workspaceFolder}"},
@@ -227,35 +227,35 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
     return (
         {
             "label": UP_LABEL,
-            **ours,
+            **common,
             "args": [".dkdbg/up.sh"],
             "windows": {"command": "docker", "args": up},
             "presentation": shown,
         },
         {
             "label": RESTART_LABEL,
-            **ours,
+            **common,
             "args": [".dkdbg/up.sh", "restart"],
             "windows": {"command": "docker", "args": restart},
             "presentation": shown,
         },
         {
             "label": STOP_LABEL,
-            **ours,
+            **common,
             "args": [".dkdbg/up.sh", "stop"],
             "windows": {"command": "docker", "args": [*compose, "stop", plan.service.name]},
             "presentation": quiet,
         },
         {
             "label": LOGS_LABEL,
-            **ours,
+            **common,
             "command": "docker",
             "args": [*compose, "logs", "--follow", "--tail", "200", plan.service.name],
             "presentation": shown,
         },
         {
             "label": DOWN_LABEL,
-            **ours,
+            **common,
             "args": [".dkdbg/up.sh", "down"],
             "windows": {"command": "docker", "args": down},
             "presentation": quiet,

@@ -57,7 +57,7 @@ def brought(facts: RepoFacts, base: ServiceFact | None) -> Brought:
 
 
 #: dkdbg's own profiles.
-_OURS = frozenset({PROFILE, DEVCONTAINER_PROFILE})
+_OWN_PROFILES = frozenset({PROFILE, DEVCONTAINER_PROFILE})
 
 
 def left_out(facts: RepoFacts, base: ServiceFact | None) -> tuple[str, ...]:
@@ -75,13 +75,18 @@ def left_out(facts: RepoFacts, base: ServiceFact | None) -> tuple[str, ...]:
         if service.file in merged:
             profiles.setdefault(service.name, set()).update(service.profiles)
             needs.setdefault(service.name, set()).update(set(service.depends_on) - set(service.optional))
-    todo = [name for name, named in profiles.items() if not named or named & _OURS]
+    todo = [name for name, named in profiles.items() if not named or named & _OWN_PROFILES]
     if base is not None and base.file in merged and base.name in needs:
         todo.append(base.name)
     found: dict[str, None] = {}
     while todo:
         for name in sorted(needs[todo.pop()]):
-            if name in profiles and name not in found and profiles[name] and not profiles[name] >= _OURS:
+            if (
+                name in profiles
+                and name not in found
+                and profiles[name]
+                and not profiles[name] >= _OWN_PROFILES
+            ):
                 found[name] = None
                 todo.append(name)
     return tuple(found)

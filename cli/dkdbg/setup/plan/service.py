@@ -565,8 +565,8 @@ def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> Iterator[str]:
     """
     # CUDA_VISIBLE_DEVICES names the GPUs of another machine.
     kept = [each for each in entry.assigned if not each.startswith("CUDA_VISIBLE_DEVICES=")]
-    ours = f"PYTHONPATH={_relative_path(entry)}"
-    if dropped := [each for each in kept if each != ours]:
+    own = f"PYTHONPATH={_relative_path(entry)}"
+    if dropped := [each for each in kept if each != own]:
         shown = shlex.join(("env", *kept, *as_words(entry.command)))
         yield f"{entry.source} sets {', '.join(dropped)} before the command, which is left out; to keep it: dkdbg init --command {shlex.quote(shown)}"
     if left:

@@ -139,8 +139,8 @@ def _apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
                 journal.revert()
         raise
     removed = [change.path for change in changes if change.after is None]
-    ours = {folder for path in removed for folder in path.parents if FOLDER in folder.parents}
-    remove_empty(Path(os.path.realpath(root)), ours)
+    own_folders = {folder for path in removed for folder in path.parents if FOLDER in folder.parents}
+    remove_empty(Path(os.path.realpath(root)), own_folders)
 
 
 class _Disk:
@@ -152,7 +152,7 @@ class _Disk:
         self.journal = Journal(root=root)
         self._journal = self.journal.load()[0]
 
-    def is_ours(self, path: PurePosixPath) -> bool:
+    def is_own(self, path: PurePosixPath) -> bool:
         present = read(self.root, path)
         if present is None:
             return False
@@ -166,7 +166,7 @@ class _Disk:
         present = read(self.root, path)
         if present is None or (file is not None and (not file.owned or self._is_same(present, file))):
             return None
-        if self.is_ours(path):
+        if self.is_own(path):
             return None
         return (
             "you changed it"

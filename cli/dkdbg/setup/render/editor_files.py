@@ -229,8 +229,8 @@ _ID = re.compile(r"[a-z0-9][a-z0-9_.-]{0,60}")
 def project_id(root: Path) -> str:
     """Return the project's id from the manifest or launch.json, else a new one that begins with the folder's name."""
     written = _written(root, LAUNCH).get("configurations", ())
-    ours = (each for each in written if each["name"] == editor.ATTACH_NAME)
-    for entry in (*ours, attach_entry(root)):
+    own_entries = (each for each in written if each["name"] == editor.ATTACH_NAME)
+    for entry in (*own_entries, attach_entry(root)):
         found = as_dict(entry.get("connect")).get(PROJECT)
         if isinstance(found, str) and _ID.fullmatch(found):
             return found

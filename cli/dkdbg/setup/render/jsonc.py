@@ -183,8 +183,10 @@ def _in_array(have: list[object], want: list[object], base: list[object], at: Pa
     if not stale and not new:
         # Only the order differs: keep the user's, unless the plan's order has changed.
         moved = base and not equal(want, base) and not equal(have, want)
-        is_ours = moved and all(_has(want, item) for item in have) and all(_has(have, item) for item in want)
-        return Step(kind="set", path=at, value=want) if is_ours else None
+        is_reordered = (
+            moved and all(_has(want, item) for item in have) and all(_has(have, item) for item in want)
+        )
+        return Step(kind="set", path=at, value=want) if is_reordered else None
     # Order matters: the first matching path mapping applies.
     later = want[next(index for index, item in enumerate(want) if equal(item, new[0])) + 1 :] if new else []
     place = next((index for index, item in enumerate(have) if _has(later, item)), len(have))

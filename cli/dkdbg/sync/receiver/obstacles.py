@@ -86,14 +86,14 @@ class Obstacles:
         path, kind, _, size, digest, _ = entry
         if tree.kind_of(old) == "d":
             self._folder_away(folder, path, name)
-        elif not self.is_ours(folder, path, name, old) and not (
+        elif not self.is_from_sync(folder, path, name, old) and not (
             kind == tree.kind_of(old)
             and (kind == "l" or old.st_size == size)
             and content.digest_at(folder, name, kind) == digest
         ):
             self.keep(folder, path, name, old, copy=True)
 
-    def is_ours(self, folder: int, path: str, name: bytes, old: os.stat_result) -> bool:
+    def is_from_sync(self, folder: int, path: str, name: bytes, old: os.stat_result) -> bool:
         """Return whether a file or link is the one that sync put there, by its lstat, or else by its content."""
         entry = self._ledger.held.get(path)
         if entry is None or entry[ledger.KIND] != tree.kind_of(old):
@@ -170,7 +170,7 @@ class Obstacles:
             os.close(source)
 
     def _away(self, folder: int, path: str, name: bytes, old: os.stat_result) -> None:
-        if self.is_ours(folder, path, name, old):
+        if self.is_from_sync(folder, path, name, old):
             os.unlink(name, dir_fd=folder)
             self._ledger.forget(path)
         else:

@@ -136,7 +136,7 @@ class Operations:
         self, folder: int, parts: List[bytes], entry: Entry, changed: Entry, old: os.stat_result
     ) -> None:
         path = entry[ledger.PATH]
-        if not self._way.is_ours(folder, path, parts[-1], old):
+        if not self._way.is_from_sync(folder, path, parts[-1], old):
             raise Refused("the file was changed on the target since it was synced")
         if old.st_nlink == 1:
             descriptor = tree.open_file(folder, parts[-1])
@@ -205,7 +205,7 @@ class Operations:
     ) -> Optional[str]:
         if entry[ledger.KIND] == "d" or tree.kind_of(info) not in ("f", "l"):
             return self._remove_folder(folder, path, name, entry, info)
-        if self._way.is_ours(folder, path, name, info):
+        if self._way.is_from_sync(folder, path, name, info):
             os.unlink(name, dir_fd=folder)
             self._ledger.forget(path)
             if entry[ledger.KIND] == "f":

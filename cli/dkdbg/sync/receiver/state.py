@@ -83,11 +83,11 @@ class State:
                 ) from None
             if error.errno == errno.EACCES:
                 info = os.stat(_OWN, dir_fd=self.tree.root, follow_symlinks=False)
-                raise _not_ours(name, info) from None
+                raise _other_owner(name, info) from None
             raise
         info = os.fstat(self.folder)
         if info.st_uid not in (os.geteuid(), os.fstat(self.tree.root).st_uid):
-            raise _not_ours(name, info)
+            raise _other_owner(name, info)
         if write and info.st_mode & 0o777 != 0o700:
             os.fchmod(self.folder, 0o700 | (info.st_mode & stat.S_ISGID))
 
@@ -236,7 +236,7 @@ def _holder(data: bytes) -> str:
         return "its process is unknown"
 
 
-def _not_ours(name: str, info: os.stat_result) -> Fatal:
+def _other_owner(name: str, info: os.stat_result) -> Fatal:
     return Fatal(
         "%s in %s belongs to %s, and sync runs as %s on the target"
         % (paths.OWN, name, user_name(info.st_uid), user_name(os.geteuid())),

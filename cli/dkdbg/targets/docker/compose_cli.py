@@ -29,8 +29,8 @@ def environment(*, port: int, gpu: GpuKind, token: str = "") -> dict[str, str]:
     For the provenance of an image, a build runs git in its context, with the git configuration found there. A
     repository's own configuration could run programs here, so BUILDX_GIT_INFO tells buildx not to run git.
     """
-    ours = {"DKDBG_PORT": str(port), "DKDBG_GPU": gpu, ENV_TOKEN: token, "BUILDX_GIT_INFO": "false"}
-    return {**os.environ, **ours}
+    variables = {"DKDBG_PORT": str(port), "DKDBG_GPU": gpu, ENV_TOKEN: token, "BUILDX_GIT_INFO": "false"}
+    return {**os.environ, **variables}
 
 
 def remove_with_other_token(target: ComposeService, root: Path, token: str) -> bool:

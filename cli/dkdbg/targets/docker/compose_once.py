@@ -91,7 +91,7 @@ def prepare(
     if detached:  # another repository's trial starts at the same time
         port = unused_port()
     elif not service.host_network:  # else F5 attaches to the run
-        port = free_port(port, ours=None)
+        port = free_port(port, own_port=None)
     env = compose_cli.environment(port=port, gpu=gpu, token=token)
     if not runs:  # copying another image's files removes the running container
         image.copy_files(str(model.get("name", "")), report)

@@ -141,7 +141,7 @@ class ComposeTarget(ContainerTarget):
         if is_local:
             compose_up.check_name(project, self._root)
         else:
-            remote_up.check_ours(project, self._root)
+            remote_up.check_origin(project, self._root)
             kept = remote_up.volumes_left(target, self._root)
         check(image_build.remove_with_volumes(self._root, target, service.image_volumes))
         if everything:

@@ -214,16 +214,16 @@ def _trial(prepared: Prepared) -> Trial:
     )  # fmt: skip
 
 
-def _check_ports(model: Mapping[str, Any], wanted: Once, ours: set[str]) -> None:
+def _check_ports(model: Mapping[str, Any], wanted: Once, published: set[str]) -> None:
     """Raise DkdbgError if another program has a port that the service publishes besides the debug port.
 
     Args:
-        ours: ports that this project publishes now.
+        published: ports that this project publishes now.
     """
     service = model.get("services", {}).get(wanted.service.name) or {}
     others = [each for each in service.get("ports") or () if each.get("target") != wanted.service.port]
     for port in published_ports({"ports": others}):
-        if str(port) not in ours and not is_free(port):
+        if str(port) not in published and not is_free(port):
             taken = explain(1, f"Bind for {PUBLISHED_ON}:{port} failed: port is already allocated")
             raise with_port(taken, model, wanted.service.name)
 

@@ -57,7 +57,7 @@ def start(
     check_published(model, service, token)
     check_name(str(model.get("name", "")), root)
     before = containers.of_service(target, root)
-    ours = before.outside_port if before else None
+    own_port = before.outside_port if before else None
     if token and compose_cli.remove_with_other_token(target, root, token):
         report(f"{service.name} ran with another token; it is being restarted")
 
@@ -105,7 +105,7 @@ def start(
         if build:
             image.done()
 
-    port = on_free_port(wanted.port, ours=ours, start=up)
+    port = on_free_port(wanted.port, own_port=own_port, start=up)
     running = containers.of_service(target, root)
     check_started(
         running, target, root, env=compose_cli.environment(port=port, gpu=gpu, token=token), report=report

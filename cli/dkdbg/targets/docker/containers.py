@@ -82,20 +82,20 @@ def other_folder(project: str, root: Path) -> str:
     )
 
 
-def other_origin(project: str, root: Path, *, label: str, ours: str) -> str | None:
+def other_origin(project: str, root: Path, *, label: str, own: str) -> str | None:
     """Return the other owner, from `label`, of containers in a project of this name; None without one, empty if unknown.
 
     Args:
         project: compose's name for it.
         root: our folder; containers that plain compose has started there are ours.
         label: label with the owner of a container.
-        ours: its value for our own containers.
+        own: its value for our own containers.
     """
     here = project_folder(root)
     owners, folders = dict(_listed(label)), dict(_listed(PROJECT_DIR))
     called = [id_ for id_, name in _listed(PROJECT_NAME) if name == project]
     for id_ in called:
-        if id_ in owners and owners[id_] != ours:
+        if id_ in owners and owners[id_] != own:
             return owners[id_]
         if id_ not in owners and os.path.realpath(folders.get(id_, "")) != here:
             return ""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: Volume that templates/image_files.sh creates in a project, for files of the image that the checkout lacks.
 IMAGE_VOLUME = "dkdbg-image"
 #: Names of anonymous volumes, and of a project's `dkdbg-image`.
-_OURS = re.compile(rf"[0-9a-f]{{64}}|.+_{IMAGE_VOLUME}")
+_OWN_VOLUME = re.compile(rf"[0-9a-f]{{64}}|.+_{IMAGE_VOLUME}")
 
 
 class ImageBuild:
@@ -165,7 +165,7 @@ def removal_of_copies(project: str) -> tuple[tuple[str, ...], ...]:
 
 def masked_volumes(found: Mapping[str, Any], masks: Sequence[str]) -> tuple[str, ...]:
     """Return the names of a container's anonymous and `dkdbg-image` volumes that are mounted at `masks`."""
-    mounts = [each for each in found.get("Mounts") or () if _OURS.fullmatch(str(each.get("Name")))]
+    mounts = [each for each in found.get("Mounts") or () if _OWN_VOLUME.fullmatch(str(each.get("Name")))]
     return tuple(each["Name"] for each in mounts if each.get("Destination") in masks)
 
 
@@ -182,7 +182,7 @@ def remove_with_volumes(root: Path, target: ComposeService, masks: Sequence[str]
 def remove_project(root: Path, target: ComposeService, service: DebugService) -> process.Result:
     """Remove the whole project, and volumes of our services in it that contain only the image's folders."""
     there = containers.of_project(root)
-    volumes = [name for each in _ours(there, service) for name in _masked(each, service)]
+    volumes = [name for each in _of_service(there, service) for name in _masked(each, service)]
     # Debug services with a former name are missing from the compose files, so `down` leaves them. Other
     # containers unknown to compose do not belong to dkdbg.
     former = [each.id for each in there if each.label and not each.one_off]
@@ -194,10 +194,10 @@ def remove_project(root: Path, target: ComposeService, service: DebugService) ->
     return result
 
 
-def _ours(there: Sequence[Container], service: DebugService) -> list[Container]:
+def _of_service(present: Sequence[Container], service: DebugService) -> list[Container]:
     """Return the containers of the debug service, and of the service that Reopen in Container starts."""
     names = {service.name, debug_names.devcontainer(service.name)}
-    return [each for each in there if each.label in names]
+    return [each for each in present if each.label in names]
 
 
 def _masked(container: Container, service: DebugService) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ def lines_to_remove(root: Path, service: DebugService) -> list[str]:
         DkdbgError: no docker command, no engine, no permission.
     """
     lines = []
-    for each in _ours(containers.of_project(root), service):
+    for each in _of_service(containers.of_project(root), service):
         volumes = _masked(each, service)
         removed = f" && docker volume rm {' '.join(volumes)}" if volumes else ""
         lines.append(f"docker rm --force {each.name}{removed}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MAX_STARTS = 5
 
 
-def on_free_port(preferred: int, *, ours: int | None, start: Callable[[int], None]) -> int:
+def on_free_port(preferred: int, *, own_port: int | None, start: Callable[[int], None]) -> int:
     """Call `start` with the first free port, and with the next one if another program took it meanwhile.
 
     Returns:
@@ -25,11 +25,11 @@ def on_free_port(preferred: int, *, ours: int | None, start: Callable[[int], Non
         DkdbgError: `start` failed for another reason, or no port is free.
     """
     for _ in range(_MAX_STARTS):
-        port = free_port(preferred, ours=ours)
+        port = free_port(preferred, own_port=own_port)
         try:
             start(port)
         except DkdbgError as error:
-            if error.exit_code != EXIT_CONFLICT or port == ours or is_free(port):
+            if error.exit_code != EXIT_CONFLICT or port == own_port or is_free(port):
                 raise
             preferred = port + 1
         else:
@@ -41,14 +41,14 @@ def on_free_port(preferred: int, *, ours: int | None, start: Callable[[int], Non
     )
 
 
-def free_port(preferred: int, *, ours: int | None, tries: int = 50) -> int:
+def free_port(preferred: int, *, own_port: int | None, tries: int = 50) -> int:
     """Return the first port from `preferred` on that can be bound on 127.0.0.1; our own service's port counts as free.
 
     Raises:
         DkdbgError: no free port among `tries` ports.
     """
     for port in range(preferred, min(preferred + tries, 65536)):
-        if port == ours or is_free(port):
+        if port == own_port or is_free(port):
             return port
     raise DkdbgError(
         f"no free port on 127.0.0.1 from {preferred} to {preferred + tries - 1}",

@@ -63,7 +63,7 @@ def start(
     env = {**compose_cli.environment(port=wanted.port, gpu=gpu, token=token), **processes}
     plain = ComposeService(service=service.name)
     model = compose_cli.check_project(plain, root, env=env)
-    check_ours(str(model.get("name", "")), root)
+    check_origin(str(model.get("name", "")), root)
     remote = remote_project(model, service.name, service.port, root=str(root), owner=owner(root))
     target = ComposeService(service=service.name, model=json.dumps(remote.model), folder=str(root))
     if token and compose_cli.remove_with_other_token(plain, root, token):
@@ -117,13 +117,13 @@ def owner(root: Path) -> str:
     return f"{getpass.getuser()}@{socket.gethostname()}:{root}"
 
 
-def check_ours(project: str, root: Path) -> None:
+def check_origin(project: str, root: Path) -> None:
     """Raise DkdbgError if the engine has a compose project of this name that was started elsewhere.
 
     Raises:
         DkdbgError: there is such a project; or no docker command, no engine, no permission.
     """
-    other = containers.other_origin(project, root, label=FROM, ours=owner(root))
+    other = containers.other_origin(project, root, label=FROM, own=owner(root))
     if other is not None:
         whose = f"started by {printable(other)}" if other else "which dkdbg up did not start"
         raise DkdbgError(
@@ -211,7 +211,7 @@ class RemoteCopies:
     def check(self, project: str) -> None:
         """Raise DkdbgError if the engine is Podman, or has a project of this name that was started elsewhere."""
         check_engine()
-        check_ours(project, self._root)
+        check_origin(project, self._root)
 
     def make(self, model: Mapping[str, Any]) -> ComposeService:
         """Return the service with the copies in place of its mounts.

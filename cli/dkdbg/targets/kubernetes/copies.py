@@ -99,7 +99,7 @@ def check_free(query: PodQuery, *, replace: bool) -> None:
             exit_code=EXIT_USAGE,
         )
     if found is not None:
-        _check_ours(query, found)
+        _check_own(query, found)
 
 
 def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
@@ -211,12 +211,12 @@ def remove(query: PodQuery, *, wait: bool = False) -> str:
     found, name = _existing(query), copy_name(query.name)
     if found is None:
         return f"there is no debug copy of {query.label}"
-    _check_ours(query, found)
+    _check_own(query, found)
     kubectl.tell(query, "delete", RESOURCE[kind_of_copy(query.kind)], name, f"--wait={str(wait).lower()}")
     return f"{kind_of_copy(query.kind)}/{name} is being removed; {query.label} is unchanged"
 
 
-def _check_ours(query: PodQuery, found: dict[str, Any]) -> None:
+def _check_own(query: PodQuery, found: dict[str, Any]) -> None:
     labels, name = object_of(object_of(found.get("metadata")).get("labels")), copy_name(query.name)
     if any(labels.get(key) != value for key, value in _labels(query).items()):
         raise DkdbgError(

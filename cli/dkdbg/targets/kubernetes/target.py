@@ -407,10 +407,14 @@ def _command_lines() -> Iterator[str]:
                 ["ps", "-ww", "-o", "command=", "-U", str(os.getuid())]
             ).stdout.splitlines()
         return
-    ours = os.fsencode(f"KUBECONFIG={os.environ['KUBECONFIG']}") if "KUBECONFIG" in os.environ else b""
+    kubeconfig = os.fsencode(f"KUBECONFIG={os.environ['KUBECONFIG']}") if "KUBECONFIG" in os.environ else b""
     for entry in proc.iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and entry.stat().st_uid == os.getuid() and _config_of(entry) == ours:
+            if (
+                entry.name.isdigit()
+                and entry.stat().st_uid == os.getuid()
+                and _config_of(entry) == kubeconfig
+            ):
                 yield (entry / "cmdline").read_bytes().decode("utf-8", "replace").replace("\0", " ")
 
 

@@ -261,13 +261,13 @@ class _Edit:
             )
             return
         former = here["preCommands"]
-        ours = [each.startswith(MARK) or bool(_MANUAL_STEPS.search(each)) for each in former]
+        is_own = [each.startswith(MARK) or bool(_MANUAL_STEPS.search(each)) for each in former]
         if former[:1] == [command]:
             return
-        kept = [each for each, gone in zip(former, ours, strict=True) if not gone]
-        if any(ours):
+        kept = [each for each, gone in zip(former, is_own, strict=True) if not gone]
+        if any(is_own):
             has_manual_steps = any(
-                gone and not each.startswith(MARK) for each, gone in zip(former, ours, strict=True)
+                gone and not each.startswith(MARK) for each, gone in zip(former, is_own, strict=True)
             )
             why = (
                 "it came from the manual recipe, which downloads paipdb at each start"
@@ -277,8 +277,8 @@ class _Edit:
             self.decisions.append((f"dkdbg takes over the deployment {name}", why))
         else:
             self.decisions.append((f"one more command in the deployment {name}", "it brings the debugger"))
-        if any(ours):
-            self._exchange(commands, [n for n, gone in enumerate(ours) if gone], command)
+        if any(is_own):
+            self._exchange(commands, [n for n, gone in enumerate(is_own) if gone], command)
         else:
             self._insert_item(commands, command)
         here["preCommands"] = [command, *kept]

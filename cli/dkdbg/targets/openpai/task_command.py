@@ -29,7 +29,7 @@ _SCRIPT = re.compile(r"[\w./@%+=:,-]+\.py")
 _ASSIGNMENT = re.compile(r"\w+=.*")
 #: Scripts that install dependencies of the job.
 _NOT_THE_PROGRAM = re.compile(r"(^|/)(setup|install\w*|download\w*|prepare\w*|get-pip)\.py$")
-_OURS = re.compile(r"-m\s+(paipdb|dkdbg\.pai)\b")
+_DKDBG_START = re.compile(r"-m\s+(paipdb|dkdbg\.pai)\b")
 #: A template variable of the platform, which it replaces before the shell sees the line.
 _TEMPLATE = re.compile(r"<%.*?%>")
 
@@ -83,9 +83,9 @@ class Script:
         return f"python -m {self.path}" if self.is_module else self.path
 
 
-def runs_ours(commands: Sequence[str]) -> bool:
+def runs_dkdbg(commands: Sequence[str]) -> bool:
     """Return whether a command already runs paipdb, as in the manual recipe."""
-    return any(_OURS.search(each) for each in commands)
+    return any(_DKDBG_START.search(each) for each in commands)
 
 
 def scripts_of(commands: Sequence[str]) -> list[Script]:
@@ -151,15 +151,15 @@ def _function(script: Script, *, dap: bool) -> list[str]:
         python = (
             '"$(command -v python3 || command -v python)"' if script.python in _LAUNCHERS else script.python
         )
-        ours = f'command {python} -m dkdbg.pai --dap -- {script.python} "$@"'
+        start_line = f'command {python} -m dkdbg.pai --dap -- {script.python} "$@"'
     else:
         flags = script.flags[:-1] if script.is_module else script.flags
         skip = f"shift {len(flags)}; " if flags else ""
         start = shlex.join([*flags, "-m", "dkdbg.pai", *(["--dap"] if dap else [])])
-        ours = f'{skip}command {script.python} {start} "$@"'
+        start_line = f'{skip}command {script.python} {start} "$@"'
     return [
         f"{script.python}() {{",
-        f'if [ "{seen}" = {shlex.quote(" ".join(argv))} ]; then {ours}',
+        f'if [ "{seen}" = {shlex.quote(" ".join(argv))} ]; then {start_line}',
         f'else command {script.python} "$@"; fi',
         "}",
     ]

@@ -46,7 +46,7 @@ def ask(
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(_TIMEOUT_S)
         sock.connect(path)
-        if not _is_ours(sock):
+        if not _is_own_server(sock):
             raise PermissionError(0, "another user listens there")
         sock.sendall(json.dumps(query).encode("utf-8", "surrogatepass") + b"\n")
         sock.settimeout(timeout)
@@ -68,7 +68,7 @@ def _read(sock: socket.socket, size: int) -> bytes:
     return data
 
 
-def _is_ours(sock: socket.socket) -> bool:
+def _is_own_server(sock: socket.socket) -> bool:
     """Return whether this user or root listens, like `agent.sockets.is_same_user`, which is not imported here."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SCHEME = "ssh"
 #: Folder below the user's home there for repositories whose target names no folder.
-OURS = "dkdbg"
+HOME_FOLDER = "dkdbg"
 #: Timeouts for the answers of a shell there and of an agent; maximum bytes of the shell's answer.
 _SHELL_TIMEOUT_S, _AGENT_TIMEOUT_S = 30.0, 30.0
 _MAX_ANSWER_BYTES = 1 << 20
@@ -89,14 +89,14 @@ class SshTarget(Target):
             _, _, found, *_ = self._probe(self._connection.executor(), at="")
         why = "the target names it" if home else "dkdbg run --sync uses it"
         return Workspace(
-            local=".", remote=f"{found}/{below if home else f'{OURS}/{name}'}".rstrip("/"), why=why
+            local=".", remote=f"{found}/{below if home else f'{HOME_FOLDER}/{name}'}".rstrip("/"), why=why
         )
 
     def with_workdir(self, name: str) -> SshTarget:
         """Create the working directory with `mkdir -p`; return the target with it."""
         if not self._hosts.folder:
             return SshTarget(
-                Address(scheme=SCHEME, rest=f"{self.address.rest}/~/{OURS}/{name}")
+                Address(scheme=SCHEME, rest=f"{self.address.rest}/~/{HOME_FOLDER}/{name}")
             ).with_workdir(name)
         outside = self._connection.executor()
         making = outside.script(f"mkdir -p -- {quoted(self._hosts.folder)}")

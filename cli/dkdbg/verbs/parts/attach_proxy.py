@@ -136,7 +136,7 @@ def listen(
 ) -> listener.Listener:
     """Listen for editors on a port of 127.0.0.1, or on the next free one. Raises DkdbgError: no port is free."""
     for _ in range(20):
-        chosen = free_port(port, ours=None)
+        chosen = free_port(port, own_port=None)
         try:
             listening = listener.Listener(
                 LOOPBACK, chosen, serve=serve, ready=lambda: True, status=status, allow=peers.AllowList(), log=report.line,

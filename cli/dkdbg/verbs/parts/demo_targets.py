@@ -69,7 +69,7 @@ class ComposeRun:
 
     def start(self) -> int:
         """Build and start the service on a free port; return the port."""
-        return on_free_port(self.plan.service.port, ours=None, start=self._up)
+        return on_free_port(self.plan.service.port, own_port=None, start=self._up)
 
     def restart(self) -> int:
         """Start a new container of the same image, which mounts the changed file; return the port."""

@@ -75,7 +75,7 @@ def init_pai(root: Path, options: argparse.Namespace) -> int:
             f"{found.name} starts several processes, and pdb has one port: dkdbg init --pai {shlex.quote(str(path))} --dap lets an editor debug "
             "all of them; or `import paipdb; paipdb.settrace()` in the code of one"
         )
-    elif script is None and not task_command.runs_ours(chosen.commands):
+    elif script is None and not task_command.runs_dkdbg(chosen.commands):
         notes.append(
             f"no command of {chosen.name} runs a program as `python train.py` or `torchrun` does: write `python -m paipdb SCRIPT ARGUMENTS` where the "
             "program starts, or `import paipdb; paipdb.settrace()` in the code"
@@ -163,7 +163,7 @@ def _role(job: PaiJob, name: str, path: PurePosixPath) -> Role:
 
 def _script(role: Role, command: str | None) -> Script | None:
     """Return the script to wait in; None if the commands already run paipdb, or no script that dkdbg recognizes."""
-    if task_command.runs_ours(role.commands):
+    if task_command.runs_dkdbg(role.commands):
         return None
     found = task_command.scripts_of(role.commands)
     if command is not None:
@@ -182,7 +182,7 @@ def _script(role: Role, command: str | None) -> Script | None:
 
 def _what_waits(role: Role, script: Script | None) -> tuple[str, str]:
     if script is None:
-        runs_paipdb = task_command.runs_ours(role.commands)
+        runs_paipdb = task_command.runs_dkdbg(role.commands)
         return (
             f"{role.name} is debugged",
             "its commands run paipdb" if runs_paipdb else "where its commands or code call it",

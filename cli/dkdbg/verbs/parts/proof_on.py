@@ -40,7 +40,7 @@ _WAIT_S, _END_TIMEOUT_S, _PAUSE_S = 600, 20.0, 0.3
 #: Maximum bytes of output to read; timeout in seconds of a search for interpreters.
 _MAX_OUTPUT_BYTES, _TIMEOUT_S = 1 << 20, 60.0
 #: States of our session before this machine attaches; bytes of the run's last output.
-_OURS, _SHOWN_BYTES = ("waiting", "running"), 20_000
+_LIVE_STATES, _SHOWN_BYTES = ("waiting", "running"), 20_000
 
 
 def subject(root: Path, name: str, command: Sequence[str], *, sync: bool, timeout: float) -> Subject:
@@ -141,7 +141,7 @@ def _start(
                 found = [
                     each
                     for each in _sessions(root, name)
-                    if each.id not in before and each.state in _OURS and each.endpoint.endswith(there)
+                    if each.id not in before and each.state in _LIVE_STATES and each.endpoint.endswith(there)
                 ]
                 if found:
                     session[0] = max(found, key=lambda each: each.started or 0.0).id

@@ -89,7 +89,7 @@ def mend(root: Path, finding: Finding, *, yes: bool, as_json: bool, report: Call
 def _other_port(root: Path, taken: int, *, yes: bool, report: Callable[[str], None]) -> str:
     from dkdbg.targets.docker.ports import free_port
 
-    port = free_port(local_port(root, debug_service(root).port), ours=None)
+    port = free_port(local_port(root, debug_service(root).port), own_port=None)
     if not _agreed(f"write port {port} to .vscode/launch.json and .env?", yes=yes):
         return ""
     keep_port(root, port, why=f"port {taken} is taken", report=report)

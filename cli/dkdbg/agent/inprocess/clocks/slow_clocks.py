@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 BEATS = "dkdbg_beats"
 _NAMES = ("monotonic", "perf_counter", "time")
 #: Prefixes of modules that keep the true clocks.
-_OURS = ("_dkdbg", "dkdbg.agent", "debugpy", "pydevd", "_pydevd_", "_pydev_")
+_DEBUGGER_MODULES = ("_dkdbg", "dkdbg.agent", "debugpy", "pydevd", "_pydevd_", "_pydev_")
 #: Modules that pass an absolute time to C and need the true one: a time that is behind would end each call of
 #: gRPC with a timeout at once.
 _ABSOLUTE = ("grpc._channel", "grpc._server", "grpc.aio._utils")
@@ -125,13 +125,15 @@ class _Clock(types.ModuleType):
         if State is None:  # the interpreter is shutting down, and has cleared this module
             return true
         ident = _thread.get_ident()
-        if ident in self._asking:  # `is_ours` reads frames, which calls audit hooks; one may ask for the time
+        if (
+            ident in self._asking
+        ):  # `keeps_true_clocks` reads frames, which calls audit hooks; one may ask for the time
             return true
         try:
             self._asking.add(ident)
             behind = seconds_behind()
             is_right = behind == 0.0 and true >= self._last
-            if (not is_right and is_ours()) or abs(self._ahead(true) - self._set_at) > _SET_S:
+            if (not is_right and keeps_true_clocks()) or abs(self._ahead(true) - self._set_at) > _SET_S:
                 return true
         finally:
             self._asking.discard(ident)
@@ -198,14 +200,14 @@ def _changing(function: Any, clock: _Clock) -> Any:
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     true = make(("PyCFunction_NewEx", api))(definition, time, None)
     call = ctypes.cast(api.PyObject_CallObject, ctypes.c_void_p).value
-    ours = Definition(found.name, call, takes_nothing, found.doc)
+    replacement = Definition(found.name, call, takes_nothing, found.doc)
     keep = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", api))
     keep(clock)  # for ever: other threads may call it at any time, also at the interpreter's end
-    keep(ours)
+    keep(replacement)
 
     def change() -> None:  # the true C function ignores its first argument, ours does not
         fields[1].value = id(clock)
-        fields[0].value = ctypes.addressof(ours)
+        fields[0].value = ctypes.addressof(replacement)
 
     def undo() -> None:
         fields[0].value = definition
@@ -251,7 +253,7 @@ def exchange(functions: Dict[Any, Any]) -> None:
     """Replace functions in the namespaces of all modules that refer to them."""
     kinds = set(map(type, functions))
     for name, module in list(sys.modules.items()):
-        if name.startswith(_OURS):
+        if name.startswith(_DEBUGGER_MODULES):
             continue
         for key, value in list(session.namespace(module).items()):
             if type(value) in kinds and value in functions:
@@ -259,7 +261,7 @@ def exchange(functions: Dict[Any, Any]) -> None:
                     setattr(module, key, functions[value])
 
 
-def is_ours() -> bool:
+def keeps_true_clocks() -> bool:
     """Tell whether the caller keeps the true clocks: the debugger, dkdbg, a heartbeat thread, gRPC.
 
     This includes calls through the standard library's waits, and evaluations of the editor in a stopped thread.
@@ -275,4 +277,4 @@ def is_ours() -> bool:
         if name not in _BETWEEN or caller.f_code.co_name == "_bootstrap":  # the debugger starts each thread
             break
         caller = caller.f_back
-    return name.startswith(_OURS) or name in _ABSOLUTE
+    return name.startswith(_DEBUGGER_MODULES) or name in _ABSOLUTE

@@ -11,7 +11,7 @@ import gc
 import math
 import sys
 
-from .slow_clocks import Builtin, State, behind, exchange, is_ours
+from .slow_clocks import Builtin, State, behind, exchange, keeps_true_clocks
 from .untraced import Suppress
 
 TYPE_CHECKING = False
@@ -82,7 +82,7 @@ def _lengthened(
                 except raises as raised:
                     error = raised
                 lost = behind() - before
-                if lost <= _RESOLUTION or is_ours():
+                if lost <= _RESOLUTION or keeps_true_clocks():
                     if error is not None:
                         raise error
                     return found
@@ -163,7 +163,7 @@ class _Select(Builtin):
             if found[0] or found[1] or found[2]:
                 return found
             timeout = behind() - before
-            if timeout <= _RESOLUTION or is_ours():
+            if timeout <= _RESOLUTION or keeps_true_clocks():
                 return found
             before += timeout
 
@@ -201,7 +201,12 @@ def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
                 # An error of the connection has an errno, unlike a timeout; ZeroMQ's timeout has EAGAIN. If the
                 # socket has no timeout, a handler of a signal has raised the error.
                 is_own = isinstance(self, socket_class) and self.gettimeout() is None
-                if lost <= _RESOLUTION or error.errno not in (None, errno.EAGAIN) or is_own or is_ours():
+                if (
+                    lost <= _RESOLUTION
+                    or error.errno not in (None, errno.EAGAIN)
+                    or is_own
+                    or keeps_true_clocks()
+                ):
                     raise
             before += lost  # and wait for the whole timeout again
 

@@ -46,11 +46,11 @@ def watch() -> None:
 
     def setup_client_server_paths(paths: List[Tuple[str, str]]) -> None:
         unpacked, source = (os.environ.get(each, "") for each in ("DKDBG_RAY_UNPACKED", "DKDBG_RAY_SOURCE"))
-        theirs = of_editor(source, paths) if unpacked else ""
-        paths = [(theirs, unpacked), *paths] if theirs else paths
+        editor_path = of_editor(source, paths) if unpacked else ""
+        paths = [(editor_path, unpacked), *paths] if editor_path else paths
         set_up(paths)
         _map_files_first(files, paths)
-        _own_packages[:] = [ours.rstrip("/") + "/" for _, ours in paths if _PACKAGE.search(ours)]
+        _own_packages[:] = [local.rstrip("/") + "/" for _, local in paths if _PACKAGE.search(local)]
 
     in_project = FilesFiltering.in_project_roots
 
@@ -76,13 +76,16 @@ def of_editor(path: str, pairs: List[Tuple[str, str]]) -> str:
     """
     if not pairs:
         return path
-    path, pairs = os.path.realpath(path), [(theirs, os.path.realpath(ours)) for theirs, ours in pairs]
+    path, pairs = (
+        os.path.realpath(path),
+        [(editor_path, os.path.realpath(local)) for editor_path, local in pairs],
+    )
     around = [pair for pair in pairs if (path + "/").startswith(pair[1].rstrip("/") + "/")]
     if not around:
         return ""
-    theirs, ours = max(around, key=lambda pair: len(pair[1].rstrip("/")))
-    below = path[len(ours.rstrip("/")) :]
-    return theirs.rstrip("/\\") + (below.replace("/", "\\") if "\\" in theirs else below)
+    editor_path, local = max(around, key=lambda pair: len(pair[1].rstrip("/")))
+    below = path[len(local.rstrip("/")) :]
+    return editor_path.rstrip("/\\") + (below.replace("/", "\\") if "\\" in editor_path else below)
 
 
 def _map_files_first(files: Any, paths: List[Tuple[str, str]]) -> None:
@@ -97,16 +100,16 @@ def _map_files_first(files: Any, paths: List[Tuple[str, str]]) -> None:
         return str(files.normcase_from_client(path)).replace("\\", "/")
 
     alone: Dict[str, str] = {}
-    for theirs, ours in paths:
-        if os.path.isfile(ours):
-            alone.setdefault(key(theirs), ours)
+    for editor_path, local_path in paths:
+        if os.path.isfile(local_path):
+            alone.setdefault(key(editor_path), local_path)
     known = files.map_file_to_server
     if not alone:
         return
 
     def map_file_to_server(filename: str, *more: Any) -> str:
-        ours = alone.get(key(filename))
-        found: str = files.absolute_path(ours) if ours is not None else known(filename, *more)
+        local = alone.get(key(filename))
+        found: str = files.absolute_path(local) if local is not None else known(filename, *more)
         return found
 
     files.map_file_to_server = map_file_to_server

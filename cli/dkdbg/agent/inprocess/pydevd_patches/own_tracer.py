@@ -84,8 +84,10 @@ def _adapt_pdb(bdb: Any) -> None:
     true = bdb.Bdb.stop_here
 
     def stop_here(self: Any, frame: FrameType) -> Any:
-        is_ours = str(frame.f_globals.get("__name__")).startswith(_DEBUGGER)  # such as its capture of `print`
-        return not is_ours and true(self, frame)
+        is_debuggers_frame = str(frame.f_globals.get("__name__")).startswith(
+            _DEBUGGER
+        )  # such as its capture of `print`
+        return not is_debuggers_frame and true(self, frame)
 
     bdb.Bdb.stop_here = stop_here
     if hasattr(bdb, "_MonitoringTracer"):

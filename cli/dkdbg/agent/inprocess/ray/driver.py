@@ -83,17 +83,17 @@ def _of_our_session(entrypoint: str, source: Any) -> str:
     """
     import shlex
 
-    ours = {
+    variables = {
         name: value
         for name, value in os.environ.items()
         if name in _SET or (name.startswith("DKDBG_") and name not in _NOT_OF_JOB)
     }
     if isinstance(source, str) and os.path.isdir(source):
-        ours[ENV_SOURCE] = os.path.realpath(source)
+        variables[ENV_SOURCE] = os.path.realpath(source)
     hook = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hook")
     lines = ['export PYTHONPATH=%s"${PYTHONPATH:+:$PYTHONPATH}"' % shlex.quote(hook)]
-    lines += ["export %s=%s" % (name, shlex.quote(value)) for name, value in sorted(ours.items())]
-    lines += ['export %s="$PWD"' % ENV_UNPACKED] if ENV_SOURCE in ours else []
+    lines += ["export %s=%s" % (name, shlex.quote(value)) for name, value in sorted(variables.items())]
+    lines += ['export %s="$PWD"' % ENV_UNPACKED] if ENV_SOURCE in variables else []
     path = os.path.join(os.environ[_SESSION], "ray-job-%d.sh" % os.getpid())
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as out:

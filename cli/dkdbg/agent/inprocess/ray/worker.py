@@ -347,13 +347,13 @@ def _join_in(folder: str, deadline: float) -> socket.socket:
         "debugpy": bundle.ensure_debugpy([folder], folder), "token": info["token"], "announce": 0,
         "processes": info["adapter"], "privates": os.path.join(files, "pydevd_patches", "privates.py"), "join": info,
     }  # fmt: skip
-    ours, theirs = socket.socketpair()
+    own_end, peer_end = socket.socketpair()
     command = [sys.executable, "-I", "-S", os.path.join(files, "adapter.py")]
     pipe = subprocess.PIPE
-    with theirs, subprocess.Popen(
-        command, stdin=theirs.fileno(), stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True
+    with peer_end, subprocess.Popen(
+        command, stdin=peer_end.fileno(), stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True
     ) as process:  # the process forks the adapter and ends at once
-        ours.sendall(json.dumps(options).encode() + b"\n")
+        own_end.sendall(json.dumps(options).encode() + b"\n")
         said: Any = process.stdout
         line = said.readline() if select.select([said], [], [], _START_TIMEOUT_S)[0] else b""
     if json.loads(line or b"{}").get("serves") is not True:
@@ -367,7 +367,7 @@ def _join_in(folder: str, deadline: float) -> socket.socket:
         raise RuntimeError(reason)
     api: Any = importlib.import_module("debugpy.server.api")
     api.listen.called = True  # a later call of the program fails as usual
-    return ours
+    return own_end
 
 
 def _enter(files: str, session: str) -> None:

@@ -87,21 +87,21 @@ class Backend:
         """Start the adapter and connect the root session stub. Raises BackendError: the adapter did not come up."""
         command = [sys.executable, "-I", "-S", os.path.abspath(adapter.__file__)]
         environment = {k: v for k, v in os.environ.items() if k != "DEBUGPY_ADAPTER_ENDPOINTS"}
-        ours, theirs = socket.socketpair()
+        own_end, peer_end = socket.socketpair()
         try:
-            with theirs:
+            with peer_end:
                 process = subprocess.Popen(
                     command,
                     env=environment,
-                    stdin=theirs.fileno(),
+                    stdin=peer_end.fileno(),
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     start_new_session=True,  # so that a Ctrl-C in the terminal reaches only the program
                 )
         except OSError as error:
-            ours.close()
+            own_end.close()
             raise BackendError("cannot start %s: %s" % (sys.executable, error)) from error
-        self._process, self._adapter = process, ours
+        self._process, self._adapter = process, own_end
         self._started = time.monotonic()
         options = {
             "debugpy": self._debugpy_dir,
@@ -110,8 +110,8 @@ class Backend:
             "processes": self._processes,
             "privates": os.path.abspath(privates.__file__),
         }
-        _exchange(process, ours, options)
-        self._root_stub = self._make_stub(sockets.ask(ours, b"p"), on_lost=self._restart_later)
+        _exchange(process, own_end, options)
+        self._root_stub = self._make_stub(sockets.ask(own_end, b"p"), on_lost=self._restart_later)
         self.up = True
 
     def dial(self) -> Optional[socket.socket]:

@@ -53,7 +53,7 @@ class AdapterSide:
         passed = [self._connection.to_client(body)]
         if len(body) > _MAX_PARSED_BYTES:
             found = _ANSWER.match(body[:200])
-            if found and not self._open_requests.is_ours(int(found.group(1))):
+            if found and not self._open_requests.is_own(int(found.group(1))):
                 self._open_requests.answered_client(int(found.group(1)))
                 self._connection.stops.answered(int(found.group(1)), {})
                 return passed
@@ -77,7 +77,7 @@ class AdapterSide:
         if not isinstance(sequence, int):
             return passed
         connection.stops.answered(sequence, message)
-        if self._open_requests.is_ours(sequence):
+        if self._open_requests.is_own(sequence):
             return self._open_requests.answered_us(sequence, message)
         self._open_requests.answered_client(sequence)
         if message.get("command") == "initialize" and message.get("success") is True:
@@ -278,7 +278,7 @@ class OpenRequests:
         self._number = number
         self._client: Dict[int, str] = {}
         self._adapter: Set[int] = set()
-        self._ours: Dict[int, Optional[Callable[[Message], List[Action]]]] = {}
+        self._own: Dict[int, Optional[Callable[[Message], List[Action]]]] = {}
         #: The broker's requests on behalf of observers: number -> the observer's connection and request.
         self._lent: Dict[int, Tuple[Connection, Message]] = {}
 
@@ -292,10 +292,10 @@ class OpenRequests:
         if isinstance(sequence, int):
             self._adapter.add(sequence)
 
-    def ours(self, then: Optional[Callable[[Message], List[Action]]] = None) -> int:
+    def add_own(self, then: Optional[Callable[[Message], List[Action]]] = None) -> int:
         """Record a request of the broker and return its number; `then` gets the response, None drops it."""
         sequence = self._number()
-        self._ours[sequence] = then
+        self._own[sequence] = then
         return sequence
 
     def lent(self, borrower: Connection, request: Message) -> int:
@@ -306,13 +306,13 @@ class OpenRequests:
                 return []
             return [borrower.to_client(messages.body_of(dict(response, request_seq=request["seq"])))]
 
-        sequence = self.ours(hand_on)
+        sequence = self.add_own(hand_on)
         self._lent[sequence] = (borrower, request)
         return sequence
 
-    def is_ours(self, sequence: int) -> bool:
+    def is_own(self, sequence: int) -> bool:
         """Tell whether a sequence number is that of one of the broker's requests."""
-        return sequence in self._ours
+        return sequence in self._own
 
     def answered_client(self, sequence: int) -> None:
         """Record that the adapter has answered a request of the client."""
@@ -328,7 +328,7 @@ class OpenRequests:
 
     def answered_us(self, sequence: int, response: Message) -> List[Action]:
         """Pass the answer to a request of the broker to the callback that waits for it."""
-        then = self._ours.pop(sequence)
+        then = self._own.pop(sequence)
         self._lent.pop(sequence, None)
         return [] if then is None else then(response)
 
@@ -339,10 +339,10 @@ class OpenRequests:
             for number, command in self._client.items()
         ]
         waiting += [lent for lent in self._lent.values() if lent[0].phase.name == OBSERVING]
-        own = [then for number, then in self._ours.items() if then is not None and number not in self._lent]
+        own = [then for number, then in self._own.items() if then is not None and number not in self._lent]
         self._client.clear()
         self._adapter.clear()
-        self._ours.clear()
+        self._own.clear()
         self._lent.clear()
         failure = {"success": False, "message": reason}
         actions = [action for then in own for action in then(failure)]

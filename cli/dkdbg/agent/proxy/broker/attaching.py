@@ -88,11 +88,11 @@ class Attaching(SessionPhase):
 
     def from_adapter(self, body: bytes) -> List[Action]:
         """Pass on a message of the adapter; add our nonce and capabilities to its answer to `initialize`."""
-        ours: Message = {} if self._exchange is None else {proof.NONCE: self._exchange.agent}
+        additions: Message = {} if self._exchange is None else {proof.NONCE: self._exchange.agent}
         if self._sessions.agent.may_restart:
-            ours["supportsRestartRequest"] = True
-        if ours and b"initialize" in body[:200]:
-            body = _with_ours(body, ours)
+            additions["supportsRestartRequest"] = True
+        if additions and b"initialize" in body[:200]:
+            body = _with_additions(body, additions)
         return self._adapter.take(body)
 
     def _prove(self, request: Message) -> List[Action]:
@@ -278,7 +278,7 @@ def _introduction(request: Message) -> Message:
     }
 
 
-def _with_ours(body: bytes, ours: Message) -> bytes:
+def _with_additions(body: bytes, additions: Message) -> bytes:
     """Return the answer to `initialize` with our properties added, any other message unchanged."""
     try:
         message = frames.decode(body)
@@ -286,5 +286,5 @@ def _with_ours(body: bytes, ours: Message) -> bytes:
         return body
     if message.get("command") != "initialize" or message.get("success") is not True:
         return body
-    content = dict(messages.as_dict(message.get("body")), **ours)
+    content = dict(messages.as_dict(message.get("body")), **additions)
     return messages.body_of(dict(message, body=content))

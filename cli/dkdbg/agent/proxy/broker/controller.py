@@ -105,7 +105,7 @@ class Controlling(SessionPhase):
         """End the client's session and tell the client why; the adapter releases the process later."""
         goodbye = self.evict(text, category)
         self.connection.stops.let_go()
-        request = messages.request(self._open_requests.ours(), "disconnect", {"terminateDebuggee": False})
+        request = messages.request(self._open_requests.add_own(), "disconnect", {"terminateDebuggee": False})
         return [*goodbye, self.connection.to_adapter(request)]
 
     @property
@@ -121,7 +121,7 @@ class Controlling(SessionPhase):
 
     def ask(self, command: str, arguments: Message, then: Callable[[Message], List[Action]]) -> List[Action]:
         """Send the adapter a request of the broker's own; `then` handles the response."""
-        sequence = self._open_requests.ours(then)
+        sequence = self._open_requests.add_own(then)
         self.connection.stops.asked({"seq": sequence, "command": command})
         return [self.connection.to_adapter(messages.request(sequence, command, arguments))]
 

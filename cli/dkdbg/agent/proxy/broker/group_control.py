@@ -68,9 +68,12 @@ def from_elsewhere(root: Connection, sessions: Sessions, wanted: Message) -> Lis
     ):
         return []
     ranks = sessions.ranks()
-    ours, there = job.share(ranks), job.Share(world, (each for each in numbers if isinstance(each, int)))
-    is_same = there.belongs_to(ours)
-    if command == HELD and (is_same or not (ours.ranks and there.ranks)):
+    own_share, other_share = (
+        job.share(ranks),
+        job.Share(world, (each for each in numbers if isinstance(each, int))),
+    )
+    is_same = other_share.belongs_to(own_share)
+    if command == HELD and (is_same or not (own_share.ranks and other_share.ranks)):
         sessions.agent.on_held_elsewhere()
     if command == HELD or not is_same:
         return []

@@ -62,14 +62,14 @@ def is_on_engines_network(environment: Mapping[str, str]) -> bool:
 
 def _proof(sock: socket.socket) -> str:
     with contextlib.suppress(OSError, ValueError, struct.error, AttributeError):
-        theirs, ours = local_users.cgroups(sock)
-        if theirs is None or theirs == ours:
+        peer, own = local_users.cgroups(sock)
+        if peer is None or peer == own:
             return ""
-        folders = _folders(theirs, ours)
-        pids = _members(folders[theirs]) if theirs in folders else []
+        folders = _folders(peer, own)
+        pids = _members(folders[peer]) if peer in folders else []
         if any(pids):
-            return "it comes from another container" if _is_a_container(folders[theirs]) else ""
-        if ours in folders and (pids or theirs not in folders) and _is_reached_from_inside_only():
+            return "it comes from another container" if _is_a_container(folders[peer]) else ""
+        if own in folders and (pids or peer not in folders) and _is_reached_from_inside_only():
             return "it comes from outside of this container, by loopback"
     return ""
 

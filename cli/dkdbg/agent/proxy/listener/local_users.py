@@ -58,12 +58,12 @@ def refusal(sock: socket.socket, allowed: Optional[Set[int]]) -> str:
         sock: our end. allowed: see `of_this_agent`; None for all users whose end is still open.
     """
     try:
-        theirs, ours = sock.getpeername(), sock.getsockname()
+        peer, local = sock.getpeername(), sock.getsockname()
     except OSError:
         return _CLOSED
     try:
-        found = _owner(theirs, ours)
-        if found is None and not _is_gone(sock, theirs, ours):
+        found = _owner(peer, local)
+        if found is None and not _is_gone(sock, peer, local):
             return ""
     except (OSError, ValueError, struct.error):  # unsupported, as on macOS, or out of file descriptors
         return _UNKNOWN if reports_owners() else ""
@@ -102,16 +102,16 @@ def listening(address: Address) -> Optional[Owner]:
     return next((owner for state, owner in _listed(address, None) if state == _LISTENS), None)
 
 
-def is_ours(server: socket.socket, *, elsewhere: bool = False) -> bool:
+def is_own_server(server: socket.socket, *, default: bool = False) -> bool:
     """Tell whether the server of a connection is a process of this user or of root; True where the system cannot tell.
 
     Args:
-        elsewhere: the answer for a server outside this network namespace.
+        default: the answer for a server outside this network namespace.
     """
     try:
         owner = other_end(server)
         if owner is None:
-            return elsewhere
+            return default
         if not owner[1]:  # the connection waits to be accepted
             owner = listening(server.getpeername())
     except OSError:
@@ -134,44 +134,44 @@ def cgroups(sock: socket.socket) -> Tuple[Optional[int], Optional[int]]:
         OSError: the kernel does not report them, or the connection is closed already.
         AttributeError: this is not Linux.
     """
-    theirs, ours = sock.getpeername(), sock.getsockname()
-    return _cgroup(_diagnosed(theirs, ours)), _cgroup(_diagnosed(ours, theirs))
+    peer, local = sock.getpeername(), sock.getsockname()
+    return _cgroup(_diagnosed(peer, local)), _cgroup(_diagnosed(local, peer))
 
 
-def _owner(theirs: Address, ours: Address) -> Optional[Owner]:
+def _owner(peer: Address, local: Address) -> Optional[Owner]:
     """Return the owner of the other end of a connection; see `other_end`."""
     try:
-        found = _asked(theirs, ours)
+        found = _asked(peer, local)
     except (OSError, ValueError, struct.error, AttributeError):
         # sock_diag is unsupported: gVisor, or a kernel that may not load its module for it.
-        return next((each[1] for each in _listed(theirs, ours)), None)
-    if found is None and _is_local(theirs, ours):
+        return next((each[1] for each in _listed(peer, local)), None)
+    if found is None and _is_local(peer, local):
         # Without that module the kernel may answer as for an unknown socket.
         with contextlib.suppress(OSError):
-            return next((each[1] for each in _listed(theirs, ours)), None)
+            return next((each[1] for each in _listed(peer, local)), None)
     return found
 
 
-def _is_gone(sock: socket.socket, theirs: Address, ours: Address) -> bool:
+def _is_gone(sock: socket.socket, peer: Address, local: Address) -> bool:
     """Tell whether the other end was not found because it is closed, not because it is elsewhere.
 
     Elsewhere means outside this network namespace. A port forward into gVisor has no socket at its other end.
     sock_diag is unsupported there.
     """
     state = _state(sock)
-    if not _is_local(theirs, ours):
+    if not _is_local(peer, local):
         return state == _CLOSE
     with contextlib.suppress(OSError):
-        return _asked(ours, theirs) is not None or state != _ESTABLISHED
+        return _asked(local, peer) is not None or state != _ESTABLISHED
     return state != _ESTABLISHED
 
 
 # -- by sock_diag -------------------------------------------------------------------------------------------------
 
 
-def _asked(theirs: Address, ours: Address) -> Optional[Owner]:
-    """Return the owner of the socket at `theirs` that is connected to `ours`. Raises OSError: unsupported."""
-    message = _diagnosed(theirs, ours)
+def _asked(peer: Address, local: Address) -> Optional[Owner]:
+    """Return the owner of the socket at `peer` that is connected to `local`. Raises OSError: unsupported."""
+    message = _diagnosed(peer, local)
     if message is None:
         return None
     _, _, _, uid, inode = struct.unpack_from(_REST, message, 4 + 48)
@@ -188,12 +188,12 @@ def _cgroup(message: Optional[bytes]) -> Optional[int]:
     return None
 
 
-def _diagnosed(theirs: Address, ours: Address) -> Optional[bytes]:
+def _diagnosed(peer: Address, local: Address) -> Optional[bytes]:
     """Return the inet_diag_msg of the socket with these addresses, or None. Raises OSError: unsupported."""
-    family = socket.AF_INET if plain(theirs[0]).version == 4 else socket.AF_INET6
-    scope = theirs[3] if len(theirs) > 3 else 0
-    forms = zip(_forms(theirs), _forms(ours))
-    whiches = [struct.pack(_SOCKET, theirs[1], ours[1], source, target) for source, target in forms]
+    family = socket.AF_INET if plain(peer[0]).version == 4 else socket.AF_INET6
+    scope = peer[3] if len(peer) > 3 else 0
+    forms = zip(_forms(peer), _forms(local))
+    whiches = [struct.pack(_SOCKET, peer[1], local[1], source, target) for source, target in forms]
     asked = struct.pack(_QUERY, family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF) + whiches[0]
     asked += struct.pack("=III", scope, 0xFFFFFFFF, 0xFFFFFFFF)
     head = struct.pack(_HEADER, struct.calcsize(_HEADER) + len(asked), _BY_FAMILY, 1, 1, 0)
@@ -256,9 +256,9 @@ def _forms(address: Address) -> List[bytes]:
     return [packed] if len(packed) == 16 else [packed, b"\0" * 10 + b"\xff\xff" + packed]
 
 
-def _is_local(theirs: Address, ours: Address) -> bool:
-    address = plain(theirs[0])
-    return bool(address == plain(ours[0]) or address.is_loopback)
+def _is_local(peer: Address, local: Address) -> bool:
+    address = plain(peer[0])
+    return bool(address == plain(local[0]) or address.is_loopback)
 
 
 def _state(sock: socket.socket) -> int:
