@@ -19,11 +19,11 @@ def hinted(output: str, hint: Hint) -> list[str]:
         seen.add(found[1])
         return f"(?P={found[1]})" if again else f"(?P<{found[1]}>.+?)"
 
-    pattern = re.sub(r"\\\{(\w+)\\\}", field, re.escape(hint.marked.replace("`", "")))
+    pattern = re.sub(r"\\\{(\w+)\\\}", field, re.escape(hint.template.replace("`", "")))
     end = "$" if pattern.endswith(")") else r"(?=$|[;,).])"  # a value at the end may have any characters
     found = re.search(rf"(?:^|(?<=[\s(;])){pattern}{end}", output, re.MULTILINE)
-    assert found, f"{hint.marked!r} does not stand in {output!r}"
-    return [line.format(**found.groupdict()) for line in re.findall("`(.+?)`", hint.marked)]
+    assert found, f"{hint.template!r} does not stand in {output!r}"
+    return [line.format(**found.groupdict()) for line in re.findall("`(.+?)`", hint.template)]
 
 
 def in_shell(root: Path, line: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -109,12 +109,12 @@ def table(
 
 def failure(error: DkdbgError) -> None:
     """Print an error and, below it, its hint to standard error."""
-    _print(f"{_marked('dkdbg:', 'bold red')} {printable_lines(error.message)}", sys.stderr)
+    _print(f"{_coloured('dkdbg:', 'bold red')} {printable_lines(error.message)}", sys.stderr)
     if error.hint:
-        _print(f"  {_marked('hint:', 'bold')} {printable_lines(error.hint)}", sys.stderr)
+        _print(f"  {_coloured('hint:', 'bold')} {printable_lines(error.hint)}", sys.stderr)
 
 
-def _marked(word: str, style: str) -> str:
+def _coloured(word: str, style: str) -> str:
     """Return a word, in colour if standard error is a terminal."""
     if not sys.stderr.isatty():
         return word

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class Hint:
     """Hint template with named fields. Backticks mark its command lines and are not printed."""
 
-    marked: str
+    template: str
 
     def __call__(self, **values: object) -> str:
         """Return the text with `values` in its fields."""
-        return self.marked.replace("`", "").format(**values)
+        return self.template.replace("`", "").format(**values)
 
 
 # fmt: off

@@ -120,14 +120,14 @@ def _exists(program: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _start() -> Iterator[None]:
     """Mark the caller as starting a process until it is in `_running`."""
-    mark = object()
+    token = object()
     with _started:
-        _starting.add(mark)
+        _starting.add(token)
     try:
         yield
     finally:
         with _started:
-            _starting.discard(mark)
+            _starting.discard(token)
             _started.notify_all()
 
 

@@ -172,7 +172,7 @@ def test_a_profile_of_an_earlier_run_whose_process_had_the_same_pid_stays(tmp_pa
     monkeypatch.setattr(torch_profile, "follow", lambda path, _: paths.append(Path(path)))
     for _ in range(3):
         monkeypatch.setenv(profiling.ENV, json.dumps({"folder": str(folder), "tools": [tool]}))
-        monkeypatch.setenv(profiling.MARK, "")
+        monkeypatch.setenv(profiling.ENV_PROFILED, "")
         profiling.begin(str(tmp_path), [sys.executable, "fit.py"])
         paths[-1].touch()
     mine = f"fit_{os.getpid()}"

@@ -100,7 +100,7 @@ def test_each_named_hint_parses_and_a_test_types_it():
         path.read_text() for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__)
     )
     assert [name for name in NAMED if f", hints.{name})" not in typed] == []
-    lines = {name: re.findall("`(.+?)`", hint.marked) for name, hint in NAMED.items()}
+    lines = {name: re.findall("`(.+?)`", hint.template) for name, hint in NAMED.items()}
     assert all(lines.values())
     ours = [line for each in lines.values() for line in each if line.startswith("dkdbg ")]
     assert [why for line in ours if (why := refused(line))] == []
@@ -113,7 +113,9 @@ def test_each_named_hint_is_said_with_its_fields():
             if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("hints."):
                 fields = frozenset(str(each.arg) for each in node.keywords)
                 said.setdefault(ast.unparse(node.func).removeprefix("hints."), set()).add(fields)
-    assert said == {name: {frozenset(re.findall(r"\{(\w+)\}", hint.marked))} for name, hint in NAMED.items()}
+    assert said == {
+        name: {frozenset(re.findall(r"\{(\w+)\}", hint.template))} for name, hint in NAMED.items()
+    }
 
 
 def test_a_hint_that_was_not_said_fails():

@@ -101,7 +101,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
                 first.
             detail: one plain line about the state; may be empty.
             jobs: names of the batch system's job around the agent; empty where unknown.
-            run: mark of the `dkdbg run` that has started it; empty for none.
+            run: ID of the `dkdbg run` that has started it; empty for none.
             deadlines: known time limits that dkdbg cannot stop.
         """
 

@@ -308,8 +308,8 @@ class Sources:
         text = self._described(asked, here["lines"] - lines)
         if asked.request is not None:
             self._differing[asked.request] = text
-        mark, which = object(), (self._label, asked.path, here["digest"], digest)
-        is_new = self._reported.setdefault(which, mark) is mark
+        token, which = object(), (self._label, asked.path, here["digest"], digest)
+        is_new = self._reported.setdefault(which, token) is token
         return f"{Path(asked.path).name}:{asked.line}: {text}" if is_new else "", None
 
     def noted(self, message: Message) -> Message | None:

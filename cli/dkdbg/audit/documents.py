@@ -104,8 +104,10 @@ def yaml_documents(text: str) -> list[Value]:
         reader = _Reader()
         return [reader.value(each) for each in nodes]
     except YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        raise UnreadableError(f"not valid YAML{f' in line {mark.line + 1}' if mark else ''}") from error
+        position = getattr(error, "problem_mark", None)
+        raise UnreadableError(
+            f"not valid YAML{f' in line {position.line + 1}' if position else ''}"
+        ) from error
     except RecursionError as error:
         raise UnreadableError("it is nested too deeply") from error
     except ValueError as error:

@@ -98,8 +98,8 @@ def _parse(text: str, here: Collection[str]) -> Address | None:
         return None if rest.startswith("//") or "\0" in rest else Address(scheme=LOCAL, rest=rest)
     if _NEVER.search(text):
         return None
-    scheme, mark, rest = text.partition("://")
-    if mark:
+    scheme, separator, rest = text.partition("://")
+    if separator:
         address = Address(scheme=scheme, rest=rest.removesuffix("/"))
         known = _SCHEME.fullmatch(scheme) and scheme != ENDPOINT
         if scheme.rpartition("+")[2] in here and not address.parts[0]:

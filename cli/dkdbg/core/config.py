@@ -254,7 +254,7 @@ def with_values(text: str, **values: str | int | list[str] | None) -> str:
     """
     import tomlkit  # noqa: PLC0415 - as above
 
-    mark = BOM if text.startswith(BOM) else ""
+    bom = BOM if text.startswith(BOM) else ""
     document = tomlkit.parse(text.removeprefix(BOM))
     table = document.setdefault("debug", tomlkit.table())
     for key, value in values.items():
@@ -265,7 +265,7 @@ def with_values(text: str, **values: str | int | list[str] | None) -> str:
             former.extend(value[len(former) :])
         else:
             table[key] = value
-    return mark + tomlkit.dumps(document)
+    return bom + tomlkit.dumps(document)
 
 
 def shell_argv(command: str) -> tuple[str, ...]:
@@ -284,7 +284,7 @@ def shell_argv(command: str) -> tuple[str, ...]:
         raise DkdbgError(
             "the command is empty", hint="give one: --command 'python train.py'", exit_code=EXIT_USAGE
         )
-    needs_shell = any(mark in command for mark in "|&;<>()$`*?[~\n") or "=" in argv[0]
+    needs_shell = any(character in command for character in "|&;<>()$`*?[~\n") or "=" in argv[0]
     return ("sh", "-c", command) if needs_shell else argv
 
 

@@ -52,7 +52,7 @@ class SeenRecord:
         client: whether an editor is attached.
         processes: None if hidden from clients that do not show the token.
         jobs: names of the batch job in which the session runs, as reported; empty if none is reported.
-        run: mark of the `dkdbg run` that has started it; empty for none.
+        run: ID of the `dkdbg run` that has started it; empty for none.
         mappings: folders of this repository, relative to its root, and their remote paths; a folder behind a
             symlink has both paths.
         deadlines: time limits that keep running while a debugger holds its program.

@@ -194,7 +194,7 @@ class Target(ABC):
         pause: seconds between two polls for a missing endpoint while `changes` report nothing.
         capabilities: see `Capability`.
         is_meant: whether its address means only the program that runs now, not a later one.
-        run: mark of the `dkdbg run` to whose session `endpoint` leads; empty for the newest session.
+        run: ID of the `dkdbg run` to whose session `endpoint` leads; empty for the newest session.
     """
 
     pause: float = 3.0

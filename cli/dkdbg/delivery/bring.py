@@ -61,7 +61,7 @@ class Brought:
 
     Attributes:
         argv: command line of the agent there, without its verb, for the target's `wrap`.
-        run: mark of the run, in the agent's environment and its record; part of `argv`.
+        run: ID of the run, in the agent's environment and its record; part of `argv`.
         sent: whether the file was sent, because the target did not have it.
     """
 
@@ -90,7 +90,7 @@ def bring(
         executor: the container or node.
         python: the interpreter there; None to search for one.
         command: the command that the agent is to run; a Python that it names is the first to be tried.
-        run: mark that identifies the program's run, 16 hexadecimal digits; by default a new one is generated.
+        run: ID of the program's run, 16 hexadecimal digits; by default a new one is generated.
 
     Raises:
         DkdbgError: the target has no Python, refuses the file, or sends an unexpected answer.

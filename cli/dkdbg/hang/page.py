@@ -22,7 +22,7 @@ from dkdbg.repository.artefacts import artefact
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MARK = '<meta name="generator" content="dkdbg where">'
+_GENERATOR = '<meta name="generator" content="dkdbg where">'
 _BLOCK = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 #: Seconds between two reloads of a page that is written repeatedly.
 _REFRESH_S = 2
@@ -56,7 +56,9 @@ def write(path: Path, content: str) -> None:
     """
     try:
         if os.path.lexists(path) and (
-            path.is_symlink() or not path.is_file() or _MARK not in path.read_text("utf-8", "replace")[:2000]
+            path.is_symlink()
+            or not path.is_file()
+            or _GENERATOR not in path.read_text("utf-8", "replace")[:2000]
         ):
             raise DkdbgError(
                 f"{path} already exists and is not a page of dkdbg where", hint="--html with another name", exit_code=EXIT_USAGE

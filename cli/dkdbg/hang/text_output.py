@@ -29,7 +29,7 @@ _THREAD_START = (
     "_bootstrap_inner",
 )
 #: Folders after which the importable part of an installed file's path begins.
-_MARKS = ("/site-packages/", "/dist-packages/", "/lib/python")
+_LIBRARY_FOLDERS = ("/site-packages/", "/dist-packages/", "/lib/python")
 
 
 def lines(job: Job, staleness: Staleness | None = None, *, partial: bool = False) -> list[str]:
@@ -127,11 +127,11 @@ def _members(group: Group, job: Job) -> str:
 
 def short(path: str) -> str:
     """Return a path without the folder of the Python installation."""
-    for mark in _MARKS[:2]:
-        if mark in path:
-            return path.rpartition(mark)[2]
-    if _MARKS[2] in path:
-        return path.rpartition(_MARKS[2])[2].partition("/")[2] or path
+    for folder in _LIBRARY_FOLDERS[:2]:
+        if folder in path:
+            return path.rpartition(folder)[2]
+    if _LIBRARY_FOLDERS[2] in path:
+        return path.rpartition(_LIBRARY_FOLDERS[2])[2].partition("/")[2] or path
     return path
 
 

@@ -128,8 +128,8 @@ class Launcher:
         local_sizes: variables with the number of ranks on this machine.
         nodes: variables with the number of machines.
         node_ranks: variables with the index of this machine.
-        helpers: (mark in a command line, name) of processes that only serve others; hidden by default.
-        workers: (mark in a command line, name) of processes that run the user's code below the program.
+        helpers: (fragment of a command line, name) of processes that only serve others; hidden by default.
+        workers: (fragment of a command line, name) of processes that run the user's code below the program.
         child: name of the process that runs the app below it; empty without such a process.
         child_by: how that process starts: `fork`, `spawn` (multiprocessing) or `again` (the same command line).
         child_options: options without which that process does not exist; empty if it always exists.
@@ -282,8 +282,8 @@ class Launcher:
             pid: its PID.
             parent: command line of its parent.
         """
-        for mark, name in self.workers:
-            if any(mark in word for word in argv):
+        for fragment, name in self.workers:
+            if any(fragment in word for word in argv):
                 return f"{name} ({pid})"
         return ""
 

@@ -52,7 +52,7 @@ PREVENTED = frozenset(
 )
 #: Variables by which programs, modules and libraries are found, and the separator of two printed environments.
 _SEARCHED = ("PATH=", "PYTHONPATH=", "PYTHONHOME=", "LD_LIBRARY_PATH=", "VIRTUAL_ENV=", "CONDA_PREFIX=")
-_MARK = "----dkdbg-entrypoint----"
+_SEPARATOR = "----dkdbg-entrypoint----"
 #: Causes whose messages a build may print without failing for them.
 _VAGUE_CAUSES = frozenset({"program-ends", "data-missing", "permission", "command-missing"})
 
@@ -631,7 +631,7 @@ def environments(entrypoint: Sequence[str]) -> str:
     in_shell = entrypoint[1:] and re.fullmatch(r"-\w*c", entrypoint[1])
     if not entrypoint or in_shell or PYTHON.starts(entrypoint[0]):
         return ""
-    return f"env; echo {_MARK}; {shlex.join(entrypoint)} env"
+    return f"env; echo {_SEPARATOR}; {shlex.join(entrypoint)} env"
 
 
 def without_entrypoint(finding: Finding, entrypoint: Sequence[str], seen: str, around: Around) -> Finding:
@@ -641,7 +641,7 @@ def without_entrypoint(finding: Finding, entrypoint: Sequence[str], seen: str, a
         entrypoint: words of the ENTRYPOINT.
         seen: output of the script from `environments`.
     """
-    before, _, after = seen.partition(_MARK)
+    before, _, after = seen.partition(_SEPARATOR)
     lacks = {line for line in after.splitlines() if line.startswith(_SEARCHED)} - set(before.splitlines())
     if not lacks:
         return finding

@@ -537,11 +537,11 @@ def _await(word: str, out: int, err: int, limit: float) -> None:
     """
     deadline = time.monotonic() + limit
     seen, stderr = b"", b""
-    mark = f"{word}\n".encode()
+    greeting = f"{word}\n".encode()
     streams = select.poll()  # select() fails from descriptor 1024 on
     for each in (out, err):
         streams.register(each, select.POLLIN)
-    while not seen.endswith(mark):
+    while not seen.endswith(greeting):
         ready = {each for each, _ in streams.poll(1000 * max(0.0, deadline - time.monotonic()))}
         if not ready:
             raise DkdbgError(f"no answer within {limit:g} s")

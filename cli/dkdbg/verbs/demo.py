@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Target = ComposeRun | LocalRun
 
 #: Comment that marks the breakpoint line in both training functions of the example; one of them runs.
-MARK = "# breakpoint"
+MARKER = "# breakpoint"
 
 
 @dataclass(kw_only=True)
@@ -139,7 +139,9 @@ def _debug(target: Target, script: Path, port: int, report: _Report, *, show: bo
 
 def _stop_once(target: Target, script: Path, port: int, *, show: bool) -> str:
     """Attach, stop in the training loop, show the stack, let the program run on, and return the value of `rate`."""
-    lines = [number for number, line in enumerate(script.read_text("utf-8").splitlines(), 1) if MARK in line]
+    lines = [
+        number for number, line in enumerate(script.read_text("utf-8").splitlines(), 1) if MARKER in line
+    ]
     # A plain process inherits our environment, including the token that its port then requires.
     token = {tokens.PROPERTY: tokens.read(os.environ)} if target.name == demo_targets.LOCAL else {}
     options = AttachOptions(port=port, path_mappings=target.path_mappings, extra=token)

@@ -280,9 +280,9 @@ def _say_attributes(root: Path) -> None:
     found = git.attributes(
         root, str(FOLDER / single_file.NAME), "text", "filter", "working-tree-encoding", "linguist-generated"
     )
-    marked = found.pop("linguist-generated", "set") in {"set", "true"}
+    is_generated = found.pop("linguist-generated", "set") in {"set", "true"}
     changing = [name for name, value in found.items() if value not in {"unset", "unspecified", "auto"}]
-    if marked and not changing:
+    if is_generated and not changing:
         return
     line = f"printf '\\n{FOLDER}/** -text -filter -working-tree-encoding linguist-generated\\n' >> .gitattributes"
     if changing:

@@ -5,10 +5,10 @@ import difflib
 import pytest
 
 from dkdbg.targets.openpai import task_command
-from dkdbg.targets.openpai.job import MARK, BadJob, PaiJob
+from dkdbg.targets.openpai.job import MARKER, BadJob, PaiJob
 from tests.openpai import jobs, protocol
 
-COMMAND = f"{MARK} 1\ncat <<'X'\nQUJD\nX\nexport A=1"
+COMMAND = f"{MARKER} 1\ncat <<'X'\nQUJD\nX\nexport A=1"
 
 
 def edited(text, role, command=COMMAND):

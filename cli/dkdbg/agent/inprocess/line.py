@@ -411,11 +411,11 @@ def _beats(code: CodeType) -> bool:
 
     See clocks/clocks.py.
     """
-    from .clocks.slow_clocks import BEATS
+    from .clocks.slow_clocks import IS_HEARTBEAT
 
     threads = getattr(sys.modules.get("threading"), "_active", {})
     for ident, top in list(sys._current_frames().items()):
-        frame: Any = top if hasattr(threads.get(ident), BEATS) else None
+        frame: Any = top if hasattr(threads.get(ident), IS_HEARTBEAT) else None
         while frame is not None:
             if frame.f_code is code:
                 return True

@@ -90,8 +90,8 @@ def _without_debugger(listed: List[Tuple[str, int, str]]) -> List[Tuple[str, int
 
 def _is_dkdbg_thread(thread: Any) -> bool:  # noqa: ANN401
     """Tell whether a thread is the debugger's, or the agent's."""
-    marks = ("pydev_do_not_trace", "is_pydev_daemon_thread")
-    return any(getattr(thread, mark, False) is True for mark in marks)
+    attributes = ("pydev_do_not_trace", "is_pydev_daemon_thread")
+    return any(getattr(thread, attribute, False) is True for attribute in attributes)
 
 
 def _began_here(frame: Optional[FrameType]) -> bool:
@@ -104,7 +104,7 @@ def _began_here(frame: Optional[FrameType]) -> bool:
 
 def is_own(path: str) -> bool:
     """Tell whether a file is the program's own: neither installed nor dkdbg's."""
-    return not (path.startswith(_NOT_OWN) or any(mark in path for mark in _INSTALLED))
+    return not (path.startswith(_NOT_OWN) or any(folder in path for folder in _INSTALLED))
 
 
 def _quoted(text: str) -> str:

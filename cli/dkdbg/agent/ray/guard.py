@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Tuple
 
 #: Start of the guard's line; then the id of the run and the nonce of the connection, in hexadecimal digits.
-MARK = b"dkdbg-ray "
+PREFIX = b"dkdbg-ray "
 _GREETING = b"Content-Length: "
 _MAX_LINE_BYTES = 200
 #: Seconds for the connection and the first line.
@@ -51,17 +51,17 @@ def connect(ip: str, port: int) -> Tuple[socket.socket, bytes, str]:
         end = time.monotonic() + _TIMEOUT_S
         received = _more(sock, b"", end)
         while len(received) < len(_GREETING) and (
-            _GREETING.startswith(received) or MARK.startswith(received[: len(MARK)])
+            _GREETING.startswith(received) or PREFIX.startswith(received[: len(PREFIX)])
         ):
             received = _more(sock, received, end)
         if received.startswith(_GREETING):
             sock.settimeout(None)
             return sock, received, ""
-        while received.startswith(MARK) and b"\n" not in received and len(received) < _MAX_LINE_BYTES:
+        while received.startswith(PREFIX) and b"\n" not in received and len(received) < _MAX_LINE_BYTES:
             received = _more(sock, received, end)
         line, newline, rest = received.partition(b"\n")
         fields = line.decode("ascii", "replace").split()
-        if not newline or len(fields) != 3 or not received.startswith(MARK):
+        if not newline or len(fields) != 3 or not received.startswith(PREFIX):
             raise GuardError(0, "another program listens there, not a debugger")
         secrets = [each.secret for each in here() if each.id == fields[1]]
         if not secrets:

@@ -176,7 +176,7 @@ def describe(process: str, name: str, frames: List[str], held: str, why: str) ->
             innermost first.
         held: where a debugger held it. why: who ended it, if known.
     """
-    own = next((each for each in frames if not any(mark in each for mark in _INSTALLED)), "")
+    own = next((each for each in frames if not any(folder in each for folder in _INSTALLED)), "")
     where = " in %s" % (own or frames[0]) if frames else ""
     text = "%s died of %s%s," % (process, name, where) if name else "%s ended" % process
     text = "%s while you held it at %s" % (text, held) if held else text.rstrip(",")

@@ -231,14 +231,14 @@ def _signal(number: int, path: str, run: bytes) -> None:
 
 
 def _started_by(path: str, run: bytes) -> Iterator[int]:
-    mark, marked = os.fsencode(path), ENV_RUN.encode() + b"=" + run
+    argument, variable = os.fsencode(path), ENV_RUN.encode() + b"=" + run
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             with open("/proc/%s/cmdline" % pid, "rb") as source:
-                if mark not in source.read().split(b"\0"):
+                if argument not in source.read().split(b"\0"):
                     continue
             with open("/proc/%s/environ" % pid, "rb") as source:
-                if marked in source.read().split(b"\0"):
+                if variable in source.read().split(b"\0"):
                     yield int(pid)
 
 

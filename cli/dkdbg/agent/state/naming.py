@@ -29,7 +29,7 @@ def is_generic(process: contract.Process) -> bool:
 
     inprocess/parent_lookup.py may know more.
     """
-    return not process["origin"] and any(mark in word for word in process["argv"] for mark in _NAMELESS)
+    return not process["origin"] and any(name in word for word in process["argv"] for name in _NAMELESS)
 
 
 def is_first_rank_of(process: contract.Process, first: contract.Process) -> bool:
@@ -78,15 +78,15 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
         return "pytest %s" % detail
     if kind == "multiprocessing":
         return "multiprocessing worker %s of %s" % (detail, _whose(process, parent))
-    for mark, name in registry.helpers():
-        if any(mark in word for word in process["argv"]):
+    for fragment, name in registry.helpers():
+        if any(fragment in word for word in process["argv"]):
             return "%s of %s" % (name, _whose(process, parent))
     worker = registry.worker(process["argv"], process["pid"], parent["argv"] if parent else ())
     if worker:
         return "%s of %s" % (worker, _whose(process, parent)) if parent else worker
     if is_forkserver(process) and parent is not None and parent["pid"] == process["ppid"]:
         return "multiprocessing forkserver of %s" % _whose(process, parent)
-    spawned = any(mark in word for word in process["argv"] for mark in _SPAWN)
+    spawned = any(fragment in word for word in process["argv"] for fragment in _SPAWN)
     forked = kind in ("fork", "worker")
     child = _child_of(process, parent, "fork" if forked else "spawn" if spawned else "again")
     if child:

@@ -53,7 +53,7 @@ class Options(types.SimpleNamespace):
         supervision: None when the program runs once.
         linger: seconds from the program's start during which the agent, if it did not wait for an editor before, waits
             for one at the program's end.
-        run: mark of the `dkdbg run` that has started the agent.
+        run: ID of the `dkdbg run` that has started the agent.
         unblock_sigterm: unblock SIGTERM for the program: only the agent itself has blocked it, see unpack.py.
         limit: seconds after which the port closes, 0 for none.
     """

@@ -60,7 +60,7 @@ def prepare(environment: MutableMapping[str, str], log: Callable[[str], None]) -
         ValueError: ranks, steps or options are invalid, or a tool is not installed here.
     """
     environment.pop(profiling.ENV, None)
-    environment.pop(profiling.MARK, None)
+    environment.pop(profiling.ENV_PROFILED, None)
     wanted = [tool for name in _VARIABLES for tool in [_tool(name, environment, log)] if tool is not None]
     if not wanted:
         return

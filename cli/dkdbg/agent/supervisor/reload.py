@@ -30,7 +30,7 @@ MAX_CHANGING_S = 5.0
 #: Maximum folders to watch; a larger tree holds a data set.
 MAX_FOLDERS = 20000
 _IGNORED = {"__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "env"}
-_MARKS = ("pyvenv.cfg", "conda-meta")
+_ENVIRONMENT_FILES = ("pyvenv.cfg", "conda-meta")
 
 
 class Watcher:
@@ -133,7 +133,7 @@ class Watcher:
         files: List[str] = []
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name in _MARKS and not top:
+                if entry.name in _ENVIRONMENT_FILES and not top:
                     return [], []
                 if entry.name.endswith(self._suffixes):
                     files.append(entry.path)

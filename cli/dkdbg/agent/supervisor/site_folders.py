@@ -128,7 +128,7 @@ def _folders(folder: str, mounted: _Mounts) -> Iterable[str]:
 
 
 def _is_environment(folder: str) -> bool:
-    return any(os.path.exists(os.path.join(folder, mark)) for mark in ("pyvenv.cfg", "conda-meta"))
+    return any(os.path.exists(os.path.join(folder, name)) for name in ("pyvenv.cfg", "conda-meta"))
 
 
 class _Mounts:

@@ -183,5 +183,5 @@ def read_py_spy(answer: List[Any], pid: int) -> List[Dict[str, Any]]:
 
 def _py_spy_frame(frame: Dict[str, Any]) -> Tuple[str, int, str, int]:
     path = str(frame.get("filename") or frame.get("module") or "")
-    is_own = path.endswith(".py") and not any(mark in path for mark in _INSTALLED)
+    is_own = path.endswith(".py") and not any(folder in path for folder in _INSTALLED)
     return path, int(frame.get("line") or 0), str(frame.get("name")), int(is_own)

@@ -122,8 +122,8 @@ def _documents(text: str, path: str, problems: list[str]) -> list[dict[str, Any]
     try:
         found = load_yaml_documents(text)
     except YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problems.append(f"{path}{f':{mark.line + 1}' if mark else ''}: not valid YAML")
+        position = getattr(error, "problem_mark", None)
+        problems.append(f"{path}{f':{position.line + 1}' if position else ''}: not valid YAML")
         return []
     except (ValueError, RecursionError) as error:
         problems.append(f"{path}: {error}")

@@ -106,10 +106,10 @@ class State:
         os.close(descriptor)
 
     def take_source(self, source: str) -> str:
-        """Record the host's folder (`MARK NUL PATH`); return the path of a different folder recorded before, or "".
+        """Record the host's folder (`ID NUL PATH`); return the path of a different folder recorded before, or "".
 
         In that case the ledger is dropped, so that entries from the other folder are neither deleted nor
-        overwritten without a copy. A record of an earlier version has no MARK and counts as different: another
+        overwritten without a copy. A record of an earlier version has no ID and counts as different: another
         machine may have the same path.
         """
         here = source.encode("utf-8", "surrogateescape")[:_MAX_SOURCE_BYTES]  # a path need not be UTF-8

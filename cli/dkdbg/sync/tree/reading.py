@@ -154,5 +154,5 @@ def _pieces(fd: int, size: int) -> Iterator[bytes]:
 def _entry(status: os.stat_result, began: int) -> Entry:
     margin = _COARSE if status.st_ctime_ns % 1_000_000_000 == 0 else _TICK
     racy = status.st_ctime_ns > began - margin  # ctime, because programs can set mtime
-    mark = "" if racy else stamp(status)
-    return Entry(FILE, status.st_mode & 0o777, status.st_size, status.st_mtime_ns, mark)
+    version = "" if racy else stamp(status)
+    return Entry(FILE, status.st_mode & 0o777, status.st_size, status.st_mtime_ns, version)

@@ -33,7 +33,7 @@ umask 077 && mkdir -p {base} && cd {base} && folder=$(pwd -P) || exit 1
 known=$({jobs}) && for each in "$folder"/job-* "$folder"/held-*; do
   case $known in *"${{each##*/}}"*) ;; *) [ -z "$(find "$each" -maxdepth 0 -mmin +60 2>/dev/null)" ] || rm -rf "$each" ;; esac
 done
-mkdir "$folder/{tag}" && printf '\\n%s %s\\n' {mark} "$folder/{tag}"
+mkdir "$folder/{tag}" && printf '\\n%s %s\\n' {marker} "$folder/{tag}"
 """
 
 
@@ -271,18 +271,18 @@ class Script:
     options: tuple[str, ...]
 
 
-def preparing(tag: str, mark: str, jobs: str) -> str:
-    """Return the script for `sh` that creates the folder `tag` and prints its path after `mark`.
+def preparing(tag: str, marker: str, jobs: str) -> str:
+    """Return the script for `sh` that creates the folder `tag` and prints its path after `marker`.
 
     Args:
         jobs: script that lists this user's jobs, each with its tag.
     """
-    return _PREPARE.format(base=_BASE, tag=tag, mark=mark, jobs=jobs)
+    return _PREPARE.format(base=_BASE, tag=tag, marker=marker, jobs=jobs)
 
 
-def prepared(mark: str, tag: str, stdout: str) -> str:
+def prepared(marker: str, tag: str, stdout: str) -> str:
     """Return the folder from the output of `preparing`; empty without one, or if a script cannot contain its path."""
-    path = stdout.rpartition(f"\n{mark} ")[2].partition("\n")[0] if f"\n{mark} " in stdout else ""
+    path = stdout.rpartition(f"\n{marker} ")[2].partition("\n")[0] if f"\n{marker} " in stdout else ""
     fits = path.startswith("/") and path.endswith(f"/{tag}") and shlex.quote(path) == path
     return path if fits else ""
 

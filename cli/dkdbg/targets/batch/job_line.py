@@ -36,7 +36,7 @@ Way = Literal["ssh", "step"]
 _CONNECT_TIMEOUT_S = 5
 #: Query of a node: a mark, because other output may precede it, then user and host, and the files of our agents.
 _LOOK = """\
-printf '\\n%s there\\n%s\\n%s\\n' {mark} "$(id -un)" "$(uname -n)"
+printf '\\n%s there\\n%s\\n%s\\n' {marker} "$(id -un)" "$(uname -n)"
 {listing}"""
 
 
@@ -210,10 +210,10 @@ class JobLine:
         raise self._closed(job, name, lines)
 
     def _seen(self, executor: JobNode) -> tuple[Looked | None, str]:
-        mark = f"dkdbg-{secrets.token_hex(8)}"
+        marker = f"dkdbg-{secrets.token_hex(8)}"
         bare = dataclasses.replace(executor, folder="")
-        done = self.login.read(bare.script(node_script(mark)), limit=_NODE_TIMEOUT_S)
-        return parse_node(mark, done.stdout), done.stderr
+        done = self.login.read(bare.script(node_script(marker)), limit=_NODE_TIMEOUT_S)
+        return parse_node(marker, done.stdout), done.stderr
 
     def _closed(self, job: Job, name: str, errors: list[str]) -> DkdbgError:
         """Return the error for a node that no command can be run on."""
@@ -297,14 +297,14 @@ class Looked:
     agents: tuple[str, ...]
 
 
-def node_script(mark: str) -> str:
-    """Return the script for `sh` that queries a node; `mark` begins its answer."""
-    return _LOOK.format(mark=mark, listing=LISTING)
+def node_script(marker: str) -> str:
+    """Return the script for `sh` that queries a node; `marker` begins its answer."""
+    return _LOOK.format(marker=marker, listing=LISTING)
 
 
-def parse_node(mark: str, stdout: str) -> Looked | None:
+def parse_node(marker: str, stdout: str) -> Looked | None:
     """Parse the answer to `node_script`; None without one."""
-    _, found, answer = stdout.rpartition(f"\n{mark} there\n")
+    _, found, answer = stdout.rpartition(f"\n{marker} there\n")
     lines = answer.splitlines()
     if not found or len(lines) < 2:
         return None

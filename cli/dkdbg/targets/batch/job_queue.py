@@ -145,11 +145,11 @@ class JobQueue:
 
     def _prepare(self, login: Executor, tag: str) -> str:
         """Create the folder for the script and the agent, accessible only to its user; return its path."""
-        mark = f"dkdbg-{secrets.token_hex(8)}"
+        marker = f"dkdbg-{secrets.token_hex(8)}"
         done = self._login.read(
-            login.wrap(("sh", "-c", preparing(tag, mark, self._system.jobs()))), limit=_ANSWER_TIMEOUT_S
+            login.wrap(("sh", "-c", preparing(tag, marker, self._system.jobs()))), limit=_ANSWER_TIMEOUT_S
         )
-        folder = prepared(mark, tag, done.stdout)
+        folder = prepared(marker, tag, done.stdout)
         if not folder:
             last = last_line(done.stderr) or "its path contains unsupported characters"
             raise DkdbgError(

@@ -139,8 +139,8 @@ def _id(record: dict[str, str]) -> str:
 
 def _left(text: str) -> float | None:
     """Return the seconds of TIME_LEFT, such as `1:59 L` (hours, minutes); None for an estimate (`E`)."""
-    limit, _, mark = text.partition(" ")
-    return duration(f"{limit}:00") if mark in ("L", "X") else None
+    limit, _, kind = text.partition(" ")
+    return duration(f"{limit}:00") if kind in ("L", "X") else None
 
 
 def _nodes(text: str) -> tuple[str, ...]:

@@ -207,7 +207,7 @@ def of_run(id_: str, run: str) -> Container | None:
     """Return a container with the session of one `dkdbg run`; without a session before its start and after its end.
 
     Args:
-        run: the mark of that run.
+        run: the ID of that run.
     """
     inspected = _found(id_)
     if inspected is None:

@@ -46,8 +46,8 @@ def copy_name(name: str) -> str:
     ending = "-dkdbg"
     if len(name) + len(ending) <= _MAX_NAME_CHARS:
         return name + ending
-    mark = hashlib.sha256(name.encode()).hexdigest()[:6]
-    return name[: _MAX_NAME_CHARS - len(ending) - 7].rstrip("-.") + f"-{mark}{ending}"
+    digest = hashlib.sha256(name.encode()).hexdigest()[:6]
+    return name[: _MAX_NAME_CHARS - len(ending) - 7].rstrip("-.") + f"-{digest}{ending}"
 
 
 def copy_label(kind: str, name: str) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Names, as in the recipe, of the port and of the deployment for debugging.
 PORT, DEPLOYMENT = "debug", "debug"
 #: Beginning of our command in a deployment, by which a later edit recognizes it.
-MARK = "# dkdbg"
+MARKER = "# dkdbg"
 #: Commands of the manual recipe that download paipdb.
 _MANUAL_STEPS = re.compile(r"/pai_data/debug\b|^apt-get install (-\S+ )*wget$|/paipdb\.py\b")
 #: Maximum characters of a job: the server limits its requests, and no real job is larger.
@@ -92,8 +92,8 @@ def _load(text: str) -> dict[str, Any]:
     try:
         value = _yaml().load(text)
     except MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f"line {mark.line + 1}: " if mark is not None else ""
+        position = error.problem_mark
+        where = f"line {position.line + 1}: " if position is not None else ""
         raise BadJob(
             f"it is not YAML: {where}{error.problem}", "correct that line: OpenPAI would refuse it too"
         ) from error
@@ -261,13 +261,13 @@ class _Edit:
             )
             return
         former = here["preCommands"]
-        is_own = [each.startswith(MARK) or bool(_MANUAL_STEPS.search(each)) for each in former]
+        is_own = [each.startswith(MARKER) or bool(_MANUAL_STEPS.search(each)) for each in former]
         if former[:1] == [command]:
             return
         kept = [each for each, gone in zip(former, is_own, strict=True) if not gone]
         if any(is_own):
             has_manual_steps = any(
-                gone and not each.startswith(MARK) for each, gone in zip(former, is_own, strict=True)
+                gone and not each.startswith(MARKER) for each, gone in zip(former, is_own, strict=True)
             )
             why = (
                 "it came from the manual recipe, which downloads paipdb at each start"
@@ -363,10 +363,10 @@ class _Edit:
 
     def _append(self, key: str, value: object) -> None:
         """Add an entry at the end of the file."""
-        mark = re.search(
+        end_marker = re.search(
             r"^(\.\.\.|---)[ \t]*\r?$", self.text[self._root.value[-1][0].start_mark.index :], re.MULTILINE
         )
-        end = self._root.value[-1][0].start_mark.index + mark.start() if mark else len(self.text)
+        end = self._root.value[-1][0].start_mark.index + end_marker.start() if end_marker else len(self.text)
         gap = "" if self.text[:end].endswith("\n") else self._newline
         self._change(end, end, gap + self._newline + self._block({key: value}, 0) + self._newline)
 
@@ -402,7 +402,7 @@ def _lines(value: object) -> list[str]:
 
 def _entry(head: str, value: object, indent: str) -> list[str]:
     if isinstance(value, str) and value.startswith(
-        MARK
+        MARKER
     ):  # dkdbg's own command: its lines have no leading or trailing blanks
         return [f"{head} |-", *(indent + line for line in value.split("\n"))]
     if isinstance(value, (dict, list)) and value:

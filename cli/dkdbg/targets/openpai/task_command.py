@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg.launchers import registry
-from dkdbg.targets.openpai.job import MARK, PORT
+from dkdbg.targets.openpai.job import MARKER, PORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -122,7 +122,7 @@ def command(
         secret: name of the job's secret that contains the token; empty without one.
     """
     what = f"{script.name} waits for a debugger" if script else "paipdb for the job's commands"
-    lines = [f"{MARK} {version}, by dkdbg init --pai: {what}, and nothing is downloaded"]
+    lines = [f"{MARKER} {version}, by dkdbg init --pai: {what}, and nothing is downloaded"]
     lines += [
         f"export DEBUG_PORT_NAME={PORT}",
         f'export DEBUG_TIMEOUT="${{DEBUG_TIMEOUT:-{WAIT}}}"',

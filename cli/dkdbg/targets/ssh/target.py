@@ -38,8 +38,8 @@ _SHELL_TIMEOUT_S, _AGENT_TIMEOUT_S = 30.0, 30.0
 _MAX_ANSWER_BYTES = 1 << 20
 #: Query for any login shell: a mark, because other output may precede it, then user, host, folder, and our agents.
 _LOOK = """\
-cd {folder} 2>/dev/null || {{ printf '\\n%s gone\\n' {mark}; exit 0; }}
-printf '\\n%s there\\n%s\\n%s\\n%s\\n' {mark} "$(id -un)" "$(uname -n)" "$PWD"
+cd {folder} 2>/dev/null || {{ printf '\\n%s gone\\n' {marker}; exit 0; }}
+printf '\\n%s there\\n%s\\n%s\\n%s\\n' {marker} "$(id -un)" "$(uname -n)" "$PWD"
 {listing}"""
 
 
@@ -211,11 +211,11 @@ class SshTarget(Target):
             at: the folder, empty for the user's home; None for the folder of the address.
         """
         at = self._hosts.folder if at is None else at
-        mark = f"dkdbg-{secrets.token_hex(8)}"
+        marker = f"dkdbg-{secrets.token_hex(8)}"
         folder = quoted(at) if at else "."
-        looking = executor.script(_LOOK.format(mark=mark, folder=folder, listing=LISTING))
+        looking = executor.script(_LOOK.format(marker=marker, folder=folder, listing=LISTING))
         done = process.read(looking, most=_MAX_ANSWER_BYTES, timeout=_SHELL_TIMEOUT_S)
-        text = done.stdout.rpartition(f"\n{mark} ")[2].splitlines() if f"\n{mark} " in done.stdout else []
+        text = done.stdout.rpartition(f"\n{marker} ")[2].splitlines() if f"\n{marker} " in done.stdout else []
         if text[:1] == ["gone"]:
             raise DkdbgError(
                 f"there is no folder {printable(self._hosts.folder)} on {self.label}, or you may not enter it",

@@ -102,7 +102,7 @@ def _declare(root: Path, distribution: str, *, yes: bool, as_json: bool) -> str:
     if not name.endswith((".txt", ".in")):
         return ""
     before = read(root, PurePosixPath(name)) or b""
-    encoding = next((each for mark, each in _ENCODINGS.items() if before.startswith(mark)), "utf-8")
+    encoding = next((each for bom, each in _ENCODINGS.items() if before.startswith(bom)), "utf-8")
     text = before.decode(encoding, errors="replace")
     end = "\r\n" if "\r\n" in text else "\n"
     added = (end if text and not text.endswith("\n") else "") + distribution + end

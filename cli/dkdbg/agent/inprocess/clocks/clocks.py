@@ -31,7 +31,7 @@ import re
 
 from .. import importing, session
 from . import held_time, timers
-from .slow_clocks import BEATS, State, behind, replace, restore
+from .slow_clocks import IS_HEARTBEAT, State, behind, replace, restore
 from .untraced import Suppress
 from .waits import WAITS
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 #: Same name as in settings.py, which the hook's folder does not contain.
 ENV_BEATS = "DKDBG_BEATS"
 #: Patterns of known heartbeat threads: uvicorn's answer to its parent, the lease of torchelastic's rendezvous.
-_KNOWN_BEATS = ("always_pong", "RendezvousKeepAliveTimer_*")
+_HEARTBEAT_NAMES = ("always_pong", "RendezvousKeepAliveTimer_*")
 #: Attribute of a thread that makes pydevd ignore it.
 _UNTRACED = "pydev_do_not_trace"
 
@@ -65,7 +65,7 @@ def _follow(directory: str, *, at_start: bool) -> None:
         State.reader, State.right_until = held_time.reader(directory), 0.0
         if not State.lengthened:
             State.lengthened = True
-            for name, change in (*WAITS.items(), *timers.CHANGES.items(), ("threading", _mark_beats)):
+            for name, change in (*WAITS.items(), *timers.CHANGES.items(), ("threading", _exempt_heartbeats)):
                 importing.after(name, change)
     if behind() > 0.0:
         replace(at_start=at_start)
@@ -91,26 +91,29 @@ def on_resume(*, is_last: bool) -> None:
             timers.start()
 
 
-def _mark_beats(module: Any) -> None:
+def _exempt_heartbeats(module: Any) -> None:
     """Mark heartbeat threads, now and when they start: by name, target or class."""
-    patterns = [*_KNOWN_BEATS, *filter(None, map(str.strip, os.environ.get(ENV_BEATS, "").split(",")))]
+    patterns = [
+        *_HEARTBEAT_NAMES,
+        *filter(None, map(str.strip, os.environ.get(ENV_BEATS, "").split(","))),
+    ]
     beating = re.compile("|".join(map(fnmatch.translate, patterns)))
     true = module.Thread.start
 
     @functools.wraps(true)
     def start(self):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         with Suppress(Exception):  # an error here must not end the program
-            _mark(self, beating)
+            _exempt_beating(self, beating)
         return true(self)
 
     module.Thread.start = start
     for thread in module.enumerate():
-        _mark(thread, beating)
+        _exempt_beating(thread, beating)
 
 
-def _mark(thread: Any, beating: Pattern[str]) -> None:
+def _exempt_beating(thread: Any, beating: Pattern[str]) -> None:
     target = getattr(thread, "_target", None)
     names = (thread.name, getattr(target, "__name__", ""), type(thread).__name__)
     if any(map(beating.match, map(str, names))):
         setattr(thread, _UNTRACED, True)
-        setattr(thread, BEATS, True)
+        setattr(thread, IS_HEARTBEAT, True)

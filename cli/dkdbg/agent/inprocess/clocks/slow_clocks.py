@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Set
 
 #: Attribute of a thread that keeps the true clocks; see clocks.py.
-BEATS = "dkdbg_beats"
+IS_HEARTBEAT = "dkdbg_beats"
 _NAMES = ("monotonic", "perf_counter", "time")
 #: Prefixes of modules that keep the true clocks.
 _DEBUGGER_MODULES = ("_dkdbg", "dkdbg.agent", "debugpy", "pydevd", "_pydevd_", "_pydev_")
@@ -268,7 +268,7 @@ def keeps_true_clocks() -> bool:
     """
     ident = _thread.get_ident()
     active = getattr(sys.modules.get("threading"), "_active", {})
-    if ident in State.stopped or hasattr(active.get(ident), BEATS):
+    if ident in State.stopped or hasattr(active.get(ident), IS_HEARTBEAT):
         return True
     caller = sys._getframe(1).f_back  # C may be the caller: a callback of atexit, the start of a thread
     name = ""

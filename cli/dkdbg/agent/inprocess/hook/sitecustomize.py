@@ -31,7 +31,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _HIGH = 1000
 
 #: Text in the command line of a process that serves others and holds no user code. It neither registers nor
-#: joins, unless DKDBG_HOUSEKEEPING=1. dkdbg.launchers has the same marks, but importing it would slow down
+#: joins, unless DKDBG_HOUSEKEEPING=1. dkdbg.launchers has the same fragments, but importing it would slow down
 #: each start of a Python: a test compares them.
 _SKIP = (
     "multiprocessing.resource_tracker",
@@ -102,7 +102,7 @@ def _is_housekeeping(argv):  # type: (list[str]) -> bool
     line = " ".join(argv)
     more = [word for word in os.environ.get("DKDBG_SKIP", "").split(",") if word]
     hidden = () if _shows_housekeeping() else _SKIP
-    if any(mark in line for marks in (_NEVER, hidden, more) for mark in marks):
+    if any(fragment in line for fragments in (_NEVER, hidden, more) for fragment in fragments):
         return True
     for position, word in enumerate(argv[1:], 1):
         if word == "-m":
@@ -252,7 +252,7 @@ class _Member(object):
         self.joined = False
         self.thread_id = 0
         self.listener = None  # type: Optional[socket]
-        self._mark = None  # type: Optional[Tuple[int, int]]
+        self._listener_id = None  # type: Optional[Tuple[int, int]]
 
     def module(self, name):  # type: (str) -> Any
         return _import(name)
@@ -277,12 +277,12 @@ class _Member(object):
             sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
             # Taken before the socket moves to the high number, under which the program may open a file at any
             # moment. A dropped socket closes its number, whatever file has it by then.
-            mark = _identity(sock.fileno())
+            listener_id = _identity(sock.fileno())
             sock.bind(os.path.realpath(self.directory + "/p") + "/%d.sock" % os.getpid())
         except OSError as error:  # as in a sandbox; see hook_check.py
             self._write(".failed", "cannot open a socket for the agent: %s" % error.strerror)
             raise
-        self.listener, self._mark = lift(sock), mark
+        self.listener, self._listener_id = lift(sock), listener_id
         self.announce()
 
     def announce(self):  # type: () -> None
@@ -318,7 +318,7 @@ class _Member(object):
         """Tell whether the listener's descriptor is still the hook's socket; a lost one is never used again."""
         if self.listener is None or self.listener.fileno() < 0:
             return False
-        if self._mark is not None and _identity(self.listener.fileno()) == self._mark:
+        if self._listener_id is not None and _identity(self.listener.fileno()) == self._listener_id:
             return True
         self.listener.detach()
         return False
@@ -436,7 +436,7 @@ class _Member(object):
         """Register, join now if an editor is attached, and start the thread that sleeps on the socket."""
         attached = os.path.exists(self.directory + "/join.json")
         are_chosen = os.path.exists(self.directory + "/ranks")
-        if (attached or are_chosen) and any(mark in word for word in self.argv for mark in _NAMELESS):
+        if (attached or are_chosen) and any(fragment in word for word in self.argv for fragment in _NAMELESS):
             parent_lookup.learn(self)
         is_rank = not self.origin and any(name in os.environ for name in _RANK_NAMES)
         is_rank = is_rank or self.origin.startswith("rank:")

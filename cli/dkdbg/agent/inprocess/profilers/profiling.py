@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ENV = "DKDBG_PROFILE"
 #: Variable that is set for a profiled process, so that its children are not profiled; `nsys` if only nsys has
 #: been considered so far.
-MARK = "DKDBG_PROFILED"
+ENV_PROFILED = "DKDBG_PROFILED"
 #: Variable that is set for drivers of Ray, see ray/driver.py.
 RAY = "DKDBG_RAY_WORKERS"
 #: File in the session's folder with a line of JSON for each considered process.
@@ -46,7 +46,7 @@ def names(argv: Sequence[str], environment: Any, rank: Optional[int]) -> List[st
 
 def begin(directory: str, argv: List[str]) -> None:
     """Start the profilers of this process; with nsys this does not return. `directory` is the session's folder."""
-    state = os.environ.get(MARK, "")
+    state = os.environ.get(ENV_PROFILED, "")
     if state not in ("", "nsys") or choosing.is_launcher(argv) or "--multiprocessing-fork" in argv:
         return
     wanted: Dict[str, Any] = json.loads(os.environ[ENV])
@@ -70,11 +70,11 @@ def begin(directory: str, argv: List[str]) -> None:
         tool, why = found["nsys"]
         base = os.path.join(wanted["folder"], worker)
         _tell(directory, "nsys", (worker, why), "%s_%d%s" % (base, os.getpid(), ENDINGS["nsys"]), base=base)
-        os.environ[MARK] = "nsys"
+        os.environ[ENV_PROFILED] = "nsys"
         sys.stderr.flush()
         nsys_argv = [*tools.nsys_line(tool, base), sys.executable, *argv[1:]]
         os.execv(nsys_argv[0], nsys_argv)  # noqa: S606
-    os.environ[MARK] = "all"
+    os.environ[ENV_PROFILED] = "all"
     for name, (tool, why) in found.items():
         path = tools.free(base, ENDINGS[name])
         if name == "py-spy":

@@ -59,11 +59,11 @@ def is_outside() -> bool:
 
 def _has_raylet() -> bool:
     """Return whether a raylet, which starts workers, has this session in its environment."""
-    mark = os.fsencode("DKDBG_SESSION_DIR=%s\0" % os.environ.get("DKDBG_SESSION_DIR"))
+    variable = os.fsencode("DKDBG_SESSION_DIR=%s\0" % os.environ.get("DKDBG_SESSION_DIR"))
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open("/proc/%s/comm" % pid, "rb") as name:
             if name.read() == b"raylet\n":
                 with open("/proc/%s/environ" % pid, "rb") as variables:
-                    if mark in variables.read():
+                    if variable in variables.read():
                         return True
     return False

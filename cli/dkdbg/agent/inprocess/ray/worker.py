@@ -51,7 +51,7 @@ _DEADLINE_S = 30.0
 _POLL_S, _MAX_POLLS = 0.5, 6
 #: Maximum seconds to wait for breakpoints.
 _MAX_WAIT_S = 86400.0
-_MARK = b"dkdbg-ray "
+_GREETING = b"dkdbg-ray "
 #: Maximum characters of a name; part of the path of a folder that Ray has unpacked.
 _NAME, _UNPACKED = 100, "/runtime_resources/working_dir_files/"
 _MODULES = "/runtime_resources/py_modules_files/"
@@ -306,7 +306,7 @@ class Guard:
         number = os.urandom(32).hex()
         until = _monotonic() + _TIMEOUT_S
         client.settimeout(_TIMEOUT_S)
-        client.sendall(_MARK + ("%s %s\n" % (self._run, number)).encode())
+        client.sendall(_GREETING + ("%s %s\n" % (self._run, number)).encode())
         right = hmac.new(self._secret, number.encode(), hashlib.sha256).hexdigest().encode() + b"\n"
         received = b""
         while len(received) < len(right):

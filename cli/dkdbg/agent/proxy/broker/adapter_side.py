@@ -267,7 +267,7 @@ def advice(printed: object) -> str:
     """Return the advice for a piece of a program's stderr, empty for none."""
     if not isinstance(printed, str):
         return ""
-    return next((text for mark, text in KNOWN_ERRORS.items() if mark in printed), "")
+    return next((text for error, text in KNOWN_ERRORS.items() if error in printed), "")
 
 
 class OpenRequests:

@@ -106,8 +106,10 @@ def table(rows: Sequence[Row], *, frames: bool = False) -> str:
     at = min(40, max(len(row["where"]) for _, row in lines))
     shown: List[str] = []
     for name, row in lines:
-        mark = "  <- differs" if row["state"] == "value" and most is not None and key_of(row) != most else ""
-        cells = [clean(name).ljust(width), clean(row["where"]).ljust(at), _text(row) + mark]
+        suffix = (
+            "  <- differs" if row["state"] == "value" and most is not None and key_of(row) != most else ""
+        )
+        cells = [clean(name).ljust(width), clean(row["where"]).ljust(at), _text(row) + suffix]
         shown.append("  ".join(word for word in cells if word.strip()).rstrip())
         if frames:
             shown += [

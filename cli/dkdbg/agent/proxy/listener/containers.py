@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Mapping, Optional
 
 #: Files that the engines create in each container. Only root could create them on a host.
-_MARKS = ("/.dockerenv", "/run/.containerenv")
+_CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
 #: A kernel setting that only the machine's own network namespace shows (register_net_sysctl(&init_net, ...) in
 #: net/core/sysctl_net_core.c, Linux 2.6.37 to now): a container that sees it has the host's network.
 _HOST_NETWORK_ONLY = "/proc/sys/net/core/dev_weight"
@@ -57,7 +57,7 @@ def is_on_engines_network(environment: Mapping[str, str]) -> bool:
             b"# Kubernetes-managed"
         ):  # a shell over ssh lacks KUBERNETES_SERVICE_HOST
             return False
-    return any(os.path.exists(mark) for mark in _MARKS) and not os.path.exists(_HOST_NETWORK_ONLY)
+    return any(os.path.exists(path) for path in _CONTAINER_FILES) and not os.path.exists(_HOST_NETWORK_ONLY)
 
 
 def _proof(sock: socket.socket) -> str:

@@ -406,8 +406,10 @@ def _load(tree: Tree, path: str, *, strict: bool) -> Value:
 
 def _where(error: Exception) -> tuple[int | None, str]:
     if isinstance(error, MarkedYAMLError):
-        mark = error.problem_mark or error.context_mark
-        return (mark.line + 1 if mark else None), str(error.problem or error.context or "syntax error")
+        position = error.problem_mark or error.context_mark
+        return (position.line + 1 if position else None), str(
+            error.problem or error.context or "syntax error"
+        )
     return None, (str(error).splitlines() or ["syntax error"])[0]
 
 

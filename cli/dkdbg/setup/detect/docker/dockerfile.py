@@ -461,7 +461,7 @@ def _sources(rest: str) -> tuple[str, ...] | None:
         path = PurePosixPath(word.lstrip("/") or ".")
         if "$" in word or ".." in path.parts:
             return None
-        if any(mark in word for mark in "*?["):
+        if any(character in word for character in "*?["):
             path = path.parent
             sources.append(f"{path}/")
         else:
@@ -488,7 +488,7 @@ def _commands(rest: str, heredocs: tuple[str, ...]) -> Iterator[list[str]]:
 
 
 def _is_harmless(words: list[str]) -> bool:
-    if any(mark in word for word in words for mark in ("$(", "`")):
+    if any(expansion in word for word in words for expansion in ("$(", "`")):
         return False
     name, rest = (PurePosixPath(words[0]).name, words[1:]) if words else ("", [])
     if re.fullmatch(r"python3?(?:\.\d+)?", name) and rest[:1] == ["-m"]:
