@@ -154,7 +154,7 @@ def test_a_rank_that_has_ended_waits_no_longer_in_its_collective(monkeypatch):
     monkeypatch.setattr(held_deadlines.duration, "later", lambda *_: None)
     found = held_deadlines.PendingCollectives(str, list, list)
     for pid in (1, 2, 1, 2):
-        found.note(pid, "barrier", 5.0, 100.0)
+        found.update(pid, "barrier", 5.0, 100.0)
     assert [each["what"] for each in found.deadlines()] == ["1, 2: giving up in barrier"]
     alive.remove(1)
     assert [each["what"] for each in found.deadlines()] == ["2: giving up in barrier"]
@@ -303,7 +303,7 @@ def test_a_clock_of_many_processes_is_told_once(held, monkeypatch):
     monkeypatch.setattr(held_deadlines.procfs, "alive", lambda _: True)
     found = held.deadlines()
     for pid in range(1, 9):
-        found.note_clocks(pid, ["timeouts of uvloop"])
+        found.set_running_clocks(pid, ["timeouts of uvloop"])
     found.stopped()
     held.later()
     assert held.told == ["keeps running while you hold the program: timeouts of uvloop (1, 2, 3 and 5 more)"]

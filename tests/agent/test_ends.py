@@ -150,11 +150,11 @@ def test_what_the_agent_says_stands_in_every_console_of_vs_code_and_once_elsewhe
 
 def test_the_stderr_tail_of_a_launcher_yields_to_the_first_traceback():
     words = StderrTail(lambda pid: f"rank {pid}")
-    words.note(7, "ChildFailedError\n")
-    words.note(9, "Traceback (most recent call last):\nValueError\n")
-    words.note(8, "Traceback (most recent call last):\nBrokenPipeError\n")
+    words.add(7, "ChildFailedError\n")
+    words.add(9, "Traceback (most recent call last):\nValueError\n")
+    words.add(8, "Traceback (most recent call last):\nBrokenPipeError\n")
     assert words.of_a_failure(7)[0] == "rank 9"
-    words.note(7, "Traceback (most recent call last):\nKeyError\n")
+    words.add(7, "Traceback (most recent call last):\nKeyError\n")
     assert words.of_a_failure(7) == ("", "ChildFailedError\nTraceback (most recent call last):\nKeyError\n")
     words.forget()
     assert words.of_a_failure(7) == ("", "")
@@ -163,13 +163,13 @@ def test_the_stderr_tail_of_a_launcher_yields_to_the_first_traceback():
 def test_of_much_that_was_said_the_end_is_kept():
     words = StderrTail(lambda pid: f"rank {pid}")
     for pid in range(MAX_PROCESSES * 2):
-        words.note(pid, "x" * MAX_CHARACTERS * 2 + str(pid))
+        words.add(pid, "x" * MAX_CHARACTERS * 2 + str(pid))
     assert (
         words.of_a_failure(MAX_PROCESSES * 2 - 1)[1]
         == ("x" * MAX_CHARACTERS + str(MAX_PROCESSES * 2 - 1))[-MAX_CHARACTERS:]
     )
     assert words.of_a_failure(1)[0] == f"rank {MAX_PROCESSES * 2 - 1}"
-    note = ending.end_note(
+    note = ending.end_text(
         1, "exited with code 1", "\n".join(f"line {i}" for i in range(100)) + "\rbar 9\x1b[2K\n"
     )
     assert note.splitlines()[1:] == [*(f"  line {i}" for i in range(88, 99)), "  bar 9\\x1b[2K"]
@@ -241,7 +241,7 @@ def test_a_program_that_leaves_the_agent_out_is_told_to_the_editor_with_the_reas
     shutil.copy(tmp_path / "run", tmp_path / "run.py")
     command, reason = REASONS[kind]
     said = console(attached(launch(*command, wait="300")), "debugger")
-    (line,) = [line for line in said.splitlines() if hook_check.NOTE in line]
+    (line,) = [line for line in said.splitlines() if hook_check.NOT_LOADED in line]
     assert reason in line
 
 
@@ -251,12 +251,12 @@ def test_a_program_that_runs_on_without_the_agent_is_told_once_and_another_not_a
         with running.debugged() as debugger:
             running.wait_state("attached")
             if times:
-                debugger.wait_output(hook_check.NOTE, timeout=300)
+                debugger.wait_output(hook_check.NOT_LOADED, timeout=300)
             else:
                 debugger.wait(lambda: len(debugger.sessions) == 2, "the session of the program", timeout=300)
             running.process.terminate()
             debugger.wait_ended(300)
-        assert console(debugger, "debugger").count(hook_check.NOTE) == times
+        assert console(debugger, "debugger").count(hook_check.NOT_LOADED) == times
 
 
 DAEMON = """import os, time
@@ -297,11 +297,11 @@ def test_pythons_that_outlive_the_program_are_named_at_its_end(launch, tmp_path,
         str(len(names)) if names else None,
         names,
     ]
-    assert hook_check.NOTE not in said
+    assert hook_check.NOT_LOADED not in said
 
 
 def test_of_many_pythons_that_end_with_the_container_the_first_are_named():
-    note = ending.left_note([f"job.py (pid {pid})" for pid in range(6)], ends_too=True)
+    note = ending.left_text([f"job.py (pid {pid})" for pid in range(6)], ends_too=True)
     assert note.startswith("; 6 of its processes end with the container: job.py (pid 0), job.py (pid 1), ")
     assert note.endswith("job.py (pid 4), ...")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent.autostart import job as begin
-from dkdbg.agent.autostart import note
+from dkdbg.agent.autostart import start_file
 from dkdbg.agent.autostart.job import is_program
 from dkdbg.agent.state import runtime_dir
 from dkdbg.dap.debugger import Debugger
@@ -217,7 +217,7 @@ def test_each_batch_job_of_a_user_on_a_machine_is_a_session(job, name):
 
 
 def test_files_of_old_batch_jobs_without_an_agent_are_removed(tmp_path):
-    names = [note.lock_of(note.path_in("", {"SLURM_JOB_ID": str(number)})) for number in range(3)]
+    names = [start_file.lock_of(start_file.path_in("", {"SLURM_JOB_ID": str(number)})) for number in range(3)]
     for name in [*names, "start.lock"]:
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (1, 1))
@@ -227,7 +227,7 @@ def test_files_of_old_batch_jobs_without_an_agent_are_removed(tmp_path):
     os.utime(tmp_path / "start-pipe.lock", (1, 1))
     with (tmp_path / names[1]).open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        note.prune(str(tmp_path))
+        start_file.prune(str(tmp_path))
     left = {each.name for each in tmp_path.iterdir()} - {"start-pipe.lock"}
     assert left == {*names[:2], "start.lock", "start-link.lock"}
 
@@ -235,7 +235,7 @@ def test_files_of_old_batch_jobs_without_an_agent_are_removed(tmp_path):
 @pytest.mark.parametrize("job", ["../../../etc/cron.d/x", "a/b", "..", "x" * 500, "\n\0[1]", "*"])
 def test_a_job_of_any_name_has_its_files_in_the_runtime_folder(job):
     for name in ("SLURM_JOB_ID", "PBS_JOBID", "SLURM_JOB_ID_HET_GROUP_0"):
-        path = note.lock_of(note.path_in("/run/dkdbg", {name: job}))
+        path = start_file.lock_of(start_file.path_in("/run/dkdbg", {name: job}))
         assert Path(path).parent == Path("/run/dkdbg")
         assert len(Path(path).name) < 200
         assert path.isprintable()
@@ -243,7 +243,7 @@ def test_a_job_of_any_name_has_its_files_in_the_runtime_folder(job):
 
 def test_a_lock_that_was_removed_before_it_was_taken_is_taken_anew(tmp_path, monkeypatch):
     lock, begun = runtime_dir.lock, []
-    path = Path(note.lock_of(note.path_in(str(tmp_path), os.environ)))
+    path = Path(start_file.lock_of(start_file.path_in(str(tmp_path), os.environ)))
 
     def removed_once(file: int) -> bool:
         if not begun:
@@ -355,8 +355,8 @@ def test_a_first_process_whose_agent_could_not_work_leaves_the_lock_to_others(jo
 @pytest.mark.parametrize("left", ["failed", "go\0004194305\0001\0/hook\0\0A=b", None])
 def test_an_agent_that_cannot_be_seen_holds_up_no_program(tmp_path, monkeypatch, left):
     monkeypatch.setattr(begin, "_START_TIMEOUT_S", 0.5)
-    path = Path(note.path_in(str(tmp_path), os.environ))
-    held = os.open(note.lock_of(str(path)), os.O_RDWR | os.O_CREAT, 0o600)
+    path = Path(start_file.path_in(str(tmp_path), os.environ))
+    held = os.open(start_file.lock_of(str(path)), os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(held, fcntl.LOCK_EX)
     if left is not None:
         path.write_text(left)

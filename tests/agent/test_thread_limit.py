@@ -86,7 +86,7 @@ def test_the_barrier_withholds_no_stop_where_no_thread_can_watch_it(limit):
 
 
 def test_lines_for_clients_are_sent_again_after_the_limit(limit):
-    sent, notes = queue.Queue(), relay.Notes()
+    sent, notes = queue.Queue(), relay.Notices()
     link = SimpleNamespace(to_client=sent.put)
     limit.set()
     notes.put((b"early", [link]))

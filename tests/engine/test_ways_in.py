@@ -125,7 +125,7 @@ def test_a_program_that_entrypoint_runs_as_another_user_is_known_to_every_verb(b
             debugger.attach()
             debugger.wait(lambda: len(debugger.sessions) == 2, "the session of the program", timeout=120)
             time.sleep(hook_check.TIMEOUT_S + 2)  # what must not come would come by then
-            assert hook_check.NOTE not in must(dkdbg(root, "logs")).stderr
+            assert hook_check.NOT_LOADED not in must(dkdbg(root, "logs")).stderr
         assert "<module>" in must(dkdbg(root, "where", "--json")).stdout
         why = dkdbg(root, "why", f"serve.py:{marked_line(root / 'serve.py')}").stdout
         assert "hook-missing" not in why

@@ -131,7 +131,7 @@ class RunBarrier:
 
 
 @dataclass(frozen=True)
-class Note:
+class Announce:
     """Report an event in the terminal; `kind` identifies it for programs that read the output."""
 
     kind: str
@@ -144,7 +144,9 @@ class Close:
     """Close the editor's connection; messages already sent still arrive."""
 
 
-Action: TypeAlias = ToClient | ToUpstream | Dial | HangUp | Branch | Offer | Wait | RunBarrier | Note | Close
+Action: TypeAlias = (
+    ToClient | ToUpstream | Dial | HangUp | Branch | Offer | Wait | RunBarrier | Announce | Close
+)
 
 
 def say(text: str, category: str = "console") -> ToClient:

@@ -144,8 +144,8 @@ class ChildProxy:
             self._hidden = None
         elif (answer := self._sources.answered(message)) is not None:
             self._tell(*answer)
-        elif shown and (noted := self._sources.noted(message)) is not None:
-            self._to_client(messages.body_of(noted), noted)
+        elif shown and (annotated := self._sources.with_differences(message)) is not None:
+            self._to_client(messages.body_of(annotated), annotated)
         elif shown:
             self._to_client(shown, message)
 
@@ -171,7 +171,7 @@ class ChildProxy:
             self._client.sendall(frames.wrap(body))
             self.begun = self.begun or text == "initialized"
             if not self._ended and text == "terminated":
-                self._note_ended()
+                self._close_later()
 
     def _say_lost(self) -> None:
         """Tell the editor that the connection to the process is lost, unless the editor is disconnecting."""
@@ -188,7 +188,7 @@ class ChildProxy:
         with self._lock:
             if not self._ended:
                 self._client.sendall(frames.wrap(messages.refuse(self._attach, reason)))
-                self._note_ended()
+                self._close_later()
         sockets.shut(self._upstream)
 
     def _say_ended(self) -> None:
@@ -197,13 +197,13 @@ class ChildProxy:
             return
         try:
             if not self._ended:
-                self._note_ended()
+                self._close_later()
                 with contextlib.suppress(OSError):
                     self._client.sendall(frames.wrap(messages.event("terminated")))
         finally:
             self._lock.release()
 
-    def _note_ended(self) -> None:
+    def _close_later(self) -> None:
         self._ended = True
         limit = threading.Timer(CLOSE_TIMEOUT_S, sockets.shut, (self._client,))
         limit.daemon = True
@@ -312,7 +312,7 @@ class Sources:
         is_new = self._reported.setdefault(which, token) is token
         return f"{Path(asked.path).name}:{asked.line}: {text}" if is_new else "", None
 
-    def noted(self, message: Message) -> Message | None:
+    def with_differences(self, message: Message) -> Message | None:
         """Return a setBreakpoints answer that notes how the local and remote file differ; None for other messages."""
         number = message.get("request_seq")
         text = self._differing.pop(number, "") if isinstance(number, int) else ""

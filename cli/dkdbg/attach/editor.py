@@ -15,11 +15,11 @@ from dkdbg.agent.dap import frames
 from dkdbg.attach import upstream as upstreams
 from dkdbg.attach import wires
 from dkdbg.attach.actions import (
+    Announce,
     Branch,
     Close,
     Dial,
     HangUp,
-    Note,
     Offer,
     RunBarrier,
     ToClient,
@@ -122,7 +122,7 @@ class Editor:
                 self._ask_after(seconds, self.router.waited)
             case RunBarrier(seconds):
                 self._ask_after(seconds, self.router.barrier_due)
-            case Note():
+            case Announce():
                 self.board.report(action)
             case Close():
                 self.close()

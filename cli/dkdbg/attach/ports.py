@@ -16,7 +16,7 @@ from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.proxy.listener import containers, listener, peers
 from dkdbg.attach import from_targets, wires
-from dkdbg.attach.actions import Note, named
+from dkdbg.attach.actions import Announce, named
 from dkdbg.attach.connection import Connection, Slot
 from dkdbg.attach.editor import Editor
 
@@ -101,7 +101,7 @@ class Ports:
             if slot is not None:
                 self._slots[key] = slot
                 if fresh or slot.label != name:
-                    self._board.report(Note("port", f"{name}: attach to {LOOPBACK}:{slot.port}"))
+                    self._board.report(Announce("port", f"{name}: attach to {LOOPBACK}:{slot.port}"))
                 slot.label = name
             return slot
 
@@ -188,7 +188,7 @@ class Ports:
                     continue
                 if seen.record.processes is None and refused.get(name) != seen.agent:
                     refused[name] = seen.agent
-                    self._board.report(Note("refused", _NO_LIST, name))
+                    self._board.report(Announce("refused", _NO_LIST, name))
                 for process in seen.record.processes or ():
                     if process.name:
                         called = from_targets.name(process.name)

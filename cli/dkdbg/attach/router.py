@@ -16,11 +16,11 @@ from dkdbg.agent.dap.messages import as_dict
 from dkdbg.agent.proxy.listener import tokens
 from dkdbg.attach import from_targets
 from dkdbg.attach.actions import (
+    Announce,
     Branch,
     Close,
     Dial,
     HangUp,
-    Note,
     Offer,
     RunBarrier,
     ToClient,
@@ -137,7 +137,7 @@ class Router:
         """Handle the end of the editor's connection."""
         actions: list[Action] = [*map(HangUp, self.sessions)]
         if self.phase in {"live", "configuring", "arriving"}:
-            actions.append(Note("left", f"the editor at {self.address} is gone"))
+            actions.append(Announce("left", f"the editor at {self.address} is gone"))
         return [*actions, *self._close()]
 
     def stop(self, reason: str) -> list[Action]:
@@ -238,7 +238,7 @@ class Router:
         actions: list[Action] = [
             *map(ToClient, (messages.answer(message), messages.answer(self._attach), process))
         ]
-        actions.append(Note("editor", f"an editor has attached from {self.address or 'here'}"))
+        actions.append(Announce("editor", f"an editor has attached from {self.address or 'here'}"))
         for upstream, session in self.sessions.items():
             if session.phase == "ready":
                 actions += self._configure(upstream, session)
@@ -252,7 +252,7 @@ class Router:
         actions = [*self._leave(terminate=terminate), ToClient(messages.answer(message))]
         if self.phase in {"arriving", "configuring", "live"}:
             actions.append(
-                Note(
+                Announce(
                     "left",
                     f"the editor {f'at {self.address}' if self.address else 'on this machine'} has left",
                 )
@@ -299,7 +299,7 @@ class Router:
             return self._settle()
         if self.phase != "live" or not unexpected:
             return []
-        return [Note("lost", "the connection was lost; reconnecting", upstream)]
+        return [Announce("lost", "the connection was lost; reconnecting", upstream)]
 
     def from_upstream(self, upstream: str, body: bytes) -> list[Action]:
         """Handle one message of an upstream."""
@@ -327,8 +327,8 @@ class Router:
                 return [*chain(*sends)]
             case "attached":
                 self._barrier.attached(upstream)
-                note = Note("attached", "the editor is attached to it", upstream)
-                return [say(f"{upstream}: attached"), note]
+                announcement = Announce("attached", "the editor is attached to it", upstream)
+                return [say(f"{upstream}: attached"), announcement]
             case "refused":
                 return self._refused(upstream, heard.text)
             case "child":
@@ -339,20 +339,20 @@ class Router:
             case "ended":
                 text = "the program has ended; waiting for it to start again"
                 line = say(f"{upstream}: {text}")
-                return [line, Note("ended", text, upstream), HangUp(upstream, then="redial")]
+                return [line, Announce("ended", text, upstream), HangUp(upstream, then="redial")]
             case "closed":
                 ended = self._end_if_all_left("the session was ended")
                 line = say(f"{upstream}: detached; will reattach after its next start")
                 return [HangUp(upstream, then="replaced"), *(ended or [line])]
 
     def _refused(self, upstream: str, text: str) -> list[Action]:
-        note = Note("refused", text, upstream)
+        announcement = Announce("refused", text, upstream)
         others = [session for session in self.sessions.values() if session.phase != "left"]
         if self.phase == "arriving" and not others:
             answer = ToClient(messages.refuse(self._attach, text))
-            return [note, answer, *map(HangUp, self.sessions), *self._close()]
+            return [announcement, answer, *map(HangUp, self.sessions), *self._close()]
         line = say(f"{upstream}: {text}", "important")
-        return [note, line, HangUp(upstream), *self._settle(), *self._end_if_all_left("refused")]
+        return [announcement, line, HangUp(upstream), *self._settle(), *self._end_if_all_left("refused")]
 
     def _configure(self, upstream: str, session: UpstreamSession) -> list[Action]:
         self._barrier.expect(upstream)
@@ -390,7 +390,7 @@ class Router:
         mine = arguments.get("connect")
         connect = mine if isinstance(mine, dict) else {"host": LOOPBACK, "port": self._registry.port()}
         child = from_targets.child(arguments, called=process.name, number=process.number, connect=connect)
-        actions: list[Action] = [Note("process", process.name, upstream)]
+        actions: list[Action] = [Announce("process", process.name, upstream)]
         client = as_dict(self._initialize.get("arguments"))
         actions.append(ToClient(messages.announcement(client, self._numbers.__next__, child)))
         alone = not messages.opens_sessions(client)
@@ -425,7 +425,7 @@ class Router:
     def _end(self, reason: str) -> list[Action]:
         """Tell the editor that its session is over, so that it disconnects."""
         self.phase = "ended"
-        over = Note("over", f"the session is over: {reason}")
+        over = Announce("over", f"the session is over: {reason}")
         return [ToClient(messages.event("terminated")), over, *map(HangUp, self.sessions)]
 
     def _leave(self, *, terminate: bool) -> list[Action]:

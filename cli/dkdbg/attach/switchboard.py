@@ -10,7 +10,7 @@ from dkdbg.attach.actions import ProcessRegistry
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dkdbg.attach.actions import Action, Note, Process
+    from dkdbg.attach.actions import Action, Announce, Process
     from dkdbg.attach.child_proxy import ChildProxy
     from dkdbg.attach.router import Router
     from dkdbg.attach.upstream import Upstream
@@ -52,7 +52,7 @@ class Switchboard:
         upstreams: Sequence[Upstream],
         *,
         port: Callable[[], int],
-        report: Callable[[Note], None],
+        report: Callable[[Announce], None],
         token: str = "",
     ) -> None:
         self.upstreams = {each.name: each for each in upstreams}

@@ -106,7 +106,7 @@ def _texts(tree: Tree) -> dict[str, str]:
             found[path] = tree.text(path)
             size += len(found[path])
             if size > _MAX_CHARS:
-                tree.note(f"more than {_MAX_CHARS // 1_000_000} MB: not all files were read")
+                tree.add_problem(f"more than {_MAX_CHARS // 1_000_000} MB: not all files were read")
                 break
     return found
 
@@ -115,7 +115,7 @@ def _in_time(texts: dict[str, str], tree: Tree, until: float) -> Iterator[tuple[
     """Yield files with their texts until the time limit."""
     for each in texts.items():
         if time.monotonic() > until:
-            tree.note(f"more than {_MAX_S:g} s: not all files were audited")
+            tree.add_problem(f"more than {_MAX_S:g} s: not all files were audited")
             return
         yield each
 
@@ -147,13 +147,13 @@ def _parsed(own: dict[str, str], tree: Tree, until: float) -> tuple[frozenset[in
             try:
                 parsed[path] = documents.yaml_documents(documents.without_directives(rest))
             except UnreadableError as error:
-                tree.note(f"{path}: {error}, so only tokens were searched for")
+                tree.add_problem(f"{path}: {error}, so only tokens were searched for")
     for each in (document for every in parsed.values() for document in every):
         ports_of |= dict.fromkeys(
             compose.debug_ports(each) if compose.is_compose(each) else manifests.debug_ports(each)
         )
     if len(ports_of) > _MAX_PORTS:
-        tree.note(f"more than {_MAX_PORTS} debug ports: not all were searched for")
+        tree.add_problem(f"more than {_MAX_PORTS} debug ports: not all were searched for")
     return frozenset(islice(ports_of, _MAX_PORTS)), parsed
 
 

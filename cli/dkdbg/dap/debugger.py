@@ -112,12 +112,12 @@ class Arrivals:
                 return
             live = [session.name for session in self._sessions if not session.is_ended]
             gone = [f"{session.name}: {session.why_ended}" for session in self._sessions if session.is_ended]
-            notes = "; ".join(gone + [str(failure) for failure in self._failures]) or "nothing was attached"
+            reasons = "; ".join(gone + [str(failure) for failure in self._failures]) or "nothing was attached"
         if not live:
-            raise DkdbgError(f"all programs ended while waiting for {awaited} ({notes})")
+            raise DkdbgError(f"all programs ended while waiting for {awaited} ({reasons})")
         message = f"waited {timeout:g} s for {awaited}; attached: {', '.join(live)}"
         raise DkdbgError(
-            f"{message} ({notes})" if gone or self._failures else message, exit_code=EXIT_TIMEOUT
+            f"{message} ({reasons})" if gone or self._failures else message, exit_code=EXIT_TIMEOUT
         )
 
     def _all_ended(self) -> bool:

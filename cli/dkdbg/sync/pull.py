@@ -265,7 +265,7 @@ class _Record:
             self._read = found if isinstance(found, dict) else {}
         self._stamps = dict(self._read)
 
-    def note(self, path: str, info: os.stat_result) -> None:
+    def add(self, path: str, info: os.stat_result) -> None:
         """Record a file as pulled."""
         self._stamps[path] = _stamp(info)
 
@@ -366,7 +366,7 @@ class _Puller:
             return False
         if found is not None and (found.st_size, str(found.st_mtime_ns)) == (size, mtime):
             self.pulled.equal += 1
-            self.record.note(path, found)
+            self.record.add(path, found)
             return False
         if self.record.allows(path, found):
             return True
@@ -458,7 +458,7 @@ class _Puller:
             if not problem:
                 _dress(descriptor, head)
                 os.rename(name, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
-                self.record.note(path, os.fstat(descriptor))
+                self.record.add(path, os.fstat(descriptor))
                 self.pulled.files += 1
                 self.pulled.bytes += size
         except OSError as error:

@@ -207,14 +207,14 @@ class Session:
         """Watch new rule files (the scanner watches folders), and report once why folders have to be polled."""
         new = [path for path in scanner.rules.files if watcher.source.watch_file(path)]
         if new:
-            self._retries.note(changed=(), failed=(), racy=new, now=time.monotonic())
+            self._retries.update(changed=(), failed=(), racy=new, now=time.monotonic())
         if watcher.limited and not self._polled:
             self._polled = True
             self._report(event("polled", reason=watcher.limited))
 
     def _converge(self, replica: Replica) -> None:
         counts = replica.converge(self._here)
-        self._note(replica)
+        self._schedule_retries(replica)
         seconds = round(time.monotonic() - self._began, 3)
         self._report(
             event("in_sync", files=self.files, failed=len(self.failed), seconds=seconds, did=str(counts))
@@ -231,7 +231,7 @@ class Session:
             self._here.apply(scanner.rescan(self._here, paths))
             replica.sender.growing = paths if attempt >= OFTEN else ()
             replica.perform(replica.steps(self._here, paths))
-            self._note(replica)
+            self._schedule_retries(replica)
         for path in paths:
             replica.sender.fail(path, "is written constantly, and could not be read in one piece", "")
 
@@ -271,7 +271,7 @@ class Session:
         steps = self._steps(dirty, replica, scanner, watcher)
         replica.sender.growing = self._retries.often
         counts = replica.perform(steps) if steps else Counts()
-        self._note(replica)
+        self._schedule_retries(replica)
         if counts.visible:
             last = next((step.path for step in reversed(steps) if step.operation != "mkdir"), steps[-1].path)
             seconds = round(time.monotonic() - began, 4)
@@ -304,10 +304,10 @@ class Session:
         assert self._index is not None  # noqa: S101 - set before anything is sent
         return self._index
 
-    def _note(self, replica: Replica) -> None:
+    def _schedule_retries(self, replica: Replica) -> None:
         """Schedule another check of paths that changed during reading, failed, or were read too soon after a change."""
         sender = replica.sender
-        self._retries.note(
+        self._retries.update(
             changed=sender.changed,
             failed=sender.failed,
             racy=sender.racy,
@@ -348,7 +348,7 @@ class Retries:
         """Return paths that failed `OFTEN` times."""
         return {path for path, count in self._times.items() if count >= OFTEN}
 
-    def note(
+    def update(
         self, *, changed: Collection[str], failed: Collection[str], racy: Collection[str], now: float,
         grew: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip

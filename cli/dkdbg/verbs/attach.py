@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from dkdbg.attach.actions import Note
+    from dkdbg.attach.actions import Announce
     from dkdbg.attach.upstream import Seen, Upstream
     from dkdbg.core.plan import ProjectPlan
     from dkdbg.core.target import Target
@@ -214,10 +214,10 @@ class _Reporter:
         self._thread = threading.Thread(target=self._print, name="dkdbg report", daemon=True)
         self._thread.start()
 
-    def note(self, note: Note) -> None:
+    def announce(self, announcement: Announce) -> None:
         """Report a message of the attach proxy's router."""
-        more = {"target": note.upstream} if note.upstream else {}
-        self.event(note.kind, note.text, prefix=note.upstream, **more)
+        more = {"target": announcement.upstream} if announcement.upstream else {}
+        self.event(announcement.kind, announcement.text, prefix=announcement.upstream, **more)
 
     def line(self, text: str) -> None:
         """Report a line for the user."""

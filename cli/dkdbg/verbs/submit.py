@@ -106,7 +106,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
         end = _End(queue, job)
         code = attach(root, [address], port=options.port, ports=None, as_json=options.json, is_over=end)
-        last = _noted(queue, end.job) if end.job is not None else None
+        last = _with_outcome(queue, end.job) if end.job is not None else None
         if last is not None and not last.succeeded:
             raise _ended(queue, last)
     if last is not None:
@@ -178,7 +178,7 @@ def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
             say("state", f"job {job}: {text}", job=job, state=seen.state, reason=seen.reason)
             shown = text
         if seen.phase == "ended":
-            raise _ended(queue, _noted(queue, seen))
+            raise _ended(queue, _with_outcome(queue, seen))
         time.sleep(_FIRST_POLL_S if count < _QUERIES_AT_FIRST else _LATER_POLL_S)
     raise AssertionError  # the loop is endless
 
@@ -194,7 +194,7 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
         while True:
             seen = queue.read(job)
             if seen.phase == "ended":
-                raise _ended(queue, _noted(queue, seen))
+                raise _ended(queue, _with_outcome(queue, seen))
             up = 0
             if seen.phase == "running":
                 with contextlib.suppress(DkdbgError):  # a node that does not answer yet
@@ -213,7 +213,7 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
             time.sleep(_FIRST_POLL_S)
 
 
-def _noted(queue: Queue, job: Job) -> Job:
+def _with_outcome(queue: Queue, job: Job) -> Job:
     """Return an ended job with its outcome, once its system has recorded it."""
     for _ in range(_MAX_OUTCOME_QUERIES):
         if job.succeeded is not None:

@@ -52,4 +52,4 @@ def test_an_answer_that_makes_no_sense_says_nothing(tmp_path, body):
     (question,) = asked(found, f"{tmp_path}/a.py")
     assert found.answered({"request_seq": [], "body": body}) is None
     assert found.answered({"request_seq": question["seq"], "body": body}) == ("", None)
-    assert found.noted({"request_seq": 7, "body": {"breakpoints": [{}]}}) is None
+    assert found.with_differences({"request_seq": 7, "body": {"breakpoints": [{}]}}) is None

@@ -256,14 +256,14 @@ class Shell(Executor):
 
 def test_a_path_is_looked_at_again_later_each_time_until_it_is_well():
     again = Retries()
-    again.note(changed={"a"}, failed=(), racy=(), now=0.0)
+    again.update(changed={"a"}, failed=(), racy=(), now=0.0)
     assert again.next(99.0) == CHANGED_S
     assert again.take(CHANGED_S) == {"a"}
-    again.note(changed={"a"}, failed=(), racy=(), now=0.0)
+    again.update(changed={"a"}, failed=(), racy=(), now=0.0)
     assert again.next(99.0) == 2 * CHANGED_S
     assert again.take(1.0) == {"a"}
-    again.note(changed=(), failed=(), racy=(), now=0.0)
-    again.note(changed={"a"}, failed=(), racy=(), now=0.0)
+    again.update(changed=(), failed=(), racy=(), now=0.0)
+    again.update(changed={"a"}, failed=(), racy=(), now=0.0)
     assert again.next(99.0) == CHANGED_S
 
 
@@ -486,7 +486,7 @@ def test_a_time_that_only_some_filesystems_have_ends_no_stream(roots, there, yea
 def test_a_failed_path_is_sent_again_within_the_time_that_its_hint_names():
     again, now = Retries(), 0.0
     for _ in range(20):
-        again.note(changed=(), failed={"a"}, racy=(), now=now)
+        again.update(changed=(), failed={"a"}, racy=(), now=now)
         assert again.next(now + 1000) - now <= 60
         now = again.next(now + 1000)
         assert again.take(now) == {"a"}

@@ -135,7 +135,7 @@ def test_a_file_that_is_not_there_yet_does_not_count_as_in_sync(roots, here):
     put(here, {"a": "1", "b": "2"})
     session.once()
     assert session.files == 2
-    session._retries.note(changed={"a"}, failed=(), racy=(), now=0.0)
+    session._retries.update(changed={"a"}, failed=(), racy=(), now=0.0)
     assert session.files == 1
 
 
@@ -159,12 +159,12 @@ def test_a_file_that_grows_is_read_as_far_as_it_went_when_it_was_opened(root, mo
 def test_a_file_that_grows_rests_after_it_was_sent_and_others_do_not_have_it_forgotten():
     again = Retries()
     for time_ in range(OFTEN):
-        again.note(changed={"log"}, failed=(), racy=(), now=float(time_))
-        again.note(changed=(), failed=(), racy={"other"}, now=float(time_))
+        again.update(changed={"log"}, failed=(), racy=(), now=float(time_))
+        again.update(changed=(), failed=(), racy={"other"}, now=float(time_))
         assert "log" in again.take(time_ + 0.9)
-    again.note(changed={"log"}, failed=(), racy=(), now=10.0)
+    again.update(changed={"log"}, failed=(), racy=(), now=10.0)
     assert again.often == {"log"}
-    again.note(changed=(), failed=(), racy=(), now=10.0, grew={"log": 0.01})
+    again.update(changed=(), failed=(), racy=(), now=10.0, grew={"log": 0.01})
     assert again.put_off({"log", "a"}, 11.0) == {"a"}
     assert again.take(10.0 + MIN_REST_S) >= {"log"}
     assert again.put_off({"log"}, 13.0) == {"log"}

@@ -46,7 +46,7 @@ def at_once(monkeypatch):
 
 
 def ended(queue):
-    return submit._ended(queue, submit._noted(queue, RUNS))
+    return submit._ended(queue, submit._with_outcome(queue, RUNS))
 
 
 def test_a_job_that_is_about_to_end_is_looked_at_until_it_is_known_how_or_told_as_it_stays():

@@ -1,7 +1,7 @@
 """One agent for all Pythons of a container, or of a batch job on a machine.
 
 The first program starts the agent, and the others find it. A lock elects the first program, also among ranks that
-start at the same instant. The agent holds the lock while it lives, and the note for the session's members lies
+start at the same instant. The agent holds the lock while it lives, and the start file for the session's members lies
 beside it. Both are in the runtime folder, which only this user can access.
 
 Only programs start an agent. `pip`, `python -c` in a script and the like are helpers and run without one.
@@ -16,7 +16,7 @@ import sys
 import time
 
 from dkdbg.agent import console
-from dkdbg.agent.autostart import note
+from dkdbg.agent.autostart import start_file
 from dkdbg.agent.inprocess import choosing
 from dkdbg.agent.state import procfs, runtime_dir
 
@@ -35,7 +35,7 @@ _SUPPRESSED = (
     "the agent failed to start %d s ago (see %s, or the container's log): the program runs without"
     " the debugger; to try again at once: rm %s"
 )
-#: Maximum seconds to wait until the process that holds the lock has removed the note of an ended agent.
+#: Maximum seconds to wait until the process that holds the lock has removed the start file of an ended agent.
 _RENEWAL_TIMEOUT_S = 0.5
 #: Maximum seconds to wait for the lock while another process of this user opens the runtime folder.
 _LOCK_TIMEOUT_S = 3.0
@@ -123,31 +123,31 @@ def _own_lock() -> Optional[int]:
     return None
 
 
-def _find_or_start(archive: str, argv: List[str], runtime: str) -> Optional[note.Note]:
-    """Return the agent's note to its members; None when no agent runs here and none can be started.
+def _find_or_start(archive: str, argv: List[str], runtime: str) -> Optional[start_file.StartFile]:
+    """Return the agent's start file to its members; None when no agent runs here and none can be started.
 
     Raises OSError where the file system has no locks.
     """
     from dkdbg.agent.autostart import starting
 
     limit = None if starting.waits_for_an_editor(os.environ) else _START_TIMEOUT_S
-    path = note.path_in(runtime, os.environ)
+    path = start_file.path_in(runtime, os.environ)
     lock = _open_lock(path)
     begun = time.time()
     try:
         while True:
             is_locked = runtime_dir.lock(lock)
-            if is_locked and not note.is_in_place(lock, note.lock_of(path)):
+            if is_locked and not start_file.is_in_place(lock, start_file.lock_of(path)):
                 removed, lock = lock, _open_lock(path)
                 os.close(removed)
                 continue
-            found = note.read(path)
+            found = start_file.read(path)
             if found is not None and found.failed:
                 since = max(0.0, time.time() - found.written)  # the clock may have been set back
                 if since < _RETRY_AFTER_S:
                     import shlex
 
-                    log = os.path.join(runtime, note.LOG)
+                    log = os.path.join(runtime, start_file.LOG)
                     console.log(_SUPPRESSED % (since, log, shlex.quote(path)))
                     return None
             elif found is not None and found.exit_code is not None:
@@ -156,9 +156,9 @@ def _find_or_start(archive: str, argv: List[str], runtime: str) -> Optional[note
             elif found is not None and not is_locked and procfs.start_ticks(found.pid) == found.start:
                 return found
             if is_locked:
-                note.remove(path)
+                start_file.remove(path)
                 return _start(archive, argv, path, lock)
-            # A starting agent has already removed its predecessor's note. A note that stays belongs to an agent
+            # A starting agent has already removed its predecessor's start file. One that stays belongs to an agent
             # of another PID namespace, or to one that failed as PID 1.
             end = limit if found is None else _RENEWAL_TIMEOUT_S
             if end is not None and time.time() > begun + end:
@@ -172,27 +172,27 @@ def _open_lock(path: str) -> int:
     from dkdbg.agent.autostart import starting
 
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    return starting.above_streams(os.open(note.lock_of(path), flags, 0o600))
+    return starting.above_streams(os.open(start_file.lock_of(path), flags, 0o600))
 
 
-def _start(archive: str, argv: List[str], path: str, lock: int) -> Optional[note.Note]:
+def _start(archive: str, argv: List[str], path: str, lock: int) -> Optional[start_file.StartFile]:
     from dkdbg.agent.autostart import starting
 
     runtime = os.path.dirname(path)
-    note.prune(runtime)
+    start_file.prune(runtime)
     reader = starting.start(archive, argv, runtime, lock)
     try:
         starting.wait(reader, None if starting.waits_for_an_editor(os.environ) else _START_TIMEOUT_S)
     finally:
         os.close(reader)
-    found = note.read(path)
+    found = start_file.read(path)
     if found is None:
-        note.write_failure(path)
+        start_file.write_failure(path)
     return None if found is None or found.failed else found
 
 
-def _apply(found: note.Note, archive: str) -> None:
-    """Change the environment as the agent's note says."""
+def _apply(found: start_file.StartFile, archive: str) -> None:
+    """Change the environment as the agent's start file says."""
     for name in found.without:
         os.environ.pop(name, None)
     os.environ.update(found.environment)

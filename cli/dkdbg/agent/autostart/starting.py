@@ -11,7 +11,7 @@ import os
 import sys
 
 from dkdbg.agent import console
-from dkdbg.agent.autostart import note
+from dkdbg.agent.autostart import start_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT")
 
 
 def start(archive: str, argv: List[str], runtime: str, lock: int) -> int:
-    """Start the agent; return a descriptor that the agent writes to or closes once its note is complete.
+    """Start the agent; return a descriptor that the agent writes to or closes once its start file is complete.
 
     Args:
         archive: path of the single file. argv: the program's command line. runtime: the agent's folder.
@@ -75,7 +75,7 @@ def above_streams(descriptor: int) -> int:
 
 
 def _spawn(command: List[str], environment: Dict[str, str], runtime: str) -> None:
-    log = os.path.join(runtime, note.LOG)
+    log = os.path.join(runtime, start_file.LOG)
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),

@@ -49,14 +49,14 @@ def hold(directory: str, failure: Failure) -> None:
         if not on_demand.await_editor(directory, seconds, "post-mortem", what):
             return
         if free:  # tells the agent that this process now belongs to the selected ranks
-            on_demand.note(directory, "post-mortem", what, None)
+            on_demand.write_wait(directory, "post-mortem", what, None)
         if not on_demand.connect(directory):
             stop(failure)
     except KeyboardInterrupt:
         pass  # the user does not want to wait; the exit code stays that of the exception
     finally:
         if free:
-            on_demand.note(directory, "", "", None)
+            on_demand.write_wait(directory, "", "", None)
 
 
 def describe(failure: Failure, place: Any) -> str:

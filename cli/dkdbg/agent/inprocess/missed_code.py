@@ -57,7 +57,7 @@ _CALLED = {
     "jax._src.debugging": ("debug_callback_p.impl",),
 }
 _NAMELESS = "<dynamic-code>"
-_ZIP_NOTE = (
+_ZIP_MESSAGE = (
     "%s is a zip: it runs its own copies, so breakpoints in the original files do not stop. "
     "Debug the original folder: python FOLDER"
 )
@@ -82,7 +82,7 @@ def warn_of_zip(debugger: Any) -> None:
     global _zip_is_reported  # noqa: PLW0603
     if not _zip_is_reported and _is_zip(sys.argv[0] if getattr(sys, "argv", None) else ""):
         _zip_is_reported = True
-        session.tell(debugger, _ZIP_NOTE % os.path.basename(sys.argv[0]))
+        session.tell(debugger, _ZIP_MESSAGE % os.path.basename(sys.argv[0]))
 
 
 def _is_zip(path: str) -> bool:
@@ -121,7 +121,7 @@ def _attach(module: Any) -> None:
     global _knows_inlined  # noqa: PLW0603
     try:
         earlier = _replaced(module)  # functions compiled before we joined
-        _note(*earlier)
+        _record_code(*earlier)
         module.register_bytecode_hook(_on_bytecode)
         _follow_traces(sys.modules["torch._dynamo.symbolic_convert"])
         _knows_inlined = not earlier
@@ -131,9 +131,9 @@ def _attach(module: Any) -> None:
 
 
 def _on_bytecode(code: CodeType, _new: CodeType) -> None:
-    _note(code)
+    _record_code(code)
     if _trace and _trace[0] is code:
-        _note(*_trace[1:], root=code)
+        _record_code(*_trace[1:], root=code)
 
 
 def _follow_traces(module: Any) -> None:
@@ -151,7 +151,7 @@ def _follow_traces(module: Any) -> None:
     module.InstructionTranslatorBase.__init__ = translator
 
 
-def _note(*codes: CodeType, root: Optional[CodeType] = None) -> None:
+def _record_code(*codes: CodeType, root: Optional[CodeType] = None) -> None:
     """Record code that Dynamo has replaced, or has inlined into `root`."""
     import dis
 

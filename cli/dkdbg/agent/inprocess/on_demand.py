@@ -148,7 +148,7 @@ def await_editor(directory: str, seconds: float, state: str, detail: str) -> boo
         Whether one is attached. False also when the agent is gone: no editor could attach any more.
     """
     end = session.monotonic() + seconds
-    note(directory, state, detail, None if seconds == float("inf") else time.time() + seconds)
+    write_wait(directory, state, detail, None if seconds == float("inf") else time.time() + seconds)
     next_check = session.monotonic() + 1
     try:
         while not editor_is_attached(directory):
@@ -161,7 +161,7 @@ def await_editor(directory: str, seconds: float, state: str, detail: str) -> boo
                     return False
             time.sleep(min(INTERVAL_S, max(0.001, end - now)))
     finally:
-        note(directory, "", "", None)
+        write_wait(directory, "", "", None)
     return True
 
 
@@ -176,7 +176,7 @@ def connect(directory: str) -> str:
     return join.until_configured(directory)
 
 
-def note(directory: str, state: str, detail: str, expires: Optional[float]) -> None:
+def write_wait(directory: str, state: str, detail: str, expires: Optional[float]) -> None:
     """Record in `p/PID.note` what this process waits for; an empty state removes the note."""
     import json
 

@@ -24,7 +24,7 @@ NAMED_WITHIN_S = 10.0
 #: Maximum processes of a worker that are listed; further ones run without a session.
 MAX_FORKED = 256
 #: Seconds to wait for the note that a worker writes about itself: its driver reads it every 0.3 s.
-_NOTED_WITHIN_S = 10.0
+_RECORD_TIMEOUT_S = 10.0
 
 
 class WorkerEntry:
@@ -94,7 +94,7 @@ class WorkerRegistry:
             self._bell.clear()
             why = ""
             try:
-                self._note(self._dashboard.workers(self._known()))
+                self._update(self._dashboard.workers(self._known()))
             except DashboardError as error:
                 why = str(error)
             with self._lock:
@@ -127,7 +127,7 @@ class WorkerRegistry:
             run: id of the run whose guard is in front of it; empty for no guard.
         """
         entry.guarded = bool(run)
-        end = time.monotonic() + _NOTED_WITHIN_S
+        end = time.monotonic() + _RECORD_TIMEOUT_S
         while run and time.monotonic() < end:
             worker, known = entry.worker, [each for each in guard.here() if each.id == run]
             if not known or worker.id in known[0].workers:
@@ -186,7 +186,7 @@ class WorkerRegistry:
         with self._lock:
             return found | {each for each, entry in self._entries.items() if entry.guarded}
 
-    def _note(self, workers: List[Worker]) -> None:
+    def _update(self, workers: List[Worker]) -> None:
         here = guard.here()
         joinable = {worker: name for run in here for worker, name in run.workers.items()}
         folders = {worker: (folder, run) for run in here for worker, folder in run.unpacked.items()}

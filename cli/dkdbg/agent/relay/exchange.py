@@ -120,7 +120,7 @@ class Counting:
             self._kept_bytes -= len(self._kept.popleft())
             self._forgotten += 1
 
-    def note_read(self) -> None:
+    def count_read(self) -> None:
         """Count a frame as read."""
         self.read += 1
         if self.read - self._acknowledged >= _ACKNOWLEDGE_AFTER:
@@ -425,7 +425,7 @@ class Exchange:
         elif kind == wire.BYE:
             self.said_goodbye()
         else:
-            self.counting.note_read()
+            self.counting.count_read()
             self._take_counted(kind, number, payload)
 
     def _take_counted(self, kind: int, number: int, payload: bytes) -> None:

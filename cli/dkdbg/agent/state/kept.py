@@ -101,7 +101,7 @@ def _python_of(path: str) -> str:
     return path[: -len(".pyz")] + ".python"
 
 
-def _note_python(path: str) -> None:
+def _link_python(path: str) -> None:
     """Record this Python for `attach`, `ps` and the relay, which run the file later: PATH may have none then."""
     link = _python_of(path)
     new = "%s.%d.new" % (link, os.getpid())
@@ -136,7 +136,7 @@ def receive(nonce: str, runtime: str) -> int:
     except OSError as error:
         say(nonce, "refused", "%s: %s" % (error.filename or runtime, error.strerror))
         return 1
-    _note_python(path)
+    _link_python(path)
     say(nonce, "kept", path)
     try:
         for line in iter(lambda: sys.stdin.buffer.readline(200), b""):

@@ -147,7 +147,7 @@ def _is_same(pid: int, start: Optional[int]) -> bool:
     return procfs.alive(pid) and procfs.start_ticks(pid) == start
 
 
-def left_note(names: Sequence[str], *, ends_too: bool) -> str:
+def left_text(names: Sequence[str], *, ends_too: bool) -> str:
     """Return the text about processes that outlive the program; empty without any.
 
     Args:
@@ -160,14 +160,14 @@ def left_note(names: Sequence[str], *, ends_too: bool) -> str:
     return "; %d of its processes %s: %s%s" % (len(names), how, ", ".join(names[:MAX_NAMES]), more)
 
 
-def end_note(code: int, end: str, stderr_tail: str, name: str = "", left: str = "") -> str:
+def end_text(code: int, end: str, stderr_tail: str, name: str = "", left: str = "") -> str:
     """Return the message to the editor about the end of the program.
 
     Args:
         code: the exit code. end: its description, `exited with code 1`.
         stderr_tail: the last stderr output; empty where unknown.
         name: name of the process that wrote it; empty for the program itself.
-        left: see left_note.
+        left: see left_text.
     """
     text = headline(code, end) + left
     if code == 0:

@@ -61,7 +61,7 @@ class StoppedClocks:
         self._held: Dict[int, float] = {}
         self._renews = False
 
-    def note(self, pid: int, *, is_held: bool) -> None:
+    def update(self, pid: int, *, is_held: bool) -> None:
         """Record that a process is stopped, or that it runs or has ended."""
         with self._changed:
             if self._writer is None or is_held == (pid in self._held):
@@ -89,7 +89,7 @@ class StoppedClocks:
         with self._changed:
             pids = list(self._held)
         for pid in pids:
-            self.note(pid, is_held=False)
+            self.update(pid, is_held=False)
 
     def _renew(self) -> None:
         """Renew the record while a process is stopped, on one thread: if the agent is killed, the clocks continue."""
@@ -146,8 +146,8 @@ class HeldDeadlines:
         """Store the deadlines that `dkdbg attach` has sent, an unchecked value."""
         self._host = deadlines.parse(said)
 
-    def note_clocks(self, pid: int, found: List[str]) -> None:
-        """Note which clocks of a held process go on; see inprocess/clocks/running_clocks.py."""
+    def set_running_clocks(self, pid: int, found: List[str]) -> None:
+        """Record which clocks of a held process go on; see inprocess/clocks/running_clocks.py."""
         self._clocks[pid] = found
 
     def add(self, deadline: contract.Deadline) -> None:
@@ -225,7 +225,7 @@ class PendingCollectives:
 
     Args:
         name_of: returns a process's name by its pid.
-        ask: asks a process again, by its pid; its answer goes to `note`.
+        ask: asks a process again, by its pid; its answer goes to `update`.
         report: called with the line.
     """
 
@@ -241,7 +241,7 @@ class PendingCollectives:
         self._found: Dict[str, List[Tuple[int, float, float]]] = {}
         self._waiting: Dict[int, Tuple[str, float]] = {}
 
-    def note(self, pid: int, name: str, age: float, left: float) -> None:
+    def update(self, pid: int, name: str, age: float, left: float) -> None:
         """Record that a process has waited `age` seconds in collective `name`, and gives up in `left` seconds.
 
         Args:

@@ -25,11 +25,11 @@ TIMEOUT_S = 10.0
 #: Seconds for a Python to announce itself after its start, and between two checks.
 ANNOUNCE_TIMEOUT_S, INTERVAL_S = 3.0, 1.0
 #: Messages about a program, and about one of its processes.
-NOTE = (
+NOT_LOADED = (
     "no Python process of the program has loaded the agent so far, and no breakpoint stops one that has not"
 )
-PROCESS_NOTE = "%s (pid %d) has not loaded the agent, so no breakpoint stops it: %s"
-REFUSED_NOTE = "%s (pid %d) cannot be debugged: it %s (a sandbox, seccomp?)"
+PROCESS_NOT_LOADED = "%s (pid %d) has not loaded the agent, so no breakpoint stops it: %s"
+PROCESS_REFUSED = "%s (pid %d) cannot be debugged: it %s (a sandbox, seccomp?)"
 #: Maximum characters of a reason that a process gives.
 _MAX_REASON = 200
 #: Advice after NOTE: for a binary that may hold a Python, and for any other program.
@@ -70,7 +70,7 @@ class HookCheck:
         self._before, self._is_reported = self._changed(), False
         self._since, self._reported = {}, set()
 
-    def note(self) -> str:
+    def message(self) -> str:
         """Return the message about the program, once; empty when one of its processes has announced itself."""
         if (
             self._is_reported
@@ -80,7 +80,7 @@ class HookCheck:
             return ""
         self._is_reported = True
         foreign = _foreign(self._command)
-        return "%s; %s" % (NOTE, _NO_PYTHON % foreign if foreign else _USUAL)
+        return "%s; %s" % (NOT_LOADED, _NO_PYTHON % foreign if foreign else _USUAL)
 
     def check(self, program: int, announced: Collection[int]) -> List[str]:
         """Return messages about Pythons below the pid `program` that have not announced themselves."""
@@ -105,7 +105,7 @@ class HookCheck:
             if now >= self._since[pid] + ANNOUNCE_TIMEOUT_S and name not in self._reported:
                 self._reported.add(name)
                 reason = self._folders.why_not_there(pid) or why(pid, argv, self.hook)
-                lines.append(PROCESS_NOTE % (name, pid, reason))
+                lines.append(PROCESS_NOT_LOADED % (name, pid, reason))
         return lines
 
     def _refused(self, pids: Collection[int]) -> List[str]:
@@ -118,7 +118,7 @@ class HookCheck:
                 name = naming.command(procfs.command_line(pid))
                 if name not in self._reported:
                     self._reported.add(name)
-                    lines.append(REFUSED_NOTE % (name, pid, console.printable(source.read(_MAX_REASON))))
+                    lines.append(PROCESS_REFUSED % (name, pid, console.printable(source.read(_MAX_REASON))))
         return lines
 
     def runs_program(self, pid: int) -> bool:

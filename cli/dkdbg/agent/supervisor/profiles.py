@@ -89,22 +89,22 @@ def report(
     """
     if profiling.ENV not in environment:
         return
-    notes = _notes(directory)
+    entries = _entries(directory)
     wanted = json.loads(environment[profiling.ENV])
     asked: List[Dict[str, Any]] = wanted["tools"]
-    of_ray = [note for note in notes if "tool" in note and is_of_ray(note)]
-    for note in notes:
-        if "tool" in note and note not in of_ray:
-            _wait_for(note["by"], pause)
-            log("%s of %s: %s" % (note["tool"], note["worker"], _file(note)))
+    of_ray = [entry for entry in entries if "tool" in entry and is_of_ray(entry)]
+    for entry in entries:
+        if "tool" in entry and entry not in of_ray:
+            _wait_for(entry["by"], pause)
+            log("%s of %s: %s" % (entry["tool"], entry["worker"], _file(entry)))
     if of_ray:
         log("fetching %d profiles from the nodes of the cluster" % len(of_ray))
-        for note, text in zip(of_ray, fetch(of_ray, wanted["folder"], environment, pause)):
-            log("%s of %s: %s" % (note["tool"], note["worker"], text))
+        for entry, text in zip(of_ray, fetch(of_ray, wanted["folder"], environment, pause)):
+            log("%s of %s: %s" % (entry["tool"], entry["worker"], text))
     for tool in asked:
         # NeMo RL wraps Ray's actors itself, by its own variable: its matches are not visible here.
-        if tool["is_ours"] and not any(note.get("tool") == tool["tool"] for note in notes):
-            seen = sorted({note["worker"] for note in notes})[:10]
+        if tool["is_ours"] and not any(entry.get("tool") == tool["tool"] for entry in entries):
+            seen = sorted({entry["worker"] for entry in entries})[:10]
             there = "the processes were: %s" % ", ".join(seen) if seen else "no Python process was seen"
             log("%s: nothing matched %s; %s" % (tool["tool"], _asked(tool), there))
 
@@ -180,39 +180,39 @@ def _steps(text: str) -> List[int]:
     return [first, last]
 
 
-def _notes(directory: str) -> List[Dict[str, Any]]:
+def _entries(directory: str) -> List[Dict[str, Any]]:
     """Return the processes' notes. A program could write there too: malformed ones are skipped."""
     found = []
     path = os.path.join(directory, profiling.NAME)
     with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as source:
         for line in source:
             with contextlib.suppress(ValueError, RecursionError):
-                note = json.loads(line)
-                if _is_note(note):
-                    found.append(note)
+                entry = json.loads(line)
+                if _is_entry(entry):
+                    found.append(entry)
     return found
 
 
-def _is_note(note: Any) -> bool:  # noqa: ANN401 - whatever was read
-    if not isinstance(note, dict):
+def _is_entry(entry: Any) -> bool:  # noqa: ANN401 - whatever was read
+    if not isinstance(entry, dict):
         return False
     texts, numbers = (
-        (("worker", "tool", "path", "base"), ("pid", "by")) if "tool" in note else (("worker",), ("pid",))
+        (("worker", "tool", "path", "base"), ("pid", "by")) if "tool" in entry else (("worker",), ("pid",))
     )
-    return all(isinstance(note.get(key), str) for key in texts) and all(
-        isinstance(note.get(key), int) for key in numbers
+    return all(isinstance(entry.get(key), str) for key in texts) and all(
+        isinstance(entry.get(key), int) for key in numbers
     )
 
 
-def _file(note: Mapping[str, Any]) -> str:
+def _file(entry: Mapping[str, Any]) -> str:
     """Return a profile's path and size; nsys puts its child's pid into the name, not the pid in the note."""
-    paths = [note["path"]]
-    if note["base"]:
-        endings = (profiling.ENDINGS[note["tool"]], tools.NSYS_RAW)
-        paths = [path for each in endings for path in glob.glob(glob.escape(note["base"]) + "_*" + each)]
+    paths = [entry["path"]]
+    if entry["base"]:
+        endings = (profiling.ENDINGS[entry["tool"]], tools.NSYS_RAW)
+        paths = [path for each in endings for path in glob.glob(glob.escape(entry["base"]) + "_*" + each)]
     there = [path for path in paths if os.path.exists(path)]
     if not there:
-        return "no file was written (%s)" % note["path"]
+        return "no file was written (%s)" % entry["path"]
     return ", ".join("%s (%.1f MB)" % (path, os.path.getsize(path) / 1e6) for path in sorted(there))
 
 
@@ -231,35 +231,35 @@ _POLL_S = 0.1
 _KEYS = ("node", "node_id", "python", "cluster")
 
 
-def is_of_ray(note: Mapping[str, Any]) -> bool:
+def is_of_ray(entry: Mapping[str, Any]) -> bool:
     """Tell whether a note describes the profile of a Ray worker.
 
     Any node of the cluster can write notes, so one that names a file of another kind is rejected.
     """
     endings = (*profiling.ENDINGS.values(), tools.NSYS_RAW)
     return (
-        all(isinstance(note.get(key), str) and note[key] for key in _KEYS)
-        and isinstance(note.get("paths"), list)
-        and all(isinstance(each, str) and each.endswith(endings) for each in note["paths"])
-        and isinstance(note.get("pids"), list)
-        and all(isinstance(each, int) for each in note["pids"])
+        all(isinstance(entry.get(key), str) and entry[key] for key in _KEYS)
+        and isinstance(entry.get("paths"), list)
+        and all(isinstance(each, str) and each.endswith(endings) for each in entry["paths"])
+        and isinstance(entry.get("pids"), list)
+        and all(isinstance(each, int) for each in entry["pids"])
     )
 
 
 def fetch(
-    notes: List[Dict[str, Any]], folder: str, environment: Mapping[str, str], pause: Callable[[float], bool]
+    entries: List[Dict[str, Any]], folder: str, environment: Mapping[str, str], pause: Callable[[float], bool]
 ) -> List[str]:
     """Copy the profiles into a local folder; return one message per note, in their order.
 
     Args:
-        notes: notes about one driver's cluster.
+        entries: notes about one driver's cluster.
         folder: where the driver's own profiles are.
         pause: see `report`.
     """
     import tempfile
 
-    lost = ["not fetched, it is on %s: %s" % (each["node"], each["path"]) for each in notes]
-    asked = {"cluster": notes[0]["cluster"], "folder": folder, "files": notes}
+    lost = ["not fetched, it is on %s: %s" % (each["node"], each["path"]) for each in entries]
+    asked = {"cluster": entries[0]["cluster"], "folder": folder, "files": entries}
     program = os.path.join(os.path.dirname(os.path.abspath(profiling.__file__)), "ray_collect.py")
     own = {
         key: value
@@ -272,7 +272,7 @@ def fetch(
             source.write(json.dumps(asked).encode())
             source.seek(0)
             with subprocess.Popen(
-                [notes[0]["python"], program], stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=own,
+                [entries[0]["python"], program], stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=own,
             ) as running:  # fmt: skip
                 said, why = _answer(running, pause)
     except OSError as error:

@@ -114,7 +114,7 @@ def described(changed: List[str]) -> str:
     return "%s%s %s changed after the program had been started" % (os.path.relpath(changed[0]), more, was)
 
 
-def changed_note(changed: List[str], restart: str) -> str:
+def changed_text(changed: List[str], restart: str) -> str:
     """Return the message for an editor's user when the program is not restarted."""
     how = "Restart in this editor (Ctrl+Shift+F5), the task `dkdbg: restart` or `dkdbg restart`"
     if restart == contract.RESTART_NEVER:

@@ -213,8 +213,8 @@ class Session:
             choice=lambda: self._choice.current,
             on_absent=self._service.barrier_timer.without,
             on_raised=self._say_raised,
-            on_pending=lambda *found: self._pending.note(*found),  # noqa: PLW0108 - made after this
-            on_clocks=lambda pid, found: self._deadlines.note_clocks(pid, found),  # noqa: PLW0108
+            on_pending=lambda *found: self._pending.update(*found),  # noqa: PLW0108 - made after this
+            on_clocks=lambda pid, found: self._deadlines.set_running_clocks(pid, found),  # noqa: PLW0108
             before_scan=self._check_processes,
             on_death=self._on_death,
         )
@@ -392,24 +392,24 @@ class Session:
             name, stderr_tail = self._service.stderr_tail(running.pid, procfs.alive)
         left = self._left(running) if self.attached else ""
         self._service.program_ended(ending.headline(code, end) + left)
-        if self.attached and not left and (note := self._hook_check.note()):
-            self.say(note, "important")
-        note = ending.end_note(code, end, stderr_tail, name, left)
+        if self.attached and not left and (message := self._hook_check.message()):
+            self.say(message, "important")
+        message = ending.end_text(code, end, stderr_tail, name, left)
         if code and self._first_death:
-            note = "%s; other failures came after it\n%s" % (self._first_death, note)
+            message = "%s; other failures came after it\n%s" % (self._first_death, message)
         if code and self._untold_death:
             console.log("%s; other failures came after it" % self._untold_death)
-        self._backend.say("dkdbg: " + note, "stderr" if code else "console")
+        self._backend.say("dkdbg: " + message, "stderr" if code else "console")
 
     def _left(self, running: child.Child) -> str:
-        """Return the text about Pythons that outlive the program, as a daemon does; see `ending.left_note`."""
+        """Return the text about Pythons that outlive the program, as a daemon does; see `ending.left_text`."""
         announced = set(self.table.announced())
         found = ending.Ending(self.store.directory, running, lambda: announced).outliving(
             lambda pid: pid in announced or self._hook_check.runs_program(pid)
         )
         names = ["%s (pid %d)" % (naming.command(procfs.command_line(pid)) or "python", pid) for pid in found]
         own_container = os.getpid() == 1 or os.environ.get(settings.ENV_OWN_CONTAINER) == "1"
-        return ending.left_note(names, ends_too=own_container)
+        return ending.left_text(names, ends_too=own_container)
 
     def tell(self, text: str, category: str = "console") -> None:
         """Report a line to the user on stderr and in the editor's debug console."""
@@ -459,7 +459,7 @@ class Session:
 
     def _report_missing_hook_after(self, seconds: float) -> None:
         def tell() -> None:
-            if self._phase == "running" and self.attached and (note := self._hook_check.note()):
+            if self._phase == "running" and self.attached and (note := self._hook_check.message()):
                 self.tell(note, "important")
 
         with contextlib.suppress(RuntimeError):  # no thread can be started
@@ -518,7 +518,7 @@ class Session:
         if self.attaches > before:
             self.say("the program ended before the editor attached; with DKDBG_WAIT=60 it waits for one")
             if code:
-                self._backend.say("dkdbg: " + ending.end_note(code, detail, ""), "stderr")
+                self._backend.say("dkdbg: " + ending.end_text(code, detail, ""), "stderr")
 
     def _connect_back(self) -> None:
         """Announce this session to a waiting `dkdbg attach --listen`, if requested."""
@@ -593,9 +593,9 @@ class Session:
 
         def tell() -> None:
             if self.attached and self.attaches == attaches and self._phase == "running":
-                note = choice.missing(self._choice.current, self.table.ranks())
-                if note:
-                    self.tell(note, "important")
+                message = choice.missing(self._choice.current, self.table.ranks())
+                if message:
+                    self.tell(message, "important")
 
         with contextlib.suppress(RuntimeError):  # no thread can be started
             duration.later(
@@ -634,7 +634,7 @@ class Session:
         self._deadlines.held()
 
     def _on_stop(self, pid: int, where: str) -> None:
-        self._clocks.note(pid, is_held=bool(where))
+        self._clocks.update(pid, is_held=bool(where))
         if where:
             self._deadlines.stopped()
             self._unhit.stopped(where)
@@ -665,7 +665,7 @@ class Session:
         if changed and self._should_restart:  # now that new processes join, and stop from their first line on
             self.restarts.request(restarts.described(changed))
         elif changed:
-            self.tell(restarts.changed_note(changed, self.options.restart), "important")
+            self.tell(restarts.changed_text(changed, self.options.restart), "important")
         self.table.scan_now()
         self.inbox.wake()
 

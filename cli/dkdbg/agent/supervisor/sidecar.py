@@ -15,7 +15,7 @@ import threading
 import time
 
 from dkdbg.agent import console, contract, settings
-from dkdbg.agent.autostart import note, starting
+from dkdbg.agent.autostart import start_file, starting
 from dkdbg.agent.state import procfs
 from dkdbg.agent.supervisor import child, options, program_env, session
 from dkdbg.launchers.words import whole_number
@@ -74,7 +74,7 @@ def main(argv: Sequence[str], usage: str, failure: str = "") -> int:
     _close_inherited({lock, ready})
     if not is_child and not _detach():
         return 0
-    path = note.path_in(given["--runtime"], os.environ)
+    path = start_file.path_in(given["--runtime"], os.environ)
     before = dict(os.environ)
     sidecars: List[Sidecar] = []
     started = threading.Event()
@@ -82,7 +82,7 @@ def main(argv: Sequence[str], usage: str, failure: str = "") -> int:
     def run(shared: session.Session) -> Tuple[int, str]:
         started.set()
         sidecar = Sidecar(shared, program, path, ready, before)
-        sidecar.write_note()
+        sidecar.write_start_file()
         sidecars.append(sidecar)
         return sidecar.run()
 
@@ -99,12 +99,12 @@ def main(argv: Sequence[str], usage: str, failure: str = "") -> int:
         if not sidecars and code == contract.EXIT_AGENT:
             console.log("the program runs without a debugger")
     if not sidecars:
-        # Without a note the next program starts another agent.
+        # Without a start file the next program starts another agent.
         with contextlib.suppress(OSError):
             if code == contract.EXIT_NO_DEBUGGER:
-                note.write_exit(path, code)
+                start_file.write_exit(path, code)
             elif code == contract.EXIT_AGENT:
-                note.write_failure(path)
+                start_file.write_failure(path)
             elif is_child:  # the signal that ended the wait has reached us alone
                 program.send(code - 128)
         with contextlib.suppress(OSError):
@@ -185,7 +185,7 @@ class Sidecar:
     """The loop beside the programs.
 
     Args:
-        program: the first program. path: path of the note, see autostart/note.py. ready: descriptor to close after
+        program: the first program. path: path of the start file, see autostart/start_file.py. ready: descriptor to close after
             writing it.
         before: the environment without the agent's changes.
     """
@@ -224,14 +224,14 @@ class Sidecar:
         shared.say_end(program, end)
         return code, end
 
-    def write_note(self) -> None:
-        """Write the note, which lets the programs begin. Raises OSError."""
+    def write_start_file(self) -> None:
+        """Write the start file, which lets the programs begin. Raises OSError."""
         now = self._session.environment()
         hook = now.pop("PYTHONPATH").split(os.pathsep)[0]
         changed = {name: value for name, value in now.items() if self._before.get(name) != value}
         gone = [name for name in (settings.ENV_TOKEN, settings.ENV_TOKEN_FILE) if name in self._before]
         pid = os.getpid()
-        note.write_go(self._path, (pid, procfs.start_ticks(pid) or 0), hook, changed, gone)
+        start_file.write_go(self._path, (pid, procfs.start_ticks(pid) or 0), hook, changed, gone)
         os.close(self._ready)
 
     def _take(self, arrival: Optional[child.Arrival]) -> None:

@@ -119,7 +119,7 @@ class Tree:
         """Store text found inside another file, such as a here-document, under a path that no file has."""
         self._text[path] = text
 
-    def note(self, problem: str) -> None:
+    def add_problem(self, problem: str) -> None:
         """Record a problem that does not stop the reading."""
         if problem not in self.problems:
             self.problems.append(problem)
@@ -128,7 +128,7 @@ class Tree:
         if path not in self._file_set:
             return ""
         if time.monotonic() > self._until:
-            self.note(f"detection took longer than {MAX_WALK_S:g} s: not all files were read")
+            self.add_problem(f"detection took longer than {MAX_WALK_S:g} s: not all files were read")
             return ""
         try:
             # The walk has found a regular file here. By now it may be a FIFO, which would block forever.
@@ -136,12 +136,12 @@ class Tree:
             descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with os.fdopen(descriptor, "rb") as stream:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    self.note(f"{path}: it is not a regular file")
+                    self.add_problem(f"{path}: it is not a regular file")
                     return ""
                 most = MAX_LOCK_BYTES if path.endswith((".lock", ".ipynb")) else MAX_TEXT_BYTES
                 raw = stream.read(most + 1)
         except OSError as error:
-            self.note(f"{path}: {error.strerror or error}")
+            self.add_problem(f"{path}: {error.strerror or error}")
             return ""
         text = decode(raw[:most])
         if len(raw) > most and text:

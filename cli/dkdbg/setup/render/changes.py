@@ -33,7 +33,7 @@ class FileWanted:
         owned: True for a generated file: a version that the user wrote or edited is never overwritten. False for an
             edit of the user's own file, where `content` is derived from the current bytes.
         executable: set the x bits; False leaves the mode unchanged.
-        note: a JSON object to store for the file in the manifest.
+        metadata: a JSON object to store for the file in the manifest.
         yours: user's choices that the edit keeps, such as `port is 6000, not 5678`.
     """
 
@@ -41,7 +41,7 @@ class FileWanted:
     reason: str
     owned: bool = True
     executable: bool = False
-    note: Mapping[str, object] | None = None
+    metadata: Mapping[str, object] | None = None
     yours: tuple[str, ...] = ()
 
 
@@ -69,20 +69,20 @@ def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change
         if not disk.reason_to_keep(PurePosixPath(path), file)
         and (change := disk.change(PurePosixPath(path), file))
     ]
-    records, notes = dict(disk.manifest.files), dict(disk.manifest.notes)
+    records, metadata = dict(disk.manifest.files), dict(disk.manifest.metadata)
     for key, file in wanted.items():
         path = PurePosixPath(key)
         if file is None:
             records.pop(path, None)
-            notes.pop(path, None)
+            metadata.pop(path, None)
         elif not disk.reason_to_keep(path, file):
             if file.owned:
                 records[path] = manifest.digest(file.content)
-            if file.note is not None:
-                notes[path] = file.note
-    now = manifest.Manifest(files=records, notes=notes)
+            if file.metadata is not None:
+                metadata[path] = file.metadata
+    now = manifest.Manifest(files=records, metadata=metadata)
     if manifest.dump(now) != manifest.dump(disk.manifest):
-        after = manifest.dump(now) if records or notes else None
+        after = manifest.dump(now) if records or metadata else None
         reason = "tells generated files from edited ones"
         changes.append(Change(path=MANIFEST, before=read(root, MANIFEST), after=after, reason=reason))
     ignored = read(root, GITIGNORE)

@@ -144,8 +144,8 @@ def with_mappings(root: Path, plan: ProjectPlan) -> FileWanted:
     entry: dict[str, object] = {field: editor.ATTACH_NAME}
     last = {**entry, key: present[key]} if key in present else entry
     text = jsonc.upsert(_read(root, LAUNCH), [array], field, {**entry, key: every}, last=last, file=LAUNCH)
-    note = manifest.load(root).notes.get(PurePosixPath(LAUNCH))
-    return FileWanted(content=text.encode(), reason=_REASONS[LAUNCH], owned=False, note=note)
+    metadata = manifest.load(root).metadata.get(PurePosixPath(LAUNCH))
+    return FileWanted(content=text.encode(), reason=_REASONS[LAUNCH], owned=False, metadata=metadata)
 
 
 def _local_root(mapping: object) -> str:
@@ -185,8 +185,8 @@ def _entries(root: Path) -> list[tuple[str, dict[str, Any]]]:
 
 def _written(root: Path, name: str) -> dict[str, list[dict[str, Any]]]:
     """Return our entries as last written in this clone or in a colleague's."""
-    note = manifest.load(root).notes.get(PurePosixPath(name), {})
-    entries = note.get("entries")
+    metadata = manifest.load(root).metadata.get(PurePosixPath(name), {})
+    entries = metadata.get("entries")
     if not isinstance(entries, dict):
         return {}
     return {
@@ -212,9 +212,9 @@ def _merged(root: Path, name: str, wanted: Entries) -> FileWanted:
             )
         for entry in before.values():
             text = jsonc.drop(text, [array], field, entry, file=name)
-    note = {"entries": {array: list(entries) for array, entries in wanted.items() if entries}}
+    metadata = {"entries": {array: list(entries) for array, entries in wanted.items() if entries}}
     return FileWanted(
-        content=text.encode(), reason=_REASONS[name], owned=False, note=note, yours=tuple(yours)
+        content=text.encode(), reason=_REASONS[name], owned=False, metadata=metadata, yours=tuple(yours)
     )
 
 

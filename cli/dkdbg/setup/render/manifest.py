@@ -48,11 +48,11 @@ class Manifest:
 
     Attributes:
         files: digest of each generated file as last written.
-        notes: further data about a file, a JSON object each.
+        metadata: further data about a file, a JSON object each.
     """
 
     files: Mapping[PurePosixPath, str]
-    notes: Mapping[PurePosixPath, Mapping[str, object]]
+    metadata: Mapping[PurePosixPath, Mapping[str, object]]
 
 
 def load(root: Path) -> Manifest:
@@ -63,14 +63,14 @@ def load(root: Path) -> Manifest:
     """
     data = read(root, MANIFEST)
     if data is None:
-        return Manifest(files={}, notes={})
+        return Manifest(files={}, metadata={})
     try:
         content = json.loads(data)
         if content["version"] != _VERSION:
             raise ValueError(f"version {content['version']}")
         return Manifest(
             files={folders.checked(path): str(sha256) for path, sha256 in content["files"].items()},
-            notes={folders.checked(path): dict(note) for path, note in content.get("notes", {}).items()},
+            metadata={folders.checked(path): dict(note) for path, note in content.get("notes", {}).items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, DkdbgError) as error:
         raise DkdbgError(
@@ -83,11 +83,11 @@ def load(root: Path) -> Manifest:
 def dump(manifest: Manifest) -> bytes:
     """Return the manifest as bytes: one line per file, sorted, so that git merges it well."""
     files = {str(path): manifest.files[path] for path in sorted(manifest.files)}
-    notes = {str(path): manifest.notes[path] for path in sorted(manifest.notes)}
-    return json.dumps({"version": _VERSION, "files": files, "notes": notes}, indent=2).encode() + b"\n"
+    metadata = {str(path): manifest.metadata[path] for path in sorted(manifest.metadata)}
+    return json.dumps({"version": _VERSION, "files": files, "notes": metadata}, indent=2).encode() + b"\n"
 
 
-def service_note(
+def service_metadata(
     service: DebugService,
     config: bytes,
     *,
@@ -114,7 +114,7 @@ def service_note(
 
 def inherited(manifest: Manifest) -> dict[str, tuple[str, ...]]:
     """Return what `init` has learnt of base images: image -> Dockerfile lines."""
-    known = [as_dict(note.get("inherited")) for note in manifest.notes.values()]
+    known = [as_dict(note.get("inherited")) for note in manifest.metadata.values()]
     return {image: _texts(lines) or () for each in known for image, lines in each.items()}
 
 
@@ -135,8 +135,8 @@ def debug_service(root: Path, *, changed: bool = False) -> DebugService | None:
         DkdbgError: the manifest or one of these files cannot be read, or dkdbg.toml is invalid.
     """
     manifest = load(root)
-    for path, note in manifest.notes.items():
-        match note:
+    for path, metadata in manifest.metadata.items():
+        match metadata:
             case {
                 "service": {
                     "name": str() as name, "compose_file": str() as compose_file, "port": int() as port,
@@ -145,12 +145,12 @@ def debug_service(root: Path, *, changed: bool = False) -> DebugService | None:
                 },
                 "config": dict() as config,
             } if compose_file == str(path) and is_name(name) and 0 < port < 65536:  # fmt: skip
-                service = as_dict(note["service"])
+                service = as_dict(metadata["service"])
                 # A manifest of an earlier version has fewer keys.
                 if {**_choices(b""), **config} != _choices(read(root, CONFIG) or b"") and not changed:
                     return None
                 # Earlier versions wrote a single compose file.
-                for each in (path, folders.checked(str(note.get("included_by") or path))):
+                for each in (path, folders.checked(str(metadata.get("included_by") or path))):
                     present = read(root, each)
                     if (present is None or manifest.files.get(each) != digest(present)) and not changed:
                         return None
@@ -161,7 +161,7 @@ def debug_service(root: Path, *, changed: bool = False) -> DebugService | None:
                     gpu=gpu,
                     host_network=host_network,
                     token=token,
-                    inputs=_inputs(root, _texts(service.get("inputs")), note.get("reads")),
+                    inputs=_inputs(root, _texts(service.get("inputs")), metadata.get("reads")),
                     masks=_texts(service.get("masks")) or (),
                     processes=_count(service.get("processes")),
                     needs_gpu=service.get("needs_gpu") is True,

@@ -59,7 +59,7 @@ def wanted_files(
     files[plan.service.compose_file] = FileWanted(
         content=_service(plan, project).encode(),
         reason="the debug service",
-        note=manifest.service_note(
+        metadata=manifest.service_metadata(
             plan.debug_service,
             choices,
             included_by=plan.service.included_by,

@@ -127,12 +127,12 @@ class ConfiguredRules:
         except DkdbgError as error:
             if self._last is None:
                 raise
-            self._note(f"{error.message}; the previous [sync] settings stay in force")
+            self._tell_problem(f"{error.message}; the previous [sync] settings stay in force")
         else:
-            self._note("")
+            self._tell_problem("")
         return Rules(root, ignore=self._last.ignore, max_size=self._last.max_size)
 
-    def _note(self, problem: str) -> None:
+    def _tell_problem(self, problem: str) -> None:
         if problem != self._problem:
             self._problem = problem
             self._tell(problem or f"{config.FILE_NAME} is valid again")

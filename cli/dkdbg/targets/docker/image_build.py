@@ -62,10 +62,10 @@ class ImageBuild:
         if found is None:
             return
         if self._inputs and self._stamp:
-            note = f"{self._inputs} {found['Config']['Image']} {found['Image']}\n"
+            record = f"{self._inputs} {found['Config']['Image']} {found['Image']}\n"
             with contextlib.suppress(OSError):  # the next start builds again: slower, but correct
                 self._stamp.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._stamp.write_text(note, "utf-8")
+                self._stamp.write_text(record, "utf-8")
         project = found["Config"]["Labels"].get(PROJECT_NAME)
         if project:
             filters = (f"label={PROJECT_NAME}={project}", f"label={SERVICE}={self._service.name}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Sequence
 
-    from dkdbg.attach.actions import Note
+    from dkdbg.attach.actions import Announce
     from dkdbg.attach.plain_debugpy import Greeted
     from dkdbg.core.target import Target
 
@@ -31,7 +31,7 @@ CLOSE_TIMEOUT_S = 1.5
 class Reporting(Protocol):
     """Receiver of events. Thread-safe."""
 
-    def note(self, note: Note) -> None:
+    def announce(self, announcement: Announce) -> None:
         """Report a message of the attach proxy's router."""
 
     def line(self, text: str) -> None:
@@ -71,7 +71,7 @@ class AttachProxy:
     ) -> None:
         self.upstreams = [Upstream(each, name, token) for each, name in _named(targets)]
         self._board = Switchboard(
-            self.upstreams, port=lambda: self._listener.port, report=report.note, token=token
+            self.upstreams, port=lambda: self._listener.port, report=report.announce, token=token
         )
         self._board.registry.ranks, self._board.registry.continues = ranks, continues
         self._token = token
@@ -173,7 +173,7 @@ def open_proxy(opened: contextlib.ExitStack, targets: Sequence[Target], port: in
 class _Quiet:
     """Discards reports: the terminal belongs to the program, and the editor gets its own messages."""
 
-    def note(self, note: Note) -> None:
+    def announce(self, announcement: Announce) -> None:
         """Do nothing."""
 
     def line(self, text: str) -> None:

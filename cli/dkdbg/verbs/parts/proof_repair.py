@@ -116,7 +116,7 @@ def _install(root: Path, package: str, *, yes: bool, as_json: bool) -> str:
     plan, config = make_plan(root, apt=(*registry.configuration(root).apt, package))
     name = str(plan.image.dockerfile)
     wanted = _wanted(root, plan, config, {FILE_NAME, name, f"{name}.dockerignore"})
-    todo = changes.between(root, {**wanted, **_noted(root, config.apt)})
+    todo = changes.between(root, {**wanted, **_with_packages(root, config.apt)})
     if not plan.image.is_generated or not any(str(each.path) == name for each in todo):
         return ""
     shown = ", ".join(str(each.path) for each in todo if str(each.path) in wanted)
@@ -149,17 +149,17 @@ def _wanted(
     return {path: file for path, file in files_for(root, plan, config).items() if path in names}
 
 
-def _noted(root: Path, apt: Sequence[str]) -> dict[str, FileWanted]:
+def _with_packages(root: Path, apt: Sequence[str]) -> dict[str, FileWanted]:
     """Return the unchanged compose file of the debug service, with these packages in its note in the manifest."""
     return {
         str(path): FileWanted(
             content=present,
             reason="",
             owned=False,
-            note={**note, "config": {**as_dict(note["config"]), "apt": [*apt]}},
+            metadata={**metadata, "config": {**as_dict(metadata["config"]), "apt": [*apt]}},
         )
-        for path, note in manifest.load(root).notes.items()
-        if "config" in note and (present := read(root, path)) is not None
+        for path, metadata in manifest.load(root).metadata.items()
+        if "config" in metadata and (present := read(root, path)) is not None
     }
 
 

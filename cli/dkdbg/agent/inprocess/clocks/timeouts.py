@@ -116,7 +116,7 @@ def _patch(module: Any) -> None:
                 os.environ.pop(_HEARTBEAT, None)
             else:
                 os.environ[_HEARTBEAT] = former
-        _quietly(lambda: _note(made[0], given))
+        _quietly(lambda: _record_timeout(made[0], given))
         return made
 
     def rendezvous(*args: Any, **kwargs: Any) -> Any:
@@ -152,7 +152,7 @@ def _longer_heartbeat(former: Optional[str]) -> str:
         return former or ""
 
 
-def _note(group: Any, given: Any) -> None:
+def _record_timeout(group: Any, given: Any) -> None:
     """Note the timeout of a new group; torch reuses the names of destroyed groups."""
     for device, _ in _backends(group):
         _State.groups[(str(group.group_name), device)] = given

@@ -63,7 +63,7 @@ def begin(directory: str, argv: List[str]) -> None:
         each["tool"]: (each, why) for each in wanted["tools"] for why in [reason(each, known, rank)] if why
     }
     if not found and not state:
-        note(directory, {"pid": os.getpid(), "worker": worker})
+        append(directory, {"pid": os.getpid(), "worker": worker})
         return
     base = os.path.join(wanted["folder"], "%s_%s" % (worker, os.getpid()))
     if "nsys" in found and not state:
@@ -114,15 +114,15 @@ def _tell(directory: str, tool: str, who: Sequence[str], path: str, *, base: str
         "base": base,
         "by": by,
     }
-    note(directory, line)
+    append(directory, line)
 
 
-def note(directory: str, note: Dict[str, Any]) -> None:
+def append(directory: str, entry: Dict[str, Any]) -> None:
     """Append a line to the file of all processes by a single write, so that lines do not mix."""
     file = os.open(
         os.path.join(directory, NAME), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
     )
     try:
-        os.write(file, json.dumps(note).encode() + b"\n")
+        os.write(file, json.dumps(entry).encode() + b"\n")
     finally:
         os.close(file)

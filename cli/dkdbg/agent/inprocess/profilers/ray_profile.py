@@ -116,7 +116,7 @@ class Profiler:
         if not tool["is_ours"] and not asks and "nemo_rl" in sys.modules:
             pattern = ""  # NeMo RL wraps its actors itself, and has not wrapped this one
         if not pattern:
-            self._note_unmatched(known[0])
+            self._record_unmatched(known[0])
             return self._given_back(options, own)
         everything = dict(_current(), **own)
         if any(everything.get(each) for each in _CONTAINED):
@@ -178,7 +178,7 @@ class Profiler:
         paths = [
             "%s_%d%s" % (base, each, ending) for ending in (ENDINGS["nsys"], tools.NSYS_RAW) for each in pids
         ]
-        self._note("nsys", self._own["worker"], self._own["why"], paths, pids)
+        self._record("nsys", self._own["worker"], self._own["why"], paths, pids)
 
     def _inside(self, descriptor: Any) -> None:
         """Start the profilers inside this worker, which is about to become an actor."""
@@ -199,7 +199,7 @@ class Profiler:
                 if pattern:
                     self._profile_method(tool, known[0], given, "matched pattern '%s'" % pattern)
                 else:
-                    self._note_unmatched(known[0])
+                    self._record_unmatched(known[0])
 
     def _profile_method(self, tool: Dict[str, Any], worker: str, given: str, why: str) -> None:
         name = tool["tool"]
@@ -221,14 +221,14 @@ class Profiler:
             "%s profiling enabled for worker '%s'%s (%s)"
             % (name, worker, " (%s)" % given if given else "", why)
         )
-        self._note(name, worker, why, [path], pids)
+        self._record(name, worker, why, [path], pids)
 
-    def _note_unmatched(self, worker: str) -> None:
+    def _record_unmatched(self, worker: str) -> None:
         if worker not in self._seen:
             self._seen.add(worker)
             self._put({"pid": os.getpid(), "worker": worker})
 
-    def _note(self, tool: str, worker: str, why: str, paths: List[str], pids: List[int]) -> None:
+    def _record(self, tool: str, worker: str, why: str, paths: List[str], pids: List[int]) -> None:
         """Record a profile: it is at one of `paths`, and complete when the processes `pids` have ended."""
         import ray
 
@@ -237,12 +237,12 @@ class Profiler:
             "paths": paths, "pids": pids, "node": os.uname().nodename, "node_id": ray.get_runtime_context().get_node_id(),
         })  # fmt: skip
 
-    def _put(self, note: Dict[str, Any]) -> None:
+    def _put(self, entry: Dict[str, Any]) -> None:
         from ray.experimental import internal_kv
 
         key = "%s-profile:%s" % (self._settings["run"], os.urandom(8).hex())
         internal_kv._internal_kv_put(
-            key.encode(), json.dumps(note).encode(), overwrite=True, namespace=self._settings["namespace"]
+            key.encode(), json.dumps(entry).encode(), overwrite=True, namespace=self._settings["namespace"]
         )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SUPPORT = "GEVENT_SUPPORT"
 _MESSAGE = "GEVENT_SUPPORT_NOT_SET_MSG"
-_NOTE = "dkdbg: this program uses gevent: set GEVENT_SUPPORT=True in its environment, or it will not end while it is debugged"
+_TEXT = "dkdbg: this program uses gevent: set GEVENT_SUPPORT=True in its environment, or it will not end while it is debugged"
 #: An import at module level, or gevent's monkey anywhere: a mere word, or an import that may not run, would cost the
 #: threads' breakpoints, and a patch without support would keep the program from ending.
 _IMPORT = re.compile(
@@ -83,7 +83,7 @@ def support(argv: Sequence[str]) -> Iterator[None]:
     """Set GEVENT_SUPPORT while pydevd is imported, unless the user has set it; `argv` is the command line."""
     wanted: dict[str, str] = {}
     if _SUPPORT not in os.environ:
-        wanted[_MESSAGE] = _NOTE
+        wanted[_MESSAGE] = _TEXT
         if getattr(sys.modules.get("gevent.monkey"), "saved", None) or _is_named(argv):
             with contextlib.suppress(Exception):  # not installed, or broken: the program will see
                 import gevent  # type: ignore[import-not-found, import-untyped, unused-ignore] # noqa: F401

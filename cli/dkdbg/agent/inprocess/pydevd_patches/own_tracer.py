@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, Dict, List
 
-_NOTE = (
+_MESSAGE = (
     "%s traces the program itself: up to Python 3.11 only one tool at a time can do that, and no breakpoint stops "
     "while it does. Debug without it%s, or under Python 3.12 or newer"
 )
@@ -123,7 +123,7 @@ def _check(frame: FrameType, function: Any) -> None:
         _thread.is_foreign = function is not None and not is_debuggers(function)
         if _thread.is_foreign:
             name = _foreign[threading.get_ident()] = _name(frame)
-            _warn(name, _NOTE % (name, _HINTS.get(name, "")))
+            _warn(name, _MESSAGE % (name, _HINTS.get(name, "")))
         else:
             _foreign.pop(threading.get_ident(), None)
             if was_foreign and function is None:
@@ -162,11 +162,11 @@ def tracer() -> str:
     return next((name for ident, name in list(_foreign.items()) if ident in sys._current_frames()), "")
 
 
-def _warn(who: str, note: str) -> None:
+def _warn(who: str, message: str) -> None:
     debugger = session.debugger()
     if debugger is not None and not _reported:
         _reported.append(who)
-        session.tell(debugger, note)
+        session.tell(debugger, message)
 
 
 def _name(frame: FrameType) -> str:

@@ -45,7 +45,7 @@ def watch() -> None:
 
     debugger_class = pydevd.PyDB
     _connect_at_once(pydevd, debugger_class)
-    _note_the_end(debugger_class)
+    _record_end(debugger_class)
     debugger_class._PyDB__wait_for_threads_to_finish = _wait_for_threads
     register = getattr(threading, "_register_atexit", None)  # Python 3.9
     if register is not None:
@@ -68,7 +68,7 @@ def forget() -> None:
     _ended = False
 
 
-def _note_the_end(debugger_class: Any) -> None:
+def _record_end(debugger_class: Any) -> None:
     dispose = debugger_class.dispose_and_kill_all_pydevd_threads
 
     def dispose_and_kill_all_pydevd_threads(self: Any, *args: Any, **kwargs: Any) -> Any:

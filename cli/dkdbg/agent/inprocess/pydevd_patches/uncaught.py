@@ -38,7 +38,7 @@ def watch() -> None:
             stop(self, thread, frame, frames, failure)
 
     pydevd.PyDB.do_stop_on_unhandled_exception = stop_once
-    _leave_out_note()
+    _remove_pydevds_notes()
     if sys.version_info < (3, 12):
         _know_how_frames_end()
 
@@ -135,7 +135,7 @@ def _know_how_frames_end() -> None:
     dispatch.is_unhandled_exception = is_unhandled_exception
 
 
-def _leave_out_note() -> None:
+def _remove_pydevds_notes() -> None:
     """Show the exception's and the frame's names without pydevd's notes.
 
     pydevd adds "(note: full exception trace is shown but execution is paused at: <module>)" to the name of the

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _WORKER = "ray._private.worker"
-_NOTE = (
+_MESSAGE = (
     "this program has joined a Ray cluster that runs outside of this session: breakpoints do not stop in its workers. "
     "dkdbg run --on ray+TARGET -- COMMAND debugs them: TARGET is a node of the cluster, as in ray+docker://NAME"
 )
@@ -45,7 +45,7 @@ def _report(debugger: Any) -> None:
     with contextlib.suppress(Exception):  # an error would be one of the program's ray.init()
         if not _is_reported and is_outside():
             _is_reported = True
-            session.tell(debugger, _NOTE)
+            session.tell(debugger, _MESSAGE)
 
 
 def is_outside() -> bool:

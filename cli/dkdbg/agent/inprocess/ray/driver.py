@@ -270,7 +270,7 @@ def _follow(session: str, run: str, secret: str, source: str) -> None:
     """
     path = os.path.join(session, _NAME % run)
     wait_key, reported = ("%s-wait" % run).encode(), -1.0
-    noted: Any = None
+    written: Any = None
     script = getattr(sys.modules["__main__"], "__file__", None)
     main = (os.path.realpath if source else os.path.abspath)(script) if script else ""
     prefix = ("%s:" % run).encode()
@@ -290,21 +290,21 @@ def _follow(session: str, run: str, secret: str, source: str) -> None:
                     internal_kv._internal_kv_put(wait_key, value, overwrite=True, namespace=NAMESPACE)
                     reported = wait
             ids = sorted(each[len(prefix) :].decode() for each in found)
-            if ids != noted:
+            if ids != written:
                 workers = {each: _called(prefix + each.encode()) for each in ids}
                 descriptor = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
                 with os.fdopen(descriptor, "w") as out:
-                    note = {
+                    content = {
                         "run": run,
                         "secret": secret,
                         "workers": workers,
                         "main": main,
                         "source": source,
                     }
-                    json.dump(note, out)
+                    json.dump(content, out)
                 if _State.run == run:
                     os.replace(path + ".tmp", path)
-                noted = ids
+                written = ids
             profiled.take()
         except Exception:  # Ray is being shut down, or the session's folder is gone
             time.sleep(1.0)

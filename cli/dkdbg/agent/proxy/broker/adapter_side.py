@@ -123,7 +123,7 @@ class AdapterSide:
         passed = [connection.to_client(body)]
         beside = candidates(self._sessions, connection.key)
         if name == "output" and content.get("category") == "stderr" and connection.key != ROOT:
-            self._sessions.stderr_tail.note(connection.key, content.get("output"))
+            self._sessions.stderr_tail.add(connection.key, content.get("output"))
             passed += self._advise(advice(content.get("output")))
         if name == "exited":
             self._exited = True

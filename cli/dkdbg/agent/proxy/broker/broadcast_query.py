@@ -129,7 +129,7 @@ class BroadcastQuery:
             self._answer(row, SILENT, why)
         return self._finish()
 
-    def note_held(self) -> None:
+    def mark_running(self) -> None:
         """Mark the processes that have not stopped yet: they are running, inside a call."""
         for row in self.running():
             row["state"], row["text"] = (

@@ -71,7 +71,7 @@ class Controlling(SessionPhase):
             ends = self._sessions.barrier.open()  # the user wants to see the stops now
         ends += group_control.with_it(connection, self._sessions, command)
         connection.stops.asked(request)
-        connection.settings.note(request)
+        connection.settings.remember(request)
         self._open_requests.from_client(request)
         return [connection.to_adapter(body), *ends]
 
@@ -188,9 +188,9 @@ class Controlling(SessionPhase):
             return [*unanswered, connection.to_client(messages.event("terminated")), *ends]
         connection.configured = False
         connection.turn(REATTACHING)
-        note = (
+        message = (
             what
             + "; a new one is starting. This session stays, and the processes attach again as new sessions"
         )
-        notice = connection.to_client(messages.say(note, "important"))
+        notice = connection.to_client(messages.say(message, "important"))
         return [*unanswered, notice, connection.reconnect(0.0)]

@@ -92,7 +92,7 @@ class Observing(SessionPhase):
         if command in _SETS:
             points = messages.as_list(messages.as_dict(request.get("arguments")).get("breakpoints"))
             given = [self._sessions.next_sequence() for _ in points]
-            connection.settings.note(request, given)
+            connection.settings.remember(request, given)
             unset = {"verified": False, "message": self._who + "; this one observes"}
             return [self._say(messages.answer(request, breakpoints=[dict(unset, id=each) for each in given]))]
         if command in _READS and not self.over:
@@ -157,11 +157,11 @@ class Observing(SessionPhase):
             process["systemProcessId"] = connection.key
         actions = [self._say(messages.answer(request)), self._say(messages.answer(connection.attach))]
         if connection.key == ROOT:
-            note = (
+            message = (
                 'you are an observer: %s. Add "dkdbgRole": "take-over" to this configuration to take it over'
                 % self._who
             )
-            actions.append(self._say(messages.say(note, "important")))
+            actions.append(self._say(messages.say(message, "important")))
         actions.append(self._say(messages.event("process", name=name, **process)))
         if connection.key == ROOT:
             for key in self._sessions.observable():

@@ -41,7 +41,7 @@ REFUSAL_LOG_BURST = 10
 #: Seconds to wait for the stderr of a process that has ended.
 STDERR_TIMEOUT_S = 10.0
 #: Maximum queued lines for clients.
-MAX_NOTES = 100
+MAX_NOTICES = 100
 #: Seconds to wait for a client to leave after the adapter has ended its session: some clients never do.
 LEAVE_TIMEOUT_S = 5.0
 NO_THREAD = "the agent cannot start a thread: raise the limit (ulimit -u, pids.max), and attach again"
@@ -61,7 +61,7 @@ class Service:
         self._sessions = Sessions(agent, clock=time.monotonic, wall=lambda: time.strftime("%H:%M"))
         self._lock = threading.Condition()
         self.barrier_timer = BarrierTimer(self._sessions, self._lock, _send)
-        self._notes = Notes()
+        self._notices = Notices()
         self._refused = 0
         self._next_log = 0.0
 
@@ -111,7 +111,7 @@ class Service:
                 and messages.has_consoles(one.client_info)
             ]
         if links:
-            self._notes.put((messages.say(text), links))
+            self._notices.put((messages.say(text), links))
 
     def evaluates(self, pid: int, after: float) -> bool:
         """Return whether a stopped process evaluates something that it began after this monotonic time."""
@@ -123,8 +123,8 @@ class Service:
         """Tell the agents of the job's other ranks that a rank is stopped here."""
         with self._lock:
             found = [(each.body, [each.connection.link]) for each in group_control.held(self._sessions)]
-        for note in found:
-            self._notes.put(note)
+        for notice in found:
+            self._notices.put(notice)
 
     def _is_spoken_for(self, is_alive: Callable[[int], bool]) -> bool:
         """Tell whether a session of an ended process may still receive messages."""
@@ -150,7 +150,7 @@ class Service:
             actions = found.give_up("no answer within %g s" % limit)
             if query.verb == broadcast_query.PAUSE:
                 self._lock.wait_for(lambda: not found.running(), max(0.0, end - time.monotonic()))
-                found.note_held()
+                found.mark_running()
         _send(actions)
         return found.rows
 
@@ -175,18 +175,18 @@ class Service:
         self._agent.log(text + (" (%d refused so far)" % count if count > REFUSAL_LOG_BURST else ""))
 
 
-class Notes:
+class Notices:
     """Lines for clients, sent on their own thread: a client that does not read must not block the sender."""
 
     def __init__(self) -> None:
-        self._queue: queue.Queue[Tuple[bytes, List[Link]]] = queue.Queue(MAX_NOTES)
+        self._queue: queue.Queue[Tuple[bytes, List[Link]]] = queue.Queue(MAX_NOTICES)
         self._started = False
 
-    def put(self, note: Tuple[bytes, List[Link]]) -> None:
+    def put(self, notice: Tuple[bytes, List[Link]]) -> None:
         """Queue a line; drop it if the queue is full."""
         self._started = self._started or sockets.begin(self._send, name="dkdbg notes")
         with contextlib.suppress(queue.Full):
-            self._queue.put_nowait(note)
+            self._queue.put_nowait(notice)
 
     def _send(self) -> None:
         while True:

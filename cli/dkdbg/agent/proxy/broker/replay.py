@@ -36,7 +36,7 @@ class Settings:
         #: Breakpoint ids that the client got in the response to each remembered request, by the request's key.
         self._given: Dict[Tuple[str, str], List[int]] = {}
 
-    def note(self, request: Message, given: Optional[List[int]] = None) -> None:
+    def remember(self, request: Message, given: Optional[List[int]] = None) -> None:
         """Remember a request that sets something; `given` are its breakpoints' ids, if the broker has answered it."""
         command, arguments = request["command"], as_dict(request.get("arguments"))
         if command not in SETS:

@@ -143,7 +143,7 @@ class StderrTail:
         #: Names of processes, cached while they live: the name of an ended process cannot be looked up.
         self._names: Dict[int, str] = {}
 
-    def note(self, pid: int, text: object) -> None:
+    def add(self, pid: int, text: object) -> None:
         """Append output of a process."""
         if not isinstance(text, str):
             return

@@ -300,7 +300,9 @@ def _without_secrets(
         secret = tuple((index, word) for index, word in enumerate(written) if _takes(word, env))
         if secret and len(written) != len(words):  # a value with blanks is several words
             resolved[key] = _interpolate(raw[key], {"PWD": env["PWD"]})
-            tree.note(f"{where}: {key} takes several words from .env; pass the whole line with --command")
+            tree.add_problem(
+                f"{where}: {key} takes several words from .env; pass the whole line with --command"
+            )
         elif secret:
             found[key] = secret
     return resolved, found
@@ -315,7 +317,7 @@ def _refuse_name(tree: Tree, path: str, name: str, *, strict: bool) -> None:
     message = f"{path}: {name[:80]!r} is not a valid service name: use letters, digits, `.`, `_` and `-`"
     if strict:
         raise DkdbgError(message, hint=f"Rename it in {path}; then check it: docker compose config -q")
-    tree.note(message)
+    tree.add_problem(message)
 
 
 def _typed_in(tree: Tree, path: str, document: Value) -> str:
@@ -393,7 +395,7 @@ def _load(tree: Tree, path: str, *, strict: bool) -> Value:
             raise DkdbgError(
                 message, hint=f"Correct {path}; then check it: docker compose config -q"
             ) from error
-        tree.note(message)
+        tree.add_problem(message)
         return {}
     is_valid = isinstance(document, dict) and isinstance(document.get("services", {}), (dict, Override))
     if document is not None and not is_valid and strict:

@@ -30,7 +30,7 @@ def read_devcontainers(tree: Tree) -> tuple[DevcontainerFact, ...]:
         try:
             document = jsonc.loads(tree.text(path), file=path)
         except DkdbgError as error:
-            tree.note(error.message)
+            tree.add_problem(error.message)
             document = {}
         found.append(_read(tree, path, table(document)))
     return tuple(found)

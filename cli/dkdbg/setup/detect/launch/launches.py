@@ -225,7 +225,7 @@ def _editor(tree: Tree) -> Iterator[Seen]:
     try:
         document = table(jsonc.loads(tree.text(path), file=path))
     except DkdbgError as error:
-        tree.note(error.message)
+        tree.add_problem(error.message)
         return
     for item in map(table, elements(document.get("configurations"))):
         if str(item.get("type")) not in {"python", "debugpy"} or item.get("request") != "launch":
@@ -332,7 +332,7 @@ def pipelines(tree: Tree) -> Iterator[tuple[str, str, list[str]]]:
         try:
             document = table(load_yaml(tree.text(path)))
         except (YAMLError, ValueError, RecursionError) as error:
-            tree.note(f"{path}: {' '.join(str(error).split())[:200]}")
+            tree.add_problem(f"{path}: {' '.join(str(error).split())[:200]}")
             continue
         here = parent(path)
         for each in map(table, table(document.get("stages")).values()):

@@ -97,7 +97,7 @@ def _load(tree: Tree, path: str) -> dict[str, Value]:
     try:
         return table(load_yaml(tree.text(path)))
     except (YAMLError, ValueError, RecursionError) as error:
-        tree.note(f"{path}: not valid YAML: {(str(error).splitlines() or ['syntax error'])[0]}")
+        tree.add_problem(f"{path}: not valid YAML: {(str(error).splitlines() or ['syntax error'])[0]}")
         return {}
 
 

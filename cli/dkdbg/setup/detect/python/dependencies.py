@@ -61,7 +61,7 @@ def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
             left -= len(tree.text(path))
             conda = read_conda(tree, path) if left >= 0 else None
             if left < 0:
-                tree.note(
+                tree.add_problem(
                     f"{path}: not read: the conda environments have more than {_MAX_CONDA_CHARS // 1000} KB"
                 )
             if conda is not None:
@@ -96,7 +96,7 @@ def read_setup_py(tree: Tree, path: str) -> DependencyFile:
     try:
         module = parsed(tree.text(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        tree.note(f"{path}: not valid Python: {error}")
+        tree.add_problem(f"{path}: not valid Python: {error}")
         return DependencyFile(path=path, kind="setup.py")
     values: dict[str, ast.expr] = {}
     call: ast.Call | None = None
@@ -198,7 +198,7 @@ def read_setup_cfg(tree: Tree, path: str) -> DependencyFile:
     try:
         parser.read_string(tree.text(path))
     except configparser.Error as error:
-        tree.note(f"{path}: {str(error).splitlines()[0]}")
+        tree.add_problem(f"{path}: {str(error).splitlines()[0]}")
         return DependencyFile(path=path, kind="setup.cfg")
     lines = parser.get("options", "install_requires", fallback="").splitlines()
     python = parser.get("options", "python_requires", fallback="").strip()

@@ -87,7 +87,7 @@ def with_local(tree: Tree, choice: Choice, files: Sequence[DependencyFile]) -> C
     for file in read:  # which grows
         for name in file.members:
             if name not in named:
-                tree.note(
+                tree.add_problem(
                     f"{file.path}: {name} is a workspace member, but no pyproject.toml here has this name"
                 )
         for folder in (*file.local, *(named[name] for name in file.members if name in named)):

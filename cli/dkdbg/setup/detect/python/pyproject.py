@@ -50,7 +50,7 @@ def read_toml(tree: Tree, path: str) -> dict[str, Value]:
     try:
         return table(load_toml(tree.text(path)))
     except (TOMLKitError, ValueError, RecursionError) as error:
-        tree.note(f"{path}: not valid TOML: {error}")
+        tree.add_problem(f"{path}: not valid TOML: {error}")
         return {}
 
 
@@ -90,7 +90,7 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
     pixi = table(tool.get("pixi"))
     in_pixi, pixi_python = _pixi_items(pixi, path)
     wanted.extend(in_pixi)
-    _note_logins(tree, path)
+    _warn_of_logins(tree, path)
     of_poetry = (each for _, each in poetry_tables)
     sources = (table(uv.get("sources")), table(pixi.get("pypi-dependencies")), *of_poetry)
     root = _workspace(tree, path)
@@ -146,7 +146,7 @@ def read_pixi(tree: Tree, path: str) -> DependencyFile:
     """Return the content of a pixi.toml, whose top level is `tool.pixi` of a pyproject.toml."""
     document = read_toml(tree, path)
     wanted, python = _pixi_items(document, path)
-    _note_logins(tree, path)
+    _warn_of_logins(tree, path)
     found = _from_sources(tree, path, wanted, (), [table(document.get("pypi-dependencies"))])
     about = table(document.get("workspace")) or table(document.get("project"))
     # pixi installs nothing on a machine without the CUDA driver.
@@ -158,10 +158,10 @@ def read_pixi(tree: Tree, path: str) -> DependencyFile:
     )  # fmt: skip
 
 
-def _note_logins(tree: Tree, path: str) -> None:
+def _warn_of_logins(tree: Tree, path: str) -> None:
     """Note that credentials in a file's URLs are left out of the generated Dockerfile."""
     if re.search(r"https?://[^/\s\"']+@", tree.text(path), re.IGNORECASE):
-        tree.note(
+        tree.add_problem(
             f"{path}: the Dockerfile of dkdbg init leaves out the user and password of a URL here, which would stay readable in the image"
         )
 
@@ -231,7 +231,7 @@ def _from_sources(
             packages = local_folders(tree, file, [folder])
             local.extend(packages)
             if not packages and join(parent(file), folder) not in {"", "."}:
-                tree.note(
+                tree.add_problem(
                     f"{file}: {each.name} is taken from {folder}, which is not a package of this repository: it is not installed"
                 )
         else:
@@ -357,7 +357,7 @@ def caret(text: str) -> str:
 def read_pipfile(tree: Tree, path: str) -> DependencyFile:
     """Return the content of a Pipfile."""
     document = read_toml(tree, path)
-    _note_logins(tree, path)
+    _warn_of_logins(tree, path)
     packages = table(document.get("packages"))
     wanted = [
         Wanted(name=canonicalize_name(str(name)), spec=_poetry_spec(value).replace("==*", ""), source=path)

@@ -1,4 +1,4 @@
-"""The note of a container's agent to the processes that become its members: one file, written atomically."""
+"""The start file, from a container's agent to the processes that become its members: one file, written atomically."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Mapping, Optional, Sequence, Tuple
 
-#: File names in the runtime folder. A batch job's note is `start-JOB`; a lock is beside its note.
+#: File names in the runtime folder. A batch job's start file is `start-JOB`; a lock is beside it.
 _NAME, _LOCK, LOG = "start", ".lock", "start.log"
 #: Seconds after which the lock of a batch job may be removed.
 _LEFT_AFTER_S = 86400.0
 _FAILED, _EXIT, _GO = "failed", "exit", "go"
 
 
-class Note:
-    """The content of a note.
+class StartFile:
+    """The content of a start file.
 
     Attributes:
         pid, start: the agent's pid, and its start in clock ticks since boot.
@@ -45,13 +45,13 @@ class Note:
 
 
 def path_in(runtime: str, environ: Mapping[str, str]) -> str:
-    """Return the note's path: one for each batch job around this process, and one for all other programs."""
+    """Return the start file's path: one for each batch job around this process, and one for all other programs."""
     jobs = re.sub(r"[^A-Za-z0-9_+-]", "_", "-".join(["", *batch.jobs(environ)]))
     return os.path.join(runtime, _NAME + jobs[:100])
 
 
 def lock_of(path: str) -> str:
-    """Return the path of the lock of a note's agent."""
+    """Return the path of the lock of a start file's agent."""
     return path + _LOCK
 
 
@@ -67,7 +67,7 @@ def is_in_place(lock: int, path: str) -> bool:
 
 
 def prune(runtime: str) -> None:
-    """Remove the notes and locks of old batch jobs without an agent. Errors are left for the next time."""
+    """Remove the start files and locks of old batch jobs without an agent. Errors are left for the next time."""
     import glob
 
     before = time.time() - _LEFT_AFTER_S
@@ -80,18 +80,18 @@ def prune(runtime: str) -> None:
                 os.unlink(path)
 
 
-def read(path: str) -> Optional[Note]:
-    """Return the note; None where it is missing or malformed."""
+def read(path: str) -> Optional[StartFile]:
+    """Return the start file; None where it is missing or malformed."""
     try:
         with open(path, "rb") as source:
             written = os.fstat(source.fileno()).st_mtime
-            return Note(os.fsdecode(source.read()).split("\0"), written)
+            return StartFile(os.fsdecode(source.read()).split("\0"), written)
     except (OSError, ValueError, IndexError):
         return None
 
 
 def remove(path: str) -> None:
-    """Remove the note of an agent that has ended."""
+    """Remove the start file of an agent that has ended."""
     with contextlib.suppress(OSError):
         os.unlink(path)
 
