@@ -122,7 +122,7 @@ def test_a_program_with_a_handler_of_its_own_keeps_it(died):
 def test_a_forked_child_keeps_the_handler_that_its_program_enabled_after_the_join(tmp_path, own, kept, minor):
     code = (
         "import faulthandler\nfrom dkdbg.agent.inprocess import last_stack\n"
-        f"last_stack.keep('own.fault')\nassert faulthandler.is_enabled()\n{own}\n"
+        f"last_stack.enable('own.fault')\nassert faulthandler.is_enabled()\n{own}\n"
         "last_stack.forget()\nprint(faulthandler.is_enabled())\n"
     )
     environment = {"PYTHONPATH": str(Path(last_stack.__file__).parents[3])}

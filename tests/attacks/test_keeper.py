@@ -39,7 +39,7 @@ class Session:
         self.path, self.notes = Path(path), folder.parent / f"{folder.name}.notes"
         argv = [sys.executable, "-c", ECHO, str(self.notes)]
         order = json.dumps({"argv": argv, "terminal": None, "environment": {}}).encode()
-        self.said = wire.hello(wire.NO_KEEPER, 0) + wire.pack(wire.RUN, 1, order)
+        self.said = wire.hello(wire.NO_KEEPER_ID, 0) + wire.pack(wire.RUN, 1, order)
         self.read = 0
         self.client, self.stream = transport(self.path, self.secret)
         self.id, _ = self._greeted(self.said)

@@ -239,7 +239,7 @@ def test_who_sends_short_pieces_and_reads_no_answer_makes_none_pile_up():
         os.set_blocking(each, False)
     try:
         loop.join(reads, writes)
-        os.write(says, wire.hello(b"k" * len(wire.NO_KEEPER), 0))
+        os.write(says, wire.hello(b"k" * len(wire.NO_KEEPER_ID), 0))
         for _ in range(20_000):  # five times what the pipe holds of answers
             loop.turn(0)
             os.write(says, wire.pack(wire.PONG, 0, wire.count(0)))
@@ -429,7 +429,7 @@ def test_a_keeper_hears_nobody_without_its_secret_and_ends_after_nonsense(tmp_pa
                 assert ends(client)
                 assert ends(handed)  # and what was handed over was let go
         with socket.socket(socket.AF_UNIX) as client, transport(path, client, secret) as handed:
-            handed.sendall(wire.hello(wire.NO_KEEPER, 0))
+            handed.sendall(wire.hello(wire.NO_KEEPER_ID, 0))
             assert exactly(handed, 34)
             with contextlib.suppress(OSError):
                 handed.sendall(frames(chance) + b"\x00" * 20)
@@ -442,7 +442,9 @@ def test_a_keeper_hears_nobody_without_its_secret_and_ends_after_nonsense(tmp_pa
 def test_a_keeper_that_hears_nothing_ends_and_leaves_nothing(tmp_path, far):
     keeper, path, secret = a_keeper(tmp_path / "k")
     with socket.socket(socket.AF_UNIX) as client, transport(path, client, secret) as handed:
-        handed.sendall(wire.hello(wire.NO_KEEPER, 0) + wire.pack(wire.OPEN, 1, far.port.to_bytes(2, "big")))
+        handed.sendall(
+            wire.hello(wire.NO_KEEPER_ID, 0) + wire.pack(wire.OPEN, 1, far.port.to_bytes(2, "big"))
+        )
         server = far.accept()
         assert ends(server)
         keeper.join(300)
@@ -471,7 +473,7 @@ def order(*argv: str, **more: object) -> bytes:
 
 
 def test_a_program_runs_on_while_nobody_is_there_and_what_is_dropped_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(programs, "KEPT", 100_000)
+    monkeypatch.setattr(programs, "MAX_KEPT_BYTES", 100_000)
     heard = threading.Event()
     code = "for n in range(100000): print(n)\nopen('done', 'w')"
     program = programs.Program(programs.Order(order(sys.executable, "-c", code)), str(tmp_path), heard.is_set)
@@ -519,7 +521,7 @@ def test_what_cannot_be_started_is_said_and_ends(tmp_path):
 def test_a_keeper_whose_goodbye_was_lost_after_the_end_of_its_program_does_not_wait_for_a_night(tmp_path):
     keeper, path, secret = a_keeper(tmp_path / "k", runs_in=tmp_path)
     with socket.socket(socket.AF_UNIX) as client, transport(path, client, secret) as handed:
-        handed.sendall(wire.hello(wire.NO_KEEPER, 0) + wire.pack(wire.RUN, 1, order("sh", "-c", "exit 3")))
+        handed.sendall(wire.hello(wire.NO_KEEPER_ID, 0) + wire.pack(wire.RUN, 1, order("sh", "-c", "exit 3")))
         handed.settimeout(300)
         parser, counted, kinds = wire.Parser(), 0, []
         while wire.EXITED not in kinds:

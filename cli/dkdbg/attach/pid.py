@@ -170,7 +170,7 @@ def _in(target: Target, executor: Executor, pids: Sequence[int], report: Callabl
                 agent.end()
                 raise
             else:
-                agent.keep(target)
+                agent.pin(target)
                 return agent
     except BaseException:
         brought.close()
@@ -196,7 +196,7 @@ class Entered:
         self.mappings: tuple[tuple[str, str], ...] = ()
         self._lines: queue.Queue[bytes | None] = queue.Queue(_MAX_UNREAD_LINES)
         self._is_over = False
-        self._kept: Target | None = None
+        self._pinned: Target | None = None
         self._stderr = b""
         self._process = process.converse(argv)
         self._readers = [
@@ -243,9 +243,9 @@ class Entered:
         for reason in reasons:
             self._report(f"not entered: {reason}")
 
-    def keep(self, target: Target) -> None:
+    def pin(self, target: Target) -> None:
         """Make the target's endpoint lead to this agent's session until it ends, whatever else starts there."""
-        self._kept, target.run = target, self._brought.run
+        self._pinned, target.run = target, self._brought.run
         if not self._readers[0].is_alive():  # the agent has ended meanwhile
             target.run = ""
 
@@ -274,8 +274,8 @@ class Entered:
                 for line in lines:
                     self._put(line[:_MAX_LINE_BYTES])
                 rest = rest[:_MAX_LINE_BYTES]
-        if self._kept is not None:
-            self._kept.run = ""
+        if self._pinned is not None:
+            self._pinned.run = ""
         self._put(None)
 
     def _put(self, line: bytes | None) -> None:

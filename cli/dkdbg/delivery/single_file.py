@@ -190,10 +190,10 @@ _PIECES = re.compile(
 
 def without(source: bytes) -> bytes:
     """Return a Python source without comments and docstrings; each line keeps its number."""
-    return _PIECES.sub(_kept, source.decode()).encode()
+    return _PIECES.sub(_stripped, source.decode()).encode()
 
 
-def _kept(piece: re.Match[str]) -> str:
+def _stripped(piece: re.Match[str]) -> str:
     if piece["docstring"] is not None:
         return f'{piece["indent"]}""' + "\n" * piece["docstring"].count("\n")
     return "" if piece["comment"] is not None else piece.group()

@@ -361,7 +361,7 @@ class _Loop(Exchange):
         self.join(reads, writes)
         self._stderr = says
         self.watch(says, self._listen_to_stderr)
-        self.counting.say(wire.hello(self.keeper, self.counting.read))
+        self.counting.say(wire.hello(self.keeper_id, self.counting.read))
 
     def lead(self, local: int, port: int, listener: socket.socket | None) -> None:
         """See `Relay.listen` and `Relay.aim`."""
@@ -423,7 +423,7 @@ class _Loop(Exchange):
         for channel in list(self.channels.values()):
             self.remove(channel)
         self._forget_asked()
-        self.keeper, self.counting, self.last_channel = wire.NO_KEEPER, Counting(), 0
+        self.keeper_id, self.counting, self.last_channel = wire.NO_KEEPER_ID, Counting(), 0
 
     def end(self) -> None:
         """Close everything; the loop must not run again."""
@@ -434,16 +434,16 @@ class _Loop(Exchange):
 
     # -- callbacks of the exchange ----------------------------------------------------------------------------
 
-    def greeted(self, keeper: bytes, read: int) -> None:
+    def greeted(self, keeper_id: bytes, read: int) -> None:
         """Continue with a known keeper; for a new keeper, which knows no connections, drop them first."""
-        if self.keeper not in {keeper, wire.NO_KEEPER}:
+        if self.keeper_id not in {keeper_id, wire.NO_KEEPER_ID}:
             for channel in list(self.channels.values()):
                 self.remove(channel)
             self._forget_asked()
             if self._program is not None:
                 self._program.lost()
             self.counting, self.last_channel = Counting(), 0
-        self.keeper = keeper
+        self.keeper_id = keeper_id
         self.counting.connect(read)
         self._tell_found()
 

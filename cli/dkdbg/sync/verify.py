@@ -176,7 +176,7 @@ def _digests(root: str, index: Index, chosen: Mapping[str, Entry] | None = None)
         if entry.kind != "f":
             continue
         try:
-            found[path] = reading.read(files, path, keep=0).digest
+            found[path] = reading.read(files, path, keep_bytes=0).digest
         except (reading.FileChangedError, OSError):
             found[path] = "cannot be read here"
     return found

@@ -43,7 +43,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
         target = registry.target_of(name, root)
     with contextlib.closing(target):
         if Capability.LOGS not in target.capabilities:
-            raise _kept_nowhere(target)
+            raise _not_stored(target)
         try:
             argv = target.logs(follow=options.follow, lines=options.tail)
         except DkdbgError as error:
@@ -55,7 +55,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
     return process.become(argv)
 
 
-def _kept_nowhere(target: Target) -> DkdbgError:
+def _not_stored(target: Target) -> DkdbgError:
     if Capability.ATTACH_ONLY in target.capabilities:
         return DkdbgError(
             f"{target.address} can only be attached to: its program's output cannot be read from here",

@@ -13,9 +13,9 @@ def test_a_target_leads_to_the_entered_session_only_as_long_as_that_lasts():
     agent = Entered(SimpleNamespace(run="mark"), ("sh", "-c", f"echo '{entered}'; cat"), lambda _: None, 1)
     agent.wait()
     target = SimpleNamespace(run="")
-    agent.keep(target)
+    agent.pin(target)
     assert target.run == "mark"
     agent.end()
     wait_for(lambda: target.run, lambda run: not run)
-    agent.keep(target)
+    agent.pin(target)
     assert not target.run

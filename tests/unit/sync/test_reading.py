@@ -23,9 +23,9 @@ def test_a_file_is_read_with_its_digest_and_stamp_and_its_body_if_it_is_small(ro
     content = read(str(root), "d/a", now=long_ago)
     assert content[:3] == (entry, hashlib.sha256(b"text").hexdigest(), b"text")
     put(fresh(root), {"a": "x" * 11})
-    content = read(str(root), "a", keep=10)
+    content = read(str(root), "a", keep_bytes=10)
     assert (content.body, content.digest) == (None, hashlib.sha256(b"x" * 11).hexdigest())
-    assert read(str(root), "a", keep=11).body == b"x" * 11
+    assert read(str(root), "a", keep_bytes=11).body == b"x" * 11
 
 
 def test_a_file_read_in_the_moment_in_which_it_was_written_has_no_stamp_and_one_of_the_future_has(root):

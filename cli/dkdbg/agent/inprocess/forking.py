@@ -37,7 +37,7 @@ def before(member: Member) -> None:
         member.fork_armed = True
         os.register_at_fork(after_in_child=member.at_fork("in_child"))
     if member.joined and member.block_signals is None:
-        _keep_signals(member)
+        _block_signals(member)
     if _WARNS and (member.joined or _COUNTS_LATE):
         _ignore_own_threads(member)
     member.forking += 1
@@ -152,7 +152,7 @@ def _tries() -> Iterator[None]:
         pause.acquire(True, 0.0001)
 
 
-def _keep_signals(member: Member) -> None:
+def _block_signals(member: Member) -> None:
     """Block signals until a forked child has joined.
 
     Python drops an exception that a signal handler raises in a callback of a fork. Only C functions are called,

@@ -173,7 +173,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     helper_fits = _prepare_helper()
     _forget_former_stops()
     own = "%s/p/%d" % (session_dir, os.getpid())
-    last_stack.keep(own + last_stack.SUFFIX)
+    last_stack.enable(own + last_stack.SUFFIX)
     with contextlib.suppress(OSError):  # left by this process's previous program, before an exec
         os.unlink(own + NO_EDITOR_SUFFIX)
     _connect(pydevd, info)

@@ -40,7 +40,7 @@ class _Target:
 _target: Callable[[], Optional[_Target]] = lambda: None
 
 
-def keep(path: str) -> None:
+def enable(path: str) -> None:
     """Make `faulthandler` write into the file `path`, once.
 
     `faulthandler` writes without checking the descriptor, so the file has a high number, which a program does not reach

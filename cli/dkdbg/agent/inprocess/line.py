@@ -62,21 +62,21 @@ def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
     """
     name = os.path.basename(path)
     running = _running(name, is_asked)
-    kept = _functions(name) if is_asked else None
+    functions = _functions(name) if is_asked else None
     found: List[Dict[str, Any]] = []
     seen: Set[int] = set()
     for module_name, module in list(sys.modules.items()):
         file = _file_of(module)
         if file and _is_called(file, name) and id(module) not in seen:  # `__main__` is often imported too
             seen.add(id(module))
-            found.append(_of_file(file, module_name, module, line, running, kept=kept))
+            found.append(_of_file(file, module_name, module, line, running, functions=functions))
         elif not file and module_name.rpartition(".")[2] + ".py" == name and _is_frozen(module):
             found.append({"path": "", "module": module_name, "origin": "frozen"})
     paths = [each["path"] for each in found]
     codes = [code for code, _, _ in running]
     codes += [
         each.__code__
-        for each in kept or ()
+        for each in functions or ()
         if os.path.abspath(each.__code__.co_filename) == path
         and each.__globals__.get("__file__") not in paths
     ]
@@ -84,7 +84,7 @@ def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
         if not any(
             each.get("real") == os.path.realpath(file) for each in found
         ):  # without a module, by runpy or exec
-            found.append(_of_file(file, "", None, line, running, kept=kept))
+            found.append(_of_file(file, "", None, line, running, functions=functions))
     return {
         "python": "%d.%d.%d" % sys.version_info[:3],
         "optimize": sys.flags.optimize,
@@ -126,12 +126,12 @@ def _of_file(
     line: int,
     running: Running,
     *,
-    kept: Optional[List[types.FunctionType]],
+    functions: Optional[List[types.FunctionType]],
 ) -> Dict[str, Any]:
     """Return the facts about one file.
 
     Args:
-        kept: all functions of files of this name; None if the user has not asked.
+        functions: all functions of files of this name; None if the user has not asked.
     """
     facts: Dict[str, Any] = {
         "path": file, "real": os.path.realpath(file), "module": module_name,
@@ -159,7 +159,7 @@ def _of_file(
         facts["branch"] = _is_in_branch(file, line)
         facts["ran"] = None if facts["importing"] or facts["at"] or module is None else True
     else:
-        live, compiler = _live(module, fresh, running, kept or ())
+        live, compiler = _live(module, fresh, running, functions or ())
         facts["kept"] = compiler == _KEEPS
         active = [each for each in running if each[0] is live]
         facts["ran"] = bool(active) or _has_run(live)
@@ -169,7 +169,7 @@ def _of_file(
         facts["compiled"] = "torch.compile" if is_compiled else compiler
         if facts["ran"] is False and missed_code.may_be_inlined():
             facts["ran"] = None
-        facts["gone"] = kept is not None and live is None and gc.get_freeze_count() < _MANY_FROZEN
+        facts["gone"] = functions is not None and live is None and gc.get_freeze_count() < _MANY_FROZEN
         facts["beats"] = live is not None and _beats(live)
         facts["at"] = [at for _, at, _ in active]
     facts["again"] = any(again for _, _, again in active)
@@ -257,7 +257,7 @@ def _body(code: CodeType) -> Iterator[int]:
 
 
 def _live(
-    module: Optional[ModuleType], fresh: CodeType, running: Running, kept: Sequence[types.FunctionType]
+    module: Optional[ModuleType], fresh: CodeType, running: Running, functions: Sequence[types.FunctionType]
 ) -> Tuple[Optional[CodeType], str]:
     """Return the program's code object for the function `fresh`, and its compiler's name, or ""."""
     for active, _, _ in running:
@@ -284,7 +284,7 @@ def _live(
                     for _, each in _codes(code):
                         if _is_same(each, fresh):
                             return each, compiler
-    for function in kept:
+    for function in functions:
         if os.path.abspath(function.__code__.co_filename) == fresh.co_filename:
             for _, each in _codes(function.__code__):
                 if _is_same(each, fresh):

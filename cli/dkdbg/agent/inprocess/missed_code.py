@@ -69,7 +69,7 @@ def watch() -> None:
     if not os.environ.get("TORCH_COMPILE_DISABLE"):
         _check_new_breakpoints()
         importing.after(_CONVERT_FRAME, _attach)
-    importing.after("cloudpickle.cloudpickle", _keep_names)
+    importing.after("cloudpickle.cloudpickle", _restore_names)
     if sys.version_info >= (3, 12):
         _watch_running()
         return
@@ -239,7 +239,7 @@ def _traced(run: Callable[..., Any]) -> Callable[..., Any]:
     return run_traced
 
 
-def _keep_names(module: Any) -> None:
+def _restore_names(module: Any) -> None:
     table = module.Pickler._dispatch_table
     true = table[CodeType]
 

@@ -33,7 +33,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 SILENCE = 6.0
 #: The two lines that the other side sends first: the prefix of the relay's first line; id and secret of the keeper.
 _WORD = re.compile(r"dkdbg-[0-9a-f]{16}")
-_KEEPER = re.compile(r"([0-9a-f]{16}) [0-9a-f]{%d}" % (2 * SECRET))
+_KEEPER_LINE = re.compile(r"([0-9a-f]{16}) [0-9a-f]{%d}" % (2 * SECRET))
 _MAX_LINE_BYTES = 200
 #: Timeout for the first two lines of the other side: it may first have to notice that the relay was cut.
 _LINE_TIMEOUT_S = 60.0
@@ -104,17 +104,17 @@ class _Caller:
         """Serve one connection to its end; return why it ended."""
         line.say(self._about)
         end = time.monotonic() + _LINE_TIMEOUT_S
-        word, keeper = line.hear(_MAX_LINE_BYTES, end), line.hear(_MAX_LINE_BYTES, end)
-        if not _WORD.fullmatch(word) or not _KEEPER.fullmatch(keeper):
+        word, secret_line = line.hear(_MAX_LINE_BYTES, end), line.hear(_MAX_LINE_BYTES, end)
+        if not _WORD.fullmatch(word) or not _KEEPER_LINE.fullmatch(secret_line):
             raise secure_channel.ChannelError("it runs another version of dkdbg")
-        self._keep(word, keeper)
+        self._start_keeper(word, secret_line)
         own_end, peer_end = socket.socketpair()
         with own_end:
             with peer_end:
                 end = peer_end.fileno()
                 relay = subprocess.Popen(_relay(word, "wait"), stdin=end, stdout=end, start_new_session=True)
             try:
-                own_end.sendall(keeper.encode() + b"\n")
+                own_end.sendall(secret_line.encode() + b"\n")
                 self._reported = ""
                 console.log("%s is connected: its editor can debug this job" % self._where)
                 return line.pump(own_end, silence=SILENCE, until=_INPUT)
@@ -122,7 +122,7 @@ class _Caller:
                 relay.kill()
                 relay.wait()
 
-    def _keep(self, word: str, line: str) -> None:
+    def _start_keeper(self, word: str, line: str) -> None:
         """Run the keeper that the other side expects; replace one that it does not know."""
         if self._keeper is not None and self._keeper.poll() is None and line == self._keepers_line:
             return

@@ -212,7 +212,7 @@ class Exchange:
     """Base class of both ends of a relay: `Keeper`, and `dkdbg.relay.relay` on the other machine.
 
     Attributes:
-        keeper: identity of this keeper, or of the remote one; zeros until known.
+        keeper_id: identity of this keeper, or of the remote one; zeros until known.
         heard: time.monotonic() of the last data from the transport.
     """
 
@@ -222,7 +222,7 @@ class Exchange:
     answers = False
 
     def __init__(self) -> None:
-        self.keeper = wire.NO_KEEPER
+        self.keeper_id = wire.NO_KEEPER_ID
         self.heard = time.monotonic()
         self.counting = Counting()
         self.channels: Dict[int, Channel] = {}
@@ -234,7 +234,7 @@ class Exchange:
 
     # -- for subclasses -----------------------------------------------------------------------------------------
 
-    def greeted(self, keeper: bytes, read: int) -> None:
+    def greeted(self, keeper_id: bytes, read: int) -> None:
         """Handle the other end's hello on this transport. Raises WireError."""
         raise NotImplementedError
 

@@ -61,7 +61,7 @@ class Keeper(Exchange):
         at_end: Optional[Callable[[], None]] = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.keeper = os.urandom(len(wire.NO_KEEPER))
+        self.keeper_id = os.urandom(len(wire.NO_KEEPER_ID))
         self._listener = listener
         self._path = path
         self._secret = secret
@@ -99,13 +99,13 @@ class Keeper(Exchange):
             self.close()
             self._hang_up()
 
-    def greeted(self, keeper: bytes, read: int) -> None:
+    def greeted(self, keeper_id: bytes, read: int) -> None:
         """Answer the hello of a relay; only a new keeper accepts a relay that does not know it."""
-        is_known = keeper == self.keeper
+        is_known = keeper_id == self.keeper_id
         if not is_known and self.last_channel:
             raise WireError("the relay does not know this keeper")
         self._is_greeted = True
-        self.counting.say(wire.hello(self.keeper, self.counting.read))
+        self.counting.say(wire.hello(self.keeper_id, self.counting.read))
         self.counting.connect(read if is_known else 0)
 
     def opened(self, channel: int, payload: bytes) -> None:

@@ -1,7 +1,7 @@
 """Run a program that outlives transports: its keeper holds the other ends of its streams, so it never notices a cut.
 
 While a client is connected, a slow reader makes the program wait, as with a pipe. Otherwise the program goes on, and
-the last KEPT bytes of each output are kept for the next client.
+the last MAX_KEPT_BYTES bytes of each output are kept for the next client.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import IO, Any, Callable, Deque, Dict, List, Optional
 
 #: Bytes of an output to keep while no client is connected, and to buffer while one is.
-KEPT, _MAX_BUFFERED_BYTES = 16 << 20, 1 << 16
+MAX_KEPT_BYTES, _MAX_BUFFERED_BYTES = 16 << 20, 1 << 16
 _CHUNK = 1 << 16
 #: Seconds without output, after the program's exit, until an output that another process still holds counts as ended.
 _TAIL = 0.5
@@ -251,7 +251,7 @@ class _Spool:
             return
         self._pieces.append(data)
         self._size += len(data)
-        while self._size > KEPT:
+        while self._size > MAX_KEPT_BYTES:
             dropped = len(self._pieces.popleft())
             self._size -= dropped
             self._dropped += dropped

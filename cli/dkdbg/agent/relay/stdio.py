@@ -52,7 +52,7 @@ def main(argv: List[str]) -> int:
         if len(os.fsencode(path)) > _MAX_SOCKET_PATH_BYTES:
             raise OSError(0, "%s is too long for a socket" % path)
         if argv[1:] == ["keep"]:
-            _keep(path, secret)
+            _run_keeper(path, secret)
             return 0
         sock = _awaited(path) if argv[1:] == ["wait"] else _connect(path, secret, may_start=len(argv) == 1)
         if sock is None:
@@ -126,17 +126,17 @@ def _start(path: str, secret: bytes) -> None:
         os.setsid()
         if os.fork():
             os._exit(0)
-        _keeper(listener, path, secret).run()
+        _new_keeper(listener, path, secret).run()
     finally:
         os._exit(0)
 
 
-def _keep(path: str, secret: bytes) -> None:
+def _run_keeper(path: str, secret: bytes) -> None:
     """Become the keeper, unless one exists: a batch step is started twice when its first answer was lost."""
     with contextlib.suppress(OSError):
         _connected(path).close()
         return
-    keeper = _keeper(_listening(path), path, secret)
+    keeper = _new_keeper(_listening(path), path, secret)
     # The batch system sends SIGTERM to all processes of a job that is over, including the program, and kills them
     # soon.
     signal.signal(signal.SIGTERM, lambda *_: keeper.hurry(_RESULT_TIMEOUT_S))
@@ -155,7 +155,7 @@ def _listening(path: str) -> socket.socket:
     return listener
 
 
-def _keeper(listener: socket.socket, path: str, secret: bytes) -> Keeper:
+def _new_keeper(listener: socket.socket, path: str, secret: bytes) -> Keeper:
     """Turn this process into the keeper."""
     folder = os.getcwd()
     os.chdir("/")

@@ -39,7 +39,7 @@ WINDOW = 4 << 20
 #: Maximum number of connections at a time.
 CHANNELS = 64
 #: Identity sent before the keeper is known.
-NO_KEEPER = bytes(16)
+NO_KEEPER_ID = bytes(16)
 #: Minimum and maximum payload length of each kind.
 _LENGTHS = {
     OPEN: (2, 2), DATA: (1, LARGEST), END: (0, 0), RESET: (0, 500), CREDIT: (4, 4),
@@ -58,17 +58,17 @@ def pack(kind: int, channel: int = 0, payload: bytes = b"") -> bytes:
     return HEAD.pack(kind, channel, len(payload)) + payload
 
 
-def hello(keeper: bytes, count: int) -> bytes:
+def hello(keeper_id: bytes, count: int) -> bytes:
     """Return the first frame of a transport: expected or own keeper (16 bytes), number of counted frames read."""
-    return pack(HELLO, 0, _HELLO.pack(VERSION, keeper, count))
+    return pack(HELLO, 0, _HELLO.pack(VERSION, keeper_id, count))
 
 
 def read_hello(payload: bytes) -> Tuple[bytes, int]:
     """Return keeper and count. Raises WireError: the other end has another version."""
-    version, keeper, count = _HELLO.unpack(payload)
+    version, keeper_id, count = _HELLO.unpack(payload)
     if version != VERSION:
         raise WireError("it speaks relay protocol version %d, this dkdbg %d" % (version, VERSION))
-    return keeper, count
+    return keeper_id, count
 
 
 def counted(payload: bytes) -> int:

@@ -128,7 +128,7 @@ class Deaths:
         Args:
             status: the wait status, if the caller knows it, as for the agent's own child.
         """
-        name, frames = _kept(self._path_of(pid, last_stack.SUFFIX))
+        name, frames = _read_stack(self._path_of(pid, last_stack.SUFFIX))
         held = self._held_at(pid)
         with self._lock:
             status = self._status(pid) if status is None else status
@@ -183,7 +183,7 @@ def describe(process: str, name: str, frames: List[str], held: str, why: str) ->
     return "%s: %s" % (text, why) if why else text
 
 
-def _kept(path: str) -> Tuple[str, List[str]]:
+def _read_stack(path: str) -> Tuple[str, List[str]]:
     """Return the signal and the frames that `faulthandler` kept, `kernel, train.py:7`, innermost first."""
     try:
         with notes.opened(path) as source:

@@ -66,7 +66,7 @@ def become_owner(environ: MutableMapping[str, str]) -> None:
         # Without CAP_SETUID (cap_drop: ALL) the program runs as root, as it would without dkdbg.
         return
     rights = _FILE_RIGHTS if environ.get(HOME_ENV) in ("0", "root") else _ACCESS_RIGHTS
-    keeps_home = libc is not None and _keep(rights, libc) and _is_home(environ)
+    keeps_home = libc is not None and _keep_rights(rights, libc) and _is_home(environ)
     _give_home(environ, status.st_uid, keeps=keeps_home)
 
 
@@ -80,7 +80,7 @@ def _libc() -> Optional[CDLL]:
     return None
 
 
-def _keep(rights: int, libc: CDLL) -> bool:
+def _keep_rights(rights: int, libc: CDLL) -> bool:
     """Keep these rights, as far as the container has them, also across exec; return whether any are kept."""
     import ctypes
 

@@ -91,7 +91,7 @@ class Obstacles:
             and (kind == "l" or old.st_size == size)
             and content.digest_at(folder, name, kind) == digest
         ):
-            self.keep(folder, path, name, old, copy=True)
+            self.set_aside(folder, path, name, old, copy=True)
 
     def is_from_sync(self, folder: int, path: str, name: bytes, old: os.stat_result) -> bool:
         """Return whether a file or link is the one that sync put there, by its lstat, or else by its content."""
@@ -103,7 +103,9 @@ class Obstacles:
         found = content.digest_at(folder, name, entry[ledger.KIND])
         return bool(found == entry[ledger.DIGEST])
 
-    def keep(self, folder: int, path: str, name: bytes, old: os.stat_result, *, copy: bool = False) -> None:
+    def set_aside(
+        self, folder: int, path: str, name: bytes, old: os.stat_result, *, copy: bool = False
+    ) -> None:
         """Move an entry to kept/, or link it there when it is about to be replaced."""
         where = [_OWN, KEPT, time.strftime("%Y%m%dT%H%M%S", time.gmtime()).encode()]
         where[2] += b".%09dZ" % (time.time_ns() % 1_000_000_000)
@@ -174,7 +176,7 @@ class Obstacles:
             os.unlink(name, dir_fd=folder)
             self._ledger.forget(path)
         else:
-            self.keep(folder, path, name, old)
+            self.set_aside(folder, path, name, old)
 
     def _folder_away(self, folder: int, path: str, name: bytes) -> None:
         """Remove a folder if sync made it and it is empty; otherwise move it to kept/."""
@@ -188,7 +190,7 @@ class Obstacles:
                     raise Refused(
                         "it is a mount point on the target", "leave it out with [sync] ignore in dkdbg.toml"
                     ) from None
-        self.keep(folder, path, name, os.stat(name, dir_fd=folder, follow_symlinks=False))
+        self.set_aside(folder, path, name, os.stat(name, dir_fd=folder, follow_symlinks=False))
 
 
 def set_folder_mode(folder: int, name: bytes, mode: int, old: os.stat_result) -> None:

@@ -211,7 +211,7 @@ class Operations:
             if entry[ledger.KIND] == "f":
                 self._placer.remember_gone(path, info)
         else:
-            self._way.keep(folder, path, name, info)
+            self._way.set_aside(folder, path, name, info)
             self._ledger.forget(path)
         return None
 

@@ -57,7 +57,7 @@ class Session:
             raise
         from dkdbg.sync.receiver.operations import Operations  # imported late: by now the host is busy
 
-        self._operations = Operations(self._state, self._ledger, self._kept)
+        self._operations = Operations(self._state, self._ledger, self._send_kept)
         self._handlers = {
             wire.PUT: self._operations.put, wire.BEGIN: self._begin, wire.DATA: self._data, wire.END: self._end,
             wire.MKDIR: lambda head, _: self._operations.mkdir(head), wire.LINK: lambda head, _: self._operations.link(head),
@@ -162,7 +162,7 @@ class Session:
         for frame in wire.encode_entries(kind, entries):
             self._outlet.send_encoded(frame)
 
-    def _kept(self, path: str, where: str) -> None:
+    def _send_kept(self, path: str, where: str) -> None:
         self._outlet.send(wire.KEPT, {"id": self._number, "path": path, "where": where})
 
     def _begin(self, head: Head, _: bytes) -> None:
@@ -181,7 +181,7 @@ class Session:
     def _delete(self, head: Head, _: bytes) -> None:
         left = self._operations.delete(head)
         if left is not None:
-            self._kept(left, left)
+            self._send_kept(left, left)
 
     def _stat(self, head: Head, _: bytes) -> None:
         asked = head["paths"]

@@ -239,7 +239,7 @@ class Stream:
                 while (frame := parser.take()) is not None:
                     answers.check(*frame)
                     head, body = parser.taken
-                    self._keep(frame, head * _HEAD_WEIGHT + body)
+                    self._queue(frame, head * _HEAD_WEIGHT + body)
                 self._bell()
         except (OSError, ValueError) as error:
             reason = str(error)
@@ -250,7 +250,7 @@ class Stream:
         self._frames.put(self._ended)
         self._bell()
 
-    def _keep(self, frame: Frame, weight: int) -> None:
+    def _queue(self, frame: Frame, weight: int) -> None:
         """Queue a frame; pause reading while too much waits."""
         with self._room:
             if self._closing:

@@ -45,16 +45,16 @@ class Content(NamedTuple):
 
 
 def read(
-    root: str | Beneath, path: str, *, keep: int = _PIECE, now: Callable[[], int] = time.time_ns, growing: bool = False,
+    root: str | Beneath, path: str, *, keep_bytes: int = _PIECE, now: Callable[[], int] = time.time_ns, growing: bool = False,
     between: Callable[[], object] = lambda: None,
 ) -> Content:  # fmt: skip
     """Read `path`, relative to `root`, to its end. Follows no symlink below the root.
 
     Args:
         root: the local root, absolute and resolved, or a `Beneath` of it, which saves opening the root for each file.
-        keep: maximum bytes to return as `Content.body`.
+        keep_bytes: maximum bytes to return as `Content.body`.
         growing: whether the file may grow meanwhile, like a log: read only up to its size at the beginning.
-        between: called after each 1 MiB of a file longer than `keep`: reading it may take some seconds.
+        between: called after each 1 MiB of a file longer than `keep_bytes`: reading it may take some seconds.
 
     Raises:
         FileChangedError: the file changed meanwhile, is gone, or is not a file any more.
@@ -66,12 +66,12 @@ def read(
         before = os.fstat(fd)
         if not stat.S_ISREG(before.st_mode):
             raise FileChangedError(path)
-        if before.st_size <= min(keep, _PIECE):
+        if before.st_size <= min(keep_bytes, _PIECE):
             whole = _whole(fd, before.st_size)
             body: bytes | None = whole
             digest = hashlib.sha256(whole).hexdigest()
         else:
-            body, digest = _piecemeal(fd, before.st_size, keep, between)
+            body, digest = _piecemeal(fd, before.st_size, keep_bytes, between)
         after = os.fstat(fd)
         changed = not _same(after, before)
         if changed and not (growing and after.st_size >= before.st_size):
@@ -88,16 +88,18 @@ def _whole(fd: int, size: int) -> bytes:
     return data if len(data) == size else data + b"".join(_pieces(fd, size - len(data)))
 
 
-def _piecemeal(fd: int, size: int, keep: int, between: Callable[[], object]) -> tuple[bytes | None, str]:
-    """Read `size` bytes in pieces; return them (None if more than `keep`) and their digest."""
+def _piecemeal(
+    fd: int, size: int, keep_bytes: int, between: Callable[[], object]
+) -> tuple[bytes | None, str]:
+    """Read `size` bytes in pieces; return them (None if more than `keep_bytes`) and their digest."""
     digest, kept = hashlib.sha256(), list[bytes]()
     for piece in _pieces(fd, size):
         digest.update(piece)
-        if size <= keep:
+        if size <= keep_bytes:
             kept.append(piece)
         else:
             between()
-    return b"".join(kept) if size <= keep else None, digest.hexdigest()
+    return b"".join(kept) if size <= keep_bytes else None, digest.hexdigest()
 
 
 def _same(one: os.stat_result, other: os.stat_result) -> bool:

@@ -280,8 +280,8 @@ class JobNode(Executor):
             text = f"{enter(self.folder)}exec {shlex.join((*relay, word))}"
             return f"{step} sh -c {shlex.quote(text)}"
 
-        kept, spoken = there("keep"), there("wait")
-        return self.login.wrap(("sh", "-c", _STARTING.format(kept=kept, spoken=spoken)))
+        keeper_line, wait_line = there("keep"), there("wait")
+        return self.login.wrap(("sh", "-c", _STARTING.format(kept=keeper_line, spoken=wait_line)))
 
     def explain(self, stderr: str) -> DkdbgError | None:
         """Return the error for a message of the batch system; None for other messages."""

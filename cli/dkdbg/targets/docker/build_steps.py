@@ -60,7 +60,7 @@ class BuildSteps:
             step, self._podman = self._podman, ""
             return BuildStep(self._text(step, ""), self._share, (*self._logs.pop(step, ()), line))
         if self._podman and not line.startswith(("COMMIT ", "Successfully tagged ")):
-            self._keep(self._podman, line)
+            self._add_line(self._podman, line)
             return self._shown(self._podman, line if not line.startswith("-->") else "")
         self._podman = ""
         return None if line.strip() else BuildStep("", self._share)
@@ -91,13 +91,13 @@ class BuildSteps:
         elif rest.startswith("ERROR"):
             return BuildStep(self._text(number, ""), self._share, (*self._logs.pop(number, ()), line))
         else:
-            self._keep(number, line)
+            self._add_line(number, line)
         known = sum(self._last.values())
         if known:  # a stage that begins late increases `known`; the share must not fall
             self._share = max(self._share, min(1.0, len(self._done & self._numbered) / known))
         return self._shown(number, _SECONDS.sub("", rest, count=1) if _SECONDS.match(rest) else "")
 
-    def _keep(self, number: str, line: str) -> None:
+    def _add_line(self, number: str, line: str) -> None:
         log = self._logs.setdefault(number, [])
         log.append(line)
         del log[:-_MAX_KEPT_LINES]

@@ -83,13 +83,13 @@ class ComposeService:
             stays: keep the container, because Podman forgets the exit code of one that it removes.
             detached: return once the command is started, and leave the services that this one depends on as they are.
         """
-        kept = ("--name", name, *(() if stays else ("--rm",)))
+        name_options = ("--name", name, *(() if stays else ("--rm",)))
         ports = ("--service-ports",) if all_ports else ("--publish", publish) if publish else ()
         flags = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
         options = ("--entrypoint", entrypoint) if entrypoint else ()
         return self._compose(
             "run",
-            *kept,
+            *name_options,
             *(("--detach", "--no-deps") if detached else ()),
             *(() if tty else ("--no-TTY",)),
             *ports,

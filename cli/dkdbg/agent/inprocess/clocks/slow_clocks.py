@@ -201,9 +201,9 @@ def _changing(function: Any, clock: _Clock) -> Any:
     true = make(("PyCFunction_NewEx", api))(definition, time, None)
     call = ctypes.cast(api.PyObject_CallObject, ctypes.c_void_p).value
     replacement = Definition(found.name, call, takes_nothing, found.doc)
-    keep = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", api))
-    keep(clock)  # for ever: other threads may call it at any time, also at the interpreter's end
-    keep(replacement)
+    incref = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", api))
+    incref(clock)  # for ever: other threads may call it at any time, also at the interpreter's end
+    incref(replacement)
 
     def change() -> None:  # the true C function ignores its first argument, ours does not
         fields[1].value = id(clock)

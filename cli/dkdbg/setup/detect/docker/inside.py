@@ -132,8 +132,8 @@ def _of_lines(lines: list[str], inside: Inside) -> list[tuple[Launch, str]]:
                 r"\s*(?:(?:until|if|while|then|do)\s+)?cd\s+([\"']?)([^\s\"'$`]+)\1\s*$", command
             ):
                 workdir = absolute(workdir, moved[2])
-        kept = behind if re.search(r"(?<!&)&\s*$", line) else found
-        kept.extend((launch, workdir) for launch in parse_line(line, inside.scripts))
+        launches = behind if re.search(r"(?<!&)&\s*$", line) else found
+        launches.extend((launch, workdir) for launch in parse_line(line, inside.scripts))
     return [*behind, *found]
 
 
