@@ -79,15 +79,15 @@ def _root(directory: str, verb: str) -> Path:
     from dkdbg.setup.detect.around import initialised, is_project, no_way_to
 
     try:
-        here = Path(directory).resolve(strict=True)
+        folder = Path(directory).resolve(strict=True)
         above = (
-            initialised(here)
-            if here.is_dir() and not (verb == "init" and (directory != "." or is_project(here)))
+            initialised(folder)
+            if folder.is_dir() and not (verb == "init" and (directory != "." or is_project(folder)))
             else None
         )
-        if above not in {None, here}:
+        if above not in {None, folder}:
             console.warn(f"dkdbg: in {above}; relative paths in messages start there")
-        return above or here
+        return above or folder
     except (OSError, RuntimeError) as error:
         raise no_way_to(directory, error, verb) from error
 

@@ -323,7 +323,7 @@ def test_a_stop_stops_the_clocks_of_another_agent_unless_it_has_ranks_of_another
     (said,) = whole.said(group_control.held(whole.sessions), messages.GROUP)
     assert said == {"command": "held", "world": 3, "ranks": [0, 1, 2]}
     assert group_control.held(Job(is_closed=False, world=3).sessions) == []
-    job.sessions.agent.on_held_elsewhere = lambda: elsewhere.append(1)
+    job.sessions.agent.on_other_agent_held = lambda: elsewhere.append(1)
     assert job.told(job.ask(messages.GROUP, command="held", world=4, ranks=[0])) == []
     assert elsewhere == []
     assert job.told(job.ask(messages.GROUP, command="held", world=4, ranks=[3])) == []

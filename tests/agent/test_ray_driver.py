@@ -122,7 +122,7 @@ def test_each_driver_of_a_session_keeps_the_secret_of_its_last_run(program, runt
     running = program(AGAIN, python=python_with("ray"), **options)
 
     def runs():
-        return {each.id for each in guard.here()}
+        return {each.id for each in guard.runs()}
 
     before = wait_for(runs, lambda found: len(found) == 2)
     running.process.stdin.write(b"\n")

@@ -57,7 +57,7 @@ def test_no_program_of_the_cluster_makes_a_worker_wait_for_ever(monkeypatch, tol
 def test_who_knows_the_secret_of_the_run_speaks_with_debugpy(guarded, monkeypatch):
     proxy, through = guarded
     monkeypatch.setattr(
-        guard, "here", lambda: [guard.Run({"run": "run1", "secret": (b"s" * 32).hex(), "workers": {}})]
+        guard, "runs", lambda: [guard.Run({"run": "run1", "secret": (b"s" * 32).hex(), "workers": {}})]
     )
     sock, said, run = guard.connect("127.0.0.1", proxy.port)
     with sock:
@@ -111,7 +111,7 @@ def test_clients_that_answer_nothing_are_limited_in_number_and_keep_no_editor_ou
         for each in silent:
             each.settimeout(LIMIT)
         monkeypatch.setattr(
-            guard, "here", lambda: [guard.Run({"run": "run1", "secret": (b"s" * 32).hex(), "workers": {}})]
+            guard, "runs", lambda: [guard.Run({"run": "run1", "secret": (b"s" * 32).hex(), "workers": {}})]
         )
         sock, _, run = guard.connect("127.0.0.1", proxy.port)
         sock.close()
@@ -128,7 +128,7 @@ def test_clients_that_answer_nothing_are_limited_in_number_and_keep_no_editor_ou
 
 def test_a_run_of_another_machine_is_said(guarded, monkeypatch):
     proxy, _ = guarded
-    monkeypatch.setattr(guard, "here", list)
+    monkeypatch.setattr(guard, "runs", list)
     with pytest.raises(OSError, match="started from another machine"):
         guard.connect("127.0.0.1", proxy.port)
 

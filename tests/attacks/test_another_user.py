@@ -700,9 +700,9 @@ def test_the_address_of_a_cluster_is_read_from_no_file_of_another_user(
     path.parent.mkdir()
     path.write_text("192.0.2.1:6379\n")
     monkeypatch.setattr(dashboard, "_ADDRESS_FILE", str(path))
-    assert "192.0.2.1" in dashboard.here()
+    assert "192.0.2.1" in dashboard.hosts()
     os.chown(path if whose == "file" else path.parent, other_user.uid, -1)
-    assert "192.0.2.1" not in dashboard.here()
+    assert "192.0.2.1" not in dashboard.hosts()
 
 
 @pytest.mark.attack(15)

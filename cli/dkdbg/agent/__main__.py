@@ -159,7 +159,7 @@ def _mapping() -> int:
 
     from dkdbg.agent.state import mapping
 
-    print(json.dumps(mapping.here(), indent=2))
+    print(json.dumps(mapping.of_this_machine(), indent=2))
     return 0
 
 

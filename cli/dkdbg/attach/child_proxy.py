@@ -222,7 +222,7 @@ class Asked:
 
     request: int | None
     path: str
-    there: str
+    remote: str
     mapping: tuple[str, str]
     line: int
 
@@ -279,13 +279,13 @@ class Sources:
         found = paths.mapped(full, self._mappings)
         if found is None or full == found[0][0] or not isinstance(line, int) or not isinstance(number, int):
             return []
-        return [self.ask(Asked(request=number, path=full, mapping=found[0], there=found[1], line=line))]
+        return [self.ask(Asked(request=number, path=full, mapping=found[0], remote=found[1], line=line))]
 
     def ask(self, asked: Asked) -> bytes:
         """Encode a query, and store it until its answer arrives."""
         number = self._number()
         self._asked[number] = asked
-        return messages.request(number, messages.SOURCE, {"path": asked.there})
+        return messages.request(number, messages.SOURCE, {"path": asked.remote})
 
     def answered(self, message: Message) -> tuple[str, Asked | None] | None:
         """Handle an answer of the agent; None for any other message.
@@ -297,18 +297,18 @@ class Sources:
         asked = self._asked.pop(number, None) if isinstance(number, int) else None
         if asked is None:
             return None
-        there, here = as_dict(message.get("body")), sources.describe(asked.path)
-        digest, lines = there.get("digest"), there.get("lines")
-        if not here or not isinstance(digest, str) or digest == here["digest"]:
+        remote, local = as_dict(message.get("body")), sources.describe(asked.path)
+        digest, lines = remote.get("digest"), remote.get("lines")
+        if not local or not isinstance(digest, str) or digest == local["digest"]:
             return "", None
         if not isinstance(lines, int) or not 0 <= lines <= sources.MAX_BYTES:
             return "", None
-        if asked.request is not None and abs(time.time() - here["changed"]) < SYNC_TIMEOUT_S:
+        if asked.request is not None and abs(time.time() - local["changed"]) < SYNC_TIMEOUT_S:
             return "", replace(asked, request=None)
-        text = self._described(asked, here["lines"] - lines)
+        text = self._described(asked, local["lines"] - lines)
         if asked.request is not None:
             self._differing[asked.request] = text
-        token, which = object(), (self._label, asked.path, here["digest"], digest)
+        token, which = object(), (self._label, asked.path, local["digest"], digest)
         is_new = self._reported.setdefault(which, token) is token
         return f"{Path(asked.path).name}:{asked.line}: {text}" if is_new else "", None
 

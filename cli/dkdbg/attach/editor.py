@@ -137,8 +137,8 @@ class Editor:
     def may_dial(self, upstream: str) -> bool:
         """Return whether every earlier editor has attached there, or had enough time to attach."""
         with self.board.lock:
-            here = self.board.editors
-            before = here[: here.index(self)] if self in here else []
+            editors = self.board.editors
+            before = editors[: editors.index(self)] if self in editors else []
             settled = all(each.router.is_settled(upstream) for each in before)
         since = self._turns.setdefault(upstream, time.monotonic())
         return settled or time.monotonic() - since > TURN_TIMEOUT_S

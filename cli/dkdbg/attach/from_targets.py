@@ -30,7 +30,7 @@ _MAX_NAME, _MAX_LINE = 80, 400
 #: Fields of a source that an editor needs to show it.
 _SOURCE = ("name", "path", "sourceReference", "presentationHint", "origin")
 #: Paths outside this machine: URIs, whose scheme is longer than a drive letter, and UNC paths of Windows.
-_ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|[\\/][\\/]")
+_URI_OR_UNC = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|[\\/][\\/]")
 
 
 def name(value: object) -> str:
@@ -149,10 +149,10 @@ def _clean_sources(message: Message) -> None:
 
 def _source(value: object) -> Message | str:
     if isinstance(value, str):  # in an exception's details `source` is a text
-        return "" if _ELSEWHERE.match(value) else value
+        return "" if _URI_OR_UNC.match(value) else value
     content = as_dict(value)
     kept: Message = {key: content[key] for key in _SOURCE if isinstance(content.get(key), str | int)}
-    if isinstance(kept.get("path"), str) and _ELSEWHERE.match(kept["path"]):
+    if isinstance(kept.get("path"), str) and _URI_OR_UNC.match(kept["path"]):
         del kept["path"]
     return kept
 

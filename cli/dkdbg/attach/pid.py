@@ -140,9 +140,9 @@ def _chosen(
     """Return the processes with these PIDs; with a program's first process also those that it has started."""
     wanted = [each for each in found if each.pid in pids]
     if missing := sorted(set(pids) - {each.pid for each in wanted}):
-        there = ", ".join(f"{each.pid}" for each in found) or "none"
+        candidates = ", ".join(f"{each.pid}" for each in found) or "none"
         raise DkdbgError(
-            f"PID {missing[0]} on {target.label} is not an undebugged Python process; candidates: {there}",
+            f"PID {missing[0]} on {target.label} is not an undebugged Python process; candidates: {candidates}",
             hint=f"dkdbg attach {target.address}",
             exit_code=EXIT_USAGE,
         )
@@ -312,9 +312,9 @@ def _mappings(target: Target, folder: str, root: Path) -> tuple[tuple[str, str],
     if not folder.startswith("/") or folder == "/":
         return ()
     if (found := target.code_at(folder)) is not None:
-        here, there = found
+        local, remote = found
         with contextlib.suppress(ValueError):
-            return ((os.path.relpath(here, root), there),) if _is_below(here, root) else ()
+            return ((os.path.relpath(local, root), remote),) if _is_below(local, root) else ()
     return ((".", folder),)
 
 

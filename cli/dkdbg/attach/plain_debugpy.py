@@ -114,7 +114,7 @@ class PlainPort:
     def status(self) -> dict[str, Any]:
         """Return the answer to GET /status."""
         with self._lock:
-            served, there = self._served, self._anchor is not None
+            served, is_anchored = self._served, self._anchor is not None
         target = {
             "target": _text(self._endpoint),
             "name": "debugpy",
@@ -123,7 +123,7 @@ class PlainPort:
         }
         return {
             "state": "attached" if served else "waiting", "client": served > 0, "editors": served,
-            "targets": [{**target, "detail": "" if there else "the program has ended"}],
+            "targets": [{**target, "detail": "" if is_anchored else "the program has ended"}],
         }  # fmt: skip
 
     def serve(self, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
@@ -181,12 +181,12 @@ def _pass(client: socket.socket, first: bytes, parser: frames.FrameParser, upstr
         for body in frames.received(client.recv, parser):
             left = left or _is_leave(body)
             upstream.sock.sendall(frames.wrap(body))
-    ended_there = not back.is_alive()
+    target_ended = not back.is_alive()
     if not left:  # the editor or its network was killed
         _ask_to_leave(upstream.sock)
     back.join(CLOSE_TIMEOUT_S)
     sockets.shut(upstream.sock)
-    return ended_there and not left
+    return target_ended and not left
 
 
 def _pump(upstream: socket.socket, client: socket.socket) -> None:

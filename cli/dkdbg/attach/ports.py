@@ -121,7 +121,7 @@ class Ports:
                 listening = listener.Listener(
                     LOOPBACK, port, serve=lambda *client, slot=slot: self._serve(slot, *client),
                     ready=lambda: True, status=self._board.status, allow=peers.AllowList(), log=self._log,
-                    admit=wires.owner_refusal, outsiders=containers.COME_FROM_HERE, greeting=self._greeting,
+                    admit=wires.owner_refusal, outsiders=containers.WAY_OUT, greeting=self._greeting,
                 )  # fmt: skip
             except OSError:
                 port = self._next(None)

@@ -203,8 +203,8 @@ class JobBarrier:
     def _expected_in(self, reports: dict[str, Report]) -> list[str]:
         """Return the agents without a report that may hold the missing ranks."""
         world = max(each.share.world for each in reports.values())
-        here = sum(len(each.share.ranks) for each in reports.values())
-        return sorted({*self._silent, *self.coming}) if here < world else []
+        reported = sum(len(each.share.ranks) for each in reports.values())
+        return sorted({*self._silent, *self.coming}) if reported < world else []
 
     def _missing(self, reports: dict[str, Report], late: list[str]) -> list[str]:
         several = len(self._asked) > 1

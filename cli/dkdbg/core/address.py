@@ -73,7 +73,10 @@ class Address:
 
 
 def parse(
-    text: str, *, forms: str = "SCHEME://NAME, local:SESSION or HOST:PORT", here: Collection[str] = ()
+    text: str,
+    *,
+    forms: str = "SCHEME://NAME, local:SESSION or HOST:PORT",
+    local_schemes: Collection[str] = (),
 ) -> Address:
     """Parse `text` as an address.
 
@@ -81,18 +84,18 @@ def parse(
 
     Args:
         forms: supported forms, for the hint.
-        here: schemes with an optional first part: `SCHEME:///JOB` means this machine.
+        local_schemes: schemes with an optional first part: `SCHEME:///JOB` means this machine.
 
     Raises:
         DkdbgError: `text` has none of the forms.
     """
-    found = _parse(text, here)
+    found = _parse(text, local_schemes)
     if found is None or (found.scheme != LOCAL and any(_OPTION.search(part) for part in found.parts)):
         raise DkdbgError(f"{text!r} names no target", hint=f"a target is {forms}", exit_code=EXIT_USAGE)
     return found
 
 
-def _parse(text: str, here: Collection[str]) -> Address | None:
+def _parse(text: str, local_schemes: Collection[str]) -> Address | None:
     if text.startswith("local:"):  # a folder may have any name
         rest = text.removeprefix("local:")
         return None if rest.startswith("//") or "\0" in rest else Address(scheme=LOCAL, rest=rest)
@@ -102,7 +105,7 @@ def _parse(text: str, here: Collection[str]) -> Address | None:
     if separator:
         address = Address(scheme=scheme, rest=rest.removesuffix("/"))
         known = _SCHEME.fullmatch(scheme) and scheme != ENDPOINT
-        if scheme.rpartition("+")[2] in here and not address.parts[0]:
+        if scheme.rpartition("+")[2] in local_schemes and not address.parts[0]:
             return address if all(address.parts[1:]) else None
         return address if known and all(address.parts) and all(address.hops) else None
     address = Address(scheme=ENDPOINT, rest=text)

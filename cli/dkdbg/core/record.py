@@ -81,7 +81,7 @@ class SeenRecord:
         return f"{self.id} {self.pid} {self.started}"
 
     @property
-    def here(self) -> tuple[str, int]:
+    def local_address(self) -> tuple[str, int]:
         """Host and port of its listener on its own machine; a listener on every address is also on loopback."""
         return LOOPBACK if self.host in {"", "0.0.0.0", "::"} else self.host, self.port  # noqa: S104
 

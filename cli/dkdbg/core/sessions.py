@@ -85,7 +85,7 @@ def of_record(
     """
     state = record.state if live or record.state == "exited" else "lost"
     if endpoint is None:
-        endpoint = "{}:{}".format(*record.here)
+        endpoint = "{}:{}".format(*record.local_address)
     return SeenSession(
         target=target, address=address, id=record.id, name=record.name,
         state=state, endpoint="" if state in ENDED else endpoint.replace("0.0.0.0:", "127.0.0.1:"),
@@ -162,17 +162,17 @@ def choose(
     found = [each for each in found if each.started is not None] or found
     if len(found) == 1:
         return found[0]
-    there = found or [each for each in others if not each.is_ended]
+    candidates = found or [each for each in others if not each.is_ended]
     problem = "no session is running"
-    if there:
+    if candidates:
         problem = (
             f"{len(found)} sessions match {target}"
             if found and target
-            else f"{len(there)} sessions are running"
+            else f"{len(candidates)} sessions are running"
             if target is None
             else f"no session is called {target}"
         )
-    names = [_called(each, there) for each in there]
+    names = [_called(each, candidates) for each in candidates]
     raise DkdbgError(
         problem + (f"; there are: {', '.join(names)}" if names else ""),
         hint=f"name one: {naming(shlex.quote(names[0]))}" if names else begin or hints.SERVICE_UP(),

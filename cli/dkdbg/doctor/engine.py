@@ -75,10 +75,10 @@ def _skew(text: str, asked: float, answered: float) -> float:
     if not found:
         return 0.0
     try:
-        there = datetime.fromisoformat(found[1] + found[2].replace("Z", "+00:00")).timestamp()
+        remote_time = datetime.fromisoformat(found[1] + found[2].replace("Z", "+00:00")).timestamp()
     except ValueError:  # such as the 31st of a month of 30 days
         return 0.0
-    return there - answered if there > answered else min(0.0, there + 1 - asked)
+    return remote_time - answered if remote_time > answered else min(0.0, remote_time + 1 - asked)
 
 
 def _cdi_driver() -> str:

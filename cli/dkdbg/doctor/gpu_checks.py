@@ -63,7 +63,7 @@ def _hidden(situation: Situation) -> Iterator[Values]:
 def _cuda(situation: Situation) -> Iterator[Values]:
     machine, required = situation.machine, situation.repository.torch_cuda
     has = _major(machine.cuda)
-    wanted = [(machine.torch_cuda, f"torch {machine.torch}")] if not situation.is_here else []
+    wanted = [(machine.torch_cuda, f"torch {machine.torch}")] if not situation.is_local else []
     if required is not None:
         wanted.append((required[0], f"the torch of this repository ({required[1]})"))
     for version, what in wanted:
@@ -86,7 +86,7 @@ def _major(version: str) -> int:
 )
 def _no_device(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
-    if not situation.is_here and machine.torch_cuda and not machine.has_device and not machine.driver:
+    if not situation.is_local and machine.torch_cuda and not machine.has_device and not machine.driver:
         yield {"torch": machine.torch, "cuda": machine.torch_cuda}
 
 

@@ -68,7 +68,7 @@ def _system(situation: Situation) -> Iterator[Values]:
 )
 def _unwritable(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
-    if situation.is_here and not machine.is_writable:
+    if situation.is_local and not machine.is_writable:
         yield {"folder": machine.folder, "user": machine.user or machine.uid, "owner": machine.owner}
 
 
@@ -79,7 +79,7 @@ def _unwritable(situation: Situation) -> Iterator[Values]:
 )
 def _root(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
-    if situation.is_here and machine.uid == 0 and machine.owner not in {0, None}:
+    if situation.is_local and machine.uid == 0 and machine.owner not in {0, None}:
         yield {"folder": machine.folder, "owner": machine.owner}
 
 
@@ -90,7 +90,7 @@ def _root(situation: Situation) -> Iterator[Values]:
 )
 def _open_umask(situation: Situation) -> Iterator[Values]:
     umask = situation.machine.umask
-    if situation.is_here and umask is not None and not umask & 0o002:
+    if situation.is_local and umask is not None and not umask & 0o002:
         yield {"umask": f"{umask:03o}"}
 
 
@@ -118,7 +118,7 @@ def _disks(situation: Situation) -> Iterator[Values]:
 )
 def _shm(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
-    if machine.shm is not None and not situation.is_here and machine.shm.total < _MIN_SHM_BYTES:
+    if machine.shm is not None and not situation.is_local and machine.shm.total < _MIN_SHM_BYTES:
         yield {"size": sized(machine.shm.total)}
 
 
@@ -169,7 +169,7 @@ def _watches(situation: Situation) -> Iterator[Values]:
 @warning("inotify", "{used} programs of yours watch files, and {name} is {value}", "{command}")
 def _instances(situation: Situation) -> Iterator[Values]:
     used = situation.machine.watchers
-    if situation.is_here and used is not None and (found := _limit(situation, "instances", used)):
+    if situation.is_local and used is not None and (found := _limit(situation, "instances", used)):
         yield {"used": used, **found}
 
 
@@ -180,8 +180,10 @@ def _limit(situation: Situation, what: str, used: int) -> dict[str, object]:
         what: kind of the limit, `watches` or `instances`.
         used: number in use.
     """
-    there = situation.machine.limits
-    value, name = min(((there[name], name) for name in limits.names(what) if name in there), default=(0, ""))
+    system_limits = situation.machine.limits
+    value, name = min(
+        ((system_limits[name], name) for name in limits.names(what) if name in system_limits), default=(0, "")
+    )
     if not name or used < value:
         return {}
     return {"name": name, "value": value, "command": limits.more(what, name, value)}
@@ -207,7 +209,7 @@ def _ptrace(situation: Situation) -> Iterator[Values]:
 )
 def _no_python(situation: Situation) -> Iterator[Values]:
     pythons = situation.machine.pythons
-    if not situation.is_here and not any(_numbers(version) >= OLDEST_PYTHON for _, version in pythons):
+    if not situation.is_local and not any(_numbers(version) >= OLDEST_PYTHON for _, version in pythons):
         yield {"found": ", ".join(f"{name} {version}" for name, version in pythons) or "none on PATH"}
 
 
@@ -235,5 +237,5 @@ def _windows(situation: Situation) -> Iterator[Values]:
 
 def _workspace_on(kinds: frozenset[str], situation: Situation) -> Iterator[Values]:
     workspace = next(iter(situation.machine.disks), None)
-    if situation.is_here and workspace is not None and workspace.kind in kinds:
+    if situation.is_local and workspace is not None and workspace.kind in kinds:
         yield {"path": workspace.path, "kind": workspace.kind}

@@ -129,10 +129,10 @@ def _skew(text: str, asked: float, answered: float) -> float:
 
     The duration of the query and the fraction of a second that `date` drops do not count.
     """
-    there = _number(text)
-    if there is None:
+    remote_time = _number(text)
+    if remote_time is None:
         return 0.0
-    return there - answered if there > answered else min(0.0, there + 1 - asked)
+    return remote_time - answered if remote_time > answered else min(0.0, remote_time + 1 - asked)
 
 
 def _pair(text: str) -> tuple[str, str] | None:

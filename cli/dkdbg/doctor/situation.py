@@ -207,6 +207,6 @@ class Situation:
     repository: Repository = field(default_factory=Repository)
 
     @property
-    def is_here(self) -> bool:
+    def is_local(self) -> bool:
         """Return whether the machine is this one."""
         return not self.machine.label

@@ -121,10 +121,10 @@ def _job(sessions: Sequence[Session]) -> Job:
     members = [Member(process=process, session=each) for each in sessions for process in each.processes]
     ranked = [each for each in members if each.process.rank is not None]
     size = min(max((_world(each) for each in sessions), default=0), _MAX_WORLD_SIZE)
-    there = {each.process.rank for each in ranked}
+    present = {each.process.rank for each in ranked}
     return Job(
         sessions=tuple(sessions), ranks=groups(ranked), others=groups([each for each in members if each.process.rank is None]),
-        absent=tuple(rank for rank in range(size) if rank not in there), world_size=size,
+        absent=tuple(rank for rank in range(size) if rank not in present), world_size=size,
         findings=tuple(findings(each.process for each in ranked)),
     )  # fmt: skip
 

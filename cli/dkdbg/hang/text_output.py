@@ -59,15 +59,15 @@ def lines(job: Job, staleness: Staleness | None = None, *, partial: bool = False
 def heading(job: Job) -> str:
     """Return the sessions of a job and the number of its ranks."""
     where = ", ".join(dict.fromkeys(f"{each.name} ({each.target})" for each in job.sessions))
-    there = sum(len(each.ranks) for each in job.ranks)
+    present = sum(len(each.ranks) for each in job.ranks)
     others = sum(len(each.members) for each in job.others)
     count = []
-    if there or job.world_size:
+    if present or job.world_size:
         count.append(
-            f"{there} of {job.world_size} ranks" if job.world_size > there else _count(there, "rank")
+            f"{present} of {job.world_size} ranks" if job.world_size > present else _count(present, "rank")
         )
-    if others or not there:
-        count.append(_count(others, "other process" if there else "process", "es"))
+    if others or not present:
+        count.append(_count(others, "other process" if present else "process", "es"))
     return f"{printable(where)}: {', '.join(count)}"
 
 
@@ -152,7 +152,7 @@ def _common(job: Job) -> set[tuple[str, tuple[Frame, ...]]]:
             found.setdefault((aside.name, aside.frames), set()).update(
                 each.process.rank for each in aside.members
             )
-    return {key for key, ranks_there in found.items() if len(everybody) > 1 and ranks_there == everybody}
+    return {key for key, present in found.items() if len(everybody) > 1 and present == everybody}
 
 
 def _group(

@@ -82,12 +82,12 @@ def worker(argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:
 def is_spread(environment: dict[str, str]) -> bool:
     """Return whether a process's environment says that there are ranks on other machines."""
     for launcher in launchers():
-        here, all_of_them = (
+        local, world = (
             number_in(environment, launcher.local_sizes),
             number_in(environment, launcher.world_sizes),
         )
         machines = number_in(environment, launcher.nodes)
-        if (here is not None and all_of_them is not None and here < all_of_them) or (machines or 0) > 1:
+        if (local is not None and world is not None and local < world) or (machines or 0) > 1:
             return True
     return False
 

@@ -34,7 +34,7 @@ class Asked:
         entry: the editor's launch entry.
         remote: remote path by the entry's mapping; empty if no mapping has the file.
         session: the session.
-        there: the file at `remote`, None if it was not queried.
+        remote_file: the file at `remote`, None if it was not queried.
         root: the repository's root.
         isolated: whether the program's loopback is not this machine's.
         restart: command that restarts the program.
@@ -45,7 +45,7 @@ class Asked:
     entry: Entry
     remote: str
     session: LineSession
-    there: RemoteFile | None
+    remote_file: RemoteFile | None
     root: Path
     isolated: bool = False
     restart: str = "dkdbg restart"
@@ -56,7 +56,7 @@ class Asked:
         return f"{self.path.name}:{self.line}"
 
     @cached_property
-    def here(self) -> dict[str, Any]:
+    def local_facts(self) -> dict[str, Any]:
         """Facts about the local file, as agent/dap/sources.py returns them; empty if it cannot be read."""
         return sources.describe(str(self.path))
 
@@ -77,10 +77,15 @@ class Asked:
 
     def _may_be(self, file: LoadedFile) -> bool:
         """Return whether a loaded file may be the asked one: by its real path, its content, or the folders above it."""
-        found, here = file.file, self.here
-        if self.there is not None and self.there.exists and found.real == self.there.real:
+        found, local_facts = file.file, self.local_facts
+        if self.remote_file is not None and self.remote_file.exists and found.real == self.remote_file.real:
             return True
-        if here and here["lines"] and self.path.name != "__init__.py" and found.digest == here["digest"]:
+        if (
+            local_facts
+            and local_facts["lines"]
+            and self.path.name != "__init__.py"
+            and found.digest == local_facts["digest"]
+        ):
             return True
         if not self.path.is_relative_to(self.root):
             return below_packages(found.path) == below_packages(str(self.path))

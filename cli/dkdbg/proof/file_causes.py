@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 _IN_PLACE = "install the package in place: pip install -e . in the image instead of pip install ."
 
 
-def of_file(path: Path, there: RemoteFile, entry: Entry, session: LineSession) -> Finding | None:
+def of_file(path: Path, remote_file: RemoteFile, entry: Entry, session: LineSession) -> Finding | None:
     """Return the finding for a mapped file that is absent at the target, or differs there; None if both are equal."""
-    if not there.exists:
-        return _wrong_root(path, there.path, entry, session, actual="")
-    here = sources.describe(str(path))
-    if here and there.digest and here["digest"] != there.digest:
-        return _differs(path, there, here, session.name)
+    if not remote_file.exists:
+        return _wrong_root(path, remote_file.path, entry, session, actual="")
+    local_facts = sources.describe(str(path))
+    if local_facts and remote_file.digest and local_facts["digest"] != remote_file.digest:
+        return _differs(path, remote_file, local_facts, session.name)
     return None
 
 
@@ -42,7 +42,7 @@ def of_mapping(
         mapped: files loaded by the mapped name.
         copies: the same file by another name, or another file in its place.
     """
-    there, entry, session = asked.there, asked.entry, asked.session
+    remote_file, entry, session = asked.remote_file, asked.entry, asked.session
     actual = copies[0][1].file.path if copies else ""
     if not asked.remote:
         if INSTALLED.search(str(asked.path)) and not asked.path.is_relative_to(asked.root):
@@ -55,7 +55,7 @@ def of_mapping(
         return
     if mapped:
         return
-    if there is not None and not there.exists:
+    if remote_file is not None and not remote_file.exists:
         yield _wrong_root(asked.path, asked.remote, entry, session, actual=actual)
         return
     if copies:
@@ -70,7 +70,7 @@ def planned_mapping(entry: Entry) -> str:
 
 
 def _wrong_root(path: Path, remote: str, entry: Entry, session: LineSession, *, actual: str) -> Finding:
-    known = [there for _, there in session.mappings]
+    known = [remote_root for _, remote_root in session.mappings]
     known_text = f"; the session maps the repository to {', '.join(known)}" if known else ""
     where = f"; the program has loaded {actual}" if actual else known_text
     root = actual.removesuffix(_tail(path, actual)).rstrip("/") if actual else (known[0] if known else "")
@@ -100,16 +100,16 @@ def _other_copy(asked: Asked, process: Process, file: LoadedFile) -> Finding:
             says=f"{name} has loaded {file.module} from {what}: {loaded.path}",
             remedy="remove it there, so that Python loads the source; or build it without Cython or zip",
         )  # fmt: skip
-    same = asked.there is not None and asked.there.digest == loaded.digest
-    if asked.there is not None and asked.there.exists and loaded.real == asked.there.real:
+    same = asked.remote_file is not None and asked.remote_file.digest == loaded.digest
+    if asked.remote_file is not None and asked.remote_file.exists and loaded.real == asked.remote_file.real:
         return Finding(
             link="mapping", cause="symlink", says=f"{name} has loaded the file as {loaded.path}, the mapping says {asked.remote}, and a symlink connects the two: a stop shows the target's file, not yours",
             remedy=f"map that name too: {_mapping_line(asked.path, loaded.path, asked.root)}",
         )  # fmt: skip
-    here = asked.here
-    stale = bool(here and loaded.digest) and here["digest"] != loaded.digest
+    local_facts = asked.local_facts
+    stale = bool(local_facts and loaded.digest) and local_facts["digest"] != loaded.digest
     cause = "two-copies" if INSTALLED.search(loaded.path) or same or not stale else "stale-copy"
-    age = ", with the same content" if here and loaded.digest else ""
+    age = ", with the same content" if local_facts and loaded.digest else ""
     if stale:
         age = f", and it differs from yours since {_when(loaded.changed)}"
     remedy = (
@@ -132,9 +132,9 @@ def installed_copy(loaded: str, local: str) -> Finding:
         loaded: remote path of the copy.
         local: the local file that it is a copy of; empty if unknown.
     """
-    here = f" of {local}" if local else ""
+    origin = f" of {local}" if local else ""
     return Finding(
-        link="file", cause="two-copies", says=f"the program has loaded another copy{here}: {loaded}",
+        link="file", cause="two-copies", says=f"the program has loaded another copy{origin}: {loaded}",
         remedy=_IN_PLACE if INSTALLED.search(loaded) else "mount the repository over that folder, or start the program from the mounted folder",
     )  # fmt: skip
 
@@ -150,31 +150,31 @@ def of_edit(asked: Asked, mapped: Sequence[tuple[Process, LoadedFile]]) -> Findi
     return None
 
 
-def of_line_ends(asked: Asked, there: RemoteFile) -> Finding | None:
+def of_line_ends(asked: Asked, remote_file: RemoteFile) -> Finding | None:
     """Return the finding for a file whose two sides differ only in line ends; None if they do not."""
-    ends = asked.here.get("line_ends")
-    if not ends or not there.line_ends or ends == there.line_ends:
+    ends = asked.local_facts.get("line_ends")
+    if not ends or not remote_file.line_ends or ends == remote_file.line_ends:
         return None
     return Finding(
-        link="file", cause="crlf", says=f"only the line ends differ: {ends} here, {there.line_ends} there; the lines are the same",
+        link="file", cause="crlf", says=f"only the line ends differ: {ends} here, {remote_file.line_ends} there; the lines are the same",
         remedy="breakpoints work anyway; for equal digests: *.py text eol=lf in .gitattributes, then git add --renormalize .",
     )  # fmt: skip
 
 
-def _differs(path: Path, there: RemoteFile, here: dict[str, object], name: str) -> Finding:
-    lines = here["lines"]
-    count = f" ({lines} lines here, {there.lines} there)" if lines != there.lines else ""
-    changed = here["changed"]
-    newer = "here" if isinstance(changed, float) and changed > there.changed else "there"
-    if there.kind == "image":
+def _differs(path: Path, remote_file: RemoteFile, local_facts: dict[str, object], name: str) -> Finding:
+    lines = local_facts["lines"]
+    count = f" ({lines} lines here, {remote_file.lines} there)" if lines != remote_file.lines else ""
+    changed = local_facts["changed"]
+    newer = "here" if isinstance(changed, float) and changed > remote_file.changed else "there"
+    if remote_file.kind == "image":
         return Finding(
             link="file", cause="stale-copy",
-            says=f"{there.path} is a copy in the image, and differs from {path.name} here{count}; changed last {newer}, there at {_when(there.changed)}",
+            says=f"{remote_file.path} is a copy in the image, and differs from {path.name} here{count}; changed last {newer}, there at {_when(remote_file.changed)}",
             remedy="mount the repository (dkdbg init plans it), or build the image again: docker compose build",
         )  # fmt: skip
     return Finding(
         link="file", cause="digest-differs",
-        says=f"{path.name} here and {there.path} at {name} differ{count} since {_when(max(there.changed, changed if isinstance(changed, float) else 0.0))}; changed last {newer}",
+        says=f"{path.name} here and {remote_file.path} at {name} differ{count} since {_when(max(remote_file.changed, changed if isinstance(changed, float) else 0.0))}; changed last {newer}",
         remedy="dkdbg sync copies it there, then dkdbg restart runs it; if they still differ, another folder is mounted there",
     )  # fmt: skip
 

@@ -170,17 +170,17 @@ def _of_ranks(asked: Asked, loaded: Loaded) -> Iterator[Finding]:
 
 def _of_attachment(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
     """Report that an editor is attached, but not to the processes that have loaded the file."""
-    there = [process for process, _ in mapped if not process.free]
-    foreign = [each for each in there if each.debugger == "other"]
-    if foreign and len(foreign) == len(there):
+    attached = [process for process, _ in mapped if not process.free]
+    foreign = [each for each in attached if each.debugger == "other"]
+    if foreign and len(foreign) == len(attached):
         yield Finding(
             link="process", cause="other-debugger", says=f"{_named(foreign)} has another debugger attached, which it started itself",
             remedy="remove debugpy.listen, pdb and breakpoint() from the program: dkdbg provides the debugger",
         )  # fmt: skip
         return
-    if not there or not asked.session.client or any(each.joined or each.debugger for each in there):
+    if not attached or not asked.session.client or any(each.joined or each.debugger for each in attached):
         return  # an unjoined process may be joining
-    child = there[0]
+    child = attached[0]
     parent = next((each for each in asked.session.processes if each.pid == child.ppid), None)
     origin = (
         f", a child of {_named([parent])} (a worker, or a reloader's child)" if parent is not None else ""
@@ -196,10 +196,14 @@ def _of_attachment(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
 
 
 def _of_content(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
-    there = mapped[0][1].file if mapped else asked.there
-    if there is None:
+    remote_file = mapped[0][1].file if mapped else asked.remote_file
+    if remote_file is None:
         return
-    finding = file_causes.of_file(asked.path, there, asked.entry, asked.session) if there.exists else None
+    finding = (
+        file_causes.of_file(asked.path, remote_file, asked.entry, asked.session)
+        if remote_file.exists
+        else None
+    )
     if finding is None:
         finding = file_causes.of_edit(asked, mapped)
     if finding is not None:
@@ -289,19 +293,19 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
     joined = [
         (process, file) for process, file in debugged if process.joined and file.breakpoints is not None
     ]
-    here = [each for _, file in joined for each in file.breakpoints or () if each[0] == asked.line]
-    conditions = [condition for _, condition, _ in here if condition]
+    at_line = [each for _, file in joined for each in file.breakpoints or () if each[0] == asked.line]
+    conditions = [condition for _, condition, _ in at_line if condition]
     _, file = debugged[0]
     name = file.function or "the module's own code"
     traced = next((process for process, _ in joined if process.tracer), None)
-    if traced is not None and here:
+    if traced is not None and at_line:
         hint = " (pytest: --no-cov)" if traced.tracer == "coverage" else ""
         newer = ", or under Python 3.12 or newer" if traced.python.startswith(_ONE_TRACER) else ""
         yield Finding(
             link="line", cause="own-tracer", says=f"{traced.tracer} traces the program itself, and no breakpoint stops meanwhile",
             remedy=f"debug without it{hint}{newer}",
         )  # fmt: skip
-    elif any(logs for *_, logs in here):
+    elif any(logs for *_, logs in at_line):
         yield Finding(
             link="line", cause="logpoint", says=f"the breakpoint in {asked.where} is a logpoint: it prints its message and does not stop",
             remedy="make it a breakpoint",
@@ -325,7 +329,9 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             link="line", cause="never-reached", says=f"{_named([each for each, _ in debugged])} has no function {name} of {asked.where}: its def has not run, or another has replaced it",
             remedy="is another function of that name defined or patched in?",
         )  # fmt: skip
-    elif any(each.kept for _, each in debugged) and (here or all(each.ran is False for _, each in debugged)):
+    elif any(each.kept for _, each in debugged) and (
+        at_line or all(each.ran is False for _, each in debugged)
+    ):
         yield Finding(
             link="line", cause="cached", says=f"functools.cache returns stored results of {name}: its lines run only for arguments that are new",
             remedy=f"{name}.cache_clear() in the Debug Console, or {asked.restart} with the breakpoint set",
@@ -342,13 +348,13 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         yield _ran_before(
             asked, f"{name} ran past {asked.where} before the breakpoint was set, and has not come back"
         )
-    elif here and (before := [pair for pair in joined if _is_past(asked, pair[1], before=True)]):
+    elif at_line and (before := [pair for pair in joined if _is_past(asked, pair[1], before=True)]):
         waiting, at = before[0][0], before[0][1].at[0]
         yield Finding(
             link="line", cause="never-reached", says=f"{name} is in line {at} in {_named([waiting])}, and has not come to {asked.where} since the breakpoint was set",
             remedy="dkdbg where shows what it waits for",
         )  # fmt: skip
-    elif here and any(each.ran for _, each in joined):
+    elif at_line and any(each.ran for _, each in joined):
         has_one = any(process.python.startswith(_ONE_TRACER) for process, _ in joined)
         hidden = ", or while a profiler in C such as line_profiler took the debugger's place" * has_one
         yield _ran_before(
@@ -357,7 +363,7 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             or_never="; LINE_PROFILER_WRAP_TRACE=1 in its environment lets line_profiler and the debugger run together"
             * has_one,
         )
-    elif joined and not here:
+    elif joined and not at_line:
         lines = (
             ", ".join(str(line) for _, each in joined[:1] for line, *_ in each.breakpoints or ()) or "none"
         )

@@ -261,10 +261,10 @@ class _Run:
         session = answer.sessions[0]
         if self._subject.isolated and is_loopback(session.host):
             raise BrokenError(line_causes.listens_inside(session))
-        here = "127.0.0.1 here"
+        address = "127.0.0.1 here"
         if not trial.port:
-            here = f"no port of this machine leads there: F5 works while dkdbg attach --port {self._subject.entry.port or session.port} runs"
-        self._hold("listen", f"{session.host}:{session.port} there, {here}")
+            address = f"no port of this machine leads there: F5 works while dkdbg attach --port {self._subject.entry.port or session.port} runs"
+        self._hold("listen", f"{session.host}:{session.port} there, {address}")
         return answer
 
     def _ask(self, target: Target, file: FirstLines, also: Sequence[str] = ()) -> LineAnswer:
@@ -277,19 +277,19 @@ class _Run:
     def _mapped(self, answer: LineAnswer) -> None:
         """Compare the files on both sides, the program's first."""
         entry, session = self._subject.entry, answer.sessions[0]
-        there = [each for each in answer.files if each.exists]
-        if not there or (self._entry and not answer.files[0].exists):
-            there = [answer.files[0]]
-        for each in there:
+        existing = [each for each in answer.files if each.exists]
+        if not existing or (self._entry and not answer.files[0].exists):
+            existing = [answer.files[0]]
+        for each in existing:
             finding = file_causes.of_file(Path(entry.local_of(each.path)), each, entry, session)
             if finding is not None:
                 raise BrokenError(finding)
-        first = there[0]
+        first = existing[0]
         shown = os.path.relpath(entry.local_of(first.path), self._subject.root)
         self._hold("mapping", f"{shown} is {first.path} ({first.kind})")
         self._hold(
             "digest",
-            f"{first.digest[:12]} on both sides; files compared: {len(there)}",
+            f"{first.digest[:12]} on both sides; files compared: {len(existing)}",
         )
 
     def _stop(self, trial: Trial, target: Target) -> Stopped:
@@ -320,9 +320,9 @@ class _Run:
             for each in self._files[:_MAX_ASKED]:
                 if look(False, each):
                     raise BrokenError(found[0])
-        copy = next((each for each in attempt.installed if self._copy_here(each)), "")
+        copy = next((each for each in attempt.installed if self._local_copy(each)), "")
         if copy:
-            raise BrokenError(file_causes.installed_copy(copy, self._copy_here(copy)))
+            raise BrokenError(file_causes.installed_copy(copy, self._local_copy(copy)))
         return attempt.stopped
 
     def _idle(self, target: Target) -> Callable[[], bool]:
@@ -358,11 +358,11 @@ class _Run:
         entry = self._subject.entry
         asked = Asked(
             path=path, line=line, entry=entry, remote=entry.remote_of(str(path)), session=answer.sessions[0],
-            there=answer.files[0] if answer.files else None, root=self._subject.root, isolated=self._subject.isolated,
+            remote_file=answer.files[0] if answer.files else None, root=self._subject.root, isolated=self._subject.isolated,
         )  # fmt: skip
         return list(line_causes.causes(asked))
 
-    def _copy_here(self, installed: str) -> str:
+    def _local_copy(self, installed: str) -> str:
         """Return the local file of which an installed file is a copy; empty if it is no copy."""
         below = below_packages(installed)
         for local, _ in self._subject.entry.mappings:
@@ -452,7 +452,7 @@ class _Run:
                 detail=detail,
             )  # fmt: skip
         if copies:
-            return file_causes.installed_copy(copies[0], self._copy_here(copies[0]))
+            return file_causes.installed_copy(copies[0], self._local_copy(copies[0]))
         if code == 0:
             return Finding(
                 link="process", cause="no-own-code", says="the program ended with exit code 0, and none of its lines in your files ran under the agent",

@@ -28,7 +28,7 @@ _HINTS = {
     errno.EACCES: "Give yourself permission for it (ls -ld shows who owns it), then try again.",
     errno.EPERM: "Give yourself permission for it (ls -ld shows who owns it), then try again.",
 }
-_HERE = PurePosixPath(".")
+_CURRENT = PurePosixPath(".")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Maximum bytes of a file to read whole; the largest file of dkdbg's own is the agent with 6 MB.
 MAX_READ_BYTES = 64 << 20
@@ -79,7 +79,7 @@ class Folder:
         self.descriptor = descriptor
 
     @classmethod
-    def at(cls, root: Path, path: PurePosixPath = _HERE) -> Folder:
+    def at(cls, root: Path, path: PurePosixPath = _CURRENT) -> Folder:
         """Open the folder `path` below `root`, which is absolute and not a link itself.
 
         Raises:

@@ -20,7 +20,7 @@ LARGE_BYTES = 1 << 20
 Operation = Literal["delete", "mkdir", "link", "mode", "adopt", "check", "put"]
 
 
-class There(NamedTuple):
+class RemoteEntry(NamedTuple):
     """One remote entry.
 
     Attributes:
@@ -54,12 +54,12 @@ def link_digest(target: str) -> str:
     return hashlib.sha256(os.fsencode(target)).hexdigest()
 
 
-def unknown(local: Iterable[str], remote: Mapping[str, There]) -> list[str]:
+def unknown(local: Iterable[str], remote: Mapping[str, RemoteEntry]) -> list[str]:
     """Return the local paths that the listing lacks; they may exist remotely, and STAT finds out."""
     return [path for path in local if path not in remote]
 
 
-def plan(local: Mapping[str, Entry], remote: Mapping[str, There]) -> list[Step]:
+def plan(local: Mapping[str, Entry], remote: Mapping[str, RemoteEntry]) -> list[Step]:
     """Return the steps that make `remote` equal to `local`, in an order that is safe at every moment.
 
     Deletes come first, deepest first, to make room; then each folder, outermost first, with its direct
@@ -71,49 +71,57 @@ def plan(local: Mapping[str, Entry], remote: Mapping[str, There]) -> list[Step]:
     large: list[Step] = []
     gone = [
         path
-        for path, there in remote.items()
-        if there.held and ((here := local.get(path)) is None or (here.kind == "d") != (there.kind == "d"))
+        for path, remote_entry in remote.items()
+        if remote_entry.held
+        and (
+            (local_entry := local.get(path)) is None
+            or (local_entry.kind == "d") != (remote_entry.kind == "d")
+        )
     ]
     deletes = [Step(operation="delete", path=path) for path in sorted(gone, reverse=True)]
-    wants = [path for path, wanted in local.items() if not _is_there(wanted, remote.get(path))]
+    wants = [path for path, entry in local.items() if not _is_in_sync(entry, remote.get(path))]
     for _, path in sorted(
         (path if local[path].kind == "d" else path.rpartition("/")[0], path) for path in wants
     ):
-        wanted = local[path]
-        step = _step(path, wanted, remote.get(path))
+        entry = local[path]
+        step = _step(path, entry, remote.get(path))
         if step is None:
             continue
-        is_large = wanted.size > LARGE_BYTES and step.operation in {"check", "put"}
+        is_large = entry.size > LARGE_BYTES and step.operation in {"check", "put"}
         (large if is_large else small).append(step)
     return deletes + small + large
 
 
-def _is_there(wanted: Entry, there: There | None) -> bool:
+def _is_in_sync(local_entry: Entry, remote_entry: RemoteEntry | None) -> bool:
     """Return whether an entry is present, recorded and unchanged."""
     return (
-        there is not None
-        and wanted.stamp != ""
-        and wanted.stamp == there.stamp
-        and wanted.mode == there.mode
-        and wanted.size == there.size
-        and wanted.kind == there.kind == "f"
-        and there.held
+        remote_entry is not None
+        and local_entry.stamp != ""
+        and local_entry.stamp == remote_entry.stamp
+        and local_entry.mode == remote_entry.mode
+        and local_entry.size == remote_entry.size
+        and local_entry.kind == remote_entry.kind == "f"
+        and remote_entry.held
     )
 
 
-def _step(path: str, wanted: Entry, there: There | None) -> Step | None:
+def _step(path: str, local_entry: Entry, remote_entry: RemoteEntry | None) -> Step | None:
     """Return the step for one local entry; None when it is present and recorded."""
-    if there is None or there.kind != wanted.kind:
-        operation: Operation = {"d": "mkdir", "l": "link"}.get(wanted.kind, "put")  # type: ignore[assignment]
-        return Step(operation=operation, path=path, wanted=wanted)
-    if wanted.kind == "d":  # a folder's mode is set only at its creation: it may get another owner
-        return None if there.held else Step(operation="adopt", path=path, wanted=wanted)
-    if wanted.kind == "l":
-        if there.digest != link_digest(wanted.target):
-            return Step(operation="link", path=path, wanted=wanted)
-        return None if there.held else Step(operation="adopt", path=path, wanted=wanted)
-    if there.size != wanted.size:
-        return Step(operation="put", path=path, wanted=wanted)
-    if there.held and wanted.stamp and there.stamp == wanted.stamp:
-        return None if there.mode == wanted.mode else Step(operation="mode", path=path, wanted=wanted)
-    return Step(operation="check", path=path, wanted=wanted)
+    if remote_entry is None or remote_entry.kind != local_entry.kind:
+        operation: Operation = {"d": "mkdir", "l": "link"}.get(local_entry.kind, "put")  # type: ignore[assignment]
+        return Step(operation=operation, path=path, wanted=local_entry)
+    if local_entry.kind == "d":  # a folder's mode is set only at its creation: it may get another owner
+        return None if remote_entry.held else Step(operation="adopt", path=path, wanted=local_entry)
+    if local_entry.kind == "l":
+        if remote_entry.digest != link_digest(local_entry.target):
+            return Step(operation="link", path=path, wanted=local_entry)
+        return None if remote_entry.held else Step(operation="adopt", path=path, wanted=local_entry)
+    if remote_entry.size != local_entry.size:
+        return Step(operation="put", path=path, wanted=local_entry)
+    if remote_entry.held and local_entry.stamp and remote_entry.stamp == local_entry.stamp:
+        return (
+            None
+            if remote_entry.mode == local_entry.mode
+            else Step(operation="mode", path=path, wanted=local_entry)
+        )
+    return Step(operation="check", path=path, wanted=local_entry)

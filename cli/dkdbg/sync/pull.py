@@ -20,7 +20,7 @@ from dkdbg.sync.beneath import open_absolute
 from dkdbg.sync.receiver import content, paths, tree, wire
 from dkdbg.sync.receiver.problems import Refused
 from dkdbg.sync.remote.answers import Amount, entries, not_our_receiver
-from dkdbg.sync.remote.contact import IS_IT_THERE, Contact
+from dkdbg.sync.remote.contact import IS_IT_RUNNING, Contact
 from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 from dkdbg.sync.report import event
 from dkdbg.sync.report import size as in_words
@@ -213,7 +213,7 @@ def pull(
         stream, _ = contact.ready()
     except StreamEndedError as error:
         os.close(into.descriptor)
-        raise DkdbgError(f"cannot pull from {contact.label}: {error}", hint=IS_IT_THERE) from None
+        raise DkdbgError(f"cannot pull from {contact.label}: {error}", hint=IS_IT_RUNNING) from None
     except DkdbgError:
         os.close(into.descriptor)
         raise
@@ -229,7 +229,7 @@ def pull(
         finally:
             puller.record.write()
         return puller.pulled
-    except _RefusedThereError as error:
+    except _RefusedByTargetError as error:
         raise DkdbgError(f"{contact.label}: {printable(error)}", hint="try again") from None
     except StreamEndedError as error:
         raise DkdbgError(
@@ -319,7 +319,7 @@ class _Puller:
                     folders.append(parts)
                 elif self._differs(parts, entry):
                     wanted.append(_Wanted(entry[0], entry[3]))
-        except _RefusedThereError as error:
+        except _RefusedByTargetError as error:
             raise DkdbgError(
                 f"{folder}: {printable(error)}",
                 hint="name a folder relative to the remote root",
@@ -428,7 +428,7 @@ class _Puller:
         path = wanted.path
         try:
             _, head, _ = _frame(self._stream, wire.FILE)
-        except _RefusedThereError as error:
+        except _RefusedByTargetError as error:
             self.pulled.left_out[path] = str(error)
             return
         size = head["size"]
@@ -485,7 +485,7 @@ class _Puller:
         while True:
             try:
                 kind, head, body = _frame(self._stream, wire.DATA, wire.END)
-            except _RefusedThereError as error:
+            except _RefusedByTargetError as error:
                 return str(error)
             if kind == wire.END:
                 whole = not left and head["digest"] == digest.hexdigest()
@@ -514,14 +514,14 @@ class _Puller:
         return at
 
 
-class _RefusedThereError(Exception):
+class _RefusedByTargetError(Exception):
     """The receiver has refused a request, with a reason."""
 
 
 def _frame(stream: Stream, *kinds: int) -> tuple[int, dict[str, Any], bytes]:
     kind, head, body = expect(stream, frozenset((*kinds, wire.FAILED)), _TIMEOUT_S)
     if kind == wire.FAILED:
-        raise _RefusedThereError(head["reason"])
+        raise _RefusedByTargetError(head["reason"])
     return kind, head, body
 
 

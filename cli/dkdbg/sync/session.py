@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
-from dkdbg.sync.remote.contact import IS_IT_THERE, Contact, refuse_overlap, refuse_same_folder
+from dkdbg.sync.remote.contact import IS_IT_RUNNING, Contact, refuse_overlap, refuse_same_folder
 from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.replica import Replica
 from dkdbg.sync.remote.stream import QUIET_S, StreamEndedError
@@ -194,7 +194,7 @@ class Session:
         self._ending.wait(min(_BACKOFF_S * 2**attempt, _MAX_BACKOFF_S))
 
     def _unreachable(self, error: Exception) -> DkdbgError:
-        return DkdbgError(f"cannot sync to {self._contact.label}: {error}", hint=IS_IT_THERE)
+        return DkdbgError(f"cannot sync to {self._contact.label}: {error}", hint=IS_IT_RUNNING)
 
     def _scan(self, scanner: Scanner, watcher: Watcher | None) -> Index:
         index = scanner.scan()
@@ -213,7 +213,7 @@ class Session:
             self._report(event("polled", reason=watcher.limited))
 
     def _converge(self, replica: Replica) -> None:
-        counts = replica.converge(self._here)
+        counts = replica.converge(self._local_index)
         self._schedule_retries(replica)
         seconds = round(time.monotonic() - self._began, 3)
         self._report(
@@ -228,9 +228,9 @@ class Session:
             if not paths:
                 return
             time.sleep(CHANGED_S)
-            self._here.apply(scanner.rescan(self._here, paths))
+            self._local_index.apply(scanner.rescan(self._local_index, paths))
             replica.sender.growing = paths if attempt >= OFTEN else ()
-            replica.perform(replica.steps(self._here, paths))
+            replica.perform(replica.steps(self._local_index, paths))
             self._schedule_retries(replica)
         for path in paths:
             replica.sender.fail(path, "is written constantly, and could not be read in one piece", "")
@@ -263,7 +263,7 @@ class Session:
     def _rescan_all(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
         self._began = time.monotonic()
         self._index = self._scan(scanner, watcher)
-        self._tell(self._here.skipped)
+        self._tell(self._local_index.skipped)
         self._converge(replica)
 
     def _rescan(self, dirty: set[str], replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
@@ -279,14 +279,14 @@ class Session:
             self._report(event("changed", files=self.files, failed=len(self.failed), **facts))
 
     def _steps(self, dirty: set[str], replica: Replica, scanner: Scanner, watcher: Watcher) -> list[Step]:
-        changes = scanner.rescan(self._here, dirty)
-        self._here.apply(changes)
+        changes = scanner.rescan(self._local_index, dirty)
+        self._local_index.apply(changes)
         for path in changes.cleared:
             self._reported.pop(path, None)
         self._tell(changes.skipped)
         self._watch_rules(scanner, watcher)
         paths = {*changes.written, *changes.removed, *changes.skipped, *dirty}
-        return replica.steps(self._here, paths, changes.scanned)
+        return replica.steps(self._local_index, paths, changes.scanned)
 
     def _urgent(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> list[Step]:
         """Return steps for changes while a large file is in transfer."""
@@ -300,7 +300,7 @@ class Session:
         return self._steps(paths, replica, scanner, watcher)
 
     @property
-    def _here(self) -> Index:
+    def _local_index(self) -> Index:
         assert self._index is not None  # noqa: S101 - set before anything is sent
         return self._index
 

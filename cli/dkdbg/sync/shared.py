@@ -13,7 +13,7 @@ from dkdbg import process
 from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
-from dkdbg.sync.remote.contact import PYTHONS, is_here, probe
+from dkdbg.sync.remote.contact import PYTHONS, is_local, probe
 from dkdbg.sync.remote.stream import StreamEndedError
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ def find(root: str, executor: Executor, *, python: str | None = None) -> str | N
         python: interpreter there; None to look for one.
     """
     with contextlib.suppress(DkdbgError):
-        here = _mounts_here()
+        local_mounts = _local_mounts()
         output = _asked(executor, f'printf "%s\\n" "$HOME"; cat {_MOUNTS}').partition("\n")
-        found = guesses(root, here, mounts(output[2]), output[0] if output[0].startswith("/") else "")
+        found = guesses(root, local_mounts, mounts(output[2]), output[0] if output[0].startswith("/") else "")
         found = [each for each in found if each.isprintable()]
         shown = "".join(f"[ -d {shlex.quote(each)} ] && echo {number}; " for number, each in enumerate(found))
-        there = _asked(executor, f"{shown}true").split()
+        existing = _asked(executor, f"{shown}true").split()
         for number, each in enumerate(found):
-            if str(number) in there and _is_one(root, each, executor, (python,) if python else PYTHONS):
+            if str(number) in existing and _is_one(root, each, executor, (python,) if python else PYTHONS):
                 return each
     return None
 
@@ -69,7 +69,7 @@ def folder_of(target: Target, executor: Executor) -> Workspace:
     return found
 
 
-def _mounts_here() -> list[Mount]:
+def _local_mounts() -> list[Mount]:
     try:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
             return mounts(file.read(_MAX_OUTPUT_BYTES))
@@ -87,7 +87,7 @@ def _is_one(root: str, folder: str, executor: Executor, pythons: Sequence[str]) 
         found = probe(folder, executor, pythons)
         if found is not None:  # otherwise the folder is not writable, and nothing can be proved
             with contextlib.closing(found[0]):
-                return is_here(root, found[1])
+                return is_local(root, found[1])
     return False
 
 
@@ -138,7 +138,9 @@ def bsd_mounts(text: str) -> list[Mount]:
     return [Mount(source=source, root="/", at=at, kind=kind) for source, at, kind in found]
 
 
-def guesses(folder: str, here: Sequence[Mount], there: Sequence[Mount], home: str) -> list[str]:
+def guesses(
+    folder: str, local_mounts: Sequence[Mount], remote_mounts: Sequence[Mount], home: str
+) -> list[str]:
     """Return the folders of the other machine that may be `folder`, the likelier first, absolute and normalized.
 
     Args:
@@ -146,7 +148,7 @@ def guesses(folder: str, here: Sequence[Mount], there: Sequence[Mount], home: st
         here, there: the mounts of this and of the other machine.
         home: home of the user there; empty if unknown.
     """
-    mine = _mount_of(folder, here)
+    mine = _mount_of(folder, local_mounts)
     found = []
     if mine is not None:
         below = posixpath.relpath(folder, mine.at)
@@ -156,7 +158,7 @@ def guesses(folder: str, here: Sequence[Mount], there: Sequence[Mount], home: st
             found += [posixpath.join(base, mine.root.lstrip("/"), below)] if base else []
         elif (whole := _whole(mine)) is not None:
             inside = posixpath.normpath(posixpath.join(whole[1], below))
-            for each in there:
+            for each in remote_mounts:
                 other = _whole(each)
                 if other is not None and other[0] == whole[0] and _is_below(inside, other[1]):
                     found.append(posixpath.join(each.at, posixpath.relpath(inside, other[1])))

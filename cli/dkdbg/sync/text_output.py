@@ -71,14 +71,14 @@ class Reporter:
     def verified(self, found: Comparison) -> int:
         """Show a comparison; return the exit code."""
         if self._json:
-            facts = {"equal": found.equal, "differences": found.differences, "only_there": found.only_there}
+            facts = {"equal": found.equal, "differences": found.differences, "only_there": found.only_remote}
             self.event(event("verified", **facts))
             return EXIT_ERROR if found.differences else 0
         for path, what in sorted(found.differences.items()):
             self.event(event("differs", path=path, what=what))
-        for path in found.only_there:
+        for path in found.only_remote:
             self.event(event("only_there", path=path))
-        count, also = len(found.differences), len(found.only_there)
+        count, also = len(found.differences), len(found.only_remote)
         verdict = f"{count:,} differ" if count else "no difference"
         self._status.say(f"{found.equal:,} equal, {verdict}" + (f"; {also:,} only there" if also else ""))
         return EXIT_ERROR if found.differences else 0

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.beneath import Beneath
-from dkdbg.sync.plan import There, link_digest
+from dkdbg.sync.plan import RemoteEntry, link_digest
 from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote.answers import Amount, entries
-from dkdbg.sync.remote.contact import IS_IT_THERE, Contact
-from dkdbg.sync.remote.replica import listing, stale, stat, still_here
+from dkdbg.sync.remote.contact import IS_IT_RUNNING, Contact
+from dkdbg.sync.remote.replica import existing, listing, stale, stat
 from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 from dkdbg.sync.tree import reading
 from dkdbg.sync.tree.scan import Scanner
@@ -30,7 +30,7 @@ _RETRY_AFTER_S = 0.5
 #: The `known` of an `Amount` that accepts up to a million unsynced remote entries.
 _OTHERS = 400_000
 _ANSWER_TIMEOUT_S = 300.0
-_ELSEWHERE = "is a symlink to another path on the target"
+_OTHER_LINK = "is a symlink to another path on the target"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,31 +40,31 @@ class Comparison:
     Attributes:
         equal: number of files, links and folders that are the same on both sides.
         differences: path -> difference, for local entries and for those that sync has written to the target.
-        only_there: paths that exist only on the target, and are not in sync's ledger.
+        only_remote: paths that exist only on the target, and are not in sync's ledger.
     """
 
     equal: int
     differences: Mapping[str, str]
-    only_there: tuple[str, ...]
+    only_remote: tuple[str, ...]
 
 
 def compare(
-    local: Mapping[str, Entry], digests: Mapping[str, str], there: Mapping[str, There]
+    local: Mapping[str, Entry], digests: Mapping[str, str], remote: Mapping[str, RemoteEntry]
 ) -> tuple[int, dict[str, str]]:
     """Return the number of equal entries, and the differences by path. Pure.
 
     Args:
         local: entries of the index. digests: present digests of its files.
-        there: the target's entries, with fresh digests; unsynced ones only for paths of `local`.
+        remote: the target's entries, with fresh digests; unsynced ones only for paths of `local`.
     """
     equal, different = 0, {}
     for path, entry in local.items():
-        problem = _difference(entry, digests.get(path, ""), there.get(path))
+        problem = _difference(entry, digests.get(path, ""), remote.get(path))
         if problem:
             different[path] = problem
         else:
             equal += 1
-    for path, found in there.items():
+    for path, found in remote.items():
         if found.held and path not in local:
             different[path] = "was put on the target by sync and no longer exists locally"
     return equal, different
@@ -74,28 +74,32 @@ def of_one_folder(found: Comparison) -> Comparison:
     """Adapt a comparison to a folder that both sides share: no remote-only paths; absolute links explained."""
     link = "is a symlink to an absolute local path, which is a different path on the target"
     return Comparison(
-        equal=found.equal, only_there=(),
-        differences={path: link if what == _ELSEWHERE else what for path, what in found.differences.items()},
+        equal=found.equal, only_remote=(),
+        differences={path: link if what == _OTHER_LINK else what for path, what in found.differences.items()},
     )  # fmt: skip
 
 
-def _difference(entry: Entry, digest: str, there: There | None) -> str:
-    if there is None:
+def _difference(entry: Entry, digest: str, remote_entry: RemoteEntry | None) -> str:
+    if remote_entry is None:
         return "is missing on the target"
-    if there.kind != entry.kind:
+    if remote_entry.kind != entry.kind:
         names = {"f": "file", "d": "folder", "l": "symlink"}
-        return f"is a {names[entry.kind]} locally and a {names[there.kind]} on the target"
+        return f"is a {names[entry.kind]} locally and a {names[remote_entry.kind]} on the target"
     if entry.kind == "d":
         return ""
     if entry.kind == "l":
-        return "" if there.digest == link_digest(entry.target) else _ELSEWHERE
-    if there.digest != digest:
-        sizes = f" ({entry.size:,} bytes locally, {there.size:,} there)" if entry.size != there.size else ""
+        return "" if remote_entry.digest == link_digest(entry.target) else _OTHER_LINK
+    if remote_entry.digest != digest:
+        sizes = (
+            f" ({entry.size:,} bytes locally, {remote_entry.size:,} there)"
+            if entry.size != remote_entry.size
+            else ""
+        )
         return f"has different content on the target{sizes}"
     return (
         ""
-        if there.mode == entry.mode
-        else f"has mode {entry.mode:o} locally and {there.mode:o} on the target"
+        if remote_entry.mode == entry.mode
+        else f"has mode {entry.mode:o} locally and {remote_entry.mode:o} on the target"
     )
 
 
@@ -108,7 +112,7 @@ def verify(roots: Roots, executor: Executor) -> Comparison:
         index = scanner.scan()
         stream, _ = contact.ready()
     except StreamEndedError as error:
-        raise DkdbgError(f"cannot verify {contact.label}: {error}", hint=IS_IT_THERE) from None
+        raise DkdbgError(f"cannot verify {contact.label}: {error}", hint=IS_IT_RUNNING) from None
     finally:
         contact.stop()
     try:
@@ -116,11 +120,11 @@ def verify(roots: Roots, executor: Executor) -> Comparison:
         stream.send(wire.VERIFY)
         stream.flush()
         digests = _digests(scanner.root, index)
-        there = listing(stream, wire.LISTING, known=len(index.entries))
+        remote = listing(stream, wire.LISTING, known=len(index.entries))
         others = _others(stream)
-        there.update(stat(stream, [path for path in index.entries if path in others]))
-        alone = still_here(scanner.root, [path for path in there if path not in index.entries])
-        found = {path: entry for path, entry in there.items() if path not in alone}
+        remote.update(stat(stream, [path for path in index.entries if path in others]))
+        alone = existing(scanner.root, [path for path in remote if path not in index.entries])
+        found = {path: entry for path, entry in remote.items() if path not in alone}
         equal, different = compare(index.entries, digests, found)
         if different:
             time.sleep(_RETRY_AFTER_S)
@@ -128,10 +132,10 @@ def verify(roots: Roots, executor: Executor) -> Comparison:
         different.update(
             (path, stale(index.skipped[path].reason)[0])
             for path in alone
-            if path in index.skipped and not index.skipped[path].unknown and there[path].held
+            if path in index.skipped and not index.skipped[path].unknown and remote[path].held
         )
-        only_there = tuple(sorted(path for path in others if path not in index.entries))
-        return Comparison(equal=equal, differences=different, only_there=only_there)
+        only_remote = tuple(sorted(path for path in others if path not in index.entries))
+        return Comparison(equal=equal, differences=different, only_remote=only_remote)
     except StreamEndedError as error:
         raise DkdbgError(
             f"{contact.label} disconnected during the comparison: {error}", hint="try again"
@@ -152,7 +156,7 @@ def _others(stream: Stream) -> set[str]:
 
 
 def _once_more(
-    stream: Stream, scanner: Scanner, there: dict[str, There], different: dict[str, str]
+    stream: Stream, scanner: Scanner, remote: dict[str, RemoteEntry], different: dict[str, str]
 ) -> tuple[int, dict[str, str]]:
     """Compare the differing entries again, with fresh state of both sides; return as `compare`.
 
@@ -161,7 +165,7 @@ def _once_more(
     index = scanner.scan()
     fresh = stat(stream, list(different))
     now = {
-        path: found._replace(held=there[path].held if path in there else False)
+        path: found._replace(held=remote[path].held if path in remote else False)
         for path, found in fresh.items()
     }
     chosen = {path: entry for path, entry in index.entries.items() if path in different}

@@ -84,7 +84,7 @@ class LocalTarget(Target):
         if not live:
             why = f"no session {self.address.rest} runs on this machine".replace("  ", " ")
             return Endpoint(address=None, why=RUN_ABSENT if self.run else why)
-        return Endpoint(address=live[-1].here, why="its session does not answer")
+        return Endpoint(address=live[-1].local_address, why="its session does not answer")
 
     def sessions(self) -> list[SeenSession]:
         """Return the sessions that the address selects."""

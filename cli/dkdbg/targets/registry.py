@@ -235,7 +235,9 @@ def _queue_form(entry: Entry) -> str:
 
 def _parse(text: str, known: str = "") -> Address:
     """Parse `text` as an address. Raises DkdbgError with the forms in `known`, by default all."""
-    return addresses.parse(text, forms=known or forms(), here={each.scheme for each in batch_systems()})
+    return addresses.parse(
+        text, forms=known or forms(), local_schemes={each.scheme for each in batch_systems()}
+    )
 
 
 def _inner(address: Address) -> Address | None:

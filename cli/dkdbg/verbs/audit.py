@@ -88,11 +88,11 @@ def _shown(typed: str, path: str) -> str:
     return path if not typed else typed if path == "." else f"{typed.rstrip('/')}/{path}"
 
 
-def _roots(root: Path, here: Path, paths: list[str]) -> dict[Path, tuple[str, list[str]]]:
+def _roots(root: Path, cwd: Path, paths: list[str]) -> dict[Path, tuple[str, list[str]]]:
     """Return each folder to audit, with its path as typed (empty for the repository) and the requested paths in it."""
     found: dict[Path, tuple[str, list[str]]] = {}
     for text in paths:
-        path = Path(here, text)
+        path = Path(cwd, text)
         try:
             real = path.resolve(strict=True)
         except (OSError, RuntimeError) as error:

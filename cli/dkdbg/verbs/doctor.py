@@ -92,13 +92,13 @@ def _findings(root: Path, name: str | None) -> Iterator[tuple[str, Finding]]:
 
     situations: list[Situation] = []
     if name is None:
-        situations.append(_here(root))
+        situations.append(_local_situation(root))
     else:
         failed: dict[str, DkdbgError] = {}
         for target in registry.targets_of(name, root):
             with contextlib.closing(target):
                 try:
-                    situations.append(Situation(machine=_there(target)))
+                    situations.append(Situation(machine=_remote_machine(target)))
                 except DkdbgError as error:
                     failed[str(target.address)] = error
         for address, problem in failed.items():
@@ -113,7 +113,7 @@ def _findings(root: Path, name: str | None) -> Iterator[tuple[str, Finding]]:
         yield from ((situation.machine.label, each) for each in examine(CHECKS, situation))
 
 
-def _here(root: Path) -> Situation:
+def _local_situation(root: Path) -> Situation:
     from dkdbg.doctor import probe
     from dkdbg.doctor.engine import engine
     from dkdbg.doctor.repository import repository
@@ -135,7 +135,7 @@ def _here(root: Path) -> Situation:
     )
 
 
-def _there(target: Target) -> Machine:
+def _remote_machine(target: Target) -> Machine:
     """Return the machine or container of a target. Raises DkdbgError: it cannot be reached, or runs no commands."""
     from dkdbg.doctor import probe
 

@@ -61,12 +61,12 @@ def call(options: argparse.Namespace, root: Path) -> int:
         target.find()
         agent = _Agent(target)
         with contextlib.closing(agent), contextlib.closing(Relay(agent.command)) as relay:
-            for local, there in sorted(
+            for local, remote_port in sorted(
                 options.ports, key=lambda each: each[0] is None
             ):  # named local ports first, before a free port is chosen that equals one
-                chosen = _listen(relay, local, there)
-                text = f"127.0.0.1:{chosen} is port {there} of {target.label}"
-                _say(as_json, "port", text, local=chosen, remote=there)
+                chosen = _listen(relay, local, remote_port)
+                text = f"127.0.0.1:{chosen} is port {remote_port} of {target.label}"
+                _say(as_json, "port", text, local=chosen, remote=remote_port)
             with contextlib.suppress(KeyboardInterrupt):
                 _watch(relay, as_json, is_over)
     _say(as_json, "end", "ended")
@@ -95,13 +95,13 @@ class _Agent:
             self._brought = None
 
 
-def _listen(relay: Relay, local: int | None, there: int) -> int:
+def _listen(relay: Relay, local: int | None, remote_port: int) -> int:
     try:
-        return relay.listen(there, local=local or free_port(there, own_port=None))
+        return relay.listen(remote_port, local=local or free_port(remote_port, own_port=None))
     except OSError as error:
         raise DkdbgError(
-            f"cannot listen on 127.0.0.1:{local or there}: {error.strerror}",
-            hint=f"name another local port: LOCAL:{there}",
+            f"cannot listen on 127.0.0.1:{local or remote_port}: {error.strerror}",
+            hint=f"name another local port: LOCAL:{remote_port}",
             exit_code=EXIT_CONFLICT,
         ) from error
 

@@ -114,7 +114,11 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
     missing: dict[str, str] = {}
     found = several_targets.query(targets or (None,), ask, missing)
-    rows = [{**row, "on": session.target} if several else row for session, there in found for row in there]
+    rows = [
+        {**row, "on": session.target} if several else row
+        for session, found_rows in found
+        for row in found_rows
+    ]
     several_targets.warn(missing)
     if plot:
         at = found[-1][0].address

@@ -383,20 +383,20 @@ def _fetched_folder(root: Path, name: str, target: Target, executor: Executor, p
     from dkdbg.verbs.sync import sync
 
     # Set before the first step: a Ctrl-C may come between any two steps.
-    there, what = "/FOLDER", FOLDER
+    placeholder, what = "/FOLDER", FOLDER
     try:
         done = process.read(executor.wrap(("pwd",)), most=_MAX_FOLDER_BYTES, timeout=_FOLDER_TIMEOUT_S)
         folder = done.stdout.removesuffix("\n") if done.code == 0 else ""
         if not folder.startswith("/"):
             raise DkdbgError(
                 f"the profiles were not fetched from {FOLDER} on {target.label}: the remote folder is unknown",
-                hint=f"dkdbg sync {shlex.quote(name)} --to {there} --pull {what}",
+                hint=f"dkdbg sync {shlex.quote(name)} --to {placeholder} --pull {what}",
             )
         # No copy starts at the root of a file system: there, `to` is the folder itself.
-        there, what = (folder, FOLDER) if folder != "/" else (f"/{FOLDER}", ".")
+        placeholder, what = (folder, FOLDER) if folder != "/" else (f"/{FOLDER}", ".")
         console.warn(f"dkdbg: fetching {folder.rstrip('/')}/{FOLDER} of {target.label}")
-        return sync(root, name, to=there, pull=(what,), python=python, as_json=False)
+        return sync(root, name, to=placeholder, pull=(what,), python=python, as_json=False)
     except KeyboardInterrupt:
-        typed = f"dkdbg sync {shlex.quote(name)} --to {shlex.quote(there)} --pull {what}"
+        typed = f"dkdbg sync {shlex.quote(name)} --to {shlex.quote(placeholder)} --pull {what}"
         console.warn(f"dkdbg: interrupted; to fetch them later: {typed}")
         return EXIT_INTERRUPTED

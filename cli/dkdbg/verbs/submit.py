@@ -301,7 +301,7 @@ def _hold(root: Path, queue: Queue, options: argparse.Namespace, say: _Said) -> 
                 job = queue.submit(_submission(options, (), wait=0, name="interactive"))
             say("job", f"job {job} is submitted: {queue.address(job)}", job=job, address=queue.address(job))
         _wait_for_nodes(queue, job, say)
-        code = _in_there(root, queue.address(job), options.ranks, options.wait)
+        code = _run_in_job(root, queue.address(job), options.ranks, options.wait)
     except KeyboardInterrupt:
         if not job:
             raise
@@ -319,7 +319,7 @@ def _hold(root: Path, queue: Queue, options: argparse.Namespace, say: _Said) -> 
     return code
 
 
-def _in_there(root: Path, address: str, command: Sequence[str], wait: int) -> int:
+def _run_in_job(root: Path, address: str, command: Sequence[str], wait: int) -> int:
     """Run a command under the agent, or without a command a login shell in this terminal."""
     if command:
         from dkdbg.verbs.run import run

@@ -79,8 +79,8 @@ def rank_count(text: str) -> int:
 
 def forwarded(text: str) -> tuple[int | None, int]:
     """Return the local port, if named, and the remote port of `6006` or `8006:6006`."""
-    here, colon, there = text.rpartition(":")
-    return (port(here) if colon else None), port(there)
+    local, colon, remote = text.rpartition(":")
+    return (port(local) if colon else None), port(remote)
 
 
 def listened(text: str) -> tuple[str, int]:

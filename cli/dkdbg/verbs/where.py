@@ -135,12 +135,12 @@ def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str,
     missing: dict[str, str] = {}
 
     def named(name: str) -> list[tuple[str, Target]]:
-        there = registry.targets_of(name, root)
-        return [(name if len(there) == 1 else str(each.address), each) for each in there]
+        targets = registry.targets_of(name, root)
+        return [(name if len(targets) == 1 else str(each.address), each) for each in targets]
 
-    there = several_targets.query(targets, named, missing)
+    answers = several_targets.query(targets, named, missing)
     found = several_targets.query(
-        there, lambda pair: _of_target(pair[1], missing), missing, name=lambda pair: pair[0]
+        answers, lambda pair: _of_target(pair[1], missing), missing, name=lambda pair: pair[0]
     )
     return found, missing
 

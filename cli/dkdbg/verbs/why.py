@@ -114,24 +114,24 @@ def _session(root: Path, on: str | None, opened: contextlib.ExitStack) -> tuple[
         return opened.enter_context(contextlib.closing(only)), seen
     opened.callback(target.close)
     try:
-        there = target.sessions()
+        found = target.sessions()
     except DkdbgError as error:
         if error.exit_code == EXIT_USAGE:
             raise
         raise BrokenError(_not_running(error)) from error
-    if not there:
+    if not found:
         raise BrokenError(_without_agent(root, target))
-    if all(each.is_ended for each in there):
-        raise BrokenError(_ended(root, target, there[-1]))
-    unreadable = next((each for each in there if each.state == sessions.UNREADABLE), None)
+    if all(each.is_ended for each in found):
+        raise BrokenError(_ended(root, target, found[-1]))
+    unreadable = next((each for each in found if each.state == sessions.UNREADABLE), None)
     if unreadable is not None:
         raise BrokenError(silent(unreadable.detail, "dkdbg restart, or dkdbg up"))
-    if there[-1].state == sessions.PAUSED:
-        says, _, remedy = there[-1].detail.partition(": ")
+    if found[-1].state == sessions.PAUSED:
+        says, _, remedy = found[-1].detail.partition(": ")
         raise BrokenError(Finding(link="start", cause="paused", says=says, remedy=remedy))
-    if all(each.started is None for each in there):
+    if all(each.started is None for each in found):
         raise BrokenError(_no_session(target))
-    chosen = sessions.choose(there, on, naming=lambda each: f"dkdbg why FILE:LINE --on {each}")
+    chosen = sessions.choose(found, on, naming=lambda each: f"dkdbg why FILE:LINE --on {each}")
     return target, chosen
 
 
@@ -243,7 +243,7 @@ def _causes(
     session, remote = answer.sessions[0], entry.remote_of(str(path))
     host, _ = target.listen_address()
     asked = Asked(
-        path=path, line=line, entry=entry, remote=remote, session=session, there=answer.files[0] if answer.files and remote else None,
+        path=path, line=line, entry=entry, remote=remote, session=session, remote_file=answer.files[0] if answer.files and remote else None,
         root=root, isolated=Capability.CONTAINER in target.capabilities and not is_loopback(host),
         restart="dkdbg restart" if is_home and _home(root) is not None else f"dkdbg restart {seen.address}",
     )  # fmt: skip
@@ -312,8 +312,12 @@ def _add_facts(facts: list[str], asked: Asked, seen: SeenSession) -> None:
         + ("an editor is attached" if session.client else "no editor is attached")
     )
     if asked.remote:
-        there = asked.there
-        kind = f" ({there.kind})" if there is not None and there.exists else " (no such file there)"
+        remote_file = asked.remote_file
+        kind = (
+            f" ({remote_file.kind})"
+            if remote_file is not None and remote_file.exists
+            else " (no such file there)"
+        )
         facts.append(f"maps to    {asked.remote}{kind}, by {asked.entry.source}")
     else:
         facts.append(f"maps to    nothing, by {asked.entry.source}")

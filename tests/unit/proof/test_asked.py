@@ -35,7 +35,7 @@ def causes(root: Path, asked: str, loaded: str, *, like: str = "", **more: str) 
     answer = line_answer.parse(json.dumps(said), is_container=True)
     question = Asked(
         path=root / asked, line=1, entry=Entry(port=5678, mappings=((str(root), "/app"),)), remote=f"/app/{asked}",
-        session=answer.sessions[0], there=answer.files[0], root=root,
+        session=answer.sessions[0], remote_file=answer.files[0], root=root,
     )  # fmt: skip
     return [each.cause for each in line_causes.causes(question)]
 
@@ -64,7 +64,7 @@ def findings(
     )
     question = Asked(
         path=root / "utils.py", line=1, entry=Entry(port=5678, mappings=((str(root), "/app"),)), remote="/app/utils.py",
-        session=answer.sessions[0], there=answer.files[0], root=root,
+        session=answer.sessions[0], remote_file=answer.files[0], root=root,
     )  # fmt: skip
     return list(line_causes.causes(question))
 
@@ -162,4 +162,4 @@ def test_a_mapped_package_is_no_copy_of_itself(tmp_path):
     for remote, copy in ((installed, ""), ("/app", str(root / "pkg/io.py"))):
         subject = SimpleNamespace(entry=Entry(port=5678, mappings=((str(root), remote),)))
         run = proving._Run(subject, print, print, proving.Proof())
-        assert run._copy_here(f"{installed}/pkg/io.py") == copy
+        assert run._local_copy(f"{installed}/pkg/io.py") == copy

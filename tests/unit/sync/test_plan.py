@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkdbg.sync.plan import LARGE_BYTES, There, link_digest, plan, unknown
+from dkdbg.sync.plan import LARGE_BYTES, RemoteEntry, link_digest, plan, unknown
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Local:
 class Remote:
     """The rules of the receiver (ADR 10) on a dictionary: what is refused there raises here."""
 
-    tree: dict[str, There]
+    tree: dict[str, RemoteEntry]
     kept: list[str] = field(default_factory=list)
 
     def apply(self, step, local):
@@ -72,7 +72,7 @@ class Remote:
             for other in [other for other in self.tree if other == path or other.startswith(path + "/")]:
                 del self.tree[other]
         digest = digest_of(wanted)
-        self.tree[path] = There(wanted.kind, wanted.mode, wanted.size, digest, wanted.stamp)
+        self.tree[path] = RemoteEntry(wanted.kind, wanted.mode, wanted.size, digest, wanted.stamp)
 
 
 def digest_of(wanted):
@@ -117,7 +117,7 @@ def remote_of(tree, held, stamps):
         digest = {"f": f"digest of {content}", "l": link_digest(f"to-{content}"), "d": ""}[kind]
         stamp = f"stamp of {content}" if ours and kind == "f" and stamps[index % len(stamps)] else ""
         what = (mode, len(content)) if kind == "f" else (0o755, 0)
-        made[path] = There(kind, *what, digest, stamp, held=ours)
+        made[path] = RemoteEntry(kind, *what, digest, stamp, held=ours)
     for path in list(made):  # the ledger holds the folders of what it holds
         parent = path.rpartition("/")[0]
         while parent and made[path].held and not made[parent].held:
@@ -164,9 +164,9 @@ def test_the_folder_of_a_deleted_file_goes_after_it_and_both_before_what_replace
 
 
 def test_a_file_of_the_same_size_without_an_equal_stamp_is_read_a_changed_mode_sends_the_mode_and_large_files_come_last():
-    there = There(kind="f", mode=0o644, size=1, digest="d", stamp="")
+    there = RemoteEntry(kind="f", mode=0o644, size=1, digest="d", stamp="")
     assert [step.operation for step in plan({"a": Local("f", size=1, stamp="")}, {"a": there})] == ["check"]
-    there = There(kind="f", mode=0o644, size=1, digest="d", stamp="s")
+    there = RemoteEntry(kind="f", mode=0o644, size=1, digest="d", stamp="s")
     assert [step.operation for step in plan({"a": Local("f", 0o755, 1, "", "s")}, {"a": there})] == ["mode"]
     local = {"a": Local("f", size=LARGE_BYTES + 1), "b": Local("d"), "b/c": Local("f", size=1)}
     assert [step.path for step in plan(local, {})] == ["b", "b/c", "a"]

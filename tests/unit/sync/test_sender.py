@@ -157,7 +157,7 @@ def test_verify_says_what_is_missing_different_and_left_over(roots, here, there)
     (there / "only_there").write_text("")
     found = verify(roots, Local(python=sys.executable))
     assert found.equal == 1
-    assert found.only_there == ("only_there",)
+    assert found.only_remote == ("only_there",)
     assert found.differences == {
         "missing": "is missing on the target", "other": "has different content on the target", "mode": "has mode 644 locally and 755 on the target",
     }  # fmt: skip

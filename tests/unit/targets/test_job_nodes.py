@@ -43,14 +43,14 @@ def dead(monkeypatch):
         "started": 1.0, "live": True,
     }  # fmt: skip
     seen = types.SimpleNamespace(
-        **record, jobs=(), client=False, deadlines=(), detail="", here=("127.0.0.1", 1)
+        **record, jobs=(), client=False, deadlines=(), detail="", local_address=("127.0.0.1", 1)
     )
     monkeypatch.setattr(JobTarget, "_records", lambda *_: [seen])
     return dead
 
 
 def job():
-    return JobTarget(SLURM, address.parse("slurm:///7", here={"slurm"}))
+    return JobTarget(SLURM, address.parse("slurm:///7", local_schemes={"slurm"}))
 
 
 @pytest.mark.usefixtures("dead")
@@ -68,7 +68,7 @@ def test_a_node_that_does_not_answer_is_named_by_the_verbs_that_query_each_sessi
     wanted, missing = where._wanted(Path(), ["slurm:///7"])
     assert [each.ids for each in wanted] == [("1",)]
     assert missing == {"slurm:///7/n2": "no command can be run on n2"}
-    monkeypatch.setattr(doctor, "_there", lambda target: Machine(label=target.find().label))
+    monkeypatch.setattr(doctor, "_remote_machine", lambda target: Machine(label=target.find().label))
     (found,) = [each for label, each in doctor._findings(Path(), "slurm:///7") if label == "slurm:///7/n2"]
     assert (found.severity, found.cause) == ("error", "it cannot be checked: no command can be run on n2")
 
@@ -85,7 +85,7 @@ def test_a_node_that_did_not_answer_is_not_asked_again_at_once(dead):
 
 @pytest.mark.usefixtures("dead")
 def test_a_node_that_is_named_alone_ends_them_with_its_reason(monkeypatch):
-    dead = JobTarget(SLURM, address.parse("slurm:///7/n2", here={"slurm"}))
+    dead = JobTarget(SLURM, address.parse("slurm:///7/n2", local_schemes={"slurm"}))
     monkeypatch.setattr(registry, "target_of", lambda *_: dead)
     for ask in (lambda: where._wanted(Path(), ["n2"]), lambda: list(doctor._findings(Path(), "n2"))):
         with pytest.raises(DkdbgError, match="no command can be run on n2"):

@@ -22,7 +22,7 @@ def test_after_a_lost_connection_the_job_is_looked_for_without_a_prompt(monkeypa
         raise DkdbgError("the connection was lost")
 
     monkeypatch.setattr(
-        queue, "_login", types.SimpleNamespace(executor=lost, read=cut, is_there=lambda: False, drop=list)
+        queue, "_login", types.SimpleNamespace(executor=lost, read=cut, is_connected=lambda: False, drop=list)
     )
     with pytest.raises(DkdbgError, match="may or may not have been submitted: login does not answer"):
         queue._hand_over(types.SimpleNamespace(wrap=list), "sbatch", "job-1", "/folder", "sbatch")

@@ -74,7 +74,7 @@ def test_words_of_others_are_quoted_and_not_explained():
     ],
 )  # fmt: skip
 def test_an_address_names_a_job_a_node_and_a_session(text, job, node, session):
-    found = job_address(address.parse(text, here={"slurm"}), SLURM.job_form)
+    found = job_address(address.parse(text, local_schemes={"slurm"}), SLURM.job_form)
     assert (found.job, found.node, found.session) == (job, node, session)
     assert (found.login is None) == text.startswith("slurm:///")
 
@@ -82,7 +82,7 @@ def test_an_address_names_a_job_a_node_and_a_session(text, job, node, session):
 def test_a_rank_of_a_requeued_job_is_on_the_node_at_its_place():
     """The user has named the job, not a node: it had other nodes before."""
     requeued = SLURM.read("7", 0, "7|RUNNING|me|node-22|1:00|None|/h\ntasks 2\nnodes node-22 node-30\n", "")
-    named = job_address(address.parse("slurm://login/7/node-22", here={"slurm"}), SLURM.job_form)
+    named = job_address(address.parse("slurm://login/7/node-22", local_schemes={"slurm"}), SLURM.job_form)
     assert choose_node(requeued, named, "7") == "node-22"
     found = replace(named, nodes=("node-12", "node-22"))
     assert [choose_node(requeued, replace(found, node=node), "7") for node in found.nodes] == [

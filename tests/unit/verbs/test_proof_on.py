@@ -26,7 +26,7 @@ def started(tmp_path, monkeypatch, looks):
     with contextlib.ExitStack() as opened:
         opened.callback(running.stdin.close)
         trial = proof_on._start(
-            tmp_path, "local:", ["python", "a.py"], is_here=False, sync=False, report=str, at_end=opened.callback
+            tmp_path, "local:", ["python", "a.py"], is_local=False, sync=False, report=str, at_end=opened.callback
         )  # fmt: skip
         assert trial.ready(5)
     return trial
@@ -50,7 +50,7 @@ def test_without_the_sessions_before_nothing_is_started(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "start", lambda *_args, **_options: pytest.fail("started"))
     with pytest.raises(DkdbgError, match="no connection"):
         proof_on._start(
-            tmp_path, "local:", ["python", "a.py"], is_here=False, sync=False, report=str, at_end=pytest.fail
+            tmp_path, "local:", ["python", "a.py"], is_local=False, sync=False, report=str, at_end=pytest.fail
         )  # fmt: skip
 
 

@@ -27,15 +27,15 @@ _kept = {}  # type: dict[str, Any]
 
 def _next():  # type: () -> None
     """Run the next `sitecustomize` on sys.path, as `site` would have."""
-    here = _kept["here"] = sys.modules.pop("sitecustomize", None)
+    own = _kept["here"] = sys.modules.pop("sitecustomize", None)
     try:
         import sitecustomize
     except ImportError as error:
         if "sitecustomize" not in str(error):
             raise
     finally:
-        if here is not None:
-            sys.modules.setdefault("sitecustomize", here)
+        if own is not None:
+            sys.modules.setdefault("sitecustomize", own)
 
 
 def _without_archive():  # type: () -> list[str]
@@ -75,12 +75,12 @@ def _main():  # type: () -> None
         sys.path[:] = [hook] + _without_archive()  # noqa: RUF005 - Python 2
         _next()  # the hook, which runs the user's `sitecustomize`
         return
-    there = [(at, entry) for at, entry in enumerate(sys.path) if os.path.abspath(entry) == _ARCHIVE]
+    removed = [(at, entry) for at, entry in enumerate(sys.path) if os.path.abspath(entry) == _ARCHIVE]
     sys.path[:] = _without_archive()
     try:
         _next()
     finally:  # the user's may have changed the path
-        for at, entry in there:
+        for at, entry in removed:
             if entry not in sys.path:
                 sys.path.insert(at, entry)
 

@@ -140,7 +140,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     clocks.follow(session_dir, at_start=at_start)  # first, so that an editor cannot stop this process before
     with contextlib.suppress(PermissionError):  # the agent is root's, and the program another user's
         os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
-    if _pdb_is_here(session_dir):
+    if _has_pdb(session_dir):
         return "not joined: a pdb client is attached to this process"
     from .pydevd_patches import greenlets
 
@@ -283,7 +283,7 @@ def _forget_former_stops() -> None:
             internal_run_thread(thread, set_additional_thread_info)
 
 
-def _pdb_is_here(session_dir: str) -> bool:
+def _has_pdb(session_dir: str) -> bool:
     """Return whether a pdb client holds this process; then it joins as soon as the client leaves.
 
     Both debuggers trace the same threads: up to Python 3.11 pdb would silently never stop again.

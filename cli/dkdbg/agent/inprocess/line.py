@@ -385,15 +385,15 @@ def _running(name: str, is_asked: bool) -> Running:
             is_wanted = os.path.basename(code.co_filename) == name
             stack.append((code, (frame.f_lineno or 0) if is_wanted else -1, frame.f_lasti))
             frame = frame.f_back
-        again, there = False, []
+        again, matching = False, []
         for code, line, at in reversed(stack):  # outermost frames first
             if line >= 0:
-                there.append((code, line, again))
+                matching.append((code, line, again))
             if is_asked and not again:
                 if id(code) not in loops:
                     loops[id(code)] = _loops(code)
                 again = any(first <= at < last for first, last in loops[id(code)])
-        found += reversed(there[-MAX_FILES:])
+        found += reversed(matching[-MAX_FILES:])
     frames.clear()
     return found[:MAX_FILES]
 

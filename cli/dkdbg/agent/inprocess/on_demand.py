@@ -194,8 +194,8 @@ def write_wait(directory: str, state: str, detail: str, expires: Optional[float]
 
 def place(path: str, line: int) -> str:
     """Return `file:line`, relative to the working directory where possible."""
-    here = os.getcwd() + os.sep
-    return "%s:%d" % (path[len(here) :] if path.startswith(here) else path, line)
+    prefix = os.getcwd() + os.sep
+    return "%s:%d" % (path[len(prefix) :] if path.startswith(prefix) else path, line)
 
 
 def of_this_process() -> ModuleType:

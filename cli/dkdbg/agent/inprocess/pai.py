@@ -282,12 +282,12 @@ def _announce(addr: Optional[str], port: Optional[int], timeout: Optional[float]
         sys.stderr.write("dkdbg: cannot wait on %s: %s\n" % (address, error))
         raise SystemExit(1) from None
     where = socket_pdb.where(opened)
-    at, _, port_there = where.rpartition(":")
-    if port_there != str(number):
+    at, _, listening_port = where.rpartition(":")
+    if listening_port != str(number):
         sys.stderr.write(
-            "dkdbg: port %d is used by another process here: waiting on %s\n" % (number, port_there)
+            "dkdbg: port %d is used by another process here: waiting on %s\n" % (number, listening_port)
         )
-    sys.stderr.write(_WHERE % (at, port_there, seconds) + "paipdb is running on %s\n" % where)
+    sys.stderr.write(_WHERE % (at, listening_port, seconds) + "paipdb is running on %s\n" % where)
     if socket_pdb.is_once(opened):
         sys.stderr.write(_READS_ALONG)
     sys.stderr.flush()

@@ -68,13 +68,13 @@ class RankSet:
 
     def missing(self, present: Iterable[int], limit: int = 8) -> List[int]:
         """Return the first ranks of the set that are not among these; `all` and `failing` add none."""
-        there = set(present)
+        existing = set(present)
         found: List[int] = []
         for first, last, step in self.spans:
             for rank in range(first, last + 1, step):
                 if len(found) >= limit:
                     return sorted(found)
-                if rank not in there and rank not in found:
+                if rank not in existing and rank not in found:
                     found.append(rank)
         return sorted(found)
 

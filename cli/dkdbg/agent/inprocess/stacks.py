@@ -25,9 +25,14 @@ _DEBUGGER = "/debugpy/_vendored/"
 #: Parts of the paths of installed code; a user looks for the cause in other frames first.
 _INSTALLED = ("/site-packages/", "/dist-packages/", _DEBUGGER)
 #: Prefix of dkdbg's own code.
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: Prefixes of all code that is not the program's; dkdbg's includes the lengthened waits (see clocks.py).
-_NOT_OWN = (os.path.dirname(os.__file__) + os.sep, os.path.join(sys.prefix, "bin") + os.sep, "<frozen", _HERE)
+_NOT_OWN = (
+    os.path.dirname(os.__file__) + os.sep,
+    os.path.join(sys.prefix, "bin") + os.sep,
+    "<frozen",
+    _FOLDER,
+)
 
 
 def dump() -> str:
@@ -41,7 +46,7 @@ def dump() -> str:
     threads_text = []
     for ident in sorted(frames, key=lambda each: (each != main, each)):
         thread = known.get(ident)
-        if ident == threading.get_ident() or _is_dkdbg_thread(thread) or _began_here(frames[ident]):
+        if ident == threading.get_ident() or _is_dkdbg_thread(thread) or _began_in_dkdbg(frames[ident]):
             continue
         threads_text.append(_thread(frames[ident], thread, ident == main))
         if len(threads_text) == MAX_THREADS:
@@ -94,12 +99,12 @@ def _is_dkdbg_thread(thread: Any) -> bool:  # noqa: ANN401
     return any(getattr(thread, attribute, False) is True for attribute in attributes)
 
 
-def _began_here(frame: Optional[FrameType]) -> bool:
+def _began_in_dkdbg(frame: Optional[FrameType]) -> bool:
     """Tell by its outermost frame whether a thread unknown to `threading` is the agent's."""
     path = ""
     while frame is not None:
         path, frame = frame.f_code.co_filename, frame.f_back
-    return path.startswith(_HERE)
+    return path.startswith(_FOLDER)
 
 
 def is_own(path: str) -> bool:

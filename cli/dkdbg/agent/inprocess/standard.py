@@ -27,7 +27,7 @@ folders: List[str] = []
 _DEBUGGER = ("_dkdbg", "debugpy", "pydev", "_pydev")
 #: Modules that the debugger does not import. A folder `test` is common, and setuptools replaces distutils.
 _UNUSED = {"test", "distutils"}
-_HERE = os.path.dirname(os.path.abspath(__file__))
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
 _OF_OS = os.path.dirname(os.__file__)
 
 
@@ -140,7 +140,7 @@ class _Finder:
             spec = PathFinder.find_spec(name, _standard if path is None else path)
         else:
             return None
-        if spec is None or not (spec.origin or "").startswith((_HERE, *folders, *_standard)):
+        if spec is None or not (spec.origin or "").startswith((_FOLDER, *folders, *_standard)):
             return None
         if type(spec.loader) is SourceFileLoader:
             spec.loader = loader(spec.loader.name, spec.loader.path)

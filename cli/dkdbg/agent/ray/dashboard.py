@@ -111,7 +111,7 @@ class Dashboard:
         self.host, self.port = host, port
         self._token = token or own_token()
         self._shows_token = False
-        # A loopback address or this machine's name may be a guess of `here`: then the dashboard has to be on this
+        # A loopback address or this machine's name may be a guess of `hosts`: then the dashboard has to be on this
         # machine.
         self._is_named = host not in (LOOPBACK, socket.gethostname())
         self._nodes: Dict[str, str] = {}
@@ -289,7 +289,7 @@ def own_token() -> str:
     return token if token.isprintable() else ""
 
 
-def here() -> List[str]:
+def hosts() -> List[str]:
     """Return the hosts that may run the dashboard of this node's cluster, the likeliest first."""
     found = []
     try:

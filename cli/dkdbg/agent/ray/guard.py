@@ -63,7 +63,7 @@ def connect(ip: str, port: int) -> Tuple[socket.socket, bytes, str]:
         fields = line.decode("ascii", "replace").split()
         if not newline or len(fields) != 3 or not received.startswith(PREFIX):
             raise GuardError(0, "another program listens there, not a debugger")
-        secrets = [each.secret for each in here() if each.id == fields[1]]
+        secrets = [each.secret for each in runs() if each.id == fields[1]]
         if not secrets:
             raise GuardError(
                 0,
@@ -114,10 +114,10 @@ class Run:
             if isinstance(value, str):
                 self.workers[key], self.unpacked[key], *lines = (value + "\n").split("\n")
                 pairs = [each.partition("\t") for each in lines]
-                self.modules[key] = [(there, source) for there, _, source in pairs if there and source]
+                self.modules[key] = [(remote, source) for remote, _, source in pairs if remote and source]
 
 
-def here() -> List[Run]:
+def runs() -> List[Run]:
     """Return the runs of drivers in live sessions."""
     found = []
     no_driver = (OSError, ValueError, KeyError, TypeError, AttributeError)

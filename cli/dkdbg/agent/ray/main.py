@@ -52,7 +52,7 @@ def main(argv: List[str]) -> int:
     host, _, port = where.rpartition(":")
     token = sys.stdin.readline(8192).strip() if "--token" in argv else ""
     try:
-        found = dashboard.reached([host] if host else dashboard.here(), int(port), token)
+        found = dashboard.reached([host] if host else dashboard.hosts(), int(port), token)
         if what == "list":
             return _say(
                 {
@@ -78,7 +78,7 @@ def _listed(found: dashboard.Dashboard) -> List[Dict[str, Any]]:
     taken = {
         each["name"]: each["stopped"] for record in live for each in record["processes"] if each["joined"]
     }
-    joinable = {worker for run in guard.here() for worker in run.workers}
+    joinable = {worker for run in guard.runs() for worker in run.workers}
     return [
         dict(each.as_json(), attached=each.name in taken, stopped=taken.get(each.name, ""))
         for each in _named(found, joinable if taken else set())
@@ -92,7 +92,7 @@ def _named(found: dashboard.Dashboard, also: Set[str]) -> List[dashboard.Worker]
     Args:
         also: see `Dashboard.workers`.
     """
-    called = {worker: name for run in guard.here() for worker, name in run.workers.items()}
+    called = {worker: name for run in guard.runs() for worker, name in run.workers.items()}
     end = time.monotonic() + _NAMED_WITHIN_S
     while True:
         workers = found.workers(also)
@@ -155,7 +155,7 @@ class RayProxy:
         records.prune(folder)
         self._listener = listener.Listener(
             contract.LOOPBACK, 0, serve=self._serve, ready=lambda: True, status=self._status, allow=peers.AllowList(),
-            users=local_users.of_this_agent(os.environ), outsiders=containers.COME_FROM_HERE, log=console.log,
+            users=local_users.of_this_agent(os.environ), outsiders=containers.WAY_OUT, log=console.log,
         )  # fmt: skip
         self.port = self._registry.port = self._listener.port
         self.store = records.SessionStore(folder, name)

@@ -60,8 +60,8 @@ class Code:
     ) -> None:  # fmt: skip
         known = [each for each in as_list(mappings) if _is_one(each)]
         pairs = [(each["localRoot"], each["remoteRoot"]) for each in known]
-        of_modules = [(file_names.of_editor(theirs, pairs), there) for there, theirs in modules]
-        own = [{"localRoot": local, "remoteRoot": there} for local, there in of_modules if local]
+        of_modules = [(file_names.of_editor(source_file, pairs), remote) for remote, source_file in modules]
+        own = [{"localRoot": local, "remoteRoot": remote} for local, remote in of_modules if local]
         self.mappings: List[Dict[str, str]] = [*own, *known] if own else []
         self.script = self.alias = ""
         checkout = known[0]["remoteRoot"].rstrip("/\\") if known else ""

@@ -129,7 +129,7 @@ class WorkerRegistry:
         entry.guarded = bool(run)
         end = time.monotonic() + _RECORD_TIMEOUT_S
         while run and time.monotonic() < end:
-            worker, known = entry.worker, [each for each in guard.here() if each.id == run]
+            worker, known = entry.worker, [each for each in guard.runs() if each.id == run]
             if not known or worker.id in known[0].workers:
                 for each in known:
                     worker.unpacked = each.unpacked[worker.id] or worker.unpacked
@@ -182,20 +182,20 @@ class WorkerRegistry:
 
     def _known(self) -> Set[str]:
         """Return the workers that can be joined without waiting; they may have ended."""
-        found = {worker for run in guard.here() for worker in run.workers}
+        found = {worker for run in guard.runs() for worker in run.workers}
         with self._lock:
             return found | {each for each, entry in self._entries.items() if entry.guarded}
 
     def _update(self, workers: List[Worker]) -> None:
-        here = guard.here()
-        joinable = {worker: name for run in here for worker, name in run.workers.items()}
-        folders = {worker: (folder, run) for run in here for worker, folder in run.unpacked.items()}
+        runs = guard.runs()
+        joinable = {worker: name for run in runs for worker, name in run.workers.items()}
+        folders = {worker: (folder, run) for run in runs for worker, folder in run.unpacked.items()}
         with self._lock:
-            there = {each.id for each in workers}
+            existing = {each.id for each in workers}
             for gone in [
                 each
                 for each, entry in self._entries.items()
-                if entry.worker.id not in there and not entry.is_taken
+                if entry.worker.id not in existing and not entry.is_taken
             ]:
                 del self._entries[gone]
             for each in workers:

@@ -41,7 +41,7 @@ class Folders:
             folder = self._users.get(procfs.owner(pid), folder)
         return os.path.join(folder, "%d%s" % (pid, suffix))
 
-    def why_not_there(self, pid: int) -> str:
+    def why_no_access(self, pid: int) -> str:
         """Return why a process can neither announce itself nor load more of the agent; empty if its user may."""
         uid = procfs.owner(pid)
         may = uid in (-1, 0, os.geteuid()) or uid in self._users

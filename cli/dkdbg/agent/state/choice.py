@@ -67,6 +67,6 @@ def missing(chosen: ranks.RankSet, present: List[int]) -> str:
     if not absent:
         return ""
     which = ", ".join(map(str, absent))
-    here = ", ".join(str(a) if a == b else "%d-%d" % (a, b) for a, b in ranks.spans(present))
-    there = "the ranks here are %s" % here if present else "no process here has a rank"
-    return "rank%s %s: not here; %s" % ("s" if len(absent) > 1 else "", which, there)
+    shown = ", ".join(str(a) if a == b else "%d-%d" % (a, b) for a, b in ranks.spans(present))
+    existing = "the ranks here are %s" % shown if present else "no process here has a rank"
+    return "rank%s %s: not here; %s" % ("s" if len(absent) > 1 else "", which, existing)

@@ -57,7 +57,7 @@ def read_mount_points() -> Optional[List[str]]:
         return None
 
 
-def here() -> List[contract.Mapping]:
+def of_this_machine() -> List[contract.Mapping]:
     """Return the checked mapping of this process's environment."""
     return checked(configured(os.environ.get(settings.ENV_MAPPINGS, "")), read_mount_points())
 

@@ -67,7 +67,7 @@ def first_record(
         "jobs": batch.jobs(os.environ),
         "run": run,
         "deadlines": deadlines.of_environment(os.environ),
-        "mappings": mapping.here(),
+        "mappings": mapping.of_this_machine(),
         "processes": [],
     }
 
@@ -115,8 +115,8 @@ def list_records(folder: Optional[str] = None) -> List[contract.Record]:
 def folder_of(record: contract.Record) -> str:
     """Return the folder of a session that `list_records` has listed."""
     found = [os.path.join(base, record["id"]) for base in runtime_dir.folders()]
-    there = [each for each in found if os.path.exists(os.path.join(each, contract.RECORD_NAME))]
-    return (there or [os.path.join(runtime_dir.default_runtime_dir(), record["id"])])[0]
+    existing = [each for each in found if os.path.exists(os.path.join(each, contract.RECORD_NAME))]
+    return (existing or [os.path.join(runtime_dir.default_runtime_dir(), record["id"])])[0]
 
 
 def is_live(record: contract.Record) -> bool:
@@ -180,12 +180,12 @@ def prune(folder: str) -> None:
     """
     import shutil
 
-    here, boot = procfs.pid_namespace(), procfs.boot_id()
+    namespace, boot = procfs.pid_namespace(), procfs.boot_id()
     # Without "exited" in its record, the session of another machine may still run there.
     finished = [
         r
         for r in list_records(folder)
-        if r["pid_namespace"] == here
+        if r["pid_namespace"] == namespace
         and (
             r["state"] == "exited"
             or (not is_live(r) and (r.get("boot") == boot or _is_old(os.path.join(folder, r["id"]))))

@@ -94,7 +94,7 @@ class HookCheck:
         found = {
             pid: argv
             for pid in silent
-            if (parents.get(pid) not in announced or self._folders.why_not_there(pid))
+            if (parents.get(pid) not in announced or self._folders.why_no_access(pid))
             and (argv := python_words(pid, self._leaves_out))
         }
         if found:
@@ -104,7 +104,7 @@ class HookCheck:
             name = naming.program(argv)
             if now >= self._since[pid] + ANNOUNCE_TIMEOUT_S and name not in self._reported:
                 self._reported.add(name)
-                reason = self._folders.why_not_there(pid) or why(pid, argv, self.hook)
+                reason = self._folders.why_no_access(pid) or why(pid, argv, self.hook)
                 lines.append(PROCESS_NOT_LOADED % (name, pid, reason))
         return lines
 

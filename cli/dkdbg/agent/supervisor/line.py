@@ -61,7 +61,7 @@ def _session(record: contract.Record, path: str, line: int, points: Any) -> Dict
     facts: Dict[str, Any] = {key: record.get(key) for key in _RECORD_FIELDS}
     facts["processes"] = [_process(each, answers.get(each["pid"], ""), points) for each in there]
     silent = {each["pid"] for each in facts["processes"] if each["answer"] is None}
-    shut_out = set(filter(folders.why_not_there, silent))
+    shut_out = set(filter(folders.why_no_access, silent))
     facts["unhooked"] = _unhooked(record, folders, {each["pid"] for each in there} - shut_out)
     return facts
 
@@ -120,7 +120,7 @@ def _unhooked(record: contract.Record, folders: announced.Folders, hooked: Set[i
         is_new = now - (procfs.start_ticks(pid) or now) < hook_check.ANNOUNCE_TIMEOUT_S * os.sysconf(
             "SC_CLK_TCK"
         )
-        reason = folders.why_not_there(pid)
+        reason = folders.why_no_access(pid)
         if argv and pid not in hooked and (reason or not is_fork) and not is_new:
             name = "%s (pid %d)" % (naming.program(argv), pid)
             found.append({"name": name, "why": reason or hook_check.why(pid, argv, _hook_of(pid))})

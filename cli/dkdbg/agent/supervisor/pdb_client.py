@@ -68,10 +68,10 @@ def _process(session: contract.Record, pid: Optional[int], rank: Optional[int]) 
 
 def _why_missing(session: contract.Record) -> str:
     """Return why the requested process was not found."""
-    there = _listing(session["processes"])
-    if session["state"] == "waiting" and not there:
+    listed = _listing(session["processes"])
+    if session["state"] == "waiting" and not listed:
         return "the program has not started yet: it is %s" % (session["detail"] or "waiting for a debugger")
-    return "no such Python process; candidates: %s" % (there or "none")
+    return "no such Python process; candidates: %s" % (listed or "none")
 
 
 def _listing(processes: List[contract.Process]) -> str:

@@ -105,8 +105,8 @@ def report(
         # NeMo RL wraps Ray's actors itself, by its own variable: its matches are not visible here.
         if tool["is_ours"] and not any(entry.get("tool") == tool["tool"] for entry in entries):
             seen = sorted({entry["worker"] for entry in entries})[:10]
-            there = "the processes were: %s" % ", ".join(seen) if seen else "no Python process was seen"
-            log("%s: nothing matched %s; %s" % (tool["tool"], _asked(tool), there))
+            summary = "the processes were: %s" % ", ".join(seen) if seen else "no Python process was seen"
+            log("%s: nothing matched %s; %s" % (tool["tool"], _asked(tool), summary))
 
 
 def _tool(name: str, environment: Mapping[str, str], log: Callable[[str], None]) -> Optional[Dict[str, Any]]:
@@ -210,10 +210,10 @@ def _file(entry: Mapping[str, Any]) -> str:
     if entry["base"]:
         endings = (profiling.ENDINGS[entry["tool"]], tools.NSYS_RAW)
         paths = [path for each in endings for path in glob.glob(glob.escape(entry["base"]) + "_*" + each)]
-    there = [path for path in paths if os.path.exists(path)]
-    if not there:
+    existing = [path for path in paths if os.path.exists(path)]
+    if not existing:
         return "no file was written (%s)" % entry["path"]
-    return ", ".join("%s (%.1f MB)" % (path, os.path.getsize(path) / 1e6) for path in sorted(there))
+    return ", ".join("%s (%.1f MB)" % (path, os.path.getsize(path) / 1e6) for path in sorted(existing))
 
 
 def _wait_for(pid: int, pause: Callable[[float], bool]) -> None:

@@ -313,8 +313,8 @@ class Session:
             try:
                 stop = broadcast_query.Query(broadcast_query.PAUSE, ranks=query.ranks)
                 with own_client.OwnClient(self._service.serve, self._token, str(query.ranks)) as client:
-                    there = broadcast_query.chosen(self.store.snapshot()["processes"], query.ranks)
-                    client.wait({each["pid"] for each in there}, limit)
+                    chosen = broadcast_query.chosen(self.store.snapshot()["processes"], query.ranks)
+                    client.wait({each["pid"] for each in chosen}, limit)
                     held = self._service.broadcast(stop, limit)
                     rows = self._service.broadcast(query, limit)
             finally:
@@ -788,7 +788,7 @@ class _Behind(Agent):
     def choose(self, wanted: Optional[ranks.RankSet]) -> None:
         self._session._choose(wanted)
 
-    def on_held_elsewhere(self) -> None:
+    def on_other_agent_held(self) -> None:
         self._session._clocks.extend()
         self._session.table.tell_of_holds()
 

@@ -93,8 +93,8 @@ class Unhit:
             key = (os.path.basename(path), line)
             if key in self._done or line not in self._set.get(path, ()) or reported == MAX_TOLD:
                 continue
-            there = processes.sockets_in(self._folders, self._processes())
-            text = reason(path, line, _answers(there, path, line))
+            sockets = processes.sockets_in(self._folders, self._processes())
+            text = reason(path, line, _answers(sockets, path, line))
             if text and key not in self._done:
                 reported += 1
                 self._done.add(key)
@@ -132,12 +132,12 @@ def _is_copy(file: Dict[str, Any], path: str) -> bool:
     inner = as_text(file.get("module")).replace(".", os.sep) + ".py"
     if os.sep in inner and path.endswith(os.sep + inner):
         return True
-    here = sources.describe(path) if os.path.basename(path) != "__init__.py" else {}
-    return bool(here) and here["digest"] == sources.describe(as_text(file.get("path"))).get("digest")
+    local = sources.describe(path) if os.path.basename(path) != "__init__.py" else {}
+    return bool(local) and local["digest"] == sources.describe(as_text(file.get("path"))).get("digest")
 
 
-def _answers(there: Dict[int, str], path: str, line: int) -> Iterator[Dict[str, Any]]:
-    for answer in processes.ask_all(there, "ran %d %s" % (line, path), ANSWER_S).values():
+def _answers(sockets: Dict[int, str], path: str, line: int) -> Iterator[Dict[str, Any]]:
+    for answer in processes.ask_all(sockets, "ran %d %s" % (line, path), ANSWER_S).values():
         try:
             data = json.loads(answer)
         except (ValueError, RecursionError):  # the process ended during its answer

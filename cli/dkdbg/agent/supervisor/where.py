@@ -66,9 +66,9 @@ def main(argv: List[str]) -> int:
 
 def _session(record: contract.Record, *, native: bool) -> Dict[str, Any]:
     folders = announced.of_session(records.folder_of(record))
-    there = announced_processes(folders, record)
-    answers = processes.ask_all(processes.sockets_in(folders, there), "stacks", TIMEOUT_S)
-    rows = [_process(each, answers.get(each["pid"], "")) for each in there]
+    live = announced_processes(folders, record)
+    answers = processes.ask_all(processes.sockets_in(folders, live), "stacks", TIMEOUT_S)
+    rows = [_process(each, answers.get(each["pid"], "")) for each in live]
     _fill_in(rows, folders, native=native)
     return {
         "id": record["id"],
@@ -110,7 +110,7 @@ def _fill_in(rows: List[Dict[str, Any]], folders: announced.Folders, *, native: 
     silent = [each for each in rows if each["threads"] is None]
     for each in silent:
         state = _STATES.get(each["os"], "it has ended, or is about to")
-        each["why"] = "it does not answer: %s" % (folders.why_not_there(each["pid"]) or state)
+        each["why"] = "it does not answer: %s" % (folders.why_no_access(each["pid"]) or state)
         waits = procfs.waits_in(each["pid"])
         if waits:
             each["why"] += " (%s)" % waits

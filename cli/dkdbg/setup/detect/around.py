@@ -67,18 +67,18 @@ def below_git_root(root: Path) -> str:
     return ""
 
 
-def initialised(here: Path) -> Path | None:
-    """Return the nearest folder at or above `here` that `init` has set up, in the same git repository; None without one.
+def initialised(start: Path) -> Path | None:
+    """Return the nearest folder at or above `start` that `init` has set up, in the same git repository; None without one.
 
-    Outside a git repository only `here` itself is checked, and folders of another user are ignored.
+    Outside a git repository only `start` itself is checked, and folders of another user are ignored.
     """
-    if is_set_up(here):
-        return here
-    if not any(os.path.lexists(folder / ".git") for folder in (here, *here.parents)):
+    if is_set_up(start):
+        return start
+    if not any(os.path.lexists(folder / ".git") for folder in (start, *start.parents)):
         return None
-    for folder in (here, *here.parents):
+    for folder in (start, *start.parents):
         try:
-            if folder.stat().st_uid != here.stat().st_uid:
+            if folder.stat().st_uid != start.stat().st_uid:
                 return None
         except OSError:
             return None

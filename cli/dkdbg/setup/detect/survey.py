@@ -305,12 +305,12 @@ class Survey:
         locked = {item.name for file in self.dependency_files if file.kind == "lock" for item in file.wanted}
         if not locked:
             return self.imported
-        there = packages | locked | set(installed_names(self.readme))
+        installed = packages | locked | set(installed_names(self.readme))
         return tuple(
             name
             for name in self.imported
             if not uses_accelerator(frameworks_of((), (name,)))
-            or there & {name, *imports.distributions((name,))}
+            or installed & {name, *imports.distributions((name,))}
         )
 
     def setup_scripts(self) -> dict[str, str]:
@@ -422,8 +422,8 @@ class Survey:
             if item.dockerfile == dockerfile and item.context is not None:
                 return item.context
         sources = [local for local, _ in self.dockerfiles[dockerfile].copies if local != "."]
-        here = parent(dockerfile)
-        if here != "." and sources:
-            paths = [f"{here}/{local}" for local in sources]
-            return here if all(self.tree.has(path) or self.tree.has_dir(path) for path in paths) else "."
-        return "." if here in {"docker", ".docker", ".devcontainer", "build", "deploy"} else here
+        folder = parent(dockerfile)
+        if folder != "." and sources:
+            paths = [f"{folder}/{local}" for local in sources]
+            return folder if all(self.tree.has(path) or self.tree.has_dir(path) for path in paths) else "."
+        return "." if folder in {"docker", ".docker", ".devcontainer", "build", "deploy"} else folder

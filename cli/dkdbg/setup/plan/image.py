@@ -49,9 +49,9 @@ def plan_image(
         )
     base, why = choose_base(facts)
     installs = plan_installs(facts)
-    there = {path.lower() for path in taken}
+    lowered = {path.lower() for path in taken}
     names = ("Dockerfile", "dkdbg.Dockerfile", *(f"dkdbg-{number}.Dockerfile" for number in range(2, 100)))
-    name = next(each for each in names if each.lower() not in there)
+    name = next(each for each in names if each.lower() not in lowered)
     decisions = [Decision(what=f"{name} on {base}", why=why)]
     if installs:
         files = ", ".join(facts.dependency_files) or "what the README and the imports name"

@@ -41,17 +41,17 @@ def brought(facts: RepoFacts, base: ServiceFact | None) -> Brought:
     if base is None or base.file in read:
         return Brought()
     taken = facts.compose_names
-    there = {service.name: service for service in facts.services if service.file == base.file}
+    services = {service.name: service for service in facts.services if service.file == base.file}
     needed: dict[str, ServiceFact] = {}
     todo = list(base.depends_on)
     while todo:
         name = todo.pop(0)
-        if name in taken or name not in there:
+        if name in taken or name not in services:
             left = Brought(parts=base.parts, without=base.depends_on, resets=base.refers)
             return left if read else Brought(includes=(base.file,))
         if name not in needed:
-            needed[name] = there[name]
-            todo += there[name].depends_on
+            needed[name] = services[name]
+            todo += services[name].depends_on
     parts = dict.fromkeys(part for service in (base, *needed.values()) for part in service.parts)
     return Brought(dependencies=tuple(needed.values()), parts=tuple(parts))
 

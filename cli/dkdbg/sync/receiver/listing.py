@@ -105,13 +105,13 @@ def _really(book: Ledger, folder: int, name: bytes, entry: Entry, fresh: bool) -
     info = tree.lstat_at(folder, name)
     if info is None:
         return None
-    there = tree.kind_of(info)
-    if kind == there == "d":
+    actual_kind = tree.kind_of(info)
+    if kind == actual_kind == "d":
         mode = info.st_mode & 0o777
         if mode == entry[ledger.MODE] | tree.OWNER_RIGHTS:
             return entry[:6]
         return [path, kind, mode, 0, "", entry[ledger.STAMP]]
-    if not fresh and kind == there and ledger.is_same(entry, info):
+    if not fresh and kind == actual_kind and ledger.is_same(entry, info):
         return entry[:6]
     real = describe(folder, name, path, info)
     if real is None:

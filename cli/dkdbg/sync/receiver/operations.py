@@ -160,7 +160,7 @@ class Operations:
             info = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
             if tree.kind_of(info) != kind:
                 raise Refused("another kind of entry has this name on the target")
-            if kind != "d" and not self._is_there(folder, parts[-1], info, head):
+            if kind != "d" and not self._is_present(folder, parts[-1], info, head):
                 raise Refused("its content on the target has changed")
         finally:
             os.close(folder)
@@ -170,7 +170,7 @@ class Operations:
             mode = real
         self._ledger.hold([path, kind, mode, size, head["digest"], head["stamp"]], info)
 
-    def _is_there(self, folder: int, name: bytes, info: os.stat_result, head: Dict[str, Any]) -> bool:
+    def _is_present(self, folder: int, name: bytes, info: os.stat_result, head: Dict[str, Any]) -> bool:
         digest = head["digest"]
         held = self._ledger.held.get(head["path"])
         if held is not None and held[ledger.DIGEST] == digest and ledger.is_same(held, info):

@@ -112,18 +112,18 @@ class State:
         overwritten without a copy. A record of an earlier version has no ID and counts as different: another
         machine may have the same path.
         """
-        here = source.encode("utf-8", "surrogateescape")[:_MAX_SOURCE_BYTES]  # a path need not be UTF-8
+        recorded = source.encode("utf-8", "surrogateescape")[:_MAX_SOURCE_BYTES]  # a path need not be UTF-8
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(_SOURCE, flags, 0o600, dir_fd=self.folder)
         try:
             former = os.read(descriptor, _MAX_SOURCE_BYTES)
-            if former == here:
+            if former == recorded:
                 return ""
             if former:
                 tree.remove(self.folder, b"ledger")
             self.tree.own(descriptor)
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, here, 0)
+            os.pwrite(descriptor, recorded, 0)
         finally:
             os.close(descriptor)
         return former.rpartition(b"\0")[2].decode("utf-8", "replace")

@@ -34,7 +34,7 @@ _NOT_FOUND = (126, 127)
 _OLD = re.compile(r"^Python \d\.\d+$", re.MULTILINE)
 _READY_TIMEOUT_S = 30.0
 #: Hint for a target that has just disappeared: for any kind of target, another attempt reports the reason.
-IS_IT_THERE = "is the target still running? try again: the next error gives the reason"
+IS_IT_RUNNING = "is the target still running? try again: the next error gives the reason"
 #: Seconds without a frame after which the receiver gives up and releases its lock; a session pings more
 #: often.
 SILENCE_S = 300
@@ -204,7 +204,7 @@ def _ready(head: dict[str, Any]) -> Ready:
 
 def refuse_same_folder(local: str, ready: Ready) -> None:
     """Raise SameFolderError when the receiver's probe on the target is in the local root."""
-    if is_here(local, ready):
+    if is_local(local, ready):
         raise SameFolderError(
             f"{printable(ready.root)} on the target and your local {local} are the same folder",
             hint="a mounted workspace needs no sync: saved files are on the target at once",
@@ -253,7 +253,7 @@ def _refuse_own(local: str, folders: Collection[str], ready: Ready, hint: str) -
             )
 
 
-def is_here(local: str, ready: Ready) -> bool:
+def is_local(local: str, ready: Ready) -> bool:
     """Return whether the receiver's probe is in the local root."""
     try:
         Beneath(local).lstat(ready.probe)

@@ -9,7 +9,7 @@ from dkdbg.sync import report
 from dkdbg.sync.receiver import wire
 
 if TYPE_CHECKING:
-    from dkdbg.sync.plan import There
+    from dkdbg.sync.plan import RemoteEntry
 
 #: Maximum operations, and bytes, without an answer.
 _MAX_OPERATIONS, _MAX_BYTES = 4000, 32 << 20
@@ -30,8 +30,8 @@ class Sent(NamedTuple):
     path: str
     size: int
     waiting: int
-    before: There | None
-    made: There | None
+    before: RemoteEntry | None
+    made: RemoteEntry | None
     abandoned: bool = False
 
 
@@ -83,7 +83,7 @@ class Flight:
         view: remote entries by path; changed in place when something is sent, reverted when it failed.
     """
 
-    def __init__(self, view: dict[str, There]) -> None:
+    def __init__(self, view: dict[str, RemoteEntry]) -> None:
         self._view = view
         self._sent: dict[int, Sent] = {}
         self._waiting = 0
@@ -104,7 +104,7 @@ class Flight:
         """Return whether sending may continue."""
         return len(self._sent) <= _MAX_OPERATIONS // 2 and self._waiting <= _MAX_BYTES // 2
 
-    def send(self, number: int, kind: int, path: str, made: There | None, waiting: int) -> None:
+    def send(self, number: int, kind: int, path: str, made: RemoteEntry | None, waiting: int) -> None:
         """Record that operation `number` was sent: the view has `made` at `path` from now on; None removes the path."""
         before = self._view.get(path)
         if made is None:

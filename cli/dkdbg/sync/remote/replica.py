@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg.sync import plan
 from dkdbg.sync.beneath import Beneath, folders_above, is_within
-from dkdbg.sync.plan import There
+from dkdbg.sync.plan import RemoteEntry
 from dkdbg.sync.receiver import wire
 from dkdbg.sync.receiver.tree import is_absent
 from dkdbg.sync.remote.answers import MAX_ENTRIES, Amount, entries, not_our_receiver
@@ -51,7 +51,7 @@ class Replica:
     ) -> None:  # fmt: skip
         self.stream = stream
         self.ready = ready
-        self.view: dict[str, There] = {}
+        self.view: dict[str, RemoteEntry] = {}
         self.sender = Sender(stream, local, self.view, report=report)
         self.staying: Callable[[Collection[str]], None] = lambda _: None
         self._local = local
@@ -71,10 +71,10 @@ class Replica:
         """Make the remote side equal to the local side; return the results."""
         local, remote = index.entries, self.view
         alone = self._alone(
-            [path for path, there in remote.items() if there.held and path not in index.entries]
+            [path for path, entry in remote.items() if entry.held and path not in index.entries]
         )
         if alone:
-            remote = {path: there for path, there in remote.items() if path not in alone}
+            remote = {path: entry for path, entry in remote.items() if path not in alone}
         self._forgive(index, list(self.sender.failed))
         self._say_stale(index, index.skipped)
         return self._carry_out(plan.plan(local, remote))
@@ -83,7 +83,7 @@ class Replica:
         """Return the steps for `paths`, and for remote entries below `scanned` (`Changes.scanned`) that are gone here."""
         chosen = {*paths, *self._left_over(index, scanned)}
         local = {path: entry for path in chosen if (entry := index.entries.get(path)) is not None}
-        remote = {path: there for path in chosen if (there := self.view.get(path)) is not None}
+        remote = {path: remote_entry for path in chosen if (remote_entry := self.view.get(path)) is not None}
         for path in self._alone([path for path in remote if path not in local]):
             del remote[path]
             if path not in index.skipped:
@@ -94,11 +94,11 @@ class Replica:
 
     def _alone(self, paths: Collection[str]) -> Collection[str]:
         """Return the `paths` that still exist locally, outside the index; their remote entries stay unchanged."""
-        alone = still_here(self._local, paths)
+        alone = existing(self._local, paths)
         if not alone:
             return alone
         self.staying([path for path in alone if self.view[path].held])
-        return still_here(self._local, alone)  # some may have been deleted before they were watched
+        return existing(self._local, alone)  # some may have been deleted before they were watched
 
     def _left_over(self, index: Index, scanned: Collection[str]) -> list[str]:
         """Return remote entries at or below `scanned` that sync put there and that have left the index.
@@ -113,11 +113,11 @@ class Replica:
         }
         if not folders:
             return []
-        here = index.entries
+        local = index.entries
         return [
             path
-            for path, there in self.view.items()
-            if there.held and path not in here and is_within(path, folders)
+            for path, entry in self.view.items()
+            if entry.held and path not in local and is_within(path, folders)
         ]
 
     def _forgive(self, index: Index, paths: Iterable[str]) -> None:
@@ -129,8 +129,8 @@ class Replica:
     def _say_stale(self, index: Index, paths: Iterable[str]) -> None:
         """Report files that were sent before and cannot be sent now (too large, a link out): the old version stays."""
         for path in paths:
-            skip, there = index.skipped.get(path), self.view.get(path)
-            if skip and not skip.unknown and there and there.held:
+            skip, entry = index.skipped.get(path), self.view.get(path)
+            if skip and not skip.unknown and entry and entry.held:
                 self.sender.fail(path, *stale(skip.reason))
 
     def perform(self, steps: list[Step]) -> Counts:
@@ -176,7 +176,7 @@ class Progress:
             self._report(event("progress", **self._facts))
 
 
-def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict[str, There]:
+def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict[str, RemoteEntry]:
     """Return the entries of one answer, which may come in several frames of `kind`.
 
     Args:
@@ -197,18 +197,18 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
 
     amount = Amount(known=known, hint=_ENDLESS)
     return {
-        path: There(its_kind, mode, size, digest, stamp, held)
+        path: RemoteEntry(its_kind, mode, size, digest, stamp, held)
         for path, its_kind, mode, size, digest, stamp in entries(take, amount)
     }
 
 
-def stat(stream: Stream, paths: list[str]) -> dict[str, There]:
+def stat(stream: Stream, paths: list[str]) -> dict[str, RemoteEntry]:
     """Return the `paths` that exist there, with digests, as not held: STAT does not tell whether sync put them there.
 
     Raises:
         StreamEndedError, DkdbgError: as `expect`.
     """
-    found: dict[str, There] = {}
+    found: dict[str, RemoteEntry] = {}
     for chunk in _fitting(paths):
         stream.send(wire.STAT, {"paths": chunk})
         stream.flush()
@@ -232,7 +232,7 @@ def _fitting(paths: list[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def still_here(root: str, paths: Iterable[str]) -> set[str]:
+def existing(root: str, paths: Iterable[str]) -> set[str]:
     """Return the `paths` that exist below the local `root` although they do not take part.
 
     Names are compared with the folder's listing, so that `a` is gone after a rename to `A` on any file

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.sync.beneath import Beneath
-from dkdbg.sync.plan import LARGE_BYTES, There, link_digest
+from dkdbg.sync.plan import LARGE_BYTES, RemoteEntry, link_digest
 from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote.flight import Counts, Flight
 from dkdbg.sync.remote.stream import SILENCE_S, no_answer, refused
@@ -53,7 +53,7 @@ class Sender:
     """
 
     def __init__(
-        self, stream: Stream, root: str, view: dict[str, There], *, report: Callable[[Event], None],
+        self, stream: Stream, root: str, view: dict[str, RemoteEntry], *, report: Callable[[Event], None],
     ) -> None:  # fmt: skip
         self._stream = stream
         self._files = Beneath(root)
@@ -125,10 +125,12 @@ class Sender:
         elif wanted is None:
             raise AssertionError(step)
         elif step.operation == "mkdir":
-            made = There(kind="d", mode=wanted.mode | 0o700, size=0, digest="", stamp="")
+            made = RemoteEntry(kind="d", mode=wanted.mode | 0o700, size=0, digest="", stamp="")
             self._send(wire.MKDIR, step.path, made, mode=made.mode)
         elif step.operation == "link":
-            made = There(kind="l", mode=0, size=0, digest=link_digest(wanted.target), stamp=wanted.stamp)
+            made = RemoteEntry(
+                kind="l", mode=0, size=0, digest=link_digest(wanted.target), stamp=wanted.stamp
+            )
             self._send(wire.LINK, step.path, made, target=wanted.target, stamp=wanted.stamp)
         elif step.operation == "mode":
             self._mode(step.path, wanted.mode, wanted.stamp)
@@ -151,11 +153,11 @@ class Sender:
             return
         if not content.entry.stamp:
             self.racy.add(step.path)
-        there = self._view.get(step.path)
-        if step.operation == "check" and there is not None and there.digest == content.digest:
-            self._found_equal(step.path, there, content)
+        remote_entry = self._view.get(step.path)
+        if step.operation == "check" and remote_entry is not None and remote_entry.digest == content.digest:
+            self._found_equal(step.path, remote_entry, content)
         elif content.body is not None:
-            self._send(wire.PUT, step.path, _there(content), content.body, **_head(content))
+            self._send(wire.PUT, step.path, _remote_entry(content), content.body, **_head(content))
         else:
             self._large(step, content, growing=growing)
         grown = content.grown or (growing and self._is_longer(step.path, content))
@@ -188,19 +190,19 @@ class Sender:
         self._growth[path] = content.entry.size, times, now
         return times > _MAX_GROWN
 
-    def _found_equal(self, path: str, there: There, content: Content) -> None:
+    def _found_equal(self, path: str, remote_entry: RemoteEntry, content: Content) -> None:
         mode, stamp = content.entry.mode, content.entry.stamp
-        if not there.held or (there.mode == mode and there.stamp != stamp):
+        if not remote_entry.held or (remote_entry.mode == mode and remote_entry.stamp != stamp):
             self._adopt(path, stamp)
-        if there.mode != mode:
+        if remote_entry.mode != mode:
             self._mode(path, mode, stamp)
-        self.progress(1, there.size)
+        self.progress(1, remote_entry.size)
 
     def _adopt(self, path: str, stamp: str) -> None:
-        there = self._view[path]
+        remote_entry = self._view[path]
         self._send(
-            wire.ADOPT, path, there._replace(stamp=stamp, held=True),
-            kind=there.kind, mode=there.mode, size=there.size, digest=there.digest, stamp=stamp,
+            wire.ADOPT, path, remote_entry._replace(stamp=stamp, held=True),
+            kind=remote_entry.kind, mode=remote_entry.mode, size=remote_entry.size, digest=remote_entry.digest, stamp=stamp,
         )  # fmt: skip
 
     def _mode(self, path: str, mode: int, stamp: str) -> None:
@@ -209,7 +211,7 @@ class Sender:
 
     def _large(self, step: Step, content: Content, *, growing: bool) -> None:
         """Send a file in pieces, from the offset that the other side has; small files go between them."""
-        made = _there(content)
+        made = _remote_entry(content)
         number = self._send(wire.BEGIN, step.path, made, **_head(content))
         self._stream.flush()
         while number not in self._offsets and number in self._flight:
@@ -253,20 +255,20 @@ class Sender:
                 if number not in self._flight:
                     return False, sent
                 self._urgent()
-            there = self._files.lstat(path)
+            status = self._files.lstat(path)
         except (FileChangedError, OSError):
             return False, sent
         finally:
             self._streaming -= 1
-        grown = growing and there.st_size > content.entry.size  # a growing file is checked again later
-        if not grown and content.entry.stamp and content.entry.stamp != stamp(there):
+        grown = growing and status.st_size > content.entry.size  # a growing file is checked again later
+        if not grown and content.entry.stamp and content.entry.stamp != stamp(status):
             # The file, or only its mode, has changed; `_urgent` ignores the file in transfer, so check it later.
             self.changed.add(path)
         if growing:
-            return there.st_size >= content.entry.size, sent
-        return (there.st_size, there.st_mtime_ns) == (content.entry.size, content.entry.mtime_ns), sent
+            return status.st_size >= content.entry.size, sent
+        return (status.st_size, status.st_mtime_ns) == (content.entry.size, content.entry.mtime_ns), sent
 
-    def _send(self, kind: int, path: str, made: There | None, body: bytes = b"", /, **head: Any) -> int:  # noqa: ANN401
+    def _send(self, kind: int, path: str, made: RemoteEntry | None, body: bytes = b"", /, **head: Any) -> int:  # noqa: ANN401
         """Send one operation and record its effect on the view; return its id."""
         self._id += 1
         try:
@@ -342,9 +344,9 @@ def _is_large(step: Step) -> bool:
     return step.wanted is not None and step.wanted.size > LARGE_BYTES and step.operation in {"check", "put"}
 
 
-def _there(content: Content) -> There:
+def _remote_entry(content: Content) -> RemoteEntry:
     entry = content.entry
-    return There("f", entry.mode, entry.size, content.digest, entry.stamp)
+    return RemoteEntry("f", entry.mode, entry.size, content.digest, entry.stamp)
 
 
 def _head(content: Content) -> dict[str, Any]:

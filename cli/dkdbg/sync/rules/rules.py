@@ -66,16 +66,18 @@ class Rules:
         level = self.top
         parts = path.rstrip("/").split("/")
         for depth, name in enumerate(parts):
-            here = os.path.join(self._root, level.path, name)
+            full_path = os.path.join(self._root, level.path, name)
             last = depth == len(parts) - 1
-            is_dir = not last or path.endswith("/") or (os.path.isdir(here) and not os.path.islink(here))
+            is_dir = (
+                not last or path.endswith("/") or (os.path.isdir(full_path) and not os.path.islink(full_path))
+            )
             standing = level.judge(name, is_dir)
             out = standing.out
             if last or (out and not level.visits(name, standing)):
-                if is_dir and not out and level.enter(name, standing, _names(here)) is None:
+                if is_dir and not out and level.enter(name, standing, _names(full_path)) is None:
                     out = ENVIRONMENT
                 return _verdict(level.path + name, path.rstrip("/"), standing, out, self._sources)
-            inner = level.enter(name, standing, _names(here))
+            inner = level.enter(name, standing, _names(full_path))
             if inner is None:
                 return _verdict(level.path + name, path.rstrip("/"), standing, ENVIRONMENT, self._sources)
             level = inner

@@ -407,7 +407,7 @@ def _inside_root(root: str, target: str) -> str | None:
 
 
 def _relative_target(folder: str, inside: str) -> str | None:
-    here, there = folder.split("/") if folder else [], inside.split("/")
-    while here and len(there) > 1 and here[0] == there[0]:
-        del here[0], there[0]
-    return "/".join([".."] * len(here) + there)
+    start, target = folder.split("/") if folder else [], inside.split("/")
+    while start and len(target) > 1 and start[0] == target[0]:
+        del start[0], target[0]
+    return "/".join([".."] * len(start) + target)

@@ -146,7 +146,7 @@ class JobLine:
 
     def lost(self) -> str:
         """Return why a command that exited with 255 lost its connection; empty if 255 is its own exit code."""
-        if not self.login.is_there():
+        if not self.login.is_connected():
             return f"the connection to {self._address.name} was lost"
         try:
             choose_node(self.ask(), self._address, self._shown)
@@ -276,11 +276,11 @@ class JobNode(Executor):
             return self.wrap(relay)
         step = shlex.join(self.step(False))
 
-        def there(word: str) -> str:
+        def relay_line(word: str) -> str:
             text = f"{enter(self.folder)}exec {shlex.join((*relay, word))}"
             return f"{step} sh -c {shlex.quote(text)}"
 
-        keeper_line, wait_line = there("keep"), there("wait")
+        keeper_line, wait_line = relay_line("keep"), relay_line("wait")
         return self.login.wrap(("sh", "-c", _STARTING.format(kept=keeper_line, spoken=wait_line)))
 
     def explain(self, stderr: str) -> DkdbgError | None:

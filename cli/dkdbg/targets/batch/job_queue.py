@@ -197,7 +197,7 @@ class JobQueue:
             out = out if ended else done.stdout
             job = self._system.submitted(out) if done.code == 0 else ""
             is_cut = not ended and (done.code < 0 or done.code == FAILED)  # regardless of its output so far
-            if not job and not is_cut and self._login.is_there():
+            if not job and not is_cut and self._login.is_connected():
                 self._remove(folder)
                 reason = done.stderr.strip() or out.strip()  # Torque's commands on Slurm write to both
                 raise self._system.explain(f"{done.stderr}\n{out}", job="", node="") or DkdbgError(
@@ -208,7 +208,7 @@ class JobQueue:
             job = ""
             if error.exit_code == EXIT_TIMEOUT:  # sbatch retries for minutes while its controller is busy
                 missing = f"{submitter} did not end within {_ANSWER_TIMEOUT_S:g} s"
-            elif self._login.is_there():
+            elif self._login.is_connected():
                 raise
         if job:
             return job

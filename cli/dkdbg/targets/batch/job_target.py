@@ -239,11 +239,11 @@ class JobTarget(Target):
 
     def _sessions_or_error(self) -> list[SeenSession] | DkdbgError:
         try:
-            return self._sessions_there()
+            return self._remote_sessions()
         except DkdbgError as error:
             return error
 
-    def _sessions_there(self) -> list[SeenSession]:
+    def _remote_sessions(self) -> list[SeenSession]:
         node = self._line.locate(asks=True)
         wanted = [
             each

@@ -119,9 +119,9 @@ def _tls(where: Endpoint) -> TLSConfig | Literal[False]:
     from docker.tls import TLSConfig
 
     files = {name: Path(where.tls, f"{name}.pem") for name in ("ca", "cert", "key")}
-    there = {name: str(path) for name, path in files.items() if path.is_file()}
-    pair = (there["cert"], there["key"]) if {"cert", "key"} <= there.keys() else None
-    return TLSConfig(client_cert=pair, ca_cert=there.get("ca"), verify=where.verify)
+    existing = {name: str(path) for name, path in files.items() if path.is_file()}
+    pair = (existing["cert"], existing["key"]) if {"cert", "key"} <= existing.keys() else None
+    return TLSConfig(client_cert=pair, ca_cert=existing.get("ca"), verify=where.verify)
 
 
 def _as_command_error(where: Endpoint, error: Exception) -> str:

@@ -108,22 +108,22 @@ class ComposeTarget(ContainerTarget):
         """Return mounted files replaced on this machine, judging by inode and content; empty on a remote engine."""
         found = self.inspect() if client.endpoint().is_local else None
         stale = []
-        for there, here in found.binds.items() if found is not None and found.running else ():
+        for remote, local in found.binds.items() if found is not None and found.running else ():
             with suppress(OSError, DkdbgError):
-                if Path(here).is_file() and self._is_stale(there, Path(here)):
-                    stale.append(there)
+                if Path(local).is_file() and self._is_stale(remote, Path(local)):
+                    stale.append(remote)
         return tuple(stale)
 
-    def _is_stale(self, there: str, here: Path) -> bool:
-        info = here.stat()
-        seen = process.run(self.wrap(["stat", "-c", "%i %s", there]), cwd=self._root).stdout.split()
+    def _is_stale(self, remote: str, local: Path) -> bool:
+        info = local.stat()
+        seen = process.run(self.wrap(["stat", "-c", "%i %s", remote]), cwd=self._root).stdout.split()
         if len(seen) != 2 or seen[0] == str(info.st_ino):
             return False
         if seen[1] != str(info.st_size) or info.st_size > _MAX_COMPARED_BYTES:
             return True
         # A virtual machine between here and the container has its own inode numbers, so compare the contents.
-        digest = process.run(self.wrap(["sha256sum", there]), cwd=self._root).stdout.split()[:1]
-        return bool(digest) and digest != [hashlib.sha256(here.read_bytes()).hexdigest()]
+        digest = process.run(self.wrap(["sha256sum", remote]), cwd=self._root).stdout.split()[:1]
+        return bool(digest) and digest != [hashlib.sha256(local.read_bytes()).hexdigest()]
 
     def start_again(self) -> None:
         """Run `docker compose restart`, which mounts each path anew, and starts a container that has ended."""
@@ -147,15 +147,15 @@ class ComposeTarget(ContainerTarget):
         if everything:
             check(image_build.remove_project(self._root, target, service))
         down = "the project is down" if everything else f"{self.address.rest} is down"
-        there = () if everything else containers.of_project(self._root)
-        if not everything and not there:  # compose has made the networks for this service alone
+        existing = () if everything else containers.of_project(self._root)
+        if not everything and not existing:  # compose has made the networks for this service alone
             process.run(target.down_project(), cwd=self._root, timeout=120.0)
-        if is_local and service.image_files and not there:  # also where no container could be created
+        if is_local and service.image_files and not existing:  # also where no container could be created
             for argv in image_build.removal_of_copies(project):
                 process.run(argv, cwd=self._root, timeout=120.0)
         image_build.remove_dead_links(self._root, service)
         if left := sorted(
-            {each.service for each in there if each.running and each.service and not each.one_off}
+            {each.service for each in existing if each.running and each.service and not each.one_off}
         ):
             down += f"; still running: {', '.join(left)} (dkdbg down --all ends the project)"
         if kept:  # the program's output is only there

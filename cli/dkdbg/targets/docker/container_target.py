@@ -66,7 +66,7 @@ class ContainerTarget(Target):
         """
         raise NotImplementedError
 
-    def here(self) -> Container | None:
+    def to_run_in(self) -> Container | None:
         """Return the container to run something in: as `inspect`, but possibly without its session."""
         return self.inspect()
 
@@ -82,7 +82,7 @@ class ContainerTarget(Target):
 
     def find(self) -> Executor:
         """Return the executor of the container that runs now; it keeps referring to this container."""
-        self._found = found = self._alive(self._seen or self.here())
+        self._found = found = self._alive(self._seen or self.to_run_in())
         self._seen = None
         return ContainerExecutor(name=found.id, label=self.called(found))
 
@@ -93,7 +93,7 @@ class ContainerTarget(Target):
     def agent(self) -> tuple[str, ...] | None:
         """Return the agent that a debug service mounts, or that `dkdbg run` has sent."""
         found = self._found
-        if found is None or not found.label:  # `here` may have left its session out
+        if found is None or not found.label:  # `to_run_in` may have left its session out
             self._found = found = self._alive(self._seen or self.inspect())
         return found.agent if found.label else None
 

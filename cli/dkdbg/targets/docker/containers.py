@@ -54,8 +54,8 @@ def of_debug_services() -> tuple[Container, ...]:
 
 def of_project(root: Path) -> tuple[Container, ...]:
     """Return the containers of the compose project in `root`, including ended ones."""
-    here = project_folder(root)  # compose keeps the symlinks in a path
-    return _inspected([id_ for id_, folder in _listed(PROJECT_DIR) if os.path.realpath(folder) == here])
+    own_folder = project_folder(root)  # compose keeps the symlinks in a path
+    return _inspected([id_ for id_, folder in _listed(PROJECT_DIR) if os.path.realpath(folder) == own_folder])
 
 
 def project_folder(root: Path) -> str:
@@ -72,12 +72,12 @@ def other_folder(project: str, root: Path) -> str:
 
     Compose distinguishes projects only by name, by default the folder's name: a start would replace those containers.
     """
-    here = project_folder(root)
+    own_folder = project_folder(root)
     called = {id_ for id_, name in _listed(PROJECT_NAME) if name == project}
     others = {os.path.realpath(folder) for id_, folder in _listed(PROJECT_DIR) if id_ in called}
     return (
         ""
-        if here in others
+        if own_folder in others
         else next((each for each in sorted(others) if not folders.is_gone(Path(each))), "")
     )
 
@@ -91,13 +91,13 @@ def other_origin(project: str, root: Path, *, label: str, own: str) -> str | Non
         label: label with the owner of a container.
         own: its value for our own containers.
     """
-    here = project_folder(root)
+    folder = project_folder(root)
     owners, folders = dict(_listed(label)), dict(_listed(PROJECT_DIR))
     called = [id_ for id_, name in _listed(PROJECT_NAME) if name == project]
     for id_ in called:
         if id_ in owners and owners[id_] != own:
             return owners[id_]
-        if id_ not in owners and os.path.realpath(folders.get(id_, "")) != here:
+        if id_ not in owners and os.path.realpath(folders.get(id_, "")) != folder:
             return ""
     return None
 

@@ -31,7 +31,7 @@ class DockerTarget(ContainerTarget):
         """Find the container by its name or a prefix of its id, like `docker`."""
         return containers.of_name(self.address.rest)
 
-    def here(self) -> Container | None:
+    def to_run_in(self) -> Container | None:
         """Find the container without the session that `dkdbg run` has started in it."""
         return containers.of_name(self.address.rest, runs=False)
 

@@ -181,11 +181,11 @@ def remove_with_volumes(root: Path, target: ComposeService, masks: Sequence[str]
 
 def remove_project(root: Path, target: ComposeService, service: DebugService) -> process.Result:
     """Remove the whole project, and volumes of our services in it that contain only the image's folders."""
-    there = containers.of_project(root)
-    volumes = [name for each in _of_service(there, service) for name in _masked(each, service)]
+    existing = containers.of_project(root)
+    volumes = [name for each in _of_service(existing, service) for name in _masked(each, service)]
     # Debug services with a former name are missing from the compose files, so `down` leaves them. Other
     # containers unknown to compose do not belong to dkdbg.
-    former = [each.id for each in there if each.label and not each.one_off]
+    former = [each.id for each in existing if each.label and not each.one_off]
     result = process.run(target.down_project(), cwd=root, timeout=120.0)
     if former and not result.code:
         process.run(("docker", "rm", "--force", *former), cwd=root, timeout=120.0)

@@ -81,7 +81,7 @@ def remote_project(
             hint="dkdbg init rewrites them",
         )
     debug = services[service]
-    here = PurePosixPath(root)
+    local_root = PurePosixPath(root)
     mappings = str((debug.get("environment") or {}).get(ENV_MAPPINGS, "")).replace("$$", "$")
     planned = [PurePosixPath(remote) for _, remote in pairs.pairs_of(mappings)]
     filled: list[Filled] = []
@@ -92,9 +92,9 @@ def remote_project(
             source = PurePosixPath(str(mount.get("source", "")))
             if mount.get("type") != "bind":
                 kept.append(mount)
-            elif name == service and (mount.get("target") == AGENT_FOLDER or source == here / ".dkdbg"):
+            elif name == service and (mount.get("target") == AGENT_FOLDER or source == local_root / ".dkdbg"):
                 continue  # the copy of the workspace contains an agent that is not run
-            elif source != here and here not in source.parents:
+            elif source != local_root and local_root not in source.parents:
                 # An absolute path of the engine's machine; if it is missing, fail instead of creating a folder.
                 bind = {**(mount.get("bind") or {}), "create_host_path": False}
                 kept.append({**mount, "bind": bind})
@@ -110,10 +110,12 @@ def remote_project(
                     {"type": "volume", "source": key, "target": mount["target"], "volume": {"nocopy": True}}
                 )
                 filled.append(
-                    Filled(local=source.relative_to(here).as_posix(), remote=mount["target"], volume=volume)
+                    Filled(
+                        local=source.relative_to(local_root).as_posix(), remote=mount["target"], volume=volume
+                    )
                 )
             else:
-                absent.append(f"{name} mounts ./{source.relative_to(here)} at {mount['target']}")
+                absent.append(f"{name} mounts ./{source.relative_to(local_root)} at {mount['target']}")
         services[name]["volumes"] = kept
         absent += _files_of(made, name)
     if absent:

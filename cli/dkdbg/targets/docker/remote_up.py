@@ -226,9 +226,9 @@ class RemoteCopies:
         remote = remote_project(
             model, service.name, service.port, root=str(self._root), owner=owner(self._root), run=secrets.token_hex(6)
         )  # fmt: skip
-        there = {AGENT_FOLDER: remote.agent, **{each.remote: each.volume for each in remote.filled}}
-        self.volumes = tuple(there.values())
-        options = [word for path, name in there.items() for word in ("--volume", f"{name}:{path}:nocopy")]
+        volumes = {AGENT_FOLDER: remote.agent, **{each.remote: each.volume for each in remote.filled}}
+        self.volumes = tuple(volumes.values())
+        options = [word for path, name in volumes.items() for word in ("--volume", f"{name}:{path}:nocopy")]
         image = str(model["services"][service.name].get("image") or f"{model.get('name')}-{service.name}")
         with filling(image, options) as executor:
             copy_agent(self._root, executor.name)

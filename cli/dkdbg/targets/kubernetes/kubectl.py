@@ -78,7 +78,7 @@ def owner(query: PodQuery, name: str = "", kind: str = "") -> dict[str, Any]:
         return object_of(_get(query, RESOURCE[kind or query.kind], name or query.name))
 
 
-def is_there(query: PodQuery, pod: str) -> bool:
+def pod_exists(query: PodQuery, pod: str) -> bool:
     """Return whether there is a pod of this name, running or not. Raises DkdbgError: as `pods`."""
     return bool(tell(query, "get", "pod", pod, "--ignore-not-found", "--output=name").strip())
 

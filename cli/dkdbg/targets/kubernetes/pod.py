@@ -222,9 +222,9 @@ def choose(pods: Sequence[Pod], query: PodQuery) -> Pod:
         return running[0]
     if fitting:
         return max(fitting, key=lambda each: each.created)
-    there = f"; there are: {_names(pods, pods, query.kind)}" if pods else ""
+    existing = f"; there are: {_names(pods, pods, query.kind)}" if pods else ""
     raise DkdbgError(
-        f"there is no pod {query.label} in the namespace {query.namespace}{there}",
+        f"there is no pod {query.label} in the namespace {query.namespace}{existing}",
         hint=f"kubectl get pods --namespace={query.namespace} --show-labels",
     )
 

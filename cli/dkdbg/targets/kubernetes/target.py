@@ -131,7 +131,7 @@ class PodTarget(Target):
             if why := self._endpoint.why:  # the relay reconnects on its own
                 return Endpoint(address=None, why=f"{self.label}: {why}")
             try:
-                executor, agent = self._way = self._way_there()
+                executor, agent = self._way = self._find_way()
                 found = remote_sessions.records(executor, ("sh", agent), limit=_ANSWER_TIMEOUT_S)
             except (DkdbgError, BadRecord) as error:
                 return Endpoint.failed(error)
@@ -217,7 +217,7 @@ class PodTarget(Target):
         try:
             yield
         except DkdbgError:
-            if self._query.kind in OWNERS or kubectl.is_there(self._query, pod):
+            if self._query.kind in OWNERS or kubectl.pod_exists(self._query, pod):
                 raise
             raise GoneError(
                 f"the pod {pod} was deleted, and its processes have ended with it",
@@ -273,7 +273,7 @@ class PodTarget(Target):
             exit_code=EXIT_USAGE,
         )
 
-    def _way_there(self) -> tuple[PodExecutor, str]:
+    def _find_way(self) -> tuple[PodExecutor, str]:
         """Return the pod that runs now, and the file of the agent in it.
 
         Raises:
@@ -301,10 +301,10 @@ class PodTarget(Target):
             silent: the last connection was dead: another pod may have replaced this one.
         """
         if self._way is None:
-            self._way = self._way_there()
+            self._way = self._find_way()
         elif silent:
             with self._gone_if_deleted(self._way[0].pod):
-                self._way = self._way_there()
+                self._way = self._find_way()
         executor, agent = self._way
         return executor.wrap(brought.relay_words(("sh", agent), word))
 

@@ -246,8 +246,8 @@ class _Edit:
         name, roles = value["name"], _value(node, "taskRoles")
         if not isinstance(roles, MappingNode):
             raise BadJob(f"its deployment {name} has no taskRoles")
-        here = value["taskRoles"].get(role)
-        if here is None:
+        role_value = value["taskRoles"].get(role)
+        if role_value is None:
             self.decisions.append((f"{role} in the deployment {name}", "it brings the debugger"))
             self._add(roles, role, {"preCommands": [command]}, first=True)
             value["taskRoles"][role] = {"preCommands": [command]}
@@ -255,12 +255,12 @@ class _Edit:
         commands = _value(_value(roles, role), "preCommands")
         if commands is None:
             self._add(_value(roles, role), "preCommands", [command], first=True)
-            here["preCommands"] = [command]
+            role_value["preCommands"] = [command]
             self.decisions.append(
                 (f"preCommands of {role} in the deployment {name}", "they bring the debugger")
             )
             return
-        former = here["preCommands"]
+        former = role_value["preCommands"]
         is_own = [each.startswith(MARKER) or bool(_MANUAL_STEPS.search(each)) for each in former]
         if former[:1] == [command]:
             return
@@ -281,7 +281,7 @@ class _Edit:
             self._exchange(commands, [n for n, gone in enumerate(is_own) if gone], command)
         else:
             self._insert_item(commands, command)
-        here["preCommands"] = [command, *kept]
+        role_value["preCommands"] = [command, *kept]
 
     # -- text ------------------------------------------------------------------------------------------------------
 

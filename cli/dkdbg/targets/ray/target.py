@@ -76,7 +76,7 @@ class RayTarget(Target):
     def driver(self) -> Target:
         """Return a node of the cluster. Raises DkdbgError: the inner target is not a node."""
         host = self._cluster.dashboard.rpartition(":")[0]
-        if self._cluster.is_node or (self._inner.address.scheme == LOCAL and _is_here(host)):
+        if self._cluster.is_node or (self._inner.address.scheme == LOCAL and _is_local(host)):
             return self._inner
         raise DkdbgError(
             f"{self.address}: the driver must run on a node of the cluster, but {self._inner.label} is not one",
@@ -110,7 +110,7 @@ class RayTarget(Target):
             except DkdbgError as error:
                 return Endpoint.failed(error, label=self.label)
             if self._inner.address.scheme == LOCAL and found:
-                return Endpoint(address=found[-1].here, why="its proxy does not answer")
+                return Endpoint(address=found[-1].local_address, why="its proxy does not answer")
             return self._endpoint.of(found, why_none="its proxy has not started")
 
     def sessions(self) -> list[SeenSession]:
@@ -137,7 +137,7 @@ class RayTarget(Target):
                 self._brought = None
             self._inner.close()
 
-    def _there(self) -> tuple[Executor, tuple[str, ...]]:
+    def _find_agent(self) -> tuple[Executor, tuple[str, ...]]:
         """Return the executor and the command line of the agent that queries the cluster."""
         executor = self._inner.find()
         if self._inner.address.scheme == LOCAL and (agent := self._inner.agent()):
@@ -148,7 +148,7 @@ class RayTarget(Target):
 
     def _asked(self, what: str) -> dict[str, object]:
         with self._lock:
-            executor, agent = self._there()
+            executor, agent = self._find_agent()
             token = _own_token()
             argv = (*agent, "ray", what, "--dashboard", self._cluster.dashboard)
             argv += ("--name", session_name(self._cluster.dashboard))
@@ -162,7 +162,7 @@ class RayTarget(Target):
 
     def _proxies(self) -> list[SeenRecord]:
         """Return this cluster's proxies that run at the inner target, oldest first."""
-        executor, agent = self._there()
+        executor, agent = self._find_agent()
         name = session_name(self._cluster.dashboard)
         done = process.read(
             executor.wrap((*agent, "ray", "proxies")), most=_MAX_ANSWER, timeout=_QUERY_TIMEOUT_S
@@ -175,11 +175,11 @@ class RayTarget(Target):
 
     def _relayed(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
         executor = self._inner.again(silent=silent, limit=limit)
-        agent = self._brought.argv if self._brought else self._there()[1]
+        agent = self._brought.argv if self._brought else self._find_agent()[1]
         return executor.wrap(relay_words(agent, word))
 
 
-def _is_here(host: str) -> bool:
+def _is_local(host: str) -> bool:
     """Return whether a host name or address belongs to this machine, so that a socket can be bound to it."""
     try:
         with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET):

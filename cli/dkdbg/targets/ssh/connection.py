@@ -86,7 +86,7 @@ class SharedConnection:
             self._avoids_users = True
             self._options = None
 
-    def is_there(self) -> bool:
+    def is_connected(self) -> bool:
         """Return whether the control master runs; the network may be down."""
         options = self._options
         return options is not None and self._is_running(options)

@@ -54,13 +54,13 @@ class Login:
             DkdbgError: ssh has lost the connection, or the command does not exit within `limit` seconds.
         """
         done = process.read(argv, most=_MAX_ANSWER_BYTES, timeout=limit)
-        if done.code == FAILED and self._hosts is not None and not self.is_there():
+        if done.code == FAILED and self._hosts is not None and not self.is_connected():
             raise explain(self._hosts, done.stderr)
         return done
 
-    def is_there(self) -> bool:
+    def is_connected(self) -> bool:
         """Return whether the connection exists, as far as this machine knows."""
-        return self._connection is None or self._connection.is_there()
+        return self._connection is None or self._connection.is_connected()
 
     def drop(self) -> None:
         """Give up a dead connection, so that the next `executor` connects anew."""

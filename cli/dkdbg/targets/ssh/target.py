@@ -157,7 +157,7 @@ class SshTarget(Target):
 
     def lost(self) -> str:
         """Return why a command that exited with ssh's own code lost its connection; empty if it did not."""
-        return "" if self._connection.is_there() else f"the connection to {self.label} was lost"
+        return "" if self._connection.is_connected() else f"the connection to {self.label} was lost"
 
     def again(self, *, silent: bool, limit: float) -> SshExecutor:
         """Return the host over the shared connection, or over a new one if that is lost or went silent."""
@@ -189,7 +189,7 @@ class SshTarget(Target):
 
     def _relayed(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
         """Return the relay's command line; called on the relay's thread, concurrently with `endpoint`."""
-        is_new = silent or not self._connection.is_there()
+        is_new = silent or not self._connection.is_connected()
         executor = self.again(silent=silent, limit=limit)
         agents = self._agents
         if is_new:

@@ -93,11 +93,11 @@ def wait_for_jobs(
     listener = JobListener(*listen, token, shown, arrived=arrived, log=reporter.line)
     opened.callback(listener.close)
     listener.start()
-    here = f"{listen[0] or socket.gethostname()}:{listener.port}"
+    address = f"{listen[0] or socket.gethostname()}:{listener.port}"
     where = "in DKDBG_TOKEN" if settings.ENV_TOKEN in os.environ else f"in {token_file.path(os.environ)}"
-    connect = f"{here}#sha256:{shown.fingerprint}"
+    connect = f"{address}#sha256:{shown.fingerprint}"
     text = (
-        f"jobs can connect to {here}: start them with {settings.ENV_CONNECT}={connect} and {settings.ENV_TOKEN_FILE} "
+        f"jobs can connect to {address}: start them with {settings.ENV_CONNECT}={connect} and {settings.ENV_TOKEN_FILE} "
         f"(or {settings.ENV_TOKEN}) with the token {where}"
     )
     reporter.event("calls", text, host=listen[0], port=listener.port, connect=connect)

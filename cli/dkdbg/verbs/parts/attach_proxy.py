@@ -140,7 +140,7 @@ def listen(
         try:
             listening = listener.Listener(
                 LOOPBACK, chosen, serve=serve, ready=lambda: True, status=status, allow=peers.AllowList(), log=report.line,
-                admit=wires.owner_refusal, outsiders=containers.COME_FROM_HERE, greeting=debugpy_version(),
+                admit=wires.owner_refusal, outsiders=containers.WAY_OUT, greeting=debugpy_version(),
             )  # fmt: skip
         except OSError:  # another process has taken the port
             continue

@@ -61,8 +61,8 @@ def offer(
         console.emit(as_json(todo, kept, True))
     else:
         files = "file" if len(todo) == 1 else "files"
-        here = Path.cwd()
-        below = "" if root in (here, *here.parents) else os.path.relpath(root, here)
+        cwd = Path.cwd()
+        below = "" if root in (cwd, *cwd.parents) else os.path.relpath(root, cwd)
         console.say(
             f"\nwrote {len(todo)} {files}{f' in {below}' * bool(below)}; dkdbg init --undo reverts this"
         )

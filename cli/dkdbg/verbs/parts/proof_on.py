@@ -63,16 +63,16 @@ def subject(root: Path, name: str, command: Sequence[str], *, sync: bool, timeou
                 f"{target.address} can only be attached to: dkdbg cannot start a program there",
                 hint="to check a program that already runs: dkdbg why FILE:LINE --on TARGET", exit_code=EXIT_USAGE,
             )  # fmt: skip
-        is_here = (
+        is_local = (
             Capability.CONTAINER not in target.capabilities and Capability.REMOTE not in target.capabilities
         )
-        pairs = [(".", str(root))] if is_here else [_workspace(target, root, sync=sync)]
-        host, _ = (LOOPBACK, 0) if is_here else target.listen_address()
+        pairs = [(".", str(root))] if is_local else [_workspace(target, root, sync=sync)]
+        host, _ = (LOOPBACK, 0) if is_local else target.listen_address()
         isolated = Capability.CONTAINER in target.capabilities and not is_loopback(host)
-    token = tokens.read(os.environ) if is_here else None
+    token = tokens.read(os.environ) if is_local else None
     return proving.Subject(
         root=root, entry=asked.Entry(port=None, mappings=asked.absolute(root, pairs), source=f"the target {name}"),
-        start=lambda report, at_end: _start(root, name, argv, is_here=is_here, sync=sync, report=report, at_end=at_end),
+        start=lambda report, at_end: _start(root, name, argv, is_local=is_local, sync=sync, report=report, at_end=at_end),
         target_at=lambda _: registry.target_of(name, root), around=replace(proof_repair.around(root, shlex.join(argv)), installs_from=None),
         isolated=isolated, extra={tokens.PROPERTY: token} if token else {}, timeout=timeout,
     )  # fmt: skip
@@ -88,21 +88,21 @@ def _start(
     name: str,
     argv: Sequence[str],
     *,
-    is_here: bool,
+    is_local: bool,
     sync: bool,
     report: Callable[[str], None],
     at_end: AtEnd,
 ) -> Trial:
     """Start `dkdbg run`, which brings the agent and forwards a local port to it.
 
-    On this machine (`is_here`) the agent gets a free port too: another session may have the usual one.
+    On this machine (`is_local`) the agent gets a free port too: another session may have the usual one.
     """
     report(f"dkdbg run --on {name} -- {shlex.join(argv)}")
     before: set[str] = set()
     with contextlib.suppress(DkdbgError) if sync else contextlib.nullcontext():  # sync creates the folder
         before = {each.id for each in _sessions(root, name) if not each.is_ended}
-    port, there = unused_port(), str(unused_port()) if is_here else ""
-    flags = ("--sync",) if sync else ("--port", there) if is_here else ()
+    port, local_port = unused_port(), str(unused_port()) if is_local else ""
+    flags = ("--sync",) if sync else ("--port", local_port) if is_local else ()
     run_argv = process.ourselves(
         "-C", str(root), "run", "--on", name, "--wait", str(_WAIT_S), *flags, "--attach", str(port), "--", *argv
     )  # fmt: skip
@@ -141,7 +141,9 @@ def _start(
                 found = [
                     each
                     for each in _sessions(root, name)
-                    if each.id not in before and each.state in _LIVE_STATES and each.endpoint.endswith(there)
+                    if each.id not in before
+                    and each.state in _LIVE_STATES
+                    and each.endpoint.endswith(local_port)
                 ]
                 if found:
                     session[0] = max(found, key=lambda each: each.started or 0.0).id

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
 #: Descriptor number of the hook's socket, so high that the program's files get the same numbers as without the hook.
 _HIGH = 1000
 
@@ -66,16 +66,16 @@ _RANK_NAMES = (
 
 def _chain():  # type: () -> None
     """Run the `sitecustomize` that would have been found without this one, as `site` would have."""
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _HERE]
-    here = _kept["hook"] = sys.modules.pop("sitecustomize", None)
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _FOLDER]
+    own = _kept["hook"] = sys.modules.pop("sitecustomize", None)
     try:
         import sitecustomize
     except ImportError as error:
         if "sitecustomize" not in str(error):
             raise
     finally:
-        if here is not None:
-            sys.modules.setdefault("sitecustomize", here)
+        if own is not None:
+            sys.modules.setdefault("sitecustomize", own)
 
 
 def _say(text):  # type: (str) -> None
@@ -121,7 +121,7 @@ def _import(name):  # type: (str) -> Any
         return found  # an import takes a lock, which a signal's handler may find held by its own thread
     if "_dkdbg" not in sys.modules:
         package = type(sys)("_dkdbg")
-        package.__path__ = [os.path.dirname(_HERE)]
+        package.__path__ = [os.path.dirname(_FOLDER)]
         sys.modules.setdefault("_dkdbg", package)
     # Like importlib.import_module, but importing importlib costs 2 ms. The program may have replaced the built-in
     # `__import__`.
@@ -225,7 +225,7 @@ class _Member(object):
         import threading
 
         self.directory = directory
-        self.hook = _HERE
+        self.hook = _FOLDER
         self.argv = argv
         self.fork_armed = False
         self.user = os.geteuid()

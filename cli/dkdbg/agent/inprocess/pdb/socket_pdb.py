@@ -69,7 +69,7 @@ class _Client:
             found = self._pdbs[threading.get_ident()] = SocketPdb(self)
         return found
 
-    def is_there(self) -> bool:
+    def is_connected(self) -> bool:
         """Tell whether this client is still connected; remove it if not."""
         if self.has_left() and _clients.get(self.address) is self:
             _clients.pop(self.address, None)
@@ -98,7 +98,7 @@ class SocketPdb(pdb.Pdb):
     def interaction(self, *arguments: Any, **named: Any) -> None:
         """Wait for the turn at the prompt; print this thread's name if another one had it before."""
         with self._client.turn:
-            if not self._client.is_there():
+            if not self._client.is_connected():
                 self.do_detach("")
                 return
             ident = threading.get_ident()
@@ -180,7 +180,7 @@ def wait_for_client(address: str, seconds: float) -> Optional[SocketPdb]:
 def connected() -> Optional[SocketPdb]:
     """Return this thread's pdb for the newest connected client."""
     for client in reversed(list(_clients.values())):
-        if client.is_there():
+        if client.is_connected():
             return client.pdb()
     return None
 
@@ -269,7 +269,7 @@ def _client(
     """
     with _opening.setdefault(address, threading.RLock()):
         known = _clients.get(address)
-        if known is not None and known.is_there():
+        if known is not None and known.is_connected():
             return known.pdb()
         found = None if there else connected()
         return found or _awaited(address, seconds, what, says_none=says_none)

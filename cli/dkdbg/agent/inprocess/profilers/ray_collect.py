@@ -58,13 +58,13 @@ def fetch(files: List[Dict[str, Any]], folder: str) -> None:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
 
-    def there(function: Any, node: str, *arguments: Any) -> Any:
+    def run_on(function: Any, node: str, *arguments: Any) -> Any:
         task = ray.remote(function).options(
             num_cpus=0, scheduling_strategy=On(node, soft=False), max_retries=0
         )
         return task.remote(*arguments)
 
-    found = [there(find, each["node_id"], each["paths"], each["pids"], _WRITE_TIMEOUT_S) for each in files]
+    found = [run_on(find, each["node_id"], each["paths"], each["pids"], _WRITE_TIMEOUT_S) for each in files]
     for number, (file, waited) in enumerate(zip(files, found)):
         try:
             text = ray.get(waited)
@@ -75,7 +75,7 @@ def fetch(files: List[Dict[str, Any]], folder: str) -> None:
             at = _free(folder, os.path.basename(path), file["node"])
             with open(at + ".part", "wb") as out:
                 while out.tell() < size:
-                    part = ray.get(there(read, file["node_id"], path, out.tell(), _PART_BYTES))
+                    part = ray.get(run_on(read, file["node_id"], path, out.tell(), _PART_BYTES))
                     if not part:
                         break
                     out.write(part)

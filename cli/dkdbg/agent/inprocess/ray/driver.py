@@ -39,7 +39,7 @@ _SESSION = "DKDBG_SESSION_DIR"
 #: Prefix of a job's command line: the sourced file puts the driver into our session, if the driver runs on this
 #: machine. On another machine a different user may own a folder of that name in /tmp.
 _JOB = "if [ -O {0} ] && [ -O {1} ]; then . {1}; else echo '{2}' >&2; fi; {3}"
-_ELSEWHERE = "dkdbg: not debugged: its `dkdbg run` has ended (as after `ray job submit --no-wait`), or runs on another machine or as another user"
+_NOT_DEBUGGED = "dkdbg: not debugged: its `dkdbg run` has ended (as after `ray job submit --no-wait`), or runs on another machine or as another user"
 #: Variables that the agent sets for a program besides DKDBG_*, and variables DKDBG_* that belong to another process.
 _SET = ("PYTHONBREAKPOINT", "PYDEVD_DISABLE_FILE_VALIDATION", "TORCH_COMPILE_DISABLE")
 _NOT_OF_JOB = (ENV_SOURCE, ENV_UNPACKED)
@@ -99,7 +99,7 @@ def _of_our_session(entrypoint: str, source: Any) -> str:
     with os.fdopen(descriptor, "w") as out:
         out.write("\n".join(lines) + "\n")
     runtime = os.path.dirname(os.environ[_SESSION])
-    return _JOB.format(shlex.quote(runtime), shlex.quote(path), _ELSEWHERE, entrypoint)
+    return _JOB.format(shlex.quote(runtime), shlex.quote(path), _NOT_DEBUGGED, entrypoint)
 
 
 def _with_setup(runtime_env: Dict[str, Any]) -> Dict[str, Any]:

@@ -132,10 +132,10 @@ class RootStub:
         path = messages.as_dict(arguments.get("source")).get("path")
         if isinstance(path, str) and path:
             found = paths.mapped(path, self._mappings)
-            there = path if found is None else found[1]
-            if (there.startswith("/") or there == path) and not os.path.exists(there):
-                return messages.unset(arguments, MISSING % there)
-            self._on_breakpoints(there, _unconditional(arguments))
+            remote = path if found is None else found[1]
+            if (remote.startswith("/") or remote == path) and not os.path.exists(remote):
+                return messages.unset(arguments, MISSING % remote)
+            self._on_breakpoints(remote, _unconditional(arguments))
         return messages.unset(arguments)
 
     def _event(self, event: str, **body: object) -> None:

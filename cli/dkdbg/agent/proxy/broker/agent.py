@@ -69,7 +69,7 @@ class Agent:
     def on_stop(self, pid: int, where: str) -> None:
         """Record where a process is stopped; an empty text means that it runs."""
 
-    def on_held_elsewhere(self) -> None:
+    def on_other_agent_held(self) -> None:
         """Record that a rank of the same job is stopped at another agent; called about every second during the stop."""
 
     def check_code(self) -> Set[int]:

@@ -133,7 +133,7 @@ class Controlling(SessionPhase):
         answered = connection.to_client(messages.answer(request))
         if request["command"] == messages.BARRIER:
             return [answered, *self._sessions.barrier.led(wanted)]
-        return [answered, *group_control.from_elsewhere(connection, self._sessions, wanted)]
+        return [answered, *group_control.from_other_agent(connection, self._sessions, wanted)]
 
     def _restart(self, request: Message) -> Action:
         """Restart the program: its sessions end, and the root session gets the new processes."""

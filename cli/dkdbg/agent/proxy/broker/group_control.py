@@ -41,24 +41,24 @@ def with_it(connection: Connection, sessions: Sessions, command: str) -> List[Ac
     others = [
         one for one in _held(sessions, ranks) if one is not connection and one.editor == connection.editor
     ]
-    here = _resumed(others) if command == "continue" else _paused(others)
-    return [*here, *_elsewhere(connection, sessions, command, ranks)]
+    own_actions = _resumed(others) if command == "continue" else _paused(others)
+    return [*own_actions, *_to_other_agents(connection, sessions, command, ranks)]
 
 
 def left(connection: Connection, sessions: Sessions, request: Message) -> List[Action]:
     """Make the editor leave the other agents too, if its `disconnect` is for all processes; see handover.py."""
     if connection.key == ROOT or not handover.leaves_all(connection, request):
         return []
-    return _elsewhere(connection, sessions, "disconnect", sessions.ranks())
+    return _to_other_agents(connection, sessions, "disconnect", sessions.ranks())
 
 
-def from_elsewhere(root: Connection, sessions: Sessions, wanted: Message) -> List[Action]:
+def from_other_agent(root: Connection, sessions: Sessions, wanted: Message) -> List[Action]:
     """Apply to this agent's ranks what the same editor did with a rank of another agent.
 
     Continue, pause or leave them, or stop their clocks while that rank is stopped.
 
     Args:
-        root: the client of the root session. wanted: the other agent's event; see `_elsewhere`.
+        root: the client of the root session. wanted: the other agent's event; see `_to_other_agents`.
     """
     command, world, numbers = wanted.get("command"), wanted.get("world"), wanted.get("ranks")
     if (
@@ -74,7 +74,7 @@ def from_elsewhere(root: Connection, sessions: Sessions, wanted: Message) -> Lis
     )
     is_same = other_share.belongs_to(own_share)
     if command == HELD and (is_same or not (own_share.ranks and other_share.ranks)):
-        sessions.agent.on_held_elsewhere()
+        sessions.agent.on_other_agent_held()
     if command == HELD or not is_same:
         return []
     if command == "disconnect":
@@ -87,13 +87,13 @@ def from_elsewhere(root: Connection, sessions: Sessions, wanted: Message) -> Lis
 def held(sessions: Sessions) -> List[Action]:
     """Make the editor's other agents stop their clocks for some seconds: a process is stopped here.
 
-    Agents with ranks of another job ignore this: see `from_elsewhere`.
+    Agents with ranks of another job ignore this: see `from_other_agent`.
     """
     root = sessions.controller(ROOT)
-    return [] if root is None else _elsewhere(root, sessions, HELD, sessions.ranks())
+    return [] if root is None else _to_other_agents(root, sessions, HELD, sessions.ranks())
 
 
-def _elsewhere(
+def _to_other_agents(
     connection: Connection, sessions: Sessions, command: str, ranks: List[contract.Process]
 ) -> List[Action]:
     root = sessions.controller(ROOT)

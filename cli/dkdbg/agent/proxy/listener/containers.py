@@ -37,7 +37,7 @@ _POD = "/var/run/secrets/kubernetes.io"
 _ENGINE_TIMEOUT_S = 1.0
 _INTERVAL_S = 0.05
 #: Hint for a refused client where no token is required.
-COME_FROM_HERE = "attach from outside of that container, or run dkdbg attach in it"
+WAY_OUT = "attach from outside of that container, or run dkdbg attach in it"
 
 
 def refusal(sock: socket.socket) -> str:

@@ -93,9 +93,9 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
     loaded = {name: _with_extended(tree, main[0], _load(tree, name, strict=True)) for name in main}
     whole = _merged(loaded.values())
     inner = dict(_included(loaded, lambda path: _load(tree, path, strict=False)))
-    there = frozenset[tuple[str, str]]().union(*map(names_of, (whole, *inner.values())))
+    existing = frozenset[tuple[str, str]]().union(*map(names_of, (whole, *inner.values())))
     if main:
-        there |= {("networks", "default")}  # which every project has
+        existing |= {("networks", "default")}  # which every project has
     found: list[tuple[ServiceFact, ComposeBuild]] = []
     if main:
         merged = _File.of(tree, main[0], whole, strict=True)
@@ -113,7 +113,7 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
         for name in file.bodies:
             read = file.service(name)
             if read is not None:
-                parts = tuple(part for part in read[0].parts if part[:2] not in there)
+                parts = tuple(part for part in read[0].parts if part[:2] not in existing)
                 found.append((replace(read[0], parts=parts), read[1]))
     names = frozenset(name for document in (whole, *inner.values()) for name in _bodies(document))
     return ComposeFiles(services=tuple(found), read=(*main, *inner), names=names)
@@ -325,15 +325,15 @@ def _typed_in(tree: Tree, path: str, document: Value) -> str:
 
     It is the root if the file or a README contains `-f path/from/root`, or if everything is built from the root.
     """
-    here = parent(path)
-    if here == ".":
+    folder = parent(path)
+    if folder == ".":
         return "."
     named = re.compile(rf"(?:-f|--file)[ =](?:\./)?{re.escape(path)}\b")
-    texts = (tree.text(other) for other in (path, f"{here}/README.md", "README.md"))
+    texts = (tree.text(other) for other in (path, f"{folder}/README.md", "README.md"))
     bodies = map(table, _bodies(document).values())
-    contexts = {read_build(tree, here, body.get("build"))[0] for body in bodies}
+    contexts = {read_build(tree, folder, body.get("build"))[0] for body in bodies}
     from_root = any(named.search(text) for text in texts) or contexts - {None} == {"."}
-    return "/".join(".." for _ in here.split("/")) if from_root else "."
+    return "/".join(".." for _ in folder.split("/")) if from_root else "."
 
 
 def _merged(documents: Iterable[Value]) -> Value:
@@ -456,12 +456,14 @@ def _moved(body: Value, source: str, destination: str) -> Value:
     moved = dict(body)
     build = moved.get("build")
 
-    def there(path: Value) -> str:
+    def rebased(path: Value) -> str:
         return str(path) if is_fixed(str(path)) else f"{prefix}/{path}"
 
     context = build.get("context", ".") if isinstance(build, dict) else build
     if isinstance(context, str) and not is_address(context):
-        moved["build"] = {**build, "context": there(context)} if isinstance(build, dict) else there(context)
+        moved["build"] = (
+            {**build, "context": rebased(context)} if isinstance(build, dict) else rebased(context)
+        )
     volumes = moved.get("volumes")
     if isinstance(volumes, list):
         moved["volumes"] = [
@@ -470,7 +472,7 @@ def _moved(body: Value, source: str, destination: str) -> Value:
         ]
     if "env_file" in moved:
         moved["env_file"] = [
-            {**each, "path": there(each.get("path"))} if isinstance(each, dict) else there(each)
+            {**each, "path": rebased(each.get("path"))} if isinstance(each, dict) else rebased(each)
             for each in elements(moved["env_file"])
         ]
     return moved
@@ -542,9 +544,9 @@ def _plain(value: Value) -> Value:
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _with_file_moved(definition: Value, here: str) -> Value:
+def _with_file_moved(definition: Value, folder: str) -> Value:
     """Rewrite the file path of a config or secret, which compose resolves from the file that contains it."""
     file = table(definition).get("file")
     if not isinstance(file, str) or file.startswith(("/", "~", "$")):
         return definition
-    return {**definition, "file": "./" + posixpath.normpath(f"{here.replace('$', '$$')}/{file}")}
+    return {**definition, "file": "./" + posixpath.normpath(f"{folder.replace('$', '$$')}/{file}")}

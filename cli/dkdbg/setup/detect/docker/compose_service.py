@@ -33,8 +33,8 @@ class ComposeBuild:
 
 def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFact, ComposeBuild]:
     """Return the facts of a service; `body` has its variables replaced and its extended services merged in."""
-    here = parent(path)
-    context, dockerfile, build = read_build(tree, here, body.get("build"))
+    folder = parent(path)
+    context, dockerfile, build = read_build(tree, folder, body.get("build"))
     inline = table(body.get("build")).get("dockerfile_inline")
     if context is not None and isinstance(inline, str):
         dockerfile = f"{path}:{name}"
@@ -51,7 +51,7 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         entrypoint=argv(body.get("entrypoint")),
         working_dir=_text(body.get("working_dir")),
         user=_text(body.get("user")),
-        binds=_binds(tree, here, elements(body.get("volumes"))),
+        binds=_binds(tree, folder, elements(body.get("volumes"))),
         ports=_ports(elements(body.get("ports"))),
         gpu=wants_gpu(body),
         depends_on=tuple(dict.fromkeys(each for named in refers.values() for each in named)),
@@ -60,7 +60,7 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         host_network=body.get("network_mode") == "host",
         fixes_user=_drops_setuid(body),
         joins_network=str(body.get("network_mode")).startswith(("service:", "container:")),
-        env_files=_env_files(tree, here, body.get("env_file")),
+        env_files=_env_files(tree, folder, body.get("env_file")),
         pythonpath=environment.get("PYTHONPATH"),
         variables=frozenset(environment),
         networks=_networks(body.get("networks")),
@@ -110,7 +110,7 @@ def _optional(depends: Value) -> Iterator[str]:
             yield str(name)
 
 
-def read_build(tree: Tree, here: str, build: Value) -> tuple[str | None, str | None, ComposeBuild]:
+def read_build(tree: Tree, folder: str, build: Value) -> tuple[str | None, str | None, ComposeBuild]:
     """Return context and Dockerfile relative to the root (None if outside), and the rest of the build section."""
     if isinstance(build, str):
         build = {"context": build}
@@ -125,7 +125,7 @@ def read_build(tree: Tree, here: str, build: Value) -> tuple[str | None, str | N
     context = str(build.get("context") or ".")
     if is_address(context):
         return None, None, parts
-    directory = join(here, context) if not context.startswith("/") else None
+    directory = join(folder, context) if not context.startswith("/") else None
     if directory is None:
         return None, None, parts
     dockerfile = None
@@ -147,7 +147,7 @@ def argv(value: Value) -> tuple[str, ...] | None:
     return None
 
 
-def _binds(tree: Tree, here: str, volumes: list[Value]) -> tuple[tuple[str, str], ...]:
+def _binds(tree: Tree, folder: str, volumes: list[Value]) -> tuple[tuple[str, str], ...]:
     found: list[tuple[str, str]] = []
     for volume in volumes:
         if isinstance(volume, dict):
@@ -160,7 +160,7 @@ def _binds(tree: Tree, here: str, volumes: list[Value]) -> tuple[tuple[str, str]
             continue
         if not source.startswith(".") or not remote.startswith("/"):
             continue
-        local = join(here, source)
+        local = join(folder, source)
         real = tree.real_dir(local) if local is not None else None
         if local is not None and real is not None:
             # An editor may use either name for a file below a linked folder.
@@ -178,29 +178,29 @@ def _ports(ports: list[Value]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _env_files(tree: Tree, here: str, value: Value) -> tuple[str, ...]:
+def _env_files(tree: Tree, folder: str, value: Value) -> tuple[str, ...]:
     """Return all env files if a required one is missing, because compose then rejects every command; else none."""
-    found = read_env_files(here, value)
-    if any(path is None for path, _ in found) or not absent_files(tree, here, value):
+    found = read_env_files(folder, value)
+    if any(path is None for path, _ in found) or not absent_files(tree, folder, value):
         return ()
     return tuple(path for path, _ in found if path is not None)
 
 
-def absent_files(tree: Tree, here: str, value: Value) -> tuple[str, ...]:
+def absent_files(tree: Tree, folder: str, value: Value) -> tuple[str, ...]:
     """Return the required but missing environment files, relative to the root."""
     return tuple(
         path
-        for path, is_required in read_env_files(here, value)
+        for path, is_required in read_env_files(folder, value)
         if path is not None and is_required and not tree.has(path)
     )
 
 
-def read_env_files(here: str, value: Value) -> list[tuple[str | None, bool]]:
+def read_env_files(folder: str, value: Value) -> list[tuple[str | None, bool]]:
     """Return the files of an `env_file`: (path relative to the root or None if outside, whether it is required)."""
     found: list[tuple[str | None, bool]] = []
     for each in [value] if isinstance(value, dict) else elements(value):
         named = each.get("path") if isinstance(each, dict) else each
-        path = join(here, str(named)) if isinstance(named, str) and not is_fixed(named) else None
+        path = join(folder, str(named)) if isinstance(named, str) and not is_fixed(named) else None
         found.append((path, not isinstance(each, dict) or each.get("required", True) is not False))
     return found
 

@@ -37,12 +37,12 @@ def read_devcontainers(tree: Tree) -> tuple[DevcontainerFact, ...]:
 
 
 def _read(tree: Tree, path: str, document: dict[str, Any]) -> DevcontainerFact:
-    here = parent(path)
+    folder = parent(path)
     build = table(document.get("build"))
     dockerfile = build.get("dockerfile") or document.get("dockerFile")
-    local = join(here, str(dockerfile)) if dockerfile else None
-    context = join(here, str(build.get("context") or document.get("context") or "."))
-    compose_files = (join(here, str(name)) for name in elements(document.get("dockerComposeFile")))
+    local = join(folder, str(dockerfile)) if dockerfile else None
+    context = join(folder, str(build.get("context") or document.get("context") or "."))
+    compose_files = (join(folder, str(name)) for name in elements(document.get("dockerComposeFile")))
     run_args = " ".join(map(str, elements(document.get("runArgs"))))
     wants = bool(re.search(r"--gpus|--runtime[= ]nvidia|nvidia\.com/gpu|/dev/kfd", run_args))
     asked = table(document.get("hostRequirements")).get("gpu")

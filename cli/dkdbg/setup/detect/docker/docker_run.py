@@ -27,7 +27,7 @@ _NAMED = re.compile(
 )
 _FILES = re.compile(r".*\.(?:sh|bash|md|rst)|makefile|justfile|readme|dockerfile", re.IGNORECASE)
 #: The current folder, as shells, Makefiles and cmd write it.
-_HERE = re.compile(
+_CURRENT_FOLDER = re.compile(
     r"^(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\(CURDIR\)|\$\(shell pwd\)|%cd%|\$\{?(?:PROJECT|REPO|ROOT|WORK|SCRIPT)_?(?:DIR|ROOT|PATH)\}?|\.)(?=/|$)"
 )
 _VALUED = {"-v": "volume", "--volume": "volume", "--mount": "mount", "-w": "workdir", "--workdir": "workdir", "--shm-size": "shm", "--ipc": "ipc",
@@ -163,10 +163,10 @@ def _mount(tree: Tree, path: str, source: str = "", target: str = "") -> tuple[s
 
     The current folder of a `docker run` line is the root or, if that does not fit, the folder of its file.
     """
-    here = _HERE.match(source)
-    if here is None or not target.startswith("/") or "$" in target or target == "/":
+    current = _CURRENT_FOLDER.match(source)
+    if current is None or not target.startswith("/") or "$" in target or target == "/":
         return None
-    rest = source[here.end() :].strip("/") or "."
+    rest = source[current.end() :].strip("/") or "."
     for base in dict.fromkeys((".", parent(path))):
         local = join(base, rest)
         if local is not None and tree.has_dir(local):
@@ -178,8 +178,8 @@ def _env_files(tree: Tree, path: str, named: list[str]) -> tuple[str, ...]:
     """Return the `--env-file` files inside the repository; they may be missing, because git usually ignores them."""
     found = []
     for name in named:
-        here = _HERE.match(name)
-        rest = name[here.end() :].strip("/") if here else name
+        current = _CURRENT_FOLDER.match(name)
+        rest = name[current.end() :].strip("/") if current else name
         places = [join(base, rest) for base in dict.fromkeys((".", parent(path)))]
         inside = [
             place

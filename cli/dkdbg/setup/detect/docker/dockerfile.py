@@ -325,8 +325,8 @@ def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:
     *sources, destination = words
     target = absolute(stage.workdir, destination)
     # WORKDIR creates its folder, and COPY into an existing folder keeps the file's name.
-    is_there = PurePosixPath(stage.workdir).is_relative_to(target)
-    into_directory = destination.endswith("/") or destination == "." or len(sources) > 1 or is_there
+    is_workdir = PurePosixPath(stage.workdir).is_relative_to(target)
+    into_directory = destination.endswith("/") or destination == "." or len(sources) > 1 or is_workdir
     origin = flags.get("from")
     if origin is not None:
         named = next((other for other in stages if other.name == origin.lower()), None)
@@ -434,16 +434,16 @@ def image_inputs(text: str) -> tuple[str, ...] | None:
             folders.extend(source for source in sources if source.endswith("/"))
             found.extend(sources)
         elif step.keyword == "ONBUILD" or (
-            step.keyword == "RUN" and _takes_code(step, is_there=bool(folders))
+            step.keyword == "RUN" and _takes_code(step, has_code=bool(folders))
         ):
             return None
     return tuple(dict.fromkeys(found))
 
 
-def _takes_code(run: Instruction, *, is_there: bool) -> bool:
+def _takes_code(run: Instruction, *, has_code: bool) -> bool:
     if "type=bind" in run.rest:
         return True
-    return is_there and not all(map(_is_harmless, _commands(run.rest, run.heredocs)))
+    return has_code and not all(map(_is_harmless, _commands(run.rest, run.heredocs)))
 
 
 def _sources(rest: str) -> tuple[str, ...] | None:

@@ -114,7 +114,7 @@ def read_service(
         inherited: what is known of base images.
     """
     if not any(holds_code(tree, local) for local, _ in fact.binds):
-        fact = _from_here(fact, projects, images)
+        fact = _from_local_build(fact, projects, images)
     dockerfile = None
     if fact.dockerfile is not None:
         dockerfile = read_dockerfile(
@@ -179,7 +179,7 @@ def with_only_build(tree: Tree, services: tuple[RunningService, ...]) -> tuple[R
     )
 
 
-def _from_here(fact: ServiceFact, projects: frozenset[str], images: Mapping[str, str]) -> ServiceFact:
+def _from_local_build(fact: ServiceFact, projects: frozenset[str], images: Mapping[str, str]) -> ServiceFact:
     """Return a service that runs a release of this repository as one that builds these sources instead.
 
     `ghcr.io/acme/chat` is a release of a project called chat; `acme/chat-api` is built by `api/Dockerfile`,

@@ -119,11 +119,11 @@ def gather(tree: Tree, scripts: Collection[str]) -> tuple[Seen, ...]:
 
 
 def _document(tree: Tree, path: str, scripts: Collection[str], tasks: Tasks) -> Iterator[Seen]:
-    here = parent(path)
+    folder = parent(path)
     is_readme = bool(_README.fullmatch(path.rsplit("/", 1)[-1]))
-    root_readme = is_readme and here in {".", "docs", ".github"}
+    root_readme = is_readme and folder in {".", "docs", ".github"}
     place = "readme" if root_readme else "subreadme" if is_readme else "docs"
-    home = "." if place != "subreadme" else here
+    home = "." if place != "subreadme" else folder
     text = tree.text(path)
     for block in code_blocks(text, is_rst=path.lower().endswith(".rst")):
         lines = list(with_tasks(logical_lines(block), tasks))
@@ -334,13 +334,13 @@ def pipelines(tree: Tree) -> Iterator[tuple[str, str, list[str]]]:
         except (YAMLError, ValueError, RecursionError) as error:
             tree.add_problem(f"{path}: {' '.join(str(error).split())[:200]}")
             continue
-        here = parent(path)
+        folder = parent(path)
         for each in map(table, table(document.get("stages")).values()):
             stage = table(each.get("do")) or each
             lines = [str(line) for line in elements(stage.get("cmd"))]
-            yield path, join(here, str(stage.get("wdir") or ".")) or here, lines
+            yield path, join(folder, str(stage.get("wdir") or ".")) or folder, lines
         for entry in map(table, table(document.get("entry_points")).values()):
-            yield path, here, [_filled(str(entry.get("command") or ""), table(entry.get("parameters")))]
+            yield path, folder, [_filled(str(entry.get("command") or ""), table(entry.get("parameters")))]
 
 
 def _variables(text: str) -> tuple[str, dict[str, str]]:
