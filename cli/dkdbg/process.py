@@ -169,7 +169,7 @@ def is_installed(program: str) -> bool:
 def read(
     argv: Sequence[str],
     *,
-    most: int,
+    max_bytes: int,
     timeout: float,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
@@ -180,7 +180,7 @@ def read(
 
     Args:
         argv: command line, never through a shell.
-        most: maximum bytes to read; a longer output ends the program.
+        max_bytes: maximum bytes to read; a longer output ends the program.
         timeout: seconds.
         cwd, env: its folder and environment; inherited by default.
         stdin_text: text for its standard input.
@@ -216,20 +216,20 @@ def read(
         try:
             limit.start()
             listener.start()
-            output = running.stdout.read(most + 1) if running.stdout is not None else b""
+            output = running.stdout.read(max_bytes + 1) if running.stdout is not None else b""
         except BaseException:  # Ctrl-C
             running.kill()
             raise
         finally:
             limit.cancel()  # this process could not exit before it has run
-        if len(output) > most:
+        if len(output) > max_bytes:
             running.kill()
         running.wait()
         listener.join(_GRACE_S)  # its children may keep standard error open
     if outran.is_set():
         raise DkdbgError(f"{argv[0]} did not end within {timeout:g} s", exit_code=EXIT_TIMEOUT)
-    if len(output) > most:
-        raise DkdbgError(f"{argv[0]} wrote more than {most} bytes")
+    if len(output) > max_bytes:
+        raise DkdbgError(f"{argv[0]} wrote more than {max_bytes} bytes")
     if left[0] < 0:
         raise DkdbgError(f"{argv[0]} wrote more than {_MAX_STDERR_BYTES} bytes to its standard error")
     return Result(

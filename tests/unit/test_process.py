@@ -40,7 +40,7 @@ STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True);
 @pytest.mark.parametrize(
     ("call", "child"),
     [
-        ("process.read(words, most=1, timeout=300)", f"time.sleep(1); {END}; time.sleep(600)"),
+        ("process.read(words, max_bytes=1, timeout=300)", f"time.sleep(1); {END}; time.sleep(600)"),
         (STREAM, "print(1, flush=True); time.sleep(600)"),
         (STREAM, STUBBORN),
     ],

@@ -17,7 +17,7 @@ _SIDE, _BARS, _GAP = 96, 64, 8
 #: Pixels of a picture's side: small tensors are enlarged.
 _PIXELS = 192
 #: Maximum ranks in one picture.
-MOST = 64
+MAX_RANKS = 64
 _NONE = (255, 0, 0)
 _BACK, _BAR = (255, 255, 255), (70, 110, 180)
 

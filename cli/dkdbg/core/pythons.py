@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: Maximum bytes of the output of `finding_words`.
-MOST = 1 << 18
+MAX_ANSWER_BYTES = 1 << 18
 #: Script that lists the Python processes; needs only `sh`, `readlink` and `tr`. Prints one line per process,
 #: separated by tabs: PID, parent's PID, user (empty for the shell's own), program (for another user's process,
 #: the first word of its command line), words of the command line.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.inprocess.ranks import RankSet
 
 #: Maximum bytes of an answer, and maximum number of its rows, characters of a text and frames of a stack.
-MOST = 64 << 20
+MAX_ANSWER_BYTES = 64 << 20
 ROWS, LONGEST, FRAMES = 4096, 30000, 200
 _STATES = frozenset({"value", "error", "running", "no answer", "not attached", "done"})
 _TENSOR_TEXTS = ("text", "shape", "dtype", "digest")

@@ -139,17 +139,17 @@ def parse_all(text: bytes | str) -> list[SeenRecord | str]:
     return found
 
 
-def _text(value: dict[str, Any], key: str, most: int, default: str | None = None) -> str:
+def _text(value: dict[str, Any], key: str, max_chars: int, default: str | None = None) -> str:
     found = value.get(key, default)
     if not isinstance(found, str) or (default is None and not found):
         raise BadRecord(f"its {key} is not text")
-    return found[:most]
+    return found[:max_chars]
 
 
-def _number(value: dict[str, Any], key: str, most: int) -> int:
+def _number(value: dict[str, Any], key: str, max_value: int) -> int:
     found = value.get(key, 0)
-    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= most:
-        raise BadRecord(f"its {key} is not a number from 0 to {most}")
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= max_value:
+        raise BadRecord(f"its {key} is not a number from 0 to {max_value}")
     return found
 
 

@@ -225,20 +225,20 @@ def _frame(value: Any) -> Frame:  # noqa: ANN401 - untrusted
 def _listed(
     value: dict[str, Any],
     key: str,
-    most: int,
+    max_items: int,
     fits: Callable[[object], bool] = lambda each: isinstance(each, dict),
 ) -> Sequence[Any]:
     found = value.get(key, [])
     if not isinstance(found, list) or not all(fits(each) for each in found):
         raise BadRecord(f"its {key} are not a list")
-    return found[:most]
+    return found[:max_items]
 
 
-def _text(value: dict[str, Any], key: str, most: int) -> str:
+def _text(value: dict[str, Any], key: str, max_chars: int) -> str:
     found = value.get(key, "")
     if not isinstance(found, str):
         raise BadRecord(f"its {key} is not text")
-    return found[:most]
+    return found[:max_chars]
 
 
 def _number(value: dict[str, Any], key: str) -> int:

@@ -315,5 +315,7 @@ def running_at(executor: Executor) -> Sequence[PythonThere]:
     Raises:
         DkdbgError: the target cannot be queried, or does not answer in time.
     """
-    asked = process.read(executor.wrap(pythons.finding_words()), most=pythons.MOST, timeout=_TIMEOUT_S)
+    asked = process.read(
+        executor.wrap(pythons.finding_words()), max_bytes=pythons.MAX_ANSWER_BYTES, timeout=_TIMEOUT_S
+    )
     return pythons.pythons_in(asked.stdout)

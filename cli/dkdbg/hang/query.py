@@ -63,7 +63,7 @@ def _ask(wanted: Wanted, *, native: bool) -> list[Session]:
             arguments += ["--name", each]
         done = process.read(
             target.wrap([*agent, *arguments]),
-            most=_MAX_ANSWER_BYTES,
+            max_bytes=_MAX_ANSWER_BYTES,
             timeout=_NATIVE_TIMEOUT_S if native else _TIMEOUT_S,
         )
         beside = target.deadlines()

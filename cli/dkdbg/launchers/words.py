@@ -35,11 +35,11 @@ def value_of(rest: Sequence[str], options: Collection[str]) -> str | None:
     return None
 
 
-def whole_number(text: str, most: int = 10**18 - 1) -> int | None:
-    """Return the whole number, up to `most`, that a text of ASCII digits stands for; None for any other text."""
+def whole_number(text: str, max_value: int = 10**18 - 1) -> int | None:
+    """Return the whole number, up to `max_value`, that a text of ASCII digits stands for; None for any other text."""
     # int() rejects `²`, although isdigit() accepts it, and more than 4300 digits.
     found = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
-    return found if found is not None and found <= most else None
+    return found if found is not None and found <= max_value else None
 
 
 def is_python_file(word: str) -> bool:

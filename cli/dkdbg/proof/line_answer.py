@@ -183,7 +183,7 @@ def ask(target: Target, path: str, line: int, *, name: str = "", also: Sequence[
     more = [word for each in also for word in ("--also", each)]
     done = process.read(
         target.wrap([*agent, "line", *named, *more, path, str(line)]),
-        most=_MAX_ANSWER_BYTES,
+        max_bytes=_MAX_ANSWER_BYTES,
         timeout=_TIMEOUT_S,
     )
     if done.code:

@@ -510,7 +510,7 @@ def _gpu_seen(given: tuple[str, str], target: Target, executable: str) -> str:
         return ""
     try:
         done = process.read(
-            target.wrap([executable or "python3", "-c", _GPU_CODE]), most=1 << 16, timeout=_GPU_TIMEOUT_S
+            target.wrap([executable or "python3", "-c", _GPU_CODE]), max_bytes=1 << 16, timeout=_GPU_TIMEOUT_S
         )
     except DkdbgError as error:
         return f"{kind}; torch could not be queried: {error.message}"

@@ -561,8 +561,8 @@ def _await(word: str, out: int, err: int, limit: float) -> None:
             raise DkdbgError(f"no answer within {limit:g} s")
 
 
-def _read(file: int, most: int) -> bytes:
+def _read(file: int, max_bytes: int) -> bytes:
     try:
-        return os.read(file, most)
+        return os.read(file, max_bytes)
     except BlockingIOError:
         return b""

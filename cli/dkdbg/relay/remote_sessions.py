@@ -30,7 +30,9 @@ def records(executor: Executor, agent: Sequence[str], *, limit: float) -> list[S
         DkdbgError: no answer in time, or too long an answer.
         BadRecord: the answer is not JSON.
     """
-    done = process.read(executor.wrap((*agent, "sessions", "--json")), most=_MAX_ANSWER_BYTES, timeout=limit)
+    done = process.read(
+        executor.wrap((*agent, "sessions", "--json")), max_bytes=_MAX_ANSWER_BYTES, timeout=limit
+    )
     return [] if done.code else parse_all(done.stdout)  # the agent has just been removed
 
 

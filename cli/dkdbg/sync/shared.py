@@ -74,11 +74,13 @@ def _local_mounts() -> list[Mount]:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
             return mounts(file.read(_MAX_OUTPUT_BYTES))
     except OSError:  # macOS
-        return bsd_mounts(process.read(("mount",), most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout)
+        return bsd_mounts(process.read(("mount",), max_bytes=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout)
 
 
 def _asked(executor: Executor, text: str) -> str:
-    return process.read(executor.wrap(("sh", "-c", text)), most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout
+    return process.read(
+        executor.wrap(("sh", "-c", text)), max_bytes=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S
+    ).stdout
 
 
 def _is_one(root: str, folder: str, executor: Executor, pythons: Sequence[str]) -> bool:

@@ -142,7 +142,7 @@ def _remote_machine(target: Target) -> Machine:
     executor = target.find()
     asked = time.time()
     done = process.read(
-        executor.wrap(["sh", "-c", probe.SCRIPT]), most=probe.MAX_BYTES, timeout=probe.TIMEOUT_S
+        executor.wrap(["sh", "-c", probe.SCRIPT]), max_bytes=probe.MAX_BYTES, timeout=probe.TIMEOUT_S
     )
     answered = time.time()
     if done.code:

@@ -146,7 +146,7 @@ def _plot(rows: Sequence[Row], path: Path, hint: str) -> int:
     """
     shown: list[pictures.Shown] = []
     failed = 0
-    for row in rows[: pictures.MOST]:
+    for row in rows[: pictures.MAX_RANKS]:
         label = comparing.label(row)
         try:
             if row["state"] != "value":
@@ -198,7 +198,7 @@ def _ask(root: Path, session: SeenSession, arguments: Sequence[str], limit: floa
     target = registry.target_at(registry.address_of(session.address), root)
     with contextlib.closing(target):
         argv = target.wrap([*target.running_agent(), arguments[0], "--name", session.id, *arguments[1:]])
-        result = process.read(argv, most=answers.MOST, timeout=limit + _GRACE_S)
+        result = process.read(argv, max_bytes=answers.MAX_ANSWER_BYTES, timeout=limit + _GRACE_S)
     if not result.stdout.strip():
         last = last_line(result.stderr).removeprefix("dkdbg: ")
         raise DkdbgError(

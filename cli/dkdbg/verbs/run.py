@@ -385,7 +385,7 @@ def _fetched_folder(root: Path, name: str, target: Target, executor: Executor, p
     # Set before the first step: a Ctrl-C may come between any two steps.
     placeholder, what = "/FOLDER", FOLDER
     try:
-        done = process.read(executor.wrap(("pwd",)), most=_MAX_FOLDER_BYTES, timeout=_FOLDER_TIMEOUT_S)
+        done = process.read(executor.wrap(("pwd",)), max_bytes=_MAX_FOLDER_BYTES, timeout=_FOLDER_TIMEOUT_S)
         folder = done.stdout.removesuffix("\n") if done.code == 0 else ""
         if not folder.startswith("/"):
             raise DkdbgError(

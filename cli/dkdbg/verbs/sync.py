@@ -147,8 +147,8 @@ def sync(
 
             pull = [pulling.relative(each, workspace.remote) for each in pull]
             goal = pulling.destination(str(root), into, target.label, roots)
-            most = pulling.MAX_BYTES if limit is None else limit
-            done = pulling.pull(roots, executor, pull, goal, limit=most, report=reporter.event)
+            max_bytes = pulling.MAX_BYTES if limit is None else limit
+            done = pulling.pull(roots, executor, pull, goal, limit=max_bytes, report=reporter.event)
             return reporter.pulled(done, goal.path)
         session = Session(roots, target.find, report=reporter.event, contact=contact)
         with contextlib.closing(reporter):

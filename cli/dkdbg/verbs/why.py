@@ -207,7 +207,7 @@ def _output(target: Target) -> str:
         return ""
     with contextlib.suppress(DkdbgError):
         done = process.read(
-            target.logs(follow=False, lines=_LINES), most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S
+            target.logs(follow=False, lines=_LINES), max_bytes=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S
         )
         return done.stdout + done.stderr
     return ""

@@ -96,11 +96,11 @@ class Pending:
                 text = "dkdbg: %d lines are omitted because the editor was not reading; the program's log has them\n"
                 yield "console", text % lines
             batch: List[Any] = []
-            most = min(
+            max_chars = min(
                 left, MAX_BATCH_PIECES, max(1, MAX_BATCH_CHARS * len(self.pieces) // max(1, self.size))
             )
             with contextlib.suppress(IndexError):  # another thread has dropped it
-                batch.extend(itertools.starmap(self.pieces.popleft, itertools.repeat((), most)))
+                batch.extend(itertools.starmap(self.pieces.popleft, itertools.repeat((), max_chars)))
             left = left - len(batch) if batch else 0
             for kind, run in itertools.groupby(batch, type):
                 yield from self._events("stderr" if kind is tuple else "stdout", list(run))

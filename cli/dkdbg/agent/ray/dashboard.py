@@ -321,10 +321,10 @@ def reached(hosts: List[str], port: int, token: str = "") -> Dashboard:
     raise failed or DashboardError("unreachable", "no Ray dashboard found")
 
 
-def _text(row: Dict[str, Any], key: str, most: int = 300) -> str:
-    return as_text(row.get(key))[:most]
+def _text(row: Dict[str, Any], key: str, max_chars: int = 300) -> str:
+    return as_text(row.get(key))[:max_chars]
 
 
-def _number(row: Dict[str, Any], key: str, most: int) -> int:
+def _number(row: Dict[str, Any], key: str, max_value: int) -> int:
     found = row.get(key)
-    return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= most else 0
+    return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= max_value else 0

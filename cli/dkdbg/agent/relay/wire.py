@@ -100,8 +100,8 @@ class Parser:
         start, end, lacks = 0, len(data), HEAD.size
         while end - start >= HEAD.size:
             kind, channel, length = HEAD.unpack_from(data, start)
-            least, most = _LENGTHS.get(kind, _NONE)
-            if not least <= length <= most:
+            min_length, max_length = _LENGTHS.get(kind, _NONE)
+            if not min_length <= length <= max_length:
                 raise WireError("invalid length of a frame of kind %d: %d bytes" % (kind, length))
             lacks = HEAD.size + length
             if end - start < lacks:

@@ -138,14 +138,14 @@ class Tree:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     self.add_problem(f"{path}: it is not a regular file")
                     return ""
-                most = MAX_LOCK_BYTES if path.endswith((".lock", ".ipynb")) else MAX_TEXT_BYTES
-                raw = stream.read(most + 1)
+                max_bytes = MAX_LOCK_BYTES if path.endswith((".lock", ".ipynb")) else MAX_TEXT_BYTES
+                raw = stream.read(max_bytes + 1)
         except OSError as error:
             self.add_problem(f"{path}: {error.strerror or error}")
             return ""
-        text = decode(raw[:most])
-        if len(raw) > most and text:
-            self.omitted[path] = f"only its first {most / 1e6:g} MB were read"
+        text = decode(raw[:max_bytes])
+        if len(raw) > max_bytes and text:
+            self.omitted[path] = f"only its first {max_bytes / 1e6:g} MB were read"
         return text
 
 

@@ -199,8 +199,8 @@ def list_below(root: Tree, path: str) -> List[Entry]:
     return found
 
 
-def send_file(root: Tree, path: str, send: Callable[[bytes], None], *, most: Optional[int]) -> None:
-    """Send a file of at most `most` bytes: FILE, DATA ..., END.
+def send_file(root: Tree, path: str, send: Callable[[bytes], None], *, max_bytes: Optional[int]) -> None:
+    """Send a file of at most `max_bytes` bytes: FILE, DATA ..., END.
 
     Raises OSError or Refused before FILE, only OSError later.
     """
@@ -214,7 +214,7 @@ def send_file(root: Tree, path: str, send: Callable[[bytes], None], *, most: Opt
         os.close(folder)
     try:
         info = os.fstat(descriptor)
-        if most is not None and info.st_size > most:
+        if max_bytes is not None and info.st_size > max_bytes:
             raise Refused("it has grown a lot since it was listed; pull it again")
         head = {
             "path": path,

@@ -219,8 +219,8 @@ def _check_head(kind: int, head: Dict[str, Any], body: bytes) -> None:
 
 
 def _check_range(kind: int, name: str, value: int) -> None:
-    least, most = _RANGES[name]
-    if not least <= value <= most:
+    min_value, max_value = _RANGES[name]
+    if not min_value <= value <= max_value:
         raise Fatal("%s: %s is %d, out of range" % (wire.NAMES[kind], name, value))
 
 

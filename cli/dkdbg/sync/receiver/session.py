@@ -201,7 +201,7 @@ class Session:
 
     def _get(self, head: Head, _: bytes) -> None:
         try:
-            listing.send_file(self._tree, head["path"], self._outlet.send_encoded, most=head.get("size"))
+            listing.send_file(self._tree, head["path"], self._outlet.send_encoded, max_bytes=head.get("size"))
         except FileNotFoundError:
             raise Refused("there is no such file on the target") from None
 

@@ -38,8 +38,8 @@ class Amount:
     """
 
     def __init__(self, *, known: int = 0, hint: str = "") -> None:
-        self._most = MAX_ENTRIES + 2 * known
-        self._entries, self._characters = self._most, MAX_CHARACTERS + 500 * known
+        self._max_entries = MAX_ENTRIES + 2 * known
+        self._entries, self._characters = self._max_entries, MAX_CHARACTERS + 500 * known
         self._hint = hint
 
     def add(self, entries: list[wire.Entry]) -> None:
@@ -48,7 +48,7 @@ class Amount:
         self._characters -= sum(sum(map(len, map(itemgetter(text), entries))) for text in (0, 4, 5))
         if self._entries < 0 or self._characters < 0:
             raise DkdbgError(
-                f"the target lists more than {self._most:,} files and folders, or names that are too long",
+                f"the target lists more than {self._max_entries:,} files and folders, or names that are too long",
                 hint=self._hint,
             )
 
@@ -74,8 +74,8 @@ def check(kind: int, head: dict[str, Any], body: bytes) -> None:
             head.update({"reason": "", "hint": "", **head})
         for name, least in _NUMBERS.get(kind, {}).items():
             _integer(head, name, least)
-        for name, most in _TEXTS.get(kind, {}).items():
-            _text(head, name, most)
+        for name, max_chars in _TEXTS.get(kind, {}).items():
+            _text(head, name, max_chars)
         if kind in _LOOKS:
             _LOOKS[kind](head)
     except (KeyError, TypeError, ValueError) as error:
@@ -149,12 +149,12 @@ def _integer(head: dict[str, Any], name: str, least: int) -> int:
     return value
 
 
-def _text(head: dict[str, Any], name: str, most: int) -> None:
+def _text(head: dict[str, Any], name: str, max_chars: int) -> None:
     value = head[name]
     if type(value) is not str:
         raise TypeError(f"{name} is not text")
-    if len(value) > most:
-        head[name] = value[:most] + "..."
+    if len(value) > max_chars:
+        head[name] = value[:max_chars] + "..."
 
 
 #: Numbers in heads, with their minimum.

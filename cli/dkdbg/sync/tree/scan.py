@@ -209,7 +209,7 @@ class Scanner:
         start = level.path
         judge, add = level.judge, self._add
         some = False
-        most, entries = self.rules.max_size, found.entries
+        max_size, entries = self.rules.max_size, found.entries
         for child in children:
             name = child.name
             is_dir = child.is_dir(follow_symlinks=False)
@@ -221,7 +221,7 @@ class Scanner:
                 mode, size = status.st_mode, status.st_size
                 if is_dir:
                     some |= self._folder(start + name, status, level, standing, found, above=at)
-                elif mode & _FORMAT == stat.S_IFREG and status.st_nlink == 1 and size <= most:
+                elif mode & _FORMAT == stat.S_IFREG and status.st_nlink == 1 and size <= max_size:
                     entries[start + name] = Entry(FILE, mode & 0o777, size, status.st_mtime_ns, stamp(status))
                     some = True
                 else:

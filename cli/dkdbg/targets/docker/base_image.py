@@ -33,7 +33,7 @@ def inherited(reference: str) -> tuple[str, ...] | None:
         if client.endpoint(_ANSWER_TIMEOUT_S).is_ssh:  # ssh might ask for a password
             return None
         argv = ("docker", "image", "inspect", "--format", "{{json .Config}}", "--", reference)
-        asked = process.read(argv, most=_MAX_ANSWER_BYTES, timeout=_ANSWER_TIMEOUT_S)
+        asked = process.read(argv, max_bytes=_MAX_ANSWER_BYTES, timeout=_ANSWER_TIMEOUT_S)
         if asked.code == 0:
             return _lines(as_dict(json.loads(asked.stdout)))
     return None

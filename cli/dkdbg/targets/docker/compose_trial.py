@@ -180,7 +180,7 @@ def _trial(prepared: Prepared) -> Trial:
     def output() -> str:
         with contextlib.suppress(DkdbgError):
             argv = ("docker", "logs", "--tail", str(_LINES), prepared.name)
-            said = process.read(argv, most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S)
+            said = process.read(argv, max_bytes=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S)
             return said.stdout + said.stderr
         return ""
 
@@ -199,7 +199,7 @@ def _trial(prepared: Prepared) -> Trial:
                 "--user", config.get("User") or "0", "--workdir", config.get("WorkingDir") or "/", "--entrypoint", "sh", found["Image"], "-c", script,
             )  # fmt: skip
             try:
-                return process.read(argv, most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout
+                return process.read(argv, max_bytes=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout
             finally:  # after a timeout the container outlives the command
                 process.run(("docker", "rm", "--force", name), timeout=_REMOVAL_TIMEOUT_S)
         return ""

@@ -246,7 +246,7 @@ def _add_ready(
             text = f"{pod.name}: {trouble}"
             continue
         health = executor_of(pod).wrap(("sh", f"{AGENT_FOLDER}/{AGENT_FILE}", "health"))
-        done = process.read(health, most=1 << 20, timeout=_ANSWER_TIMEOUT_S)
+        done = process.read(health, max_bytes=1 << 20, timeout=_ANSWER_TIMEOUT_S)
         if done.code == 0:
             ready[pod.name] = pod
         elif (refused := denied(done.stderr, query.namespace)) is not None:
@@ -314,7 +314,7 @@ def _asked(
         if pod.container(query.container) in pod.trouble:
             continue
         done = process.read(
-            executor_of(pod).wrap(("sh", "-c", _ASK)), most=1 << 20, timeout=_ANSWER_TIMEOUT_S
+            executor_of(pod).wrap(("sh", "-c", _ASK)), max_bytes=1 << 20, timeout=_ANSWER_TIMEOUT_S
         )
         version, _, argv = done.stdout.partition("\n")
         parts = tuple(found for found in map(whole_number, version.split()) if found is not None)

@@ -95,7 +95,7 @@ def tell(query: PodQuery, *arguments: str, limit: float = _CHANGE_TIMEOUT_S, std
     """
     argv = (program(), *arguments, f"--namespace={query.namespace}")
     done = process.read(
-        argv, most=_MAX_ANSWER, timeout=limit, stdin_text=stdin_text, new_session=bool(stdin_text)
+        argv, max_bytes=_MAX_ANSWER, timeout=limit, stdin_text=stdin_text, new_session=bool(stdin_text)
     )
     if done.code:
         raise explain(done.stderr, query.namespace) or unexplained(done.code, done.stderr, query.namespace)

@@ -54,7 +54,7 @@ def render(folder: Path, shown: str, *, is_file: bool = False) -> list[dict[str,
     """
     _check(folder, shown)
     done = process.read(
-        (kubectl.program(), "kustomize", str(folder)), most=_MAX_RESULT_BYTES, timeout=_BUILD_TIMEOUT_S,
+        (kubectl.program(), "kustomize", str(folder)), max_bytes=_MAX_RESULT_BYTES, timeout=_BUILD_TIMEOUT_S,
         env={**os.environ, **_OFFLINE},
     )  # fmt: skip
     if done.code:
@@ -109,11 +109,11 @@ def _existing(path: Path) -> Path | None:
         return None
 
 
-def _read(path: Path, most: int) -> bytes:
-    """Read a kustomization. Raises BadPod: more than `most` bytes, or ambiguous; OSError, ValueError."""
+def _read(path: Path, max_bytes: int) -> bytes:
+    """Read a kustomization. Raises BadPod: more than `max_bytes` bytes, or ambiguous; OSError, ValueError."""
     with path.open("rb") as file:
-        raw = file.read(most + 1)
-    if len(raw) > most:
+        raw = file.read(max_bytes + 1)
+    if len(raw) > max_bytes:
         raise BadPod(f"more than {_MAX_YAML_CHARS} bytes")
     if re.search("[\x85\u2028\u2029]", raw.decode()):  # a line break for Go's parser only
         raise BadPod("a line break that YAML parsers read differently")
@@ -157,7 +157,7 @@ def render_file(content: bytes, shown: str) -> list[dict[str, Any]]:
 def namespace() -> str:
     """Return the namespace that kubectl uses by default."""
     arguments = ("config", "view", "--minify", "--output=jsonpath={..namespace}")
-    done = process.read((kubectl.program(), *arguments), most=1 << 16, timeout=_BUILD_TIMEOUT_S)
+    done = process.read((kubectl.program(), *arguments), max_bytes=1 << 16, timeout=_BUILD_TIMEOUT_S)
     return (done.stdout.strip() if done.code == 0 else "") or "default"
 
 

@@ -350,12 +350,14 @@ class PodTarget(Target):
         return self._found
 
     def _read(self, argv: Sequence[str]) -> process.Result:
-        return process.read(self.wrap(argv), most=_MAX_ANSWER, timeout=_ANSWER_TIMEOUT_S)
+        return process.read(self.wrap(argv), max_bytes=_MAX_ANSWER, timeout=_ANSWER_TIMEOUT_S)
 
 
 def _asked(executor: PodExecutor) -> process.Result:
     """Query the agents in a container."""
-    return process.read(executor.wrap(brought.finding_words()), most=_MAX_ANSWER, timeout=_ANSWER_TIMEOUT_S)
+    return process.read(
+        executor.wrap(brought.finding_words()), max_bytes=_MAX_ANSWER, timeout=_ANSWER_TIMEOUT_S
+    )
 
 
 def _agent_in(executor: PodExecutor) -> str | None:

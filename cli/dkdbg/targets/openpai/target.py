@@ -52,7 +52,7 @@ ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 _STATES = ENDED | {"WAITING", "RUNNING", "STOPPING", "UNKNOWN"}
 _HOST = re.compile(r"(?P<host>[\w.-]+|\[[0-9a-fA-F:]+\])(:(?P<port>\d{1,5}))?")
 _NAME = re.compile(r"[\w.@-]+")
-_MOST_TASKS = 10_000
+_MAX_TASKS = 10_000
 
 
 class PaiTarget(Target):
@@ -350,7 +350,7 @@ def tasks_of(body: bytes) -> list[Task]:
         if isinstance(error, BadAnswer):
             raise
         raise BadAnswer("it is not a job with task roles") from error
-    return found[:_MOST_TASKS]
+    return found[:_MAX_TASKS]
 
 
 def chosen(tasks: list[Task], query: PaiQuery) -> list[Task]:

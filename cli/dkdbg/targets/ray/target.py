@@ -165,7 +165,7 @@ class RayTarget(Target):
         executor, agent = self._find_agent()
         name = session_name(self._cluster.dashboard)
         done = process.read(
-            executor.wrap((*agent, "ray", "proxies")), most=_MAX_ANSWER, timeout=_QUERY_TIMEOUT_S
+            executor.wrap((*agent, "ray", "proxies")), max_bytes=_MAX_ANSWER, timeout=_QUERY_TIMEOUT_S
         )
         try:
             found = [] if done.code else parse_all(done.stdout)

@@ -183,7 +183,7 @@ class SharedConnection:
         argv = ["ssh", "-T", "-S", "none", "-o", "BatchMode=yes", *PLAIN_SESSION]
         with contextlib.suppress(DkdbgError):
             asking = [*argv, *self._hosts.destination(), "exit"]
-            return "\n" + process.read(asking, most=_MAX_OUTPUT_BYTES, timeout=CONNECT_LIMIT).stderr
+            return "\n" + process.read(asking, max_bytes=_MAX_OUTPUT_BYTES, timeout=CONNECT_LIMIT).stderr
         return ""
 
     @staticmethod

@@ -53,7 +53,7 @@ class Login:
         Raises:
             DkdbgError: ssh has lost the connection, or the command does not exit within `limit` seconds.
         """
-        done = process.read(argv, most=_MAX_ANSWER_BYTES, timeout=limit)
+        done = process.read(argv, max_bytes=_MAX_ANSWER_BYTES, timeout=limit)
         if done.code == FAILED and self._hosts is not None and not self.is_connected():
             raise explain(self._hosts, done.stderr)
         return done

@@ -100,7 +100,7 @@ class SshTarget(Target):
             ).with_workdir(name)
         outside = self._connection.executor()
         making = outside.script(f"mkdir -p -- {quoted(self._hosts.folder)}")
-        done = process.read(making, most=_MAX_ANSWER_BYTES, timeout=_SHELL_TIMEOUT_S)
+        done = process.read(making, max_bytes=_MAX_ANSWER_BYTES, timeout=_SHELL_TIMEOUT_S)
         if done.code == FAILED:
             raise explain(self._hosts, done.stderr)
         if done.code:
@@ -214,7 +214,7 @@ class SshTarget(Target):
         marker = f"dkdbg-{secrets.token_hex(8)}"
         folder = quoted(at) if at else "."
         looking = executor.script(_LOOK.format(marker=marker, folder=folder, listing=LISTING))
-        done = process.read(looking, most=_MAX_ANSWER_BYTES, timeout=_SHELL_TIMEOUT_S)
+        done = process.read(looking, max_bytes=_MAX_ANSWER_BYTES, timeout=_SHELL_TIMEOUT_S)
         text = done.stdout.rpartition(f"\n{marker} ")[2].splitlines() if f"\n{marker} " in done.stdout else []
         if text[:1] == ["gone"]:
             raise DkdbgError(

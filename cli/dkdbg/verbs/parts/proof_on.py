@@ -155,7 +155,7 @@ def _start(
         with contextlib.suppress(DkdbgError), contextlib.closing(registry.target_of(name, root)) as target:
             if Capability.CONTAINER in target.capabilities:  # elsewhere, interpreters may be another user's
                 return process.read(
-                    target.wrap(["sh", "-c", script]), most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S
+                    target.wrap(["sh", "-c", script]), max_bytes=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S
                 ).stdout
         return ""
 

@@ -156,23 +156,25 @@ class Rows:
         self._last = now
 
 
-def pieces(count: int, piece: int = PIECE_ELEMENTS, most: int = MAX_ELEMENTS) -> Iterator[Tuple[int, int]]:
+def pieces(
+    count: int, piece: int = PIECE_ELEMENTS, max_elements: int = MAX_ELEMENTS
+) -> Iterator[Tuple[int, int]]:
     """Yield the spans of elements to read out of `count`."""
-    if count <= most:
+    if count <= max_elements:
         for start in range(0, count, piece):
             yield start, min(count, start + piece)
         return
-    number_of = most // piece
+    number_of = max_elements // piece
     for position in range(number_of):
         start = position * (count - piece) // (number_of - 1)
         yield start, start + piece
 
 
-def strides(shape: Sequence[int], most: int = MAX_ELEMENTS) -> Tuple[int, ...]:
-    """Return a step per dimension with which at most `most` elements are read."""
+def strides(shape: Sequence[int], max_elements: int = MAX_ELEMENTS) -> Tuple[int, ...]:
+    """Return a step per dimension with which at most `max_elements` elements are read."""
     steps = [1] * len(shape)
     sizes = list(shape)
-    while math.prod(sizes) > most:
+    while math.prod(sizes) > max_elements:
         longest = max(range(len(sizes)), key=lambda each: sizes[each])
         steps[longest] *= 2
         sizes[longest] = -(-shape[longest] // steps[longest])

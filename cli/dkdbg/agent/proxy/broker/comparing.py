@@ -76,11 +76,11 @@ def majority(rows: Sequence[Row]) -> Optional[Tuple[str, ...]]:
 def summary(rows: Sequence[Row]) -> Dict[str, Any]:
     """Return the summary of all rows: `answers`, `same`, `differ` (labels), for numbers `min`, `max`, `spread`, `mean`."""
     values = [row for row in rows if row["state"] == "value"]
-    most = majority(values)
+    majority_key = majority(values)
     found: Dict[str, Any] = {
         "answers": len(values),
         "same": bool(values) and len({key_of(row) for row in values}) == 1,
-        "differ": [label(row) for row in values if most is not None and key_of(row) != most],
+        "differ": [label(row) for row in values if majority_key is not None and key_of(row) != majority_key],
     }
     numbers = [
         (number, row) for number, row in ((number_of(row), row) for row in values) if number is not None
@@ -98,7 +98,7 @@ def table(rows: Sequence[Row], *, frames: bool = False) -> str:
     """Return the rows as text, differences marked, then the summary; `frames` shows whole stacks."""
     if not rows:
         return "no such process"
-    most = majority(rows)
+    majority_key = majority(rows)
     lines = [(label(row), row) for row in rows]
     if len(rows) > MAX_SINGLE_ROWS or frames:
         lines = _together(rows)
@@ -107,7 +107,9 @@ def table(rows: Sequence[Row], *, frames: bool = False) -> str:
     shown: List[str] = []
     for name, row in lines:
         suffix = (
-            "  <- differs" if row["state"] == "value" and most is not None and key_of(row) != most else ""
+            "  <- differs"
+            if row["state"] == "value" and majority_key is not None and key_of(row) != majority_key
+            else ""
         )
         cells = [clean(name).ljust(width), clean(row["where"]).ljust(at), _text(row) + suffix]
         shown.append("  ".join(word for word in cells if word.strip()).rstrip())

@@ -254,8 +254,8 @@ class Relay:
             self._backend.close()
 
     def _read_client(self) -> None:
-        def receive(most: int) -> bytes:
-            data = self._client.recv(most)
+        def receive(max_bytes: int) -> bytes:
+            data = self._client.recv(max_bytes)
             sockets.acknowledge(self._client)
             return data
 
@@ -288,19 +288,19 @@ class Relay:
             self._act(self._ask(self._broker.adapter_gone))
         self._say_goodbye()
 
-    def _receive(self, backend: socket.socket, most: int) -> bytes:
+    def _receive(self, backend: socket.socket, max_bytes: int) -> bytes:
         """Receive from the adapter; end its session on behalf of a client that does not leave.
 
         The adapter keeps an ended session until the client leaves, and some clients never do.
         """
         if not self._broker.connection.leaving:
-            return backend.recv(most)
+            return backend.recv(max_bytes)
         backend.settimeout(LEAVE_TIMEOUT_S)
         try:
-            return backend.recv(most)
+            return backend.recv(max_bytes)
         except socket.timeout:
             sockets.shut(backend, socket.SHUT_WR)  # on the client's behalf
-        return backend.recv(most)
+        return backend.recv(max_bytes)
 
     def _say_goodbye(self) -> None:
         """Close the connection to the client, unless its session continues without the adapter."""

@@ -368,8 +368,8 @@ class PendingConnections:
     Above that number a new one replaces one of them, so silent connections cannot lock others out. Not thread-safe.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_pending: int) -> None:
+        self._max_pending = max_pending
         self._addresses: Dict[socket.socket, str] = {}
         self._initialized: Set[socket.socket] = set()
 
@@ -381,7 +381,7 @@ class PendingConnections:
 
     def enter(self, sock: socket.socket, address: str) -> Optional[socket.socket]:
         """Add a connection; return the one that it replaces, None while there is room."""
-        victim = self.victim() if len(self._addresses) >= self._most else None
+        victim = self.victim() if len(self._addresses) >= self._max_pending else None
         if victim is not None:
             self.leave(victim)
         self._addresses[sock] = address
