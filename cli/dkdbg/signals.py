@@ -86,17 +86,17 @@ def delayed() -> Iterator[None]:
 
     A delayed signal without a handler then ends the process. One that the parent process ignores stays ignored.
     """
-    came: list[int] = []
+    received: list[int] = []
     found = {number: signal.getsignal(number) for number in ENDING}
     former = {number: handler for number, handler in found.items() if handler not in {None, signal.SIG_IGN}}
     for each in former:
-        signal.signal(each, lambda number, _frame: came.append(number))
+        signal.signal(each, lambda number, _frame: received.append(number))
     try:
         yield
     finally:
         for each, handler in former.items():
             signal.signal(each, handler)
-        for number in came[:1]:
+        for number in received[:1]:
             signal.raise_signal(number)
 
 

@@ -418,7 +418,7 @@ def paths_seen(look: str, folder: Path) -> list[str]:
     """The paths that the query of a host by ssh, or of a job's node, prints as OWNER with this runtime folder."""
     text = job_line.node_script("mark")
     if look == "ssh":
-        text = target._LOOK.format(mark="mark", folder="/", listing=brought.LISTING)
+        text = target._PROBE_SCRIPT.format(marker="mark", folder="/", listing=brought.LISTING)
     done = subprocess.run(
         ["sh", "-c", text], user=OWNER, group=OWNER, extra_groups=[], capture_output=True, text=True, check=True,
         env={"PATH": os.environ["PATH"], "DKDBG_RUNTIME_DIR": str(folder)}, cwd="/",

@@ -140,13 +140,13 @@ class Ports:
             return self._headless.refusal if self._headless is not None else ""
 
     def _serve(self, slot: Slot, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
-        self._come(slot)
+        self._client_opened(slot)
         try:
             Connection(self._board, client, parser, slot).serve(first)
         finally:
-            self._go(slot)
+            self._client_closed(slot)
 
-    def _come(self, slot: Slot) -> None:
+    def _client_opened(self, slot: Slot) -> None:
         with self._lock:
             self._clients += 1
             slot.clients += 1
@@ -161,7 +161,7 @@ class Ports:
             former.leave()
         self._headless.begin()
 
-    def _go(self, slot: Slot) -> None:
+    def _client_closed(self, slot: Slot) -> None:
         with self._lock:
             self._clients -= 1
             slot.clients -= 1

@@ -95,13 +95,18 @@ def findings(processes: Iterable[Process]) -> list[Late | Mismatch]:
 def _late(label: str, members: Mapping[int, ProcessGroup], last: Mapping[int, int]) -> Late | None:
     first = min(last.values()) + 1
     late = tuple(sorted(rank for rank, seq in last.items() if seq < first))
-    came = {rank: each for rank, group in members.items() if (each := _numbered(group, first)) is not None}
+    arrived = {rank: each for rank, group in members.items() if (each := _numbered(group, first)) is not None}
     waiting = tuple(sorted(rank for rank, seq in last.items() if seq >= first))
-    if not came or min(each.age for each in came.values()) < SETTLED_S:
+    if not arrived or min(each.age for each in arrived.values()) < SETTLED_S:
         return None
-    op = came[min(came)].op
+    op = arrived[min(arrived)].op
     return Late(
-        group=label, op=op, seq=first, late=late, waiting=waiting, age=min(each.age for each in came.values())
+        group=label,
+        op=op,
+        seq=first,
+        late=late,
+        waiting=waiting,
+        age=min(each.age for each in arrived.values()),
     )
 
 

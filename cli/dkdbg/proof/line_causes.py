@@ -160,10 +160,10 @@ def _of_ranks(asked: Asked, loaded: Loaded) -> Iterator[Finding]:
     ran = [process for process, file in loaded if file.ran]
     if not free or not (all(each.free for each in ran) if ran else len(free) == len(loaded)):
         return
-    those = [each for each in ran if each.free] or free
-    ranks = ", ".join(str(each.rank) for each in those if each.rank is not None)
+    free_ranks = [each for each in ran if each.free] or free
+    ranks = ", ".join(str(each.rank) for each in free_ranks if each.rank is not None)
     yield Finding(
-        link="process", cause="rank-not-chosen", says=f"{asked.where} runs in {_named(those)}, which {'is' if len(those) == 1 else 'are'} not among the debugged ranks",
+        link="process", cause="rank-not-chosen", says=f"{asked.where} runs in {_named(free_ranks)}, which {'is' if len(free_ranks) == 1 else 'are'} not among the debugged ranks",
         remedy=f"DKDBG_RANKS={ranks or 'all'} dkdbg up, ranks in dkdbg.toml, or --ranks {ranks or 'all'}",
     )  # fmt: skip
 

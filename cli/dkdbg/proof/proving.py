@@ -295,7 +295,7 @@ class _Run:
     def _stop(self, trial: Trial, target: Target) -> Stopped:
         found: list[Finding] = []
 
-        def look(is_last: bool, file: FirstLines | None = None) -> bool:
+        def check(is_last: bool, file: FirstLines | None = None) -> bool:
             with contextlib.suppress(DkdbgError):
                 causes = self._causes(self._ask(target, file or self._files[0]))
                 found[:] = [each for each in causes if is_last or each.cause in _DECISIVE]
@@ -307,7 +307,7 @@ class _Run:
                 options,
                 self._files,
                 timeout=min(_STOP_TIMEOUT_S, self._subject.timeout),
-                look=look,
+                check=check,
                 is_idle=self._idle(target),
             )
         except DkdbgError as error:
@@ -318,7 +318,7 @@ class _Run:
             if code := self._end_of(trial, attempt):
                 raise BrokenError(self._ended(trial, trial.output(), code))
             for each in self._files[:_MAX_ASKED]:
-                if look(False, each):
+                if check(False, each):
                     raise BrokenError(found[0])
         copy = next((each for each in attempt.installed if self._local_copy(each)), "")
         if copy:
@@ -430,7 +430,7 @@ class _Run:
             trial = self._subject.start(self._report, lambda stop: opened.callback(self._end, stop))
             target = opened.enter_context(contextlib.closing(self._subject.target_at(trial.address)))
 
-            def look(path: str) -> None:
+            def collect(path: str) -> None:
                 copies.append(path)
                 with contextlib.suppress(DkdbgError):
                     found[:] = self._causes(self._ask(target, self._files[0]))
@@ -438,7 +438,7 @@ class _Run:
             if trial.ready(self._subject.timeout):
                 self._session = trial.session()
                 stopping.copy_of(
-                    self._options(trial, target), self._files, timeout=_BY_NAME_TIMEOUT_S, look=look
+                    self._options(trial, target), self._files, timeout=_BY_NAME_TIMEOUT_S, check=collect
                 )
         decisive = [each for each in found if each.cause in _DECISIVE]
         if decisive:

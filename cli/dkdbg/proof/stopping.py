@@ -28,7 +28,7 @@ _IDENTITY = (
 #: Maximum stops in module code before waiting for a function; a package may have hundreds of files.
 _MAX_STOPS = 2000
 #: Seconds between two calls of `look`.
-_LOOK_EVERY_S = 5.0
+_CHECK_INTERVAL_S = 5.0
 _MODULE = "<module>"
 #: Maximum functions to stop at by name.
 _MAX_NAMES = 300
@@ -76,13 +76,13 @@ class Attempt:
 
 
 def copy_of(
-    options: AttachOptions, files: Sequence[FirstLines], *, timeout: float, look: Callable[[str], None]
+    options: AttachOptions, files: Sequence[FirstLines], *, timeout: float, check: Callable[[str], None]
 ) -> None:
     """Attach, and stop at the names of the user's functions in any file with the name of a user's file.
 
     Args:
         timeout: seconds to wait.
-        look: called with the path of the stop's file, as the editor sees it, while the program is stopped.
+        check: called with the path of the stop's file, as the editor sees it, while the program is stopped.
 
     Raises:
         DkdbgError: the attach failed.
@@ -100,7 +100,7 @@ def copy_of(
                 return
             top = next(iter(debugger.stack(found, levels=1)), None)
             if top is not None and top.path is not None and PurePath(top.path).name in stems:
-                look(top.path)
+                check(top.path)
                 return
             debugger.continue_(found)
 
@@ -110,7 +110,7 @@ def stop(
     files: Sequence[FirstLines],
     *,
     timeout: float,
-    look: Callable[[bool], bool],
+    check: Callable[[bool], bool],
     is_idle: Callable[[], bool],
 ) -> Attempt:
     """Attach, set breakpoints in the first lines, and return the first stop in a function, else in a module.
@@ -119,7 +119,7 @@ def stop(
 
     Args:
         timeout: seconds until the first stop.
-        look: called at intervals before the first stop, and with True at the end; returns whether to stop waiting.
+        check: called at intervals before the first stop, and with True at the end; returns whether to stop waiting.
         is_idle: called at intervals after the first stop; returns whether the program waits for something, such as
             requests.
 
@@ -139,11 +139,11 @@ def stop(
         for _ in range(_MAX_STOPS):
             left = max(0.1, end - time.monotonic())
             try:
-                found = debugger.wait_stopped(min(left, _LOOK_EVERY_S))
+                found = debugger.wait_stopped(min(left, _CHECK_INTERVAL_S))
             except DkdbgError as error:
                 why, has_ended = error.message, error.exit_code != EXIT_TIMEOUT
                 is_last = has_ended or time.monotonic() >= end
-                if is_last or (look(False) if best is None else is_idle()):
+                if is_last or (check(False) if best is None else is_idle()):
                     break
                 continue
             top = next(iter(debugger.stack(found, levels=1)), None)
@@ -158,12 +158,12 @@ def stop(
                 if best.is_function:
                     break
                 end = time.monotonic() + FUNCTION_TIMEOUT_S
-            elif best is None and look(False):
+            elif best is None and check(False):
                 why = f"it stopped in {top.path}, which is not one of your files"
                 break
             debugger.continue_(found)
         if best is None:
-            look(True)
+            check(True)
     return Attempt(stopped=best, installed=installed, why=why, has_ended=has_ended)
 
 

@@ -148,7 +148,7 @@ def attach(
         _warn_of_others(reporter)
         proxy.follow()
 
-    def look() -> bool:
+    def poll() -> bool:
         if (mappings := _said_by_sessions(proxy.upstreams)) - shown:
             shown.update(mappings)
             reporter.entry(entry_for(None, proxy.port, sorted(mappings)))
@@ -163,7 +163,7 @@ def attach(
         except BaseException:
             proxy.close()  # also closes the targets and their connections
             raise
-        return _stay(proxy, reporter, look, begin)
+        return _stay(proxy, reporter, poll, begin)
 
 
 def _stay(

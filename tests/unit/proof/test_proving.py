@@ -71,7 +71,7 @@ def test_the_run_ends_when_the_first_link_cannot_be_told(tmp_path):
 def test_the_users_own_file_is_no_copy_of_itself_where_only_the_functions_name_stopped(tmp_path, monkeypatch):
     run = Run(tmp_path)
     own = str(tmp_path / "train.py")
-    monkeypatch.setattr(proving.stopping, "copy_of", lambda *_, look, **__: look(own))
+    monkeypatch.setattr(proving.stopping, "copy_of", lambda *_, check, **__: check(own))
     proof = proving._Run(run.subject, lambda _: None, lambda *_: None, proving.Proof())
     proof._files = [FirstLines(path=own, functions=(("main", 2),), module=1)]
     attempt = proving.stopping.Attempt(stopped=None, installed=(), why="waited 60 s", has_ended=False)

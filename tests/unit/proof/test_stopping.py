@@ -54,7 +54,7 @@ def stopped(monkeypatch, stacks, answer="[]"):
     fake = Fake(stacks, answer)
     monkeypatch.setattr(stopping, "Debugger", fake)
     attempt = stopping.stop(
-        AttachOptions(port=1), FILES, timeout=0.0, look=lambda _: False, is_idle=lambda: True
+        AttachOptions(port=1), FILES, timeout=0.0, check=lambda _: False, is_idle=lambda: True
     )
     return attempt, fake
 
@@ -73,7 +73,7 @@ def test_a_stop_without_a_frame_is_left(monkeypatch):
     assert fake.continued == 1
     monkeypatch.setattr(stopping, "Debugger", Fake([[], [FRAME]], "[]"))
     looked = []
-    stopping.copy_of(AttachOptions(port=1), FILES, timeout=1.0, look=looked.append)
+    stopping.copy_of(AttachOptions(port=1), FILES, timeout=1.0, check=looked.append)
     assert looked == ["/r/train.py"]
 
 

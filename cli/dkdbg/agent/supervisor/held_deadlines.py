@@ -33,7 +33,7 @@ ANSWER_S = 0.5
 #: Seconds between two writes to the session's record of stopped clocks; each is valid for held_time.LEASE_S.
 INTERVAL_S = 1.0
 #: Seconds after which a rank is asked again: a collective of a running job is over by then.
-LOOK_AGAIN_S = 2.0
+QUERY_AGAIN_S = 2.0
 #: Seconds to wait for the other ranks of the same collective.
 GATHER_S = 1.0
 
@@ -256,7 +256,7 @@ class PendingCollectives:
                 self._waiting[pid] = name, time.time() + left
             if pid not in self._began:
                 self._began[pid] = began
-                duration.later(LOOK_AGAIN_S, lambda: self._ask(pid))
+                duration.later(QUERY_AGAIN_S, lambda: self._ask(pid))
                 return
             if pid in self._reported or abs(self._began[pid] - began) > GATHER_S:
                 return

@@ -204,10 +204,10 @@ class Sidecar:
         shared.adopt_program(program)
         if program.is_child:
             return self._as_init()
-        stays = starting.in_container()
+        in_container = starting.in_container()
         last = time.monotonic()
         idle = False
-        while not self._leaving and (stays or time.monotonic() < last + TIMEOUT_S):
+        while not self._leaving and (in_container or time.monotonic() < last + TIMEOUT_S):
             self._take(shared.inbox.next(1.0))
             if program.poll() is None or any(map(procfs.alive, shared.table.announced())):
                 last = time.monotonic()

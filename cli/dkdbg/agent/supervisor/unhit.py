@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Seconds from the breakpoints to the first check, and between checks: a program takes a while to reach its lines.
 LOOKS_S = (10.0, 20.0, 90.0)
 #: Maximum breakpoints to ask about, lines to report at a check, seconds for an answer, and characters of a name.
-MAX_BREAKPOINTS, MAX_TOLD, ANSWER_S, MAX_CHARACTERS = 50, 5, 5.0, 300
+MAX_BREAKPOINTS, MAX_REPORTED, ANSWER_S, MAX_CHARACTERS = 50, 5, 5.0, 300
 COPY = "the breakpoint at %s:%d does not stop: the program runs another copy of the file, %s"
 AGAIN = ": start it again to stop there"
 BEFORE = "%s:%d ran before its breakpoint was set, when the program imported %s" + AGAIN
@@ -91,7 +91,7 @@ class Unhit:
         reported = 0
         for path, line in wanted[:MAX_BREAKPOINTS]:
             key = (os.path.basename(path), line)
-            if key in self._done or line not in self._set.get(path, ()) or reported == MAX_TOLD:
+            if key in self._done or line not in self._set.get(path, ()) or reported == MAX_REPORTED:
                 continue
             sockets = processes.sockets_in(self._folders, self._processes())
             text = reason(path, line, _answers(sockets, path, line))

@@ -122,11 +122,11 @@ def _fill_in(rows: List[Dict[str, Any]], folders: announced.Folders, *, native: 
         return
     running = threading.BoundedSemaphore(_MAX_PARALLEL)
 
-    def look(process: Dict[str, Any]) -> None:
+    def dump(process: Dict[str, Any]) -> None:
         with running:
             _run_py_spy(program, process, native=native)
 
-    threads = [threading.Thread(target=look, args=(each,), daemon=True) for each in wanted]
+    threads = [threading.Thread(target=dump, args=(each,), daemon=True) for each in wanted]
     for thread in threads:
         thread.start()
     for thread in threads:

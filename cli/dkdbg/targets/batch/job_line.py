@@ -35,7 +35,7 @@ Way = Literal["ssh", "step"]
 #: Connect timeout for the sshd of a node.
 _CONNECT_TIMEOUT_S = 5
 #: Query of a node: a mark, because other output may precede it, then user and host, and the files of our agents.
-_LOOK = """\
+_NODE_SCRIPT = """\
 printf '\\n%s there\\n%s\\n%s\\n' {marker} "$(id -un)" "$(uname -n)"
 {listing}"""
 
@@ -299,7 +299,7 @@ class Looked:
 
 def node_script(marker: str) -> str:
     """Return the script for `sh` that queries a node; `marker` begins its answer."""
-    return _LOOK.format(marker=marker, listing=LISTING)
+    return _NODE_SCRIPT.format(marker=marker, listing=LISTING)
 
 
 def parse_node(marker: str, stdout: str) -> Looked | None:

@@ -81,7 +81,7 @@ def up(
                 exit_code=EXIT_TIMEOUT,
             )
         argv = ("docker", "exec", seen.id, *seen.agent, "health", "--wait")
-        look = process.run(argv, timeout=_HEALTH_TIMEOUT_S)
-        if not look.code:
+        health = process.run(argv, timeout=_HEALTH_TIMEOUT_S)
+        if not health.code:
             return
         time.sleep(_POLL_S)

@@ -37,7 +37,7 @@ HOME_FOLDER = "dkdbg"
 _SHELL_TIMEOUT_S, _AGENT_TIMEOUT_S = 30.0, 30.0
 _MAX_ANSWER_BYTES = 1 << 20
 #: Query for any login shell: a mark, because other output may precede it, then user, host, folder, and our agents.
-_LOOK = """\
+_PROBE_SCRIPT = """\
 cd {folder} 2>/dev/null || {{ printf '\\n%s gone\\n' {marker}; exit 0; }}
 printf '\\n%s there\\n%s\\n%s\\n%s\\n' {marker} "$(id -un)" "$(uname -n)" "$PWD"
 {listing}"""
@@ -213,7 +213,7 @@ class SshTarget(Target):
         at = self._hosts.folder if at is None else at
         marker = f"dkdbg-{secrets.token_hex(8)}"
         folder = quoted(at) if at else "."
-        looking = executor.script(_LOOK.format(marker=marker, folder=folder, listing=LISTING))
+        looking = executor.script(_PROBE_SCRIPT.format(marker=marker, folder=folder, listing=LISTING))
         done = process.read(looking, max_bytes=_MAX_ANSWER_BYTES, timeout=_SHELL_TIMEOUT_S)
         text = done.stdout.rpartition(f"\n{marker} ")[2].splitlines() if f"\n{marker} " in done.stdout else []
         if text[:1] == ["gone"]:

@@ -95,7 +95,7 @@ def watch() -> None:
             return
         _Timers.watched = os.getpid()
 
-    def look() -> None:
+    def poll() -> None:
         with Suppress(Exception):  # the interpreter is shutting down
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are for the program
             while True:
@@ -113,9 +113,9 @@ def watch() -> None:
             start()
 
     if "pydevd" in sys.modules:
-        session.start_hidden(look, "dkdbg timers")
+        session.start_hidden(poll, "dkdbg timers")
     else:  # a bare thread, like the hook's: a program that counts its threads does not see it
-        _thread.start_new_thread(look, ())
+        _thread.start_new_thread(poll, ())
 
 
 def _forget() -> None:

@@ -115,10 +115,10 @@ def _lost(debugger: Any) -> None:
             else ", %d times: it is no longer debugged" % _losses,
         )
     )
-    session.start_hidden(lambda: _come_back(debugger, again), "dkdbg rejoin")
+    session.start_hidden(lambda: _reconnect(debugger, again), "dkdbg rejoin")
 
 
-def _come_back(debugger: Any, again: bool) -> None:
+def _reconnect(debugger: Any, again: bool) -> None:
     debugger.dispose_and_kill_all_pydevd_threads()
     end = session.monotonic() + END_TIMEOUT_S
     reader = debugger.reader  # while the reader waits, the adapter sees this process as connected

@@ -54,7 +54,7 @@ def show_from_start(debugger: Any) -> None:
     Args:
         debugger: pydevd's, which has been connected in this thread.
     """
-    _look_again(debugger)
+    _trace_again(debugger)
     former = sys.excepthook
 
     def excepthook(kind: Any, value: Any, trace: Any) -> None:
@@ -74,7 +74,7 @@ def _trigger(failure: Any) -> None:
         trigger(failure, as_uncaught=True)  # no effect without an editor, or when it has not asked for these
 
 
-def _look_again(debugger: Any) -> None:
+def _trace_again(debugger: Any) -> None:
     """Make pydevd look for this thread's outermost frame again when the program's outermost frame begins.
 
     In a forked child that frame has begun already, and pydevd finds it.
@@ -83,21 +83,21 @@ def _look_again(debugger: Any) -> None:
 
     if pydevd_trace_dispatch.USING_CYTHON or not _is_of_start(sys._getframe()):
         return
-    look, ident = debugger.fix_top_level_trace_and_get_trace_func, threading.get_ident()
+    get_trace_func, ident = debugger.fix_top_level_trace_and_get_trace_func, threading.get_ident()
     tracer: Any = None
 
-    def look_in_program(py_db: Any, frame: FrameType) -> Any:
+    def get_trace_func_in_program(py_db: Any, frame: FrameType) -> Any:
         nonlocal tracer
         if threading.get_ident() != ident:
-            return look(py_db, frame)
+            return get_trace_func(py_db, frame)
         if frame.f_back is None and _is_of_program(frame):
-            py_db.fix_top_level_trace_and_get_trace_func = look
-            return look(py_db, frame)
+            py_db.fix_top_level_trace_and_get_trace_func = get_trace_func
+            return get_trace_func(py_db, frame)
         if tracer is None:
-            tracer = look(py_db, frame)[0]
+            tracer = get_trace_func(py_db, frame)[0]
         return tracer, False  # this thread asks again at its next call
 
-    debugger.fix_top_level_trace_and_get_trace_func = look_in_program
+    debugger.fix_top_level_trace_and_get_trace_func = get_trace_func_in_program
     debugger.enable_tracing(debugger.trace_dispatch)
 
 
