@@ -67,3 +67,31 @@ def test_a_request_that_pydevd_does_not_answer_is_refused_and_the_next_one_answe
         session.request("threads")
         stop.go_on()
         running.ends(0, "")
+
+
+BIG = """\
+class Big:
+    def __init__(self, n):
+        for i in range(n):
+            setattr(self, "attribute_%d" % i, i)
+wide, text = Big(200_000), "x" * 20_000_000
+raise ValueError(text)
+"""
+
+
+def test_an_answer_that_is_too_long_for_debugpy_is_cut_or_refused_and_the_next_one_answered(program):
+    running = program(BIG, wait="300")
+    with Editor(running.port, {running.script: [6]}, hold=True, filters=("uncaught",)) as editor:
+        stop = editor.wait_stops(1)[0]
+        session, frame = stop["session"], stop["frame"]
+        text = session.request("evaluate", expression="text", frameId=frame, context="clipboard")["result"]
+        assert text.endswith("x... (20000002 characters)")
+        wide = session.request("evaluate", expression="wide", frameId=frame)["variablesReference"]
+        with pytest.raises(AssertionError, match="debugpy reads at most 16777215"):
+            session.request("variables", variablesReference=wide)
+        stop.go_on()
+        at_exception = editor.wait_stops(2)[1]
+        info = at_exception["session"].request("exceptionInfo", threadId=at_exception["thread"])
+        assert info["exceptionId"] == "ValueError"
+        at_exception.go_on()
+        running.ends(1)

@@ -69,6 +69,7 @@ PROGRAM: Names = {
     ),
     "_pydevd_bundle.pydevd_process_net_command_json": (
         "PyDevJsonCommandProcessor.process_net_command_json", "NetCommand", "CMD_RETURN", "json", "pydev_log",
+        "NetCommand.__init__:as_dict", "NetCommand.__init__:_as_bytes",
     ),
     "_pydevd_bundle.pydevd_additional_thread_info": ("set_additional_thread_info", "PyDBAdditionalThreadInfo"),
     "_pydevd_bundle.pydevd_constants": ("PYDEVD_USE_SYS_MONITORING", "_current_frames"),

@@ -1,8 +1,9 @@
-"""Answers the requests that pydevd leaves unanswered with an error.
+"""Answers each request: with an error where pydevd leaves it unanswered or its answer is too long.
 
 pydevd (debugpy 1.8.22) does not answer a request of the protocol that it does not implement, such as `loadedSources` or
 `restartFrame`, and debugpy's adapter handles no further request before the answer. Where pydevd's code for a request
-raises, as for `setBreakpoints` without a path, the session ends.
+raises, as for `setBreakpoints` without a path, the session ends. A message over MAX_BODY_BYTES ends the adapter's
+thread that reads from the process: no request is answered any more, and the program stays held.
 """
 
 # debugpy is untyped.
@@ -13,6 +14,11 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
+
+#: debugpy's `JsonIOStream.MAX_BODY_SIZE`.
+MAX_BODY_BYTES = 0xFFFFFF
+#: Maximum characters of each text in a message that would be longer than that.
+MAX_TEXT = 256 * 1024
 
 
 def watch() -> None:
@@ -40,6 +46,32 @@ def watch() -> None:
 
     processor.process_net_command_json = process_net_command_json
     processor.__getattr__ = _handler
+    command_class = commands.NetCommand
+    initialize = command_class.__init__
+
+    def fit(self: Any, cmd_id: int, seq: int, text: Any, is_json: bool = False) -> None:
+        initialize(self, cmd_id, seq, text, is_json)
+        if is_json and len(self._as_bytes) > MAX_BODY_BYTES:
+            message = _cut(self.as_dict)
+            initialize(self, cmd_id, self.seq, message, is_json)
+            if len(self._as_bytes) > MAX_BODY_BYTES and message["type"] == "response":
+                text = "The answer has %d bytes; debugpy reads at most %d" % (
+                    len(self._as_bytes),
+                    MAX_BODY_BYTES,
+                )
+                message.update(body={}, success=False, message=text)
+                initialize(self, cmd_id, self.seq, message, is_json)
+
+    command_class.__init__ = fit
+
+
+def _cut(value: Any) -> Any:
+    """Return a copy in which each long text ends after MAX_TEXT characters, with its whole length."""
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        return "%s... (%d characters)" % (value[:MAX_TEXT], len(value))
+    if isinstance(value, dict):
+        return {key: _cut(each) for key, each in value.items()}
+    return [_cut(each) for each in value] if isinstance(value, list) else value
 
 
 def _handler(_: Any, name: str) -> Callable[[Any, Any], None]:
