@@ -1,6 +1,7 @@
 """A set of ranks is debugged, and the others run free: real torchrun, real gloo."""
 
 import contextlib
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -194,6 +195,25 @@ def test_workers_of_a_dataloader_are_debugged_with_their_rank(job, tmp_path):
         clear(editor, tmp_path)
         code, _, err = running.finish(300)
     assert (code, editor.errors) == (0, []), err
+
+
+def test_the_users_own_launcher_is_no_rank_of_the_job_that_it_starts(program, tmp_path):
+    own = """\
+    import os, subprocess, sys
+    ranks = [{**os.environ, "RANK": str(n), "LOCAL_RANK": str(n), "WORLD_SIZE": "2"} for n in range(2)]
+    for each in [subprocess.Popen([sys.executable, "train.py"], env=env) for env in ranks]:
+        each.wait()
+    """
+    (tmp_path / "train.py").write_text(
+        "import os, time\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n"
+    )
+    running = program(inspect.cleandoc(own), name="start.py", options=("--ranks", "1"))
+    running.wait_state("running")
+    there(running, 2)
+    named = {each["name"]: each["rank"] for each in running.record()["processes"]}
+    assert named == {"start.py": None, "rank 0": 0, "rank 1": 1}
+    (tmp_path / "stop").touch()
+    running.ends(0)
 
 
 def test_ranks_that_are_not_there_are_named():

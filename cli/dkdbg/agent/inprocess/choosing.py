@@ -122,13 +122,13 @@ def choice(directory: str) -> Optional[RankSet]:
 
 
 def settle(member: Member) -> Optional[RankSet]:
-    """Record this process's rank and whether it runs free; return the selected ranks, None for all."""
+    """Record the rank that this process belongs to and whether it runs free; return the selected ranks, None for all."""
     chosen = choice(member.directory)
     if chosen is None:
         member.free = False
         return None
-    member.rank = own_rank(member)
-    member.free = not chosen.contains(member.rank)
+    member.belongs = own_rank(member)
+    member.free = not chosen.contains(member.belongs)
     return chosen
 
 
@@ -146,9 +146,10 @@ def runs_free(directory: str) -> bool:
 
 
 def own_rank(member: Member) -> Optional[int]:
-    """Return this process's rank, determined anew: at its start there may have been no selection."""
+    """Return the rank that this process belongs to, determined anew: at its start there may have been no selection."""
     below = bool(member.origin) or _is_below(member.directory)
-    return rank_of(os.environ, member.argv, member.origin, below=below, parents=member.rank)
+    parents = member.belongs if member.rank is None else member.rank
+    return rank_of(os.environ, member.argv, member.origin, below=below, parents=parents)
 
 
 def _is_below(directory: str) -> bool:

@@ -233,6 +233,8 @@ class _Member(object):
         self.block_signals = None  # type: Optional[Callable[[], object]]
         self.origin = ""
         self.rank = None  # type: Optional[int]
+        # Not announced: the first Python of a job belongs to rank 0, and may be the user's own launcher.
+        self.belongs = None  # type: Optional[int]
         self.free = False
         self._allocate_lock = _native("allocate_lock")
         self._allocate_rlock = _native("RLock")
@@ -446,7 +448,7 @@ class _Member(object):
             timeouts.follow(self.directory)
         if are_chosen:
             chosen = choosing.settle(self)
-            if chosen is not None and chosen.failing and self.rank is not None:
+            if chosen is not None and chosen.failing and self.belongs is not None:
                 crash_watch.arm(self)
                 timeouts.allow_for_crashes()
             if attached and self.free:  # a process that joins does this itself
