@@ -487,6 +487,9 @@ def test_the_entrypoint_of_a_base_image_that_the_program_needs_is_named_and_fix_
         subprocess.run(build, input=banner.replace("{base}", base_image), text=True, check=True)
         found = project({**files, "Dockerfile": DOCKERFILE.replace("{base}", other)})
         assert found.ask("verify")["findings"][0]["cause"] == "own-module"
+        found.edit("train.py", "import rclpy\n", "")
+        links = {link["link"]: link["seen"] for link in found.ask("verify")["links"]}
+        assert links["interpreter"].endswith("; without the base image's ENTRYPOINT /entry.sh")
     finally:
         command(["docker", "rmi", "--force", name, other])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -164,11 +165,19 @@ class _Run:
         if stopped.executable:
             self._hold(
                 "interpreter",
-                f"{stopped.executable} (Python {stopped.python}), uid {stopped.uid}, {stopped.process}",
+                f"{stopped.executable} (Python {stopped.python}), uid {stopped.uid}, {stopped.process}"
+                + self._left_out(trial),
             )
         if seen := _gpu_seen(trial.gpu, target, stopped.executable):
             self._hold("gpu", seen)
         self._check_end(trial)
+
+    def _left_out(self, trial: Trial) -> str:
+        """Return the note about an ENTRYPOINT that plain Docker would run; empty without one."""
+        with contextlib.suppress(DkdbgError):
+            if self._subject.around.inherits_entrypoint and (entrypoint := shlex.join(trial.entrypoint())):
+                return f"; without the base image's ENTRYPOINT {entrypoint}"
+        return ""
 
     def _of_entrypoint(self, trial: Trial, finding: Finding) -> Finding:
         """Return `finding`, or one that blames a missing ENTRYPOINT: the image's ENTRYPOINT may prevent the cause."""
