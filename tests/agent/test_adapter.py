@@ -6,11 +6,13 @@ import socket
 import struct
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dkdbg.agent.dap import frames
+from dkdbg.agent.inprocess import adapter
 from tests.agent.dap_probe import Editor, messages_of
 
 
@@ -75,3 +77,38 @@ def test_processes_join_where_the_path_of_the_session_is_too_long_for_a_socket(p
     with Editor(running.port, {running.script: [2]}) as editor:
         assert [stop["line"] for stop in editor.wait_stops(1)] == [2]
     running.ends()
+
+
+@pytest.mark.parametrize(
+    ("others", "ended"),
+    [((), ["root"]), (("process",), []), (("next root",), [])],
+    ids=["last", "others", "next"],
+)
+def test_the_last_process_that_an_editor_leaves_ends_its_root_session_and_never_the_next_editors(
+    others, ended
+):
+    """A fake of debugpy's sessions: the next editor may attach before the last request of this one is handled."""
+
+    class Client:
+        def disconnect_request(self, _: object) -> None:
+            self.session.is_finalizing = True  # type: ignore[attr-defined]
+
+    process, finalized = SimpleNamespace(ppid=1), []
+
+    def session(name: str, *told: object) -> Any:
+        client, found = (
+            Client(),
+            SimpleNamespace(is_finalizing=False, server=SimpleNamespace(connection=process)),
+        )
+        vars(client).update(session=found, known_subprocesses=told)
+        vars(found).update(client=client, finalize=lambda *_: finalized.append(name))
+        return found
+
+    root, leaving = session("root", process), session("process")
+    found = [root, leaving, *map(session, others)]
+    root.is_finalizing = "next root" in others
+    adapter.end_with_last_child(
+        SimpleNamespace(Client=Client), SimpleNamespace(_sessions=found, get=lambda _: found[-1])
+    )
+    leaving.client.disconnect_request(SimpleNamespace(arguments={}))
+    assert finalized == ended

@@ -289,10 +289,15 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
     """
     disconnect: Callable[..., Any] = clients.Client.disconnect_request
 
+    def root_of(connection: Any) -> Any:
+        """Return the root session that has announced this process: the next editor's may exist by now."""
+        found = [each for each in list(sessions._sessions) if not each.is_finalizing]
+        return next((each for each in found if connection in each.client.known_subprocesses), None)
+
     def disconnect_request(self: Any, request: Any) -> Any:
         session = self.session
         asked = not session.is_finalizing and not request.arguments.get("restart")
-        parent = sessions.get(session.server.connection.ppid) if asked and session.server else None
+        parent = root_of(session.server.connection) if asked and session.server else None
         try:
             return disconnect(self, request)
         finally:

@@ -93,7 +93,10 @@ PROGRAM: Names = {
 
 #: Names used in the adapter's process, all by inprocess/adapter.py, in a valid order of import.
 ADAPTER: Names = {
-    "debugpy.adapter.clients": ("Client", "serve:listener", "Client.disconnect_request", "Client.notify_of_subprocess"),
+    "debugpy.adapter.clients": (
+        "Client", "serve:listener", "Client.disconnect_request", "Client.notify_of_subprocess",
+        "Client.__init__:known_subprocesses",
+    ),
     "debugpy.common.messaging": (
         "JsonIOStream.write_json", "JsonIOError", "JsonMessageChannel._parse_incoming_message",
         "JsonMessageChannel.send_event", "JsonMessageChannel.send_request",
