@@ -619,7 +619,7 @@ def _longest_first(pairs: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
 
 
 def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "override", "COMPOSE_FILE"]]:
-    """Return the compose file to write, and how plain `docker compose` reads it (decision 4 of the design)."""
+    """Return the compose file to write, and how plain `docker compose` reads it."""
     merged = main_files(facts.compose_files, facts.compose_env)
     if not merged:
         return "compose.yaml", "compose.yaml"

@@ -104,7 +104,7 @@ def gpu_of(info: dict[str, Any], *, is_local: bool) -> tuple[GpuKind, str]:
 
 
 def choose_gpu(info: dict[str, object], *, has_kfd: bool, cdi_vendors: frozenset[str]) -> tuple[GpuKind, str]:
-    """Return how containers get a GPU, and why: runtime, then CDI, then AMD's device file (decision 5 of the design)."""
+    """Return how containers get a GPU, and why: runtime, then CDI, then AMD's device file."""
     runtimes = info.get("Runtimes")
     if isinstance(runtimes, dict) and "nvidia" in runtimes:
         return "nvidia", "the engine has the nvidia runtime"
