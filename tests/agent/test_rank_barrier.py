@@ -40,6 +40,11 @@ class Job(Building):
     ) -> None:
         super().__init__()
         self.sessions.ranks = lambda: processes(*RANKS, world=world)
+        self.begin(is_closed=is_closed, world=world, is_led=is_led)
+        self.attach_ranks(armed, **arguments)
+
+    def begin(self, *, is_closed: bool = True, world: int = 3, is_led: bool = False) -> None:
+        """Attach the root session of an editor."""
         self.root = root = self.broker()
         root.from_client(request("initialize", clientID="vscode"))
         root.from_client(request("attach", seq=2, **({messages.LEADS_BARRIER: True} if is_led else {})))
@@ -48,10 +53,13 @@ class Job(Building):
             self.sessions.barrier.close_for_job(RANKS, Share(world, range(3)))
         elif is_closed:
             self.sessions.barrier.close(RANKS)
+
+    def attach_ranks(self, armed: int = 3, **arguments: object) -> None:
         self.ranks = [self.broker() for _ in RANKS]
         for pid, one in zip(RANKS, self.ranks, strict=True):
             one.from_client(request("initialize", clientID="vscode"))
-            one.from_client(request("attach", seq=2, subProcessId=pid, dkdbgEditor=1, **arguments))
+            editor = self.root.connection.editor
+            one.from_client(request("attach", seq=2, subProcessId=pid, dkdbgEditor=editor, **arguments))
         for one in self.ranks[:armed]:
             one.from_adapter(response("attach", 2))
 
@@ -166,6 +174,22 @@ def test_a_line_that_is_not_for_all_ranks_stops_within_a_second_and_the_missing_
     assert job.told(actions) == [0]
     assert b"name of 12, name of 13" in actions[0].body
     assert job.told(job.stop(1)) == [1]
+
+
+@pytest.mark.parametrize("was_closed", [False, True])
+def test_the_sessions_of_a_former_editor_that_end_late_take_no_rank_from_the_next_editors_barrier(was_closed):
+    job = Job(is_closed=was_closed)
+    job.stop(0)
+    former = job.ranks
+    for one in [job.root, *former]:
+        one.from_client(request("disconnect", seq=5))
+    job.root.adapter_gone()
+    job.begin()
+    for one in former:
+        one.from_adapter(event("stopped", threadId=1, reason="breakpoint", allThreadsStopped=True))
+        one.adapter_gone()
+    job.attach_ranks()
+    assert [job.told(job.stop(number)) for number in range(3)] == [[], [], [0, 1, 2]]
 
 
 @pytest.mark.parametrize("answers", [True, False])

@@ -87,7 +87,7 @@ class AdapterSide:
         if connection.phase.name == CONTROLLING and attached:
             connection.configured = message.get("success") is True
             if connection.configured:
-                passed = passed + self._advice() + self._sessions.barrier.configured(connection.key)
+                passed = passed + self._advice() + self._sessions.barrier.configured(connection)
             else:
                 connection.turn(ATTACHING)
                 self._sessions.release_control(connection)

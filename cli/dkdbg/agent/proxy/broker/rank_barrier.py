@@ -54,7 +54,8 @@ class RankBarrier:
         self._tell = tell
         self._timeouts = rank_timeouts.RankTimeouts(clock)
         self._unarmed: Set[int] = set()
-        self._armed: Set[int] = set()
+        #: Sessions of the armed ranks, by key; that of a former editor may end while the next one's ranks are armed.
+        self._armed: Dict[int, Connection] = {}
         #: Withheld stops: the connection, the event and the stopped thread, by the key of the process.
         self._held: Dict[int, Tuple[Connection, bytes, int]] = {}
         self._passing: Set[int] = set()
@@ -75,36 +76,48 @@ class RankBarrier:
         wanted, self._led = set(keys), False
         if len(wanted) < 2:
             return
-        self._unarmed |= wanted - self._armed
+        self._expect(wanted)
         self._over = False
         self._timeouts = rank_timeouts.RankTimeouts(self._clock)
 
     def close_for_job(self, keys: Iterable[int], share: Share) -> List[Action]:
         """Withhold the stops until the client of the root session decides for the ranks of all agents of the job."""
-        self._unarmed |= set(keys) - self._armed
+        self._expect(keys)
         self._over, self._led, self._share, self._last_report = False, True, share, {}
         self._heard = self._clock()
         return self._report()
 
-    def configured(self, key: int) -> List[Action]:
-        """Note that a rank is armed: it has its breakpoints and is traced."""
-        if key not in self._unarmed:
+    def _expect(self, keys: Iterable[int]) -> None:
+        self._armed = {key: one for key, one in self._armed.items() if not one.leaving}
+        for key in set(keys) - set(self._armed):
+            self.left(key)
+            self._unarmed.add(key)
+
+    def configured(self, connection: Connection) -> List[Action]:
+        """Note that the rank of this session is armed: it has its breakpoints and is traced."""
+        if connection.key not in self._unarmed:
             return []
-        self._unarmed.discard(key)
-        self._armed.add(key)
+        self._unarmed.discard(connection.key)
+        self._armed[connection.key] = connection
         self._timeouts.armed()
         return self.settle()
 
+    def released(self, connection: Connection) -> None:
+        """Stop waiting for the rank of a session that has ended, unless the session is a former editor's."""
+        if not connection.configured or self._armed.get(connection.key) is connection:
+            self.left(connection.key)
+
     def left(self, key: int) -> None:
         """Stop waiting for a rank that has ended, cannot be debugged, or was detached."""
-        for ranks in (self._unarmed, self._armed, self._passing):
-            ranks.discard(key)
+        self._unarmed.discard(key)
+        self._passing.discard(key)
+        self._armed.pop(key, None)
         self._held.pop(key, None)
 
     def holds_back(self, connection: Connection, name: object, content: Message, body: bytes) -> bool:
         """Tell whether an event of the adapter is withheld from the client, for now or for good; `body` is the message."""
         key = connection.key
-        if key not in self._unarmed and key not in self._armed:
+        if connection.leaving or (key not in self._unarmed and key not in self._armed):
             return False
         if name == "continued":
             return key in self._passing  # the client has not been sent the stop either
@@ -152,8 +165,7 @@ class RankBarrier:
         """Report all withheld stops, and withhold no more."""
         found = [self._held[key] for key in sorted(self._held)]
         self._over = self._over or self.is_closed
-        self._unarmed, self._armed, self._passing = set(), set(), set()
-        self._held = {}
+        self._unarmed, self._armed, self._passing, self._held = set(), {}, set(), {}
         stops = [action for connection, body, _ in found for action in connection.phase.stopped(body)]
         return [*stops, *self._report()]
 
@@ -188,7 +200,7 @@ class RankBarrier:
 
     def _missing(self) -> List[str]:
         """Return the names of the ranks that the barrier waits for."""
-        return sorted(self._name_of(key) for key in self._unarmed or self._armed - set(self._held))
+        return sorted(self._name_of(key) for key in self._unarmed or set(self._armed) - set(self._held))
 
     def _say(self, text: str) -> List[Action]:
         line = messages.say(text)

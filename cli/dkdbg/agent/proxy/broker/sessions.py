@@ -75,7 +75,7 @@ class Sessions:
         if self._controllers.get(connection.key) is not connection:
             return False
         del self._controllers[connection.key]
-        self.barrier.left(connection.key)
+        self.barrier.released(connection)
         if connection.key == ROOT:
             self.offered.clear()
             self.agent.choose(None)  # until the next editor chooses ranks
