@@ -66,29 +66,52 @@ def test_a_program_that_asks_for_a_pause_gets_it_without_a_word(program):
 
 
 @pytest.fixture
-def under_coverage(program):
+def under_coverage(program, tmp_path):
     """Launch a program that consists of this text under coverage."""
     if sys.version_info >= (3, 12):
         pytest.skip("from 3.12 on coverage and the debugger trace side by side")
     pytest.importorskip("coverage")
-    return lambda text, wait="0": program(text, before=("-m", "coverage", "run"), wait=wait)
+
+    def start(text, wait="0", concurrency="thread"):
+        (tmp_path / ".coveragerc").write_text(f"[run]\nconcurrency = {concurrency}\ndata_file = measured\n")
+        return program(text, before=("-m", "coverage", "run"), wait=wait)
+
+    return start
 
 
-def test_coverage_is_named_with_what_to_do_where_no_breakpoint_stops(under_coverage):
-    lines, editor, _ = stops(under_coverage(STEPS, wait="300"), 2)
+@pytest.mark.parametrize("concurrency", ["thread", "multiprocessing"])
+def test_coverage_is_named_with_what_to_do_where_no_breakpoint_stops(under_coverage, concurrency):
+    lines, editor, _ = stops(under_coverage(STEPS, wait="300", concurrency=concurrency), 2)
     assert lines == []
     assert f"coverage {NOTE}" in "".join(editor.output)
     assert "(pytest: --no-cov)" in "".join(editor.output)
 
 
-def test_coverage_that_began_before_the_editor_came_is_replaced_and_not_reported(under_coverage, tmp_path):
-    running = under_coverage(LOOPS)
+def test_coverage_that_has_taken_the_debuggers_place_measures_on_when_the_editor_has_left(
+    under_coverage, tmp_path
+):
+    running = under_coverage(LOOPS + "print('after')\n", wait="300")
+    with Editor(running.port, {running.script: [5]}):
+        wait_for((tmp_path / "began").exists, bool)
+    wait_for(running.record, lambda record: record["state"] == "running")
+    (tmp_path / "end").touch()
+    assert "Trace function changed" not in running.ends(0, "after\n")
+
+
+@pytest.mark.parametrize("concurrency", ["thread", "multiprocessing"])
+def test_coverage_that_began_before_the_editor_came_is_replaced_which_is_reported(
+    under_coverage, tmp_path, concurrency
+):
+    running = under_coverage(LOOPS, concurrency=concurrency)
     wait_for((tmp_path / "began").exists, bool)
     with Editor(running.port, {running.script: [5]}) as editor:
         editor.wait_stops(1)
+        said = editor.wait_output(
+            "coverage traced the program: up to Python 3.11 only one tool at a time can"
+        )
         (tmp_path / "end").touch()
         err = running.ends()
-    assert (NOTE in err, NOTE in "".join(editor.output)) == (False, False)
+    assert (NOTE in err, NOTE in said) == (False, False)
 
 
 MEASURED = """import json, queue, subprocess, sys, threading

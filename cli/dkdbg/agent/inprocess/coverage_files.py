@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 
 from . import importing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable
 
+#: Called in each thread in which coverage meets a new file.
+meets_file: Callable[[], object] = lambda: None
 _AGENT = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
 #: Parts of the paths of debugpy, which the agent unpacks outside of site-packages.
 _DEBUGPY = re.compile(r"/debugpy-[\d.]+/debugpy/|/debugpy/_vendored/")
@@ -25,6 +28,12 @@ _MODULE = "coverage.inorout"
 def watch() -> None:
     """Patch coverage, now if it is imported, else when the program imports it."""
     importing.after(_MODULE, _leave_out)
+
+
+def measures() -> bool:
+    """Tell whether coverage measures this process now."""
+    collector = getattr(sys.modules.get("coverage.collector"), "Collector", None)
+    return bool(getattr(collector, "_collectors", None))
 
 
 def find_spec(name: str, path: Any, target: Any) -> Any:
@@ -41,6 +50,7 @@ def _leave_out(module: Any) -> None:
         """Return the reason not to measure a file, None to measure it."""
         if filename.startswith(_AGENT) or _DEBUGPY.search(filename):
             return "is the debugger's"
+        meets_file()
         return true(self, filename, frame)
 
     module.InOrOut.check_include_omit_etc = check_include_omit_etc

@@ -2,14 +2,14 @@
 
 Up to Python 3.11 a thread has one trace function, and setting another replaces pydevd's. This is reported once,
 in one line instead of pydevd's ten, which a tracer written in C (coverage's) never triggered. The debugger is
-restored when the other tracer leaves.
+restored when the other tracer leaves. A tool that was there before the debugger is replaced, which is reported too.
 
 From Python 3.12 on both work side by side, as tools of `sys.monitoring`. Only a tool that wants the debugger's
 number conflicts. pdb, which would raise (Python 3.14), gets another number, and a tool that took the number
 before the debugger is reported. pdb steps over frames of the debugger, which a plain run does not have.
 
 It costs nothing until the program requests tracing: only the functions for that are replaced. A tracer in C is
-detected where it registers for new threads.
+detected where it registers for new threads; coverage's also where it meets a file.
 """
 
 # debugpy is untyped.
@@ -34,12 +34,17 @@ _MESSAGE = (
     "%s traces the program itself: up to Python 3.11 only one tool at a time can do that, and no breakpoint stops "
     "while it does. Debug without it%s, or under Python 3.12 or newer"
 )
+_REPLACED = (
+    "%s traced the program: up to Python 3.11 only one tool at a time can do that, and the debugger has taken its "
+    "place. Its results lack what runs from now on"
+)
 _TAKEN = "%s has taken the debugger's tool ID in sys.monitoring: no breakpoint stops while it does. Debug without it"
 #: Numbers of tools that `sys.monitoring` reserves for no particular kind of tool.
 _FREE_TOOLS = (3, 4)
 #: Maximum characters of a tool's name: a longer line might fill a pipe at stderr, and the program would wait for ever.
 _MAX_CHARACTERS = 100
-_HINTS = {"coverage": " (pytest: --no-cov)"}
+_COVERAGE = "coverage"
+_HINTS = {_COVERAGE: " (pytest: --no-cov)"}
 _DEBUGGER = ("pydevd", "_pydev", "_dkdbg")
 _INSTALLED = (os.path.dirname(os.__file__) + os.sep, "/site-packages/", "/dist-packages/")
 #: State of each thread. `is_foreign`: the trace function that was last set in it is another tool's.
@@ -47,6 +52,8 @@ _thread = threading.local()
 _reported: List[str] = []
 #: Identifier of a thread -> name of the other tool that traces it.
 _foreign: Dict[int, str] = {}
+#: Names of tools that the debugger has replaced.
+_replaced: List[str] = []
 
 
 def watch() -> None:
@@ -57,6 +64,8 @@ def watch() -> None:
         return
     import pydevd_tracing
 
+    coverage_files.meets_file = _meets_file
+    replace()
     holder, set_bare, set_for_threads = pydevd_tracing.TracingFunctionHolder, sys.settrace, threading.settrace
 
     def set_trace(function: Any) -> None:
@@ -108,22 +117,38 @@ def _move_pdb(bdb: Any) -> None:
     bdb._MonitoringTracer.start_trace = start_trace
 
 
+def replace() -> None:
+    """Note the tool that traces the program, before the debugger takes its place."""
+    hook = vars(sys.modules["threading"]).get("_trace_hook")
+    if hook is not None and not is_debuggers(hook):
+        _replaced.append(str(getattr(hook, "__module__", None) or type(hook).__module__).partition(".")[0])
+    elif coverage_files.measures():  # the main thread alone
+        _replaced.append(_COVERAGE)
+
+
+def _meets_file() -> None:
+    """Report coverage, which has met a file in this thread, as the tool that traces it."""
+    if not is_debuggers(sys.gettrace()) and not _is_debuggers_thread(sys._getframe()):
+        _set_foreign(_COVERAGE)
+
+
 def report() -> None:
-    """Report a tool that has the debugger's number in `sys.monitoring`, once the debugger has joined."""
+    """Report a tool that has the debugger's place, or has lost its own to it, once the debugger has joined."""
     if sys.version_info >= (3, 12) and (tool := tracer()):
         _warn(tool, _TAKEN % tool)
+    for tool in _replaced:
+        _warn(tool, _REPLACED % tool)
 
 
 def _check(frame: FrameType, function: Any) -> None:
     """Check the trace function that a frame sets in this thread; None removes the former one."""
     try:
-        if _is_debuggers_thread(frame):
+        if _is_debuggers_thread(frame) or str(frame.f_globals.get("__name__")).startswith(_DEBUGGER):
             return  # the debugger's own thread gets the tool's function at its start, and removes it
         was_foreign = getattr(_thread, "is_foreign", False)
         _thread.is_foreign = function is not None and not is_debuggers(function)
         if _thread.is_foreign:
-            name = _foreign[threading.get_ident()] = _name(frame)
-            _warn(name, _MESSAGE % (name, _HINTS.get(name, "")))
+            _set_foreign(_name(frame))
         else:
             _foreign.pop(threading.get_ident(), None)
             if was_foreign and function is None:
@@ -131,6 +156,12 @@ def _check(frame: FrameType, function: Any) -> None:
     except Exception as error:  # an error would be raised in the program
         if os.environ.get("DKDBG_DEBUG"):
             session.say("own tracer: %r" % (error,))
+
+
+def _set_foreign(name: str) -> None:
+    _thread.is_foreign = True
+    _foreign[threading.get_ident()] = name
+    _warn(name, _MESSAGE % (name, _HINTS.get(name, "")))
 
 
 def _is_debuggers_thread(frame: FrameType) -> bool:
@@ -159,7 +190,8 @@ def tracer() -> str:
         tool = sys.monitoring.get_tool(sys.monitoring.DEBUGGER_ID) or ""
         return {"pydevd": "", "bdbtracer": "pdb"}.get(tool, tool)[:_MAX_CHARACTERS]
     # Keep no reference to the frames: this function's own is among them, and the cycle would keep all locals alive.
-    return next((name for ident, name in list(_foreign.items()) if ident in sys._current_frames()), "")
+    found = [name for ident, name in list(_foreign.items()) if ident in sys._current_frames()]
+    return next((name for name in found if name != _COVERAGE or coverage_files.measures()), "")
 
 
 def _warn(who: str, message: str) -> None:

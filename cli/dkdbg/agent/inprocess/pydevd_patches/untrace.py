@@ -2,7 +2,8 @@
 
 Up to Python 3.11 pydevd traces every thread from the join on, also after the editor has left: loops stay 2 times and
 calls 9 times slower than without it. Here the trace functions of all threads are removed when the editor leaves, and
-restored with the next one's configurationDone. From Python 3.12 on pydevd uses sys.monitoring, which costs nothing.
+restored with the next one's configurationDone. Another tool that traces the program in the debugger's place, such as
+coverage, keeps its trace functions. From Python 3.12 on pydevd uses sys.monitoring, which costs nothing.
 """
 
 # debugpy is untyped.
@@ -19,6 +20,7 @@ import sys
 
 from .. import session
 from ..natives import threading
+from . import own_tracer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,6 +76,8 @@ def _take() -> None:
         import pydevd_tracing
 
         pydevd_tracing.restore_sys_set_trace_func()  # pydevd's replacement complains when pdb calls sys.settrace
+        if own_tracer.tracer():
+            return
         if not _is_bare:
             _hook = getattr(threading, "_trace_hook", None)
             threading.settrace(None)
@@ -92,6 +96,7 @@ def _give_back(debugger: Any) -> None:
         if not _is_bare:
             return
         _is_bare = False
+        own_tracer.replace()
         threading.settrace(_hook)
         import pydevd_tracing
 
