@@ -3,6 +3,8 @@
 import os
 import signal
 
+import pytest
+
 from tests.agent.dap_probe import Editor, wait_for
 from tests.frameworks import python_with
 from tests.processes import children
@@ -139,3 +141,24 @@ def test_a_function_of_the_main_script_stops_in_a_worker_of_joblib(program):
         (stop,) = editor.wait_stops(1)
         assert running.finish()[:2] == (0, "[9]\n")
     assert stop["path"] == running.script
+
+
+@pytest.mark.parametrize(
+    ("minor", "imports"), [(8, ""), (11, ""), (12, ""), (13, ""), pytest.param(0, "debugpy, ", id="compiled")]
+)
+def test_of_equal_functions_in_two_files_the_one_with_the_breakpoint_stops(
+    program, tmp_path, under, minor, imports
+):
+    """The debugpy of this Python is compiled; the agent's is not."""
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(
+            "def step(n):\n    def add(m):\n        return n + m\n    return add(1)\n"
+        )
+    text = f"import {imports}one, two\nfor n in range(2):\n    one.step(n)\n    two.step(n)\n"
+    for name, line in [("one", 4), ("two", 4), ("one", 3), ("two", 3)]:
+        running = program(text, wait="300", **(under(minor) if minor else {}))
+        with Editor(running.port, {str(tmp_path / f"{name}.py"): [line]}) as editor:
+            running.ends(0)
+        assert [(stop["path"], stop["line"]) for stop in editor.stops] == [
+            (str(tmp_path / f"{name}.py"), line)
+        ] * 2

@@ -225,6 +225,7 @@ def _patch(session_dir: str) -> None:
     from .arrays import array_views
     from .pydevd_patches import (
         connection,
+        equal_code,
         file_names,
         greenlets,
         listening,
@@ -248,6 +249,7 @@ def _patch(session_dir: str) -> None:
     own_tracer.watch()
     greenlets.watch()
     file_names.watch()
+    equal_code.watch()
     array_views.watch()
     output.watch()
 

@@ -51,7 +51,7 @@ PROGRAM: Names = {
         "ThreadsSuspendedSingleNotification.__init__:_callbacks_lock", "PyDB.post_internal_command",
         "PyDB.__init__:_thread_events", "PyDB.do_stop_on_unhandled_exception",
         "PyDB.__init__:fix_top_level_trace_and_get_trace_func", "PyDB.is_attached", "PyDB.__init__:breakpoints",
-        "PyDB.__init__:writer", "PyDB.__init__:cmd_factory", "_is_attached",
+        "PyDB.__init__:writer", "PyDB.__init__:cmd_factory", "PyDB.consolidate_breakpoints", "PyDB.get_file_type", "_is_attached",
         "PyDB.set_trace_for_frame_and_parents", "PyDB.enable_output_redirection", "threadingEnumerate",
         "PYDEVD_USE_SYS_MONITORING",
     ),
@@ -74,7 +74,7 @@ PROGRAM: Names = {
     "_pydevd_bundle.pydevd_additional_thread_info": ("set_additional_thread_info", "PyDBAdditionalThreadInfo"),
     "_pydevd_bundle.pydevd_constants": ("PYDEVD_USE_SYS_MONITORING", "_current_frames"),
     "_pydev_bundle.pydev_monkey": ("_on_forked_process",),
-    "_pydevd_sys_monitoring.pydevd_sys_monitoring": ("stop_monitoring", "enable_code_tracing"),
+    "_pydevd_sys_monitoring.pydevd_sys_monitoring": ("stop_monitoring", "enable_code_tracing", "FuncCodeInfo"),
     "pydevd_tracing": (
         "_load_python_helper_lib", "_internal_set_trace", "TracingFunctionHolder._original_tracing",
         "set_trace_to_threads", "replace_sys_set_trace_func", "restore_sys_set_trace_func",
