@@ -102,6 +102,8 @@ def test_the_exit_code_is_the_programs_and_the_record_says_how_it_was_ended(laun
         ("./missing.py", 127, "no such file: ./missing.py (in "),
         ("./plain.txt", 126, "cannot execute ./plain.txt: Permission denied"),
         ("./orphan.py", 127, "cannot start ./orphan.py: the interpreter in its first line does not exist"),
+        ("orphan.py", 127, "orphan.py is a file, not a command: to run it, give python3 orphan.py"),
+        ("plain.txt", 127, "plain.txt is a file, not a command: to run it, give ./plain.txt"),
     ],
 )
 def test_a_command_that_cannot_start_is_named(launch, tmp_path, command, code, message):

@@ -289,6 +289,10 @@ def missing(argv: Sequence[str]) -> str:
     return ""
 
 
+#: Suffix of a file -> beginning of the command that runs it.
+_RUNNERS = {".py": "python3 ", ".ipynb": "jupyter execute ", ".sh": "sh "}
+
+
 def _not_found(command: str) -> str:
     path = command if "/" in command else shutil.which(command)
     if path and os.path.exists(path):
@@ -299,6 +303,9 @@ def _not_found(command: str) -> str:
     if "/" in command:
         hidden = image_files.hides(command, os.environ)
         return "no such file: %s (in %s)%s" % (command, os.getcwd(), hidden)
+    if os.path.isfile(command):
+        runner = _RUNNERS.get(os.path.splitext(command)[1], "./")
+        return "%s is a file, not a command: to run it, give %s%s" % (command, runner, command)
     return "command not found: %s (PATH=%s)" % (command, os.environ.get("PATH", ""))
 
 
