@@ -59,12 +59,21 @@ OWN = {"origin": "source", "code": True, "function": "", "ran": True, "module": 
         {"ran": False},
         {"code": False},
         {"origin": "compiled"},
+        {"compiled": "jax", "function": "step"},  # its lines run while jax traces them
     ],
     ids=str,
 )
 def test_what_may_still_stop_is_not_named(packages, more):
     model = str(packages / "src/pkg/model.py")
     assert unhit.reason(model, 3, [{**OWN, "real": model, **more}]) == ""
+
+
+def test_a_function_that_numba_has_compiled_is_named(packages):
+    model = str(packages / "src/pkg/model.py")
+    one = {**OWN, "real": model, "function": "step", "compiled": "numba"}
+    text = "numba has compiled its function. Start the program with `env NUMBA_DISABLE_JIT=1 COMMAND`"
+    assert unhit.reason(model, 3, [one, one]).endswith(text)
+    assert unhit.reason(model, 3, [one, {**one, "compiled": ""}]) == ""  # a process that runs it as Python
 
 
 def test_a_name_of_a_process_forges_no_line_and_no_flood(packages):

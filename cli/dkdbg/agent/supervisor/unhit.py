@@ -1,7 +1,7 @@
 """Reports breakpoints that cannot stop although their line has run: what `dkdbg why` would answer, unasked.
 
-It reports only what is certain: another copy of the file has run the line, or the line ran while its module was
-imported. A line of a function is left out: it may have run before the breakpoint was set, and may run again. Code that
+It reports only what is certain: another copy of the file has run the line, the line ran while its module was
+imported, or numba or triton has compiled its function. A line of a function is left out: it may have run before the breakpoint was set, and may run again. Code that
 torch.compile hides, and Pythons without the hook, are reported elsewhere (inprocess/missed_code.py, hook_check.py).
 """
 
@@ -32,6 +32,9 @@ LOOKS_S = (10.0, 20.0, 90.0)
 MAX_BREAKPOINTS, MAX_REPORTED, ANSWER_S, MAX_CHARACTERS = 50, 5, 5.0, 300
 COPY = "the breakpoint at %s:%d does not stop: the program runs another copy of the file, %s"
 AGAIN = ": start it again to stop there"
+#: Compiler whose functions never run as Python -> variable that makes them.
+_COMPILERS = {"numba": "NUMBA_DISABLE_JIT=1", "triton": "TRITON_INTERPRET=1"}
+COMPILED = "the breakpoint at %s:%d does not stop: %s has compiled its function. Start the program with `env %s COMMAND`"
 BEFORE = "%s:%d ran before its breakpoint was set, when the program imported %s" + AGAIN
 
 
@@ -102,7 +105,7 @@ class Unhit:
 
 
 def reason(path: str, line: int, files: Iterable[Dict[str, Any]]) -> str:
-    """Return why a breakpoint cannot stop though its line has run; empty if that is not certain.
+    """Return why a breakpoint does not stop; empty if that is not certain.
 
     Args:
         files: what the processes have loaded under the file's name, as inprocess/line.py describes it.
@@ -111,6 +114,9 @@ def reason(path: str, line: int, files: Iterable[Dict[str, Any]]) -> str:
     own = [each for each in found if as_text(each.get("real")) == os.path.realpath(path)]
     name = os.path.basename(path)
     if own:
+        compiler = as_text(own[0].get("compiled"))
+        if compiler in _COMPILERS and all(each.get("compiled") == compiler for each in own):
+            return COMPILED % (_shown(name), line, compiler, _COMPILERS[compiler])
         if all(
             each.get("ran") is True and not each.get("function") and not each.get("branch") for each in own
         ):
