@@ -98,7 +98,7 @@ def test_a_breakpoint_stops_in_a_copy_whose_original_is_never_changed(kind, root
         assert all("SYS_PTRACE" not in json.dumps(each["spec"]) for each in made)
         assert users(copier, kind, name) == before
         assert (
-            f"{kind}/{name}-dkdbg is removed; {kind}/{name} is unchanged"
+            f"{kind}/{name}-dkdbg is being removed; {kind}/{name} is unchanged"
             in must(dkdbg(root, "down", "--on", target)).stdout
         )
         gone = f"there is no debug copy of {kind}/{name}"
