@@ -114,6 +114,18 @@ def test_coverage_that_began_before_the_editor_came_is_replaced_which_is_reporte
     assert (NOTE in err, NOTE in said) == (False, False)
 
 
+def test_a_tracer_that_was_there_before_the_editor_is_replaced_which_is_reported(program, tmp_path):
+    text = "import sys\n\ndef own(frame, event, argument):\n    return own\n\nsys.settrace(own)\n"
+    lines = LOOPS.splitlines()
+    main = "\n".join([*lines[:6], "def main():", *(f"    {line}" for line in lines[6:]), "", "main()"])
+    running = program(text + main, python=need(11))
+    wait_for((tmp_path / "began").exists, bool)
+    with Editor(running.port, {running.script: [10]}) as editor:
+        editor.wait_output("a trace function of its own traced the program: up to Python 3.11")
+        (tmp_path / "end").touch()
+        running.ends()
+
+
 MEASURED = """import json, queue, subprocess, sys, threading
 
 found = queue.Queue()

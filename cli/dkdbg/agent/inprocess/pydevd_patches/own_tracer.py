@@ -119,9 +119,15 @@ def _move_pdb(bdb: Any) -> None:
 
 def replace() -> None:
     """Note the tool that traces the program, before the debugger takes its place."""
-    hook = vars(sys.modules["threading"]).get("_trace_hook")
-    if hook is not None and not is_debuggers(hook):
-        _replaced.append(str(getattr(hook, "__module__", None) or type(hook).__module__).partition(".")[0])
+    functions = [vars(sys.modules["threading"]).get("_trace_hook")]
+    for frame in list(sys._current_frames().values()):
+        while frame is not None:
+            functions.append(frame.f_trace)
+            frame = frame.f_back  # type: ignore[assignment] # noqa: PLW2901
+    found = [each for each in functions if each is not None and not is_debuggers(each)]
+    if found:
+        package = str(getattr(found[0], "__module__", None) or type(found[0]).__module__).partition(".")[0]
+        _replaced.append({"bdb": "pdb", "__main__": "a trace function of its own"}.get(package, package))
     elif coverage_files.measures():  # the main thread alone
         _replaced.append(_COVERAGE)
 
