@@ -137,6 +137,9 @@ def test_the_state_of_a_process_follows_its_stops():
     one.from_client(request("stackTrace", seq=9, threadId=1))
     one.from_adapter(response("stackTrace", 9, stackFrames=[{"source": {"path": "/w/a.py"}, "line": 3}]))
     assert building.held == {7: "a.py:3 (breakpoint)"}
+    one.from_client(request("stackTrace", seq=10, threadId=1, startFrame=1, levels=19))  # as VS Code
+    one.from_adapter(response("stackTrace", 10, stackFrames=[{"source": {"path": "/w/b.py"}, "line": 4}]))
+    assert building.held == {7: "a.py:3 (breakpoint)"}
     one.from_adapter(event("continued", threadId=1))
     assert building.held == {7: ""}
 

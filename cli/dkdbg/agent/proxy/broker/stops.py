@@ -74,8 +74,10 @@ class Stops:
             while len(self._evaluating) >= _MAX_REQUESTS:
                 del self._evaluating[next(iter(self._evaluating))]
             self._evaluating[sequence] = self._clock()
-        thread = as_dict(request.get("arguments")).get("threadId")
-        if command == "stackTrace" and isinstance(thread, int):
+        arguments = as_dict(request.get("arguments"))
+        thread = arguments.get("threadId")
+        # VS Code asks for the first frame, and then for those from startFrame on.
+        if command == "stackTrace" and isinstance(thread, int) and not arguments.get("startFrame"):
             while len(self._asked) >= _MAX_REQUESTS:
                 del self._asked[next(iter(self._asked))]
             self._asked[sequence] = thread
