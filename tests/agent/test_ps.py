@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.dap_probe import Editor, wait_for
 from tests.engine import projects
 from tests.hints import in_shell
 
@@ -47,6 +48,18 @@ def test_a_local_session_is_listed_without_an_engine_entered_by_pdb_and_hidden_o
     assert found["engine"] == "there is no program 'docker' here"
     (ours,) = [each for each in found["sessions"] if each["name"] == running.name]
     assert (ours["state"], ours["endpoint"], ours["client"]) == ("exited", "", False)
+
+
+def test_the_line_at_which_a_debugger_holds_a_process_is_listed(program, tmp_path):
+    running = program("x = 1\nx = 2\n", wait="300", env={"DKDBG_RUNTIME_DIR": str(tmp_path)})
+    with Editor(running.port, {running.script: [2]}, hold=True) as editor:
+        stop = editor.wait_stops(1)[0]
+        held = "train.py: train.py:2 (breakpoint)"
+        wait_for(lambda: dkdbg(tmp_path, "ps").stdout, lambda said: f"{running.name}: held: {held}" in said)
+        (session,) = json.loads(dkdbg(tmp_path, "ps", "--json").stdout)["sessions"]
+        assert (session["held"], session["processes"]) == ([held], ["train.py"])
+        stop.go_on()
+        running.ends(0)
 
 
 def test_pdb_says_that_the_program_waits_for_its_editor(launch, tmp_path):

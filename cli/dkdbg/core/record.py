@@ -31,10 +31,15 @@ class BadRecord(ValueError):  # noqa: N818 - a value that is not a record
 
 @dataclass(frozen=True, kw_only=True)
 class SeenProcess:
-    """One Python process below an agent; `name` describes it, empty if unknown."""
+    """One Python process below an agent.
+
+    Attributes:
+        name: its description, empty if unknown. stopped: where a debugger holds it, empty while it runs.
+    """
 
     pid: int
     name: str
+    stopped: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,4 +194,8 @@ def _processes(value: dict[str, Any]) -> tuple[SeenProcess, ...] | None:
 def _process(value: object) -> SeenProcess:
     if not isinstance(value, dict):
         raise BadRecord("one of its processes is invalid")
-    return SeenProcess(pid=_number(value, "pid", _MAX_PID), name=_text(value, "name", _NAME, ""))
+    return SeenProcess(
+        pid=_number(value, "pid", _MAX_PID),
+        name=_text(value, "name", _NAME, ""),
+        stopped=_text(value, "stopped", _NAME, ""),
+    )

@@ -39,6 +39,7 @@ class SeenSession:
         started: epoch seconds, None when unknown.
         client: whether an editor is attached.
         processes: descriptions of the Python processes, such as `rank 3`.
+        held: those that a debugger holds, with the line: `rank 3: train.py:12 (breakpoint)`.
         manual_command: the command for users to type, and its purpose, if no editor can reach the session; also
             in `detail`.
         deadlines: time limits that keep running while a debugger holds its program.
@@ -53,6 +54,7 @@ class SeenSession:
     started: float | None = None
     client: bool = False
     processes: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
     detail: str = ""
     manual_command: str = ""
     deadlines: tuple[Deadline, ...] = ()
@@ -86,11 +88,13 @@ def of_record(
     state = record.state if live or record.state == "exited" else "lost"
     if endpoint is None:
         endpoint = "{}:{}".format(*record.local_address)
+    named = [(each.name or f"process {each.pid}", each.stopped) for each in record.processes or ()]
     return SeenSession(
         target=target, address=address, id=record.id, name=record.name,
         state=state, endpoint="" if state in ENDED else endpoint.replace("0.0.0.0:", "127.0.0.1:"),
         started=record.started, client=record.client,
-        processes=tuple(each.name or f"process {each.pid}" for each in record.processes or ()), detail=record.detail,
+        processes=tuple(name for name, _ in named), detail=record.detail,
+        held=tuple(f"{name}: {stopped}" for name, stopped in named if stopped and live),
         deadlines=record.deadlines if live else (),
     )  # fmt: skip
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from dkdbg.core.sessions import SeenSession
     from dkdbg.verbs.parser import Parser
 
+#: Maximum held processes of a session to list.
+_MAX_HELD = 4
+
 
 def add_options(parser: Parser) -> None:
     """Add the arguments of `dkdbg ps`."""
@@ -82,6 +85,10 @@ def call(options: argparse.Namespace, root: Path) -> int:
     for each in shown:
         if each.manual_command:
             console.say(f"{printable(each.target)}: {printable(each.manual_command)}")
+    for each in shown:
+        if each.held:
+            more = f" and {len(each.held) - _MAX_HELD} more" if each.held[_MAX_HELD:] else ""
+            console.say(printable(f"{each.name}: held: {', '.join(each.held[:_MAX_HELD])}{more}"))
     for each in shown:
         if line := deadlines.line(each.deadlines, now):
             console.say(f"{printable(each.name)}: {line}")
