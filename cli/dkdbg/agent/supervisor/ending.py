@@ -170,11 +170,9 @@ def end_text(code: int, end: str, stderr_tail: str, name: str = "", left: str = 
         left: see left_text.
     """
     text = headline(code, end) + left
-    if code == 0:
-        return text
-    lines = last_lines(stderr_tail)
+    lines = last_lines(stderr_tail) if code else []
     if not lines:
-        return text + "; its output is in its log"
+        return text
     return "%s; %s last on stderr:\n%s" % (text, name + " said" if name else "it said", "\n".join(lines))
 
 
