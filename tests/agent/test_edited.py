@@ -91,6 +91,26 @@ def test_what_comes_with_the_clock_of_another_machine_counts_from_when_it_came(p
     (tmp_path / "stop").touch()
 
 
+@pytest.mark.parametrize("saved", ["model.py", "train.py"])
+def test_a_file_that_is_edited_while_the_program_is_held_is_named_once_at_a_following_stop(
+    train, tmp_path, saved
+):
+    running = train()
+    with Editor(running.port, {running.script: [LINE]}, hold=True) as editor:
+        stops = editor.wait_stops(1)
+        path = tmp_path / saved
+        path.with_suffix(".tmp").write_text("# one\n" + path.read_text())
+        path.with_suffix(".tmp").rename(path)
+        while f"{saved} was changed after the program had been started" not in "".join(editor.output):
+            stops[-1].go_on()
+            stops = editor.wait_stops(len(stops) + 1)
+        editor.hold = False
+        stops[-1].go_on()
+        (tmp_path / "stop").touch()
+        running.ends()
+    assert editor.said("was changed after the program") == {1}
+
+
 @pytest.mark.parametrize("setting", ["", "ask", "never"])
 def test_a_program_that_is_not_to_be_restarted_is_left_running_with_a_message(train, tmp_path, setting):
     """Where it is forbidden editors restart nothing either, and the command does."""

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 
-from dkdbg.agent import console, contract, settings
+from dkdbg.agent import console, contract, settings, sockets
 from dkdbg.agent.inprocess import bundle, duration
 from dkdbg.agent.inprocess.clocks import timeouts
 from dkdbg.agent.proxy.adapter import backend, root_stub
@@ -56,6 +56,9 @@ _NO_SESSION = (runtime_dir.RuntimeDirError, bundle.NoDebugpy, OSError, RuntimeEr
 _REFUSED_HINT = (
     "set DKDBG_TOKEN where the program runs, and dkdbgToken in the attach configuration to the same value"
 )
+
+#: Minimum seconds between two checks for files that are edited while an editor is attached.
+EDIT_INTERVAL_S = 2.0
 
 
 def run(options: Options, program: Program, *, is_running: bool = False) -> int:
@@ -112,6 +115,7 @@ class Session:
     _running: Optional[child.Child] = None
     #: A signal has asked the agent to end after the program's end.
     _hurries = False
+    _next_edit_check = 0.0
 
     def __init__(
         self,
@@ -142,6 +146,7 @@ class Session:
         self._failed = False  # the program has failed, and its end is kept for an editor
         self._since = 0.0
         self._edited: List[str] = []
+        self._reported_edits: Set[str] = set()
         self._should_restart = False
         self._token = token = tokens.read(os.environ)
         self._asking, self._asks = threading.Lock(), False
@@ -198,7 +203,7 @@ class Session:
                 root_stub.RootStub,
                 is_new=lambda: not self._service.is_reattaching(),
                 on_attach=self._on_attach,
-                on_breakpoints=self._unhit.set,
+                on_breakpoints=self._on_breakpoints,
                 on_detach=self._on_detach,
             ),
             on_lost=self._on_lost,
@@ -358,6 +363,7 @@ class Session:
 
     def _record(self, running: child.Child, runs: int) -> None:
         self._running, self._program = running, running.pid
+        self._reported_edits.clear()
         self._service.program_started(running.pid)
         self._since = time.monotonic()
         self._report_missing_hook_after(hook_check.TIMEOUT_S)
@@ -610,12 +616,31 @@ class Session:
         """
         if self._asks:  # a query does not care about new code
             return set()
-        record = self.store.snapshot()
-        self._edited = restarts.own_files(self.table.changed_files(), record, self._runtime)
-        held = any(process["state"] for process in record["processes"])
+        self._edited = self._edited_files()
+        held = any(process["state"] for process in self.store.snapshot()["processes"])
         age = time.monotonic() - self._since
         self._should_restart = restarts.should_restart(self._edited, self.options.restart, age, is_held=held)
         return self.table.leave_out() if self._should_restart else set()
+
+    def _edited_files(self) -> List[str]:
+        """Return the user's own files that a process has loaded and that have changed since."""
+        return restarts.own_files(self.table.changed_files(), self.store.snapshot(), self._runtime)
+
+    def _check_edits(self) -> None:
+        """Report files that the user edits while attached, at the next stop, step or breakpoint."""
+        if time.monotonic() >= self._next_edit_check:
+            self._next_edit_check = time.monotonic() + EDIT_INTERVAL_S
+            sockets.begin(self._report_edits, name="dkdbg edits")
+
+    def _report_edits(self) -> None:
+        found = [each for each in self._edited_files() if each not in self._reported_edits]
+        if found and self.attached:
+            self._reported_edits.update(found)
+            self.tell(restarts.changed_text(found, self.options.restart), "important")
+
+    def _on_breakpoints(self, path: str, lines: List[int]) -> None:
+        self._unhit.set(path, lines)
+        self._check_edits()
 
     def _on_death(self, pid: int, line: str, stack: List[str], says_more: bool, may_be_meant: bool) -> None:
         if pid != self._program:
@@ -638,6 +663,7 @@ class Session:
         if where:
             self._deadlines.stopped()
             self._unhit.stopped(where)
+            self._check_edits()
         self.table.set_stopped(pid, where)
 
     # -- called by the root session stub ------------------------------------------------------------------------
@@ -649,6 +675,7 @@ class Session:
         if self._since:
             self._report_missing_hook_after(max(0.0, self._since + hook_check.TIMEOUT_S - time.monotonic()))
         changed, self._edited = self._edited, []
+        self._reported_edits.update(changed)
         self._service.barrier_timer.begin(
             self.table.ranks_to_gather()
         )  # before the first rank can join, and stop
