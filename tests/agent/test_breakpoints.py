@@ -143,6 +143,9 @@ def test_a_function_of_the_main_script_stops_in_a_worker_of_joblib(program):
     assert stop["path"] == running.script
 
 
+EQUAL = "def step(n):\n    def add(m):\n        return n + m\n    return add(1)\nx = step(1)\n"
+
+
 @pytest.mark.parametrize(
     ("minor", "imports"), [(8, ""), (11, ""), (12, ""), (13, ""), pytest.param(0, "debugpy, ", id="compiled")]
 )
@@ -151,14 +154,64 @@ def test_of_equal_functions_in_two_files_the_one_with_the_breakpoint_stops(
 ):
     """The debugpy of this Python is compiled; the agent's is not."""
     for name in ("one", "two"):
-        (tmp_path / f"{name}.py").write_text(
-            "def step(n):\n    def add(m):\n        return n + m\n    return add(1)\n"
-        )
-    text = f"import {imports}one, two\nfor n in range(2):\n    one.step(n)\n    two.step(n)\n"
-    for name, line in [("one", 4), ("two", 4), ("one", 3), ("two", 3)]:
+        (tmp_path / f"{name}.py").write_text(EQUAL)
+    text = f"import {imports}one, two\none.step(1)\ntwo.step(1)\n"
+    for name, line, stops in [("one", 4, 2), ("two", 4, 2), ("one", 3, 2), ("two", 3, 2), ("two", 5, 1)]:
         running = program(text, wait="300", **(under(minor) if minor else {}))
         with Editor(running.port, {str(tmp_path / f"{name}.py"): [line]}) as editor:
             running.ends(0)
-        assert [(stop["path"], stop["line"]) for stop in editor.stops] == [
-            (str(tmp_path / f"{name}.py"), line)
-        ] * 2
+        expected = [(str(tmp_path / f"{name}.py"), line)] * stops
+        assert [(stop["path"], stop["line"]) for stop in editor.stops] == expected
+
+
+@pytest.mark.parametrize("how", ["other lines", "rewritten by pytest"])
+def test_of_functions_that_are_compiled_alike_the_one_with_the_breakpoint_stops(
+    program, tmp_path, under, how
+):
+    """Up to Python 3.10 code with other lines is equal; pytest compiles asserts in another way."""
+    one = "def test_step():\n    n = 1\n    assert n\n    n += 1\n"
+    two = one.replace("    n += 1", "\n\n    n += 1") if how == "other lines" else one
+    for name, text in (("test_one", one), ("test_two", two)):
+        (tmp_path / f"{name}.py").write_text(text)
+    script, line = str(tmp_path / "test_two.py"), two.splitlines().index("    n += 1") + 1
+    if how == "other lines":
+        text = "import test_one, test_two\ntest_one.test_step()\ntest_two.test_step()\n"
+        running = program(text, wait="300", **under(8))
+    else:
+        running = program(
+            "import pytest, sys\nsys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', 'test_one.py', 'test_two.py']))\n",
+            wait="300",
+        )
+    with Editor(running.port, {script: [line]}) as editor:
+        running.ends(0)
+    assert [(stop["path"], stop["line"]) for stop in editor.stops] == [(script, line)]
+
+
+SUSPENDED = """\
+import asyncio, os
+
+def counts():
+    n = 0
+    while True:
+        n += 1
+        yield n
+
+async def main():
+    numbers = counts()
+    next(numbers)
+    while not os.path.exists("stop"):
+        await asyncio.sleep(0.02)
+        n = next(numbers)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("minor", [11, 12, 13])
+def test_generators_and_coroutines_that_are_suspended_at_the_attach_stop(program, tmp_path, under, minor):
+    running = program(SUSPENDED, **under(minor))
+    running.wait_state("running")
+    with Editor(running.port, {running.script: [6, 14]}) as editor:
+        wait_for(lambda: {stop["line"] for stop in editor.stops}, {6, 14}.__eq__)
+        (tmp_path / "stop").touch()
+        running.ends(0)

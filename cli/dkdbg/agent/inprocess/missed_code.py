@@ -9,6 +9,7 @@
     user's functions. Up to Python 3.11 pydevd traces only threads whose start it sees, so that a breakpoint in
     `backward` of an `autograd.Function` never stopped on a GPU. From 3.12 on it sees the functions that they
     call, but not a loop that began before the attach.
+- Generators and coroutines that are suspended when a breakpoint in them is set, from Python 3.12 on.
 - Functions that cloudpickle ships keep the name of their file. A function of the main script or a notebook
     travels by value (joblib, dask, submitit), and cloudpickle 3.1.3 names its file `<dynamic-code>`.
 - A program that is a zip file (zipapp, shiv, pex) gets a warning: an editor has no file with its code.
@@ -216,7 +217,20 @@ def _watch_running() -> None:
         known = thread_ident in theirs._active
         return enable(thread_ident if known else theirs.main_thread().ident, code, frame)
 
+    def resumed(code: CodeType, _: int) -> object:
+        """Trace the code of a generator or coroutine that has begun before its breakpoint was set."""
+        with contextlib.suppress(Exception):  # an error would be raised in the program
+            enable_code_tracing(threading.get_ident(), code, sys._getframe(1))
+        return tools.DISABLE
+
+    def update_monitor_events(*args: Any, **kwargs: Any) -> None:
+        update(*args, **kwargs)
+        if tools.get_tool(tools.DEBUGGER_ID) == "pydevd":
+            tools.register_callback(tools.DEBUGGER_ID, tools.events.PY_RESUME, resumed)
+
+    tools, update = sys.monitoring, monitoring.update_monitor_events  # type: ignore[attr-defined]
     monitoring.enable_code_tracing = enable_code_tracing
+    monitoring.update_monitor_events = update_monitor_events
 
 
 def _wrap(module: Any) -> None:

@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import itertools
 import sys
 from types import CodeType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Dict, Iterator, List, Tuple
+    from typing import Any, Dict, Iterator, Set, Tuple
 
 #: Maximum bytes of a source to compile.
 MAX_SOURCE_BYTES = 4 << 20
-#: First line and name of a function -> file, code and breakpoints that do not stop, for the functions with breakpoints.
-_functions: Dict[Tuple[int, str], List[Tuple[str, CodeType, Dict[int, _Never]]]] = {}
+#: Key of a function (`_key`) -> the files in which it has breakpoints.
+_functions: Dict[object, Set[str]] = {}
+#: Key and file of the functions that are not skipped, though they have no breakpoint.
+_equal: Set[Tuple[object, str]] = set()
 
 
 def watch() -> None:
@@ -45,10 +48,11 @@ def watch() -> None:
 
     def get_file_type(self: Any, frame: FrameType, paths: Any = None) -> Any:
         """Return the type of a frame's file; pydevd asks at each call of a function that it does not skip."""
-        code = frame.f_code
-        for name, equal, lines in _functions.get((code.co_firstlineno, code.co_name), ()):
-            if equal == code and paths and paths[1] != name:
-                self.breakpoints[paths[1]] = {**lines, **self.breakpoints.get(paths[1], {})}
+        key = _key(frame.f_code)
+        if key in _functions and paths and (key, paths[1]) not in _equal:
+            _equal.add((key, paths[1]))
+            if _functions[key] - {paths[1]}:
+                _keep(self.breakpoints, frame.f_code, paths[1], _functions[key])
         return type_of(self, frame, paths)
 
     pydevd.PyDB.consolidate_breakpoints = consolidate_breakpoints
@@ -61,20 +65,39 @@ def _learn(breakpoints: Dict[str, Dict[int, Any]], name: str) -> None:
     Args:
         breakpoints: pydevd's, by canonical file name and line.
     """
+    _equal.clear()
     for file, lines in list(breakpoints.items()):
         breakpoints[file] = {line: each for line, each in lines.items() if not isinstance(each, _Never)}
-    for key, found in list(_functions.items()):
-        _functions[key] = [each for each in found if each[0] != name]
-    wanted = sorted(breakpoints.get(name, ()))
+    for files in _functions.values():
+        files.discard(name)
+    wanted = breakpoints.get(name)
     if not wanted:
         return
     with contextlib.suppress(OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         with open(name, "rb") as opened:
             source = opened.read(MAX_SOURCE_BYTES)
-        for code in _functions_in(compile(source, name, "exec", dont_inherit=True)):
-            own = {line for _, line in dis.findlinestarts(code)}
-            if lines := {line: _Never() for line in wanted if line in own}:
-                _functions.setdefault((code.co_firstlineno, code.co_name), []).append((name, code, lines))
+        for code in _codes_in(compile(source, name, "exec", dont_inherit=True)):
+            if not wanted.keys().isdisjoint(line for _, line in dis.findlinestarts(code)):
+                _functions.setdefault(_key(code), set()).add(name)
+
+
+def _key(code: CodeType) -> object:
+    """Return the same key for equal functions: first line and name, of a module the whole code, as all begin alike."""
+    return code if code.co_name == "<module>" else (code.co_firstlineno, code.co_name)
+
+
+def _keep(breakpoints: Dict[str, Dict[int, Any]], code: CodeType, name: str, files: Set[str]) -> None:
+    """Keep pydevd from skipping a function without a breakpoint, and the lines that have one in an equal function.
+
+    A function that is not equal costs only time. Up to Python 3.10 equal code may have other lines, and a breakpoint's
+    source may be compiled in another way (pytest).
+
+    Args:
+        name: canonical name of its file. files: those with breakpoints in functions that may be equal.
+    """
+    lines = [line for file in files for line in breakpoints.get(file, ())]
+    lines += [line for _, line in itertools.islice(dis.findlinestarts(code), 1)]
+    breakpoints[name] = {**dict.fromkeys(lines, _Never()), **breakpoints.get(name, {})}
 
 
 class _ByFile:
@@ -101,8 +124,8 @@ class _Never:
         return False
 
 
-def _functions_in(code: CodeType) -> Iterator[CodeType]:
+def _codes_in(code: CodeType) -> Iterator[CodeType]:
+    yield code
     for each in code.co_consts:
         if isinstance(each, CodeType):
-            yield each
-            yield from _functions_in(each)
+            yield from _codes_in(each)

@@ -74,7 +74,9 @@ PROGRAM: Names = {
     "_pydevd_bundle.pydevd_additional_thread_info": ("set_additional_thread_info", "PyDBAdditionalThreadInfo"),
     "_pydevd_bundle.pydevd_constants": ("PYDEVD_USE_SYS_MONITORING", "_current_frames"),
     "_pydev_bundle.pydev_monkey": ("_on_forked_process",),
-    "_pydevd_sys_monitoring.pydevd_sys_monitoring": ("stop_monitoring", "enable_code_tracing", "FuncCodeInfo"),
+    "_pydevd_sys_monitoring.pydevd_sys_monitoring": (
+        "stop_monitoring", "enable_code_tracing", "FuncCodeInfo", "update_monitor_events",
+    ),
     "pydevd_tracing": (
         "_load_python_helper_lib", "_internal_set_trace", "TracingFunctionHolder._original_tracing",
         "set_trace_to_threads", "replace_sys_set_trace_func", "restore_sys_set_trace_func",
