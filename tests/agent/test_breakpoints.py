@@ -196,12 +196,18 @@ def counts():
         n += 1
         yield n
 
-async def main():
-    numbers = counts()
-    next(numbers)
-    while not os.path.exists("stop"):
+async def polls(event):
+    open("up", "w").close()
+    while not os.path.exists("go"):
         await asyncio.sleep(0.02)
-        n = next(numbers)
+    event.set()
+
+async def main():
+    numbers, event = counts(), asyncio.Event()
+    next(numbers)
+    polling = asyncio.create_task(polls(event))
+    await event.wait()
+    n = next(numbers)
 
 asyncio.run(main())
 """
@@ -210,8 +216,9 @@ asyncio.run(main())
 @pytest.mark.parametrize("minor", [11, 12, 13])
 def test_generators_and_coroutines_that_are_suspended_at_the_attach_stop(program, tmp_path, under, minor):
     running = program(SUSPENDED, **under(minor))
-    running.wait_state("running")
-    with Editor(running.port, {running.script: [6, 14]}) as editor:
-        wait_for(lambda: {stop["line"] for stop in editor.stops}, {6, 14}.__eq__)
-        (tmp_path / "stop").touch()
+    wait_for((tmp_path / "up").exists, bool)
+    with Editor(running.port, {running.script: [6, 20]}) as editor:
+        editor.wait_attached(2)
+        (tmp_path / "go").touch()
         running.ends(0)
+    assert [stop["line"] for stop in editor.stops] == [20, 6]
