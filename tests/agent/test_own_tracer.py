@@ -174,6 +174,19 @@ def test_a_tracer_that_cannot_be_looked_at_is_set_without_a_word(program, under,
     assert ("own tracer" in err, "Traceback" in err) == (False, False), err
 
 
+def test_a_program_with_such_a_tracer_is_joined_by_a_late_attach(program, tmp_path):
+    odd = ODD.replace(
+        'sys.settrace(Tracer())\nsys.settrace(None)\nprint("end")\n',
+        "import threading\nthreading.settrace(Tracer())\n",
+    )
+    running = program(odd + LOOPS, python=need(11))
+    wait_for((tmp_path / "began").exists, bool)
+    with Editor(running.port, {running.script: [16]}) as editor:
+        editor.wait_stops(1)
+        (tmp_path / "end").touch()
+        running.ends()
+
+
 PDB = """import pdb
 
 def step(n):

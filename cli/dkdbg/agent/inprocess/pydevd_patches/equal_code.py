@@ -45,6 +45,7 @@ def watch() -> None:
     def consolidate_breakpoints(self: Any, name: str, *args: Any) -> None:
         consolidate(self, name, *args)
         _learn(self.breakpoints, name)
+        self._clear_caches()  # of functions that have been skipped meanwhile
 
     def get_file_type(self: Any, frame: FrameType, paths: Any = None) -> Any:
         """Return the type of a frame's file; pydevd asks at each call of a function that it does not skip."""

@@ -124,17 +124,26 @@ def replace() -> None:
         while frame is not None:
             functions.append(frame.f_trace)
             frame = frame.f_back  # type: ignore[assignment] # noqa: PLW2901
-    found = [each for each in functions if each is not None and not is_debuggers(each)]
-    if found:
-        package = str(getattr(found[0], "__module__", None) or type(found[0]).__module__).partition(".")[0]
-        _replaced.append({"bdb": "pdb", "__main__": "a trace function of its own"}.get(package, package))
-    elif coverage_files.measures():  # the main thread alone
-        _replaced.append(_COVERAGE)
+    found = next(filter(None, map(_package_of, functions)), "")
+    if found or coverage_files.measures():  # coverage may trace the main thread alone
+        _replaced.append(
+            {"": _COVERAGE, "bdb": "pdb", "__main__": "a trace function of its own"}.get(found, found)
+        )
+
+
+def _package_of(function: Any) -> str:
+    """Return the package of another tool's trace function; empty for None, for the debugger's, and where that raises."""
+    try:
+        if function is None or is_debuggers(function):
+            return ""
+        return str(getattr(function, "__module__", None) or type(function).__module__).partition(".")[0]
+    except Exception:
+        return ""
 
 
 def _meets_file() -> None:
     """Report coverage, which has met a file in this thread, as the tool that traces it."""
-    if not is_debuggers(sys.gettrace()) and not _is_debuggers_thread(sys._getframe()):
+    if _package_of(sys.gettrace()) and not _is_debuggers_thread(sys._getframe()):
         _set_foreign(_COVERAGE)
 
 
