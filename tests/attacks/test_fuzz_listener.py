@@ -111,7 +111,7 @@ def test_a_value_of_another_type_ends_no_session(begun, said):
             if begun == "barrier":
                 building.attached(subProcessId=8)
                 building.sessions.barrier.close([7, 8])
-                building.sessions.barrier.configured(7)
+                building.sessions.barrier.configured(one.connection)
             if begun == "observer":
                 one = building.observer(subProcessId=7)
             if begun == "reattaching":
