@@ -164,6 +164,26 @@ def test_of_equal_functions_in_two_files_the_one_with_the_breakpoint_stops(
         assert [(stop["path"], stop["line"]) for stop in editor.stops] == expected
 
 
+@pytest.mark.parametrize(
+    ("minor", "imports"), [(8, ""), (11, ""), (12, ""), pytest.param(0, "debugpy, ", id="compiled")]
+)
+def test_a_script_with_an_equal_copy_among_the_installed_packages_stops(
+    program, tmp_path, under, minor, imports
+):
+    installed = tmp_path / "lib" / "site-packages" / "ext"
+    installed.mkdir(parents=True)
+    for folder in (installed, tmp_path):
+        (folder / "step.py").write_text(EQUAL)
+    (installed / "__init__.py").touch()
+    text = f"import sys\nsys.path.append({str(installed.parent)!r})\nimport {imports}ext.step, step\n"
+    text += "ext.step.step(1)\nstep.step(1)\n"
+    running = program(text, wait="300", **(under(minor) if minor else {}))
+    with Editor(running.port, {str(tmp_path / "step.py"): [3, 5]}) as editor:
+        running.ends(0)
+    here = str(tmp_path / "step.py")
+    assert [(stop["path"], stop["line"]) for stop in editor.stops] == [(here, 5), (here, 3), (here, 3)]
+
+
 @pytest.mark.parametrize("how", ["other lines", "rewritten by pytest"])
 def test_of_functions_that_are_compiled_alike_the_one_with_the_breakpoint_stops(
     program, tmp_path, under, how

@@ -20,14 +20,14 @@ from types import CodeType
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Dict, Iterator, Set, Tuple
+    from typing import Any, Dict, Iterable, Iterator, Tuple
 
 #: Maximum bytes of a source to compile.
 MAX_SOURCE_BYTES = 4 << 20
-#: Key of a function (`_key`) -> the files in which it has breakpoints.
-_functions: Dict[object, Set[str]] = {}
-#: Key and file of the functions that are not skipped, though they have no breakpoint.
-_equal: Set[Tuple[object, str]] = set()
+#: Key of a function (`_key`) -> the files in which it has breakpoints, and its code.
+_functions: Dict[object, Dict[str, CodeType]] = {}
+#: Key and file of a function -> whether it is equal to one of those in another file.
+_decided: Dict[Tuple[object, str], bool] = {}
 
 
 def watch() -> None:
@@ -39,25 +39,43 @@ def watch() -> None:
         used._code_to_func_code_info_cache = _ByFile()  # type: ignore[attr-defined]
         return
     import pydevd
+    import pydevd_file_utils
 
-    consolidate, type_of = pydevd.PyDB.consolidate_breakpoints, pydevd.PyDB.get_file_type
+    debugger = pydevd.PyDB
+    consolidate, type_of, filters = (
+        debugger.consolidate_breakpoints, debugger.get_file_type, debugger.apply_files_filter
+    )  # fmt: skip
+    names = pydevd_file_utils.get_abs_path_real_path_and_base_from_file
 
     def consolidate_breakpoints(self: Any, name: str, *args: Any) -> None:
         consolidate(self, name, *args)
         _learn(self.breakpoints, name)
         self._clear_caches()  # of functions that have been skipped meanwhile
 
-    def get_file_type(self: Any, frame: FrameType, paths: Any = None) -> Any:
-        """Return the type of a frame's file; pydevd asks at each call of a function that it does not skip."""
-        key = _key(frame.f_code)
-        if key in _functions and paths and (key, paths[1]) not in _equal:
-            _equal.add((key, paths[1]))
-            if _functions[key] - {paths[1]}:
-                _keep(self.breakpoints, frame.f_code, paths[1], _functions[key])
-        return type_of(self, frame, paths)
+    def is_needed(self: Any, code: CodeType) -> bool:
+        """Tell whether a function is equal to one with a breakpoint in another file."""
+        key = _key(code)
+        if key not in _functions:
+            return False
+        found = _decided.get((key, code.co_filename))
+        if found is None:
+            name, files = names(code.co_filename)[1], dict(_functions[key])
+            files.pop(name, None)
+            if files:
+                _keep(self.breakpoints, code, name, files)
+            found = _decided[key, code.co_filename] = code in files.values()
+        return found
 
-    pydevd.PyDB.consolidate_breakpoints = consolidate_breakpoints
-    pydevd.PyDB.get_file_type = get_file_type
+    def get_file_type(self: Any, frame: FrameType, *args: Any) -> Any:
+        """Return the type of a frame's file; pydevd asks at each call of a function that it does not skip."""
+        return None if is_needed(self, frame.f_code) else type_of(self, frame, *args)
+
+    def apply_files_filter(self: Any, frame: FrameType, *args: Any) -> Any:
+        """Return whether pydevd is to skip a frame, as that of a library."""
+        return not is_needed(self, frame.f_code) and filters(self, frame, *args)
+
+    debugger.consolidate_breakpoints, debugger.get_file_type = consolidate_breakpoints, get_file_type
+    debugger.apply_files_filter = apply_files_filter
 
 
 def _learn(breakpoints: Dict[str, Dict[int, Any]], name: str) -> None:
@@ -66,11 +84,11 @@ def _learn(breakpoints: Dict[str, Dict[int, Any]], name: str) -> None:
     Args:
         breakpoints: pydevd's, by canonical file name and line.
     """
-    _equal.clear()
+    _decided.clear()
     for file, lines in list(breakpoints.items()):
         breakpoints[file] = {line: each for line, each in lines.items() if not isinstance(each, _Never)}
     for files in _functions.values():
-        files.discard(name)
+        files.pop(name, None)
     wanted = breakpoints.get(name)
     if not wanted:
         return
@@ -79,7 +97,7 @@ def _learn(breakpoints: Dict[str, Dict[int, Any]], name: str) -> None:
             source = opened.read(MAX_SOURCE_BYTES)
         for code in _codes_in(compile(source, name, "exec", dont_inherit=True)):
             if not wanted.keys().isdisjoint(line for _, line in dis.findlinestarts(code)):
-                _functions.setdefault(_key(code), set()).add(name)
+                _functions.setdefault(_key(code), {})[name] = code
 
 
 def _key(code: CodeType) -> object:
@@ -87,7 +105,7 @@ def _key(code: CodeType) -> object:
     return code if code.co_name == "<module>" else (code.co_firstlineno, code.co_name)
 
 
-def _keep(breakpoints: Dict[str, Dict[int, Any]], code: CodeType, name: str, files: Set[str]) -> None:
+def _keep(breakpoints: Dict[str, Dict[int, Any]], code: CodeType, name: str, files: Iterable[str]) -> None:
     """Keep pydevd from skipping a function without a breakpoint, and the lines that have one in an equal function.
 
     A function that is not equal costs only time. Up to Python 3.10 equal code may have other lines, and a breakpoint's

@@ -51,7 +51,7 @@ PROGRAM: Names = {
         "ThreadsSuspendedSingleNotification.__init__:_callbacks_lock", "PyDB.post_internal_command",
         "PyDB.__init__:_thread_events", "PyDB.do_stop_on_unhandled_exception",
         "PyDB.__init__:fix_top_level_trace_and_get_trace_func", "PyDB.is_attached", "PyDB.__init__:breakpoints",
-        "PyDB.__init__:writer", "PyDB.__init__:cmd_factory", "PyDB.consolidate_breakpoints", "PyDB.get_file_type", "PyDB._clear_caches", "_is_attached",
+        "PyDB.__init__:writer", "PyDB.__init__:cmd_factory", "PyDB.consolidate_breakpoints", "PyDB.get_file_type", "PyDB._clear_caches", "PyDB.apply_files_filter", "_is_attached",
         "PyDB.set_trace_for_frame_and_parents", "PyDB.enable_output_redirection", "threadingEnumerate",
         "PYDEVD_USE_SYS_MONITORING",
     ),
@@ -89,6 +89,7 @@ PROGRAM: Names = {
     "pydevd_file_utils": (
         "canonical_normalized_path", "_abs_and_canonical_path", "absolute_path", "setup_client_server_paths",
         "map_file_to_server", "normcase_from_client",
+        "get_abs_path_real_path_and_base_from_file",
     ),
     "_pydevd_bundle.pydevd_filtering": ("FilesFiltering.in_project_roots",),
 }  # fmt: skip
