@@ -143,6 +143,13 @@ def test_a_function_of_the_main_script_stops_in_a_worker_of_joblib(program):
     assert stop["path"] == running.script
 
 
+def test_a_breakpoint_prints_no_warning_of_the_compiler_again(program, under):
+    running = program("def step(n):\n    return n is 1\nstep(1)\n", wait="300", **under(11))
+    with Editor(running.port, {running.script: [2]}) as editor:
+        err = running.ends(0)
+    assert (len(editor.stops), err.count("SyntaxWarning")) == (1, 1)
+
+
 EQUAL = "def step(n):\n    def add(m):\n        return n + m\n    return add(1)\nx = step(1)\n"
 
 

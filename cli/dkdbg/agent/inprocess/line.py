@@ -16,7 +16,7 @@ import os
 import sys
 import types
 
-from . import missed_code, session
+from . import compiling, missed_code, session
 from .pydevd_patches import own_tracer
 from .ray import cluster
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     #: Code that is running, its current line, and whether a loop around it may call it again.
     Running = List[Tuple[CodeType, int, bool]]
 
-#: Maximum files to report, functions of a module to look at, and bytes of a source to compile.
-MAX_FILES, MAX_FUNCTIONS, MAX_SOURCE_BYTES = 50, 20_000, 4 << 20
+#: Maximum files to report, and functions of a module to look at.
+MAX_FILES, MAX_FUNCTIONS = 50, 20_000
 #: Prefix of the module of a compiled function's type -> name of the compiler.
 _COMPILERS = (
     ("numba.", "numba"), ("jaxlib", "jax"), ("jax.", "jax"), ("triton.", "triton"), ("torch.jit", "torch.jit"),
@@ -139,13 +139,13 @@ def _of_file(
         "importing": bool(getattr(getattr(module, "__spec__", None), "_initializing", False)),
         "breakpoints": _breakpoints(file),
     }  # fmt: skip
-    whole = _compiled(file, sys.flags.optimize)
+    whole = compiling.compiled(file, sys.flags.optimize)
     if whole is None:
         return facts
     lines = sorted({number for _, code in _codes(whole) for number in _lines(code)})
     facts["code"] = line in lines
     facts["next"] = next((number for number in lines if number > line), None)
-    facts["unoptimised"] = bool(sys.flags.optimize) and _has_line(_compiled(file, 0), line)
+    facts["unoptimised"] = bool(sys.flags.optimize) and _has_line(compiling.compiled(file, 0), line)
     name, fresh = _around(whole, line)
     facts["function"] = name
     if fresh is whole:
@@ -177,25 +177,15 @@ def _of_file(
     return facts
 
 
-def _compiled(file: str, optimize: int) -> Optional[CodeType]:
-    try:
-        with open(file, "rb") as source:
-            text = source.read(MAX_SOURCE_BYTES + 1)
-        if len(text) > MAX_SOURCE_BYTES:
-            return None
-        code: CodeType = compile(text, file, "exec", dont_inherit=True, optimize=optimize)
-        return code
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
 def _is_in_branch(file: str, line: int) -> bool:
     """Tell whether a line of a module lies in a statement whose lines need not all run."""
     import ast
 
     with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         with open(file, "rb") as source:
-            tree = ast.parse(source.read(MAX_SOURCE_BYTES))
+            text = source.read(compiling.MAX_SOURCE_BYTES)
+        with compiling.without_warnings():
+            tree = ast.parse(text)
         return any(
             isinstance(node, ast.stmt)
             and type(node).__name__ in _BRANCHES

@@ -25,6 +25,8 @@ import itertools
 import sys
 import time
 
+from . import compiling
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Deque, Dict, Iterator, List, Tuple
@@ -145,13 +147,20 @@ _covered: List[Any] = []
 
 def watch() -> None:
     """Capture output from the next attach on, unless the editor sets `"redirectOutput": false`."""
+    from _pydevd_bundle import pydevd_api
     from _pydevd_bundle.pydevd_api import PyDevdAPI
     from _pydevd_bundle.pydevd_comm import WriterThread
     from _pydevd_bundle.pydevd_json_debug_options import DebugOptions
     from pydevd import PyDB
 
     begin, update = WriterThread.__init__, DebugOptions.update_from_args
+    lines_of = pydevd_api._get_code_lines
     dispose, run = PyDB.dispose_and_kill_all_pydevd_threads, PyDevdAPI.run
+
+    def get_code_lines(code: Any) -> Any:
+        """Return the lines of a source, which pydevd compiles for its breakpoints, or of its code."""
+        with compiling.without_warnings():
+            return lines_of(code)
 
     def begin_with_output(self: Any, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
@@ -180,6 +189,7 @@ def watch() -> None:
         finally:
             _restore()
 
+    pydevd_api._get_code_lines = get_code_lines
     WriterThread.__init__ = begin_with_output
     PyDevdAPI.run = run_and_show
     DebugOptions.update_from_args = update_from_args

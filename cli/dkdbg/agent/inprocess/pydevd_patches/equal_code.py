@@ -11,19 +11,18 @@ the other function has run. From 3.12 on it stops in both or in neither.
 
 from __future__ import annotations
 
-import contextlib
 import dis
 import itertools
 import sys
 from types import CodeType
+
+from .. import compiling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, Dict, Iterable, Iterator, Tuple
 
-#: Maximum bytes of a source to compile.
-MAX_SOURCE_BYTES = 4 << 20
 #: Key of a function (`_key`) -> the files in which it has breakpoints, and its code.
 _functions: Dict[object, Dict[str, CodeType]] = {}
 #: Key and file of a function -> whether it is equal to one of those in another file.
@@ -92,12 +91,10 @@ def _learn(breakpoints: Dict[str, Dict[int, Any]], name: str) -> None:
     wanted = breakpoints.get(name)
     if not wanted:
         return
-    with contextlib.suppress(OSError, ValueError, SyntaxError, RecursionError, MemoryError):
-        with open(name, "rb") as opened:
-            source = opened.read(MAX_SOURCE_BYTES)
-        for code in _codes_in(compile(source, name, "exec", dont_inherit=True)):
-            if not wanted.keys().isdisjoint(line for _, line in dis.findlinestarts(code)):
-                _functions.setdefault(_key(code), {})[name] = code
+    whole = compiling.compiled(name)
+    for code in _codes_in(whole) if whole is not None else ():
+        if not wanted.keys().isdisjoint(line for _, line in dis.findlinestarts(code)):
+            _functions.setdefault(_key(code), {})[name] = code
 
 
 def _key(code: CodeType) -> object:

@@ -57,7 +57,7 @@ PROGRAM: Names = {
     ),
     "_pydevd_bundle.pydevd_api": (
         "resume_threads", "PyDevdAPI.request_resume_thread", "PyDevdAPI.run", "PyDevdAPI.request_disconnect",
-        "PyDevdAPI.add_breakpoint",
+        "PyDevdAPI.add_breakpoint", "_get_code_lines",
     ),
     "_pydevd_bundle.pydevd_comm": ("resume_threads", "WriterThread.__init__:_cmd_queue", "WriterThread.empty"),
     "_pydevd_bundle.pydevd_thread_lifecycle": ("STATE_SUSPEND", "set_additional_thread_info", "internal_run_thread"),
