@@ -150,6 +150,33 @@ def test_a_breakpoint_prints_no_warning_of_the_compiler_again(program, under):
     assert (len(editor.stops), err.count("SyntaxWarning")) == (1, 1)
 
 
+WARNS = """\
+import os, time, warnings
+def warn():
+    warnings.warn("once")
+warn()
+open("warned", "w").close()
+while not os.path.exists("stop"):
+    time.sleep(0.01)
+x = 1 is 1
+warn()
+"""
+
+
+@pytest.mark.parametrize("minor", [8, 11, 14])
+def test_breakpoints_that_are_set_while_it_runs_print_no_warning_of_the_program_again(
+    program, tmp_path, under, minor
+):
+    running = program(WARNS, wait="300", **under(minor))
+    with Editor(running.port, {running.script: [5]}) as editor:
+        session = editor.wait_stops(1)[0]["session"]
+        wait_for((tmp_path / "warned").exists, bool)
+        session.request("setBreakpoints", source={"path": running.script}, breakpoints=[{"line": 9}])
+        (tmp_path / "stop").touch()
+        err = running.ends(0)
+    assert (len(editor.stops), err.count("UserWarning"), err.count("SyntaxWarning")) == (2, 1, 1)
+
+
 EQUAL = "def step(n):\n    def add(m):\n        return n + m\n    return add(1)\nx = step(1)\n"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
+from _thread import get_ident
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,11 +18,22 @@ MAX_SOURCE_BYTES = 4 << 20
 
 @contextlib.contextmanager
 def without_warnings() -> Iterator[None]:
-    """Ignore what the compiler warns of, such as `x is 1`: the program has printed that already."""
-    with warnings.catch_warnings():
-        for category in (SyntaxWarning, DeprecationWarning):
-            warnings.simplefilter("ignore", category)
+    """Do not print what the compiler warns of in this thread, such as `x is 1`: the program has printed that already.
+
+    The filters stay as they are: after a change of them Python prints each warning of the program once more.
+    """
+    true, thread = getattr(warnings, "_showwarnmsg", None), get_ident()
+
+    def show(message: object) -> None:
+        if get_ident() != thread and true is not None:
+            true(message)
+
+    vars(warnings)["_showwarnmsg"] = show
+    try:
         yield
+    finally:
+        if vars(warnings)["_showwarnmsg"] is show:
+            vars(warnings)["_showwarnmsg"] = true
 
 
 def compiled(file: str, optimize: int = -1) -> Optional[CodeType]:

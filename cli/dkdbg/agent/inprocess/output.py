@@ -24,6 +24,7 @@ import contextlib
 import itertools
 import sys
 import time
+from types import CodeType
 
 from . import compiling
 
@@ -159,6 +160,8 @@ def watch() -> None:
 
     def get_code_lines(code: Any) -> Any:
         """Return the lines of a source, which pydevd compiles for its breakpoints, or of its code."""
+        if isinstance(code, CodeType):
+            return lines_of(code)
         with compiling.without_warnings():
             return lines_of(code)
 
