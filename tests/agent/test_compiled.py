@@ -95,3 +95,15 @@ def test_without_compiling_it_stops_and_the_variable_says_so_too(program):
     for env, told in (({"DKDBG_NO_COMPILE": "1"}, "1\n"), ({}, "None\n")):
         told_to = program("import os; print(os.environ.get('TORCH_COMPILE_DISABLE'))", env=env)
         assert told_to.finish()[1] == told
+
+
+def test_an_equal_function_without_a_breakpoint_that_is_compiled_is_not_named(program, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text("def step(x):\n    y = x + 1\n    return y\n")
+    text = "import one, torch, two\ntorch.set_num_threads(1)\nx = torch.ones(2)\n"
+    text += 'one.step(x)\ntorch.compile(one.step, backend="eager")(x)\ntwo.step(x)\n'
+    running = program(text, wait="300", python=python_with("torch"))
+    with Editor(running.port, {str(tmp_path / "two.py"): [2]}) as editor:
+        err = running.ends(0)
+    assert [stop["path"] for stop in editor.stops] == [str(tmp_path / "two.py")]
+    assert "has compiled" not in err + "".join(editor.output)

@@ -31,6 +31,7 @@ import weakref
 from types import CodeType
 
 from . import importing, session
+from .pydevd_patches import equal_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -199,7 +200,9 @@ def _compare() -> None:
     if debugger is None or not _lines:
         return
     for path, lines in list(_lines.items()):
-        for line in list(debugger.breakpoints.get(path) or ()):
+        for line, each in list((debugger.breakpoints.get(path) or {}).items()):
+            if isinstance(each, equal_code.Never):  # the breakpoint is in another file
+                continue
             name, root = lines.get(line, ("", ""))
             if name and (path, line, root) not in _reported:
                 _reported.add((path, line, root))

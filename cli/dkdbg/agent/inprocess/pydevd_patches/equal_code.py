@@ -85,7 +85,7 @@ def _learn(breakpoints: Dict[str, Dict[int, Any]], name: str) -> None:
     """
     _decided.clear()
     for file, lines in list(breakpoints.items()):
-        breakpoints[file] = {line: each for line, each in lines.items() if not isinstance(each, _Never)}
+        breakpoints[file] = {line: each for line, each in lines.items() if not isinstance(each, Never)}
     for files in _functions.values():
         files.pop(name, None)
     wanted = breakpoints.get(name)
@@ -113,7 +113,7 @@ def _keep(breakpoints: Dict[str, Dict[int, Any]], code: CodeType, name: str, fil
     """
     lines = [line for file in files for line in breakpoints.get(file, ())]
     lines += [line for _, line in itertools.islice(dis.findlinestarts(code), 1)]
-    breakpoints[name] = {**dict.fromkeys(lines, _Never()), **breakpoints.get(name, {})}
+    breakpoints[name] = {**dict.fromkeys(lines, Never()), **breakpoints.get(name, {})}
 
 
 class _ByFile:
@@ -129,7 +129,7 @@ class _ByFile:
         self._found[(code, code.co_filename)] = info
 
 
-class _Never:
+class Never:
     """A breakpoint that does not stop, in a function that pydevd would skip, and the equal one with it."""
 
     expression = condition = None
