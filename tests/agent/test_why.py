@@ -81,14 +81,15 @@ def test_a_line_that_runs_has_no_finding_and_each_other_kind_of_line_has_its_own
     assert "the next line with code is 4" in said["findings"][0]["says"]
 
 
-def test_a_line_that_stops_again_and_again_is_not_said_to_be_past(program):
-    running = program(LOOP.replace("0.01", "0.5"))  # so that it is rarely held when it is asked
-    place = line(LOOP, "loss = n + 1")
-    with Editor(running.port, {running.script: [place]}) as editor:
+def test_a_breakpoint_that_has_stopped_is_counted_and_one_in_a_branch_is_perhaps_too_late(program):
+    text = LOOP.replace("0.01", "0.5").replace("    if 0:\n", "    if n < 0:\n")  # so that it is rarely held
+    running = program(text)
+    stopping, branch = line(text, "loss = n + 1"), line(text, "loss = 2")
+    with Editor(running.port, {running.script: [stopping, branch]}) as editor:
         editor.wait_stops(3)
-        said = why(running, place, "ran-before", fact="has run")
-    [found] = said["findings"]
-    assert found["says"].startswith(f"step has run, but train.py:{place} perhaps only before")
+        assert not why(running, stopping, fact="the breakpoint has stopped ")["findings"]
+        [found] = why(running, branch, "ran-before", fact="has run")["findings"]
+    assert found["says"].startswith(f"step has run, but train.py:{branch} perhaps only before")
     for each in (found["says"], found["remedy"]):  # Python 3.12 and newer have room for several tracers
         assert ("line_profiler" in each) == (sys.version_info < (3, 12))
 

@@ -57,6 +57,21 @@ class RemoteFile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Breakpoint:
+    """A breakpoint of the editor.
+
+    Attributes:
+        logs: whether it only prints its message.
+        stops: how often it has stopped, 0 with an agent that does not count.
+    """
+
+    line: int
+    condition: str
+    logs: bool
+    stops: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoadedFile:
     """A file that a process has loaded.
 
@@ -77,7 +92,7 @@ class LoadedFile:
         compiled: compiler that has replaced the function, one of COMPILERS; empty without one.
         beats: whether a thread that no debugger holds (`beats` in dkdbg.toml) runs the function.
         at: lines of the function at which threads are.
-        breakpoints: line, condition, and whether it only logs, of the editor's breakpoints; None without a debugger.
+        breakpoints: those of the editor; None without a debugger.
     """
 
     file: RemoteFile
@@ -91,7 +106,7 @@ class LoadedFile:
     compiled: str
     beats: bool
     at: tuple[int, ...]
-    breakpoints: tuple[tuple[int, str, bool], ...] | None
+    breakpoints: tuple[Breakpoint, ...] | None
     branch: bool = False
     gone: bool = False
     again: bool = False
@@ -264,7 +279,11 @@ def _loaded(data: dict[str, Any]) -> LoadedFile:
         beats=data.get("beats") is True,
         at=tuple(each for each in as_list(data.get("at"))[:_MAX_ENTRIES] if isinstance(each, int)),
         breakpoints=None if not isinstance(found, list) else tuple(
-            (_number(each, "line"), _text(each, "condition"), each.get("logs") is True) for each in _entries(found)
+            Breakpoint(
+                line=_number(each, "line"), condition=_text(each, "condition"), logs=each.get("logs") is True,
+                stops=_number(each, "stops"),
+            )
+            for each in _entries(found)
         ),
         branch=data.get("branch") is True, gone=data.get("gone") is True,
         again=data.get("again") is True, kept=data.get("kept") is True, same=_known(data, "same"),

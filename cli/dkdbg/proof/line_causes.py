@@ -293,8 +293,8 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
     joined = [
         (process, file) for process, file in debugged if process.joined and file.breakpoints is not None
     ]
-    at_line = [each for _, file in joined for each in file.breakpoints or () if each[0] == asked.line]
-    conditions = [condition for _, condition, _ in at_line if condition]
+    at_line = [each for _, file in joined for each in file.breakpoints or () if each.line == asked.line]
+    conditions = [each.condition for each in at_line if each.condition]
     _, file = debugged[0]
     name = file.function or "the module's own code"
     traced = next((process for process, _ in joined if process.tracer), None)
@@ -305,11 +305,13 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             link="line", cause="own-tracer", says=f"{traced.tracer} traces the program itself, and no breakpoint stops meanwhile",
             remedy=f"debug without it{hint}{newer}",
         )  # fmt: skip
-    elif any(logs for *_, logs in at_line):
+    elif any(each.logs for each in at_line):
         yield Finding(
             link="line", cause="logpoint", says=f"the breakpoint in {asked.where} is a logpoint: it prints its message and does not stop",
             remedy="make it a breakpoint",
         )  # fmt: skip
+    elif any(each.stops for each in at_line):
+        return
     elif conditions:
         yield Finding(
             link="line", cause="condition", says=f"the breakpoint stops only if {conditions[0]}",
@@ -365,7 +367,7 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )
     elif joined and not at_line:
         lines = (
-            ", ".join(str(line) for _, each in joined[:1] for line, *_ in each.breakpoints or ()) or "none"
+            ", ".join(str(each.line) for _, file in joined[:1] for each in file.breakpoints or ()) or "none"
         )
         yield Finding(
             link="line", cause="not-set", says=f"the editor has set no breakpoint in {asked.where} of {_named([joined[0][0]])} (set: {lines})",

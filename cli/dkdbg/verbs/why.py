@@ -326,9 +326,12 @@ def _add_facts(facts: list[str], asked: Asked, seen: SeenSession) -> None:
             file.ran or (None if process_.misses_calls else file.ran)
         ]
         code = {True: "code", False: "no code", None: "unknown code"}[file.code]
+        stops = sum(each.stops for each in file.breakpoints or () if each.line == asked.line)
         facts.append(
             f"loaded by  {process_.name or process_.pid} as {file.file.path or file.module}: {code} on line {asked.line}, "
             f"in {file.function or '<module>'}, which {ran}; Python {process_.python}, {'joined' if process_.joined else 'not joined'}"
+            + f"; the breakpoint has stopped {stops} time{'s' * (stops != 1)}"
+            * bool(stops)
         )
 
 

@@ -17,7 +17,7 @@ import sys
 import types
 
 from . import compiling, missed_code, session
-from .pydevd_patches import own_tracer
+from .pydevd_patches import own_tracer, suspending
 from .ray import cluster
 
 TYPE_CHECKING = False
@@ -428,7 +428,12 @@ def _breakpoints(file: str) -> Optional[List[Dict[str, Any]]]:
     canonical = names.canonical_normalized_path(file)
     found = dict(getattr(debugger, "breakpoints", {})).get(canonical) or {}
     return [
-        {"line": number, "condition": _condition(each), "logs": bool(getattr(each, "is_logpoint", False))}
+        {
+            "line": number,
+            "condition": _condition(each),
+            "logs": bool(getattr(each, "is_logpoint", False)),
+            "stops": suspending.stops.get((canonical, number), 0),
+        }
         for number, each in list(found.items())[:MAX_FILES]
     ]
 

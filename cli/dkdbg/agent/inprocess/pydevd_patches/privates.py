@@ -37,7 +37,7 @@ PROGRAM: Names = {
         "PyDB.__init__:_client_socket", "PyDB.__init__:reader", "CheckAliveThread._on_run",
         "PyDB.has_user_threads_alive", "PyDB._PyDB__wait_for_threads_to_finish",
         "PyDB.__init__:created_pydb_daemon_threads", "PyDB.__init__:check_alive_thread",
-        "CheckAliveThread.__init__:_wait_event", "time", "PyDB.set_suspend",
+        "CheckAliveThread.__init__:_wait_event", "time", "PyDB.set_suspend", "PyDB.do_wait_suspend", "CMD_SET_BREAK", "pydevd_file_utils",
         "PyDB.__init__:_threads_suspended_single_notification",
         "AbstractSingleNotificationBehavior.on_thread_suspend",
         "AbstractSingleNotificationBehavior.on_thread_resume",

@@ -29,8 +29,12 @@ from ..clocks import clocks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Dict, Tuple
 
+#: Number of stops at breakpoints, by the file as pydevd names it and the line.
+stops: Dict[Tuple[str, int], int] = {}
+#: Maximum lines to count.
+_MAX_LINES = 10_000
 #: Held while threads are marked as stopped or as running; gevent does not patch this one.
 _lock = _thread.RLock()
 
@@ -43,6 +47,7 @@ def watch() -> None:
     _wake_after_commands(pydevd.PyDB)
     _wake_after_resume(pydevd, pydevd_api.PyDevdAPI)
     _stop_at_once(pydevd.PyDB)
+    _count_stops(pydevd)
     for module in (pydevd_api, pydevd_comm):
         module.resume_threads = _resuming_at_once(pydevd_thread_lifecycle, module.resume_threads)
     _tell_own_resuming(pydevd.ThreadsSuspendedSingleNotification)
@@ -63,6 +68,18 @@ def _stop_at_once(debugger_class: Any) -> None:
             suspend(self, *args, **kwargs)
 
     debugger_class.set_suspend = set_suspend
+
+
+def _count_stops(pydevd: Any) -> None:
+    wait = pydevd.PyDB.do_wait_suspend
+
+    def do_wait_suspend(self: Any, thread: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
+        if thread.stop_reason == pydevd.CMD_SET_BREAK and len(stops) < _MAX_LINES:
+            file = pydevd.pydevd_file_utils.canonical_normalized_path(frame.f_code.co_filename)
+            stops[file, frame.f_lineno] = stops.get((file, frame.f_lineno), 0) + 1
+        return wait(self, thread, frame, *args, **kwargs)
+
+    pydevd.PyDB.do_wait_suspend = do_wait_suspend
 
 
 def _resuming_at_once(lifecycle: Any, resume: Any) -> Any:
