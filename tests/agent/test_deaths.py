@@ -188,15 +188,16 @@ def test_the_pidfd_has_the_signal_of_a_process_that_its_parent_has_reaped(held, 
     assert [line for _, line, *_ in told] == [f"rank {pid} (pid {pid}) died of SIGKILL{where}"]
 
 
-def test_a_held_process_without_a_known_status_is_named_once(tmp_path):
+@pytest.mark.parametrize(
+    ("held", "position"), [("train.py:7 (step)", "at train.py:7 (step)"), ("breakpoint", "(breakpoint)")]
+)
+def test_a_held_process_without_a_known_status_is_named_once(held, position, tmp_path):
     told = []
-    watch = _watch(tmp_path, told, "train.py:7 (step)")
+    watch = _watch(tmp_path, told, held)
     pid = _gone()
     watch.ended(pid)
     watch.ended(pid)
-    assert [line for _, line, *_ in told] == [
-        f"rank {pid} (pid {pid}) ended while you held it at train.py:7 (step)"
-    ]
+    assert [line for _, line, *_ in told] == [f"rank {pid} (pid {pid}) ended while you held it {position}"]
 
 
 def test_the_agents_own_held_child_is_named_with_the_signal_that_it_learns_later(tmp_path):

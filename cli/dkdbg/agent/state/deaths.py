@@ -174,12 +174,13 @@ def describe(process: str, name: str, frames: List[str], held: str, why: str) ->
     Args:
         process: what it was, such as `rank 2 (pid 812)`. name: name of the signal, "" if unknown. frames: its stack,
             innermost first.
-        held: where a debugger held it. why: who ended it, if known.
+        held: where a debugger held it, or only the reason if no editor has read the stack. why: who ended it, if known.
     """
     own = next((each for each in frames if not any(folder in each for folder in _INSTALLED)), "")
     where = " in %s" % (own or frames[0]) if frames else ""
     text = "%s died of %s%s," % (process, name, where) if name else "%s ended" % process
-    text = "%s while you held it at %s" % (text, held) if held else text.rstrip(",")
+    position = ("at %s" if ":" in held else "(%s)") % held
+    text = "%s while you held it %s" % (text, position) if held else text.rstrip(",")
     return "%s: %s" % (text, why) if why else text
 
 
