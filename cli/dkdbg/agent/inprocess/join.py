@@ -404,7 +404,7 @@ def _watch_configuration() -> None:
         py_db.dkdbg_configured.set()
         done = run(self, py_db)
         with contextlib.suppress(Exception):
-            missed_code.warn_of_zip(py_db)
+            missed_code.warn_of_program(py_db)
             cluster.warn(py_db)
             own_tracer.report()
         return done

@@ -63,7 +63,11 @@ _ZIP_MESSAGE = (
     "%s is a zip: it runs its own copies, so breakpoints in the original files do not stop. "
     "Debug the original folder: python FOLDER"
 )
-_zip_is_reported = False
+_INPUT_MESSAGE = (
+    "Python reads the program from standard input: breakpoints stop only in the files that it imports. "
+    "Name the program's file in the command: python FILE"
+)
+_program_is_reported = False
 
 
 def watch() -> None:
@@ -79,12 +83,17 @@ def watch() -> None:
         importing.after(name, _wrap)
 
 
-def warn_of_zip(debugger: Any) -> None:
-    """Warn the editor that is attached to this debugger if the program is a zip file, once."""
-    global _zip_is_reported  # noqa: PLW0603
-    if not _zip_is_reported and _is_zip(sys.argv[0] if getattr(sys, "argv", None) else ""):
-        _zip_is_reported = True
-        session.tell(debugger, _ZIP_MESSAGE % os.path.basename(sys.argv[0]))
+def warn_of_program(debugger: Any) -> None:
+    """Warn the editor of this debugger, once, if the program is a zip file or comes from standard input."""
+    global _program_is_reported  # noqa: PLW0603
+    if _program_is_reported:
+        return
+    name = (getattr(sys, "argv", None) or ["-c"])[0]
+    _program_is_reported = True
+    if _is_zip(name):
+        session.tell(debugger, _ZIP_MESSAGE % os.path.basename(name))
+    elif name in ("", "-") and not os.isatty(0):
+        session.tell(debugger, _INPUT_MESSAGE)
 
 
 def _is_zip(path: str) -> bool:
