@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -121,6 +122,21 @@ def test_an_answer_about_timeouts_that_is_cut_off_raises_nothing(tmp_path, monke
     assert ended.wait(300)
     wait_for(lambda: [each.name for each in threading.enumerate()], lambda names: "dkdbg ask" not in names)
     assert raised == []
+
+
+def test_a_process_that_answers_about_its_timeouts_late_is_heard(tmp_path, monkeypatch):
+    """The same thread of the process joins the adapter, which takes seconds on a busy machine."""
+    monkeypatch.setattr(processes, "CHANGED_TIMEOUT_S", 0.01)
+    raised: list[float] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as process:
+        process.bind(str(tmp_path / "1.sock"))
+        process.settimeout(300)
+        table_of(tmp_path, on_raised=raised.append).ask_timeouts(1)
+        _, (descriptor, *_), _, _ = socket.recv_fds(process, 64, 1)
+        with socket.socket(fileno=descriptor) as asked:
+            assert not select.select([asked], [], [], 0.1)[0]  # the asking side has not given up
+            asked.sendall(b"raised 2 77\n")
+    wait_for(lambda: raised, lambda found: found == [77.0])
 
 
 def test_a_debugger_that_leaves_a_process_in_its_exit_has_not_resumed_it(tmp_path):
