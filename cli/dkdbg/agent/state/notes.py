@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import time
+
+from dkdbg.agent.state import deadlines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +59,8 @@ class Holds:
                 self.held = self.held or "post-mortem: " + process["detail"]
                 if process["pid"] not in self._reported:
                     self._reported.add(process["pid"])
-                    line = "%s (pid %d) has crashed: %s; it is held for a debugger on %s"
-                    name = process["name"] or "a process"
-                    self._log(line % (name, process["pid"], process["detail"], self._endpoint()))
+                    line = "%s (pid %d) has crashed: %s; it is held for a debugger on %s%s"
+                    name, ends = process["name"] or "a process", process["expires"]
+                    limit = "" if ends is None else ", for " + deadlines.span(ends - time.time() + 1.0)
+                    self._log(line % (name, process["pid"], process["detail"], self._endpoint(), limit))
         return {} if self.held == before else {"detail": self.held}
