@@ -53,8 +53,8 @@ def test_those_that_are_held_pass_when_nothing_moves_and_each_agent_is_told_what
     job = Job()
     job.say("a", armed=2, held=1)
     job.say("b", armed=2)
-    assert job.later(rank_timeouts.QUIET_S[0] / 2) == {}
-    assert job.later(rank_timeouts.QUIET_S[0]) == {"a": {"do": "pass", "number": 1}}
+    assert job.later(rank_timeouts.QUIET_S / 2) == {}
+    assert job.later(rank_timeouts.QUIET_S) == {"a": {"do": "pass", "number": 1}}
     assert job.say("a", armed=2) == {}
     assert job.say("b", armed=2, held=2) == {}
     assert job.say("a", armed=2, held=2) == {"a": OPEN, "b": OPEN}

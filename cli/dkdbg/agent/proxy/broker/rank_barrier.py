@@ -8,8 +8,10 @@ are continued once: a rank that waits for them in a collective then reaches the 
 collective in each iteration no rank can be more than one iteration ahead of another, so all ranks stop in the
 same iteration, regardless of timing. Letting ranks pass the line only ensures progress.
 
-Some breakpoints are not for all ranks (`if rank == 0:`). After a timeout the stops are reported anyway, with the
-names of the missing ranks. A conditional breakpoint selects ranks explicitly, so its stop is not withheld.
+Some breakpoints are not for all ranks (`if rank == 0:`), so no rank passes a line that it reaches when all ranks have
+been armed for a moment, and one that has passed and not come back is reported. Other stops are reported after a
+timeout, with the names of the missing ranks. A conditional breakpoint selects ranks explicitly, so its stop is not
+withheld.
 
 The ranks of one job may have several agents. Then the client, which has a root session with each of them, decides for
 all ranks: it gets an event for each change (`dkdbgGate`), and sends its decision as a request of that name. A request
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 #: Seconds without a decision of the client before the agent decides: longer than the client's own timeouts.
 LED_TIMEOUT_S = rank_timeouts.ARM_TIMEOUT_S + rank_timeouts.MAX_GATHER_TIMEOUT_S
+PASSED = "a breakpoint was reached before all ranks had theirs, and passed once, so that they stop at the same iteration"
 
 
 class RankBarrier:
@@ -164,10 +167,12 @@ class RankBarrier:
     def open(self) -> List[Action]:
         """Report all withheld stops, and withhold no more."""
         found = [self._held[key] for key in sorted(self._held)]
+        line = messages.say(PASSED)
+        passed = [self._armed[key].to_client(line) for key in sorted(self._passing) if key in self._armed]
         self._over = self._over or self.is_closed
         self._unarmed, self._armed, self._passing, self._held = set(), {}, set(), {}
         stops = [action for connection, body, _ in found for action in connection.phase.stopped(body)]
-        return [*stops, *self._report()]
+        return [*passed, *stops, *self._report()]
 
     def _report(self) -> List[Action]:
         """Report the state to the client of the root session, if it has changed."""

@@ -14,22 +14,13 @@ WAIT, PASS, OPEN, GIVE_UP = "wait", "pass", "open", "give up"
 
 #: Seconds without another armed rank until the barrier gives up.
 ARM_TIMEOUT_S = 30.0
-#: Seconds after the last armed rank in which the barrier waits for a first stop before it opens: a later stop is
-#: in every rank's next round, as no rank passed the line before it had breakpoints. Twice the time that arming
-#: took, if that is more.
-FIRST_STOP_TIMEOUT_S = 5.0
-#: Seconds without progress before the stopped ranks are let pass: QUIET_S has a value for each time, the last one
-#: for all further times. A quarter of the time that arming took if that is more, at most MAX_QUIET_S.
-MAX_QUIET_S = 3.0
-QUIET_S = (0.25, 0.25, 0.25, 0.5, 1.0)
+#: Seconds without progress, once all ranks are armed, until the barrier opens or lets the stopped ranks pass. A quarter
+#: of the time that arming took if that is more, at most MAX_QUIET_S.
+QUIET_S, MAX_QUIET_S = 0.25, 3.0
 #: Seconds from the first stop until the barrier gives up; four times the time that arming took if that is more,
 #: up to the maximum.
 GATHER_TIMEOUT_S = 10.0
 MAX_GATHER_TIMEOUT_S = 30.0
-#: Rounds with the same number of stopped ranks before the barrier gives up: the line is not for the other ranks
-#: (`if rank == 0:`). With more rounds, ranks whose collectives come every few rounds would still meet, but the
-#: stop of a slow loop would be withheld for longer.
-SAME_ROUNDS = 2
 #: Maximum ranks named in a message.
 MAX_NAMED = 8
 
@@ -42,7 +33,7 @@ class RankTimeouts:
         since: when the ranks were asked to arm; negative for now.
 
     Attributes:
-        times: how often the stopped ranks were let pass.
+        has_passed: whether the stopped ranks were let pass; that happens once.
     """
 
     def __init__(self, clock: Callable[[], float], since: float = -1.0) -> None:
@@ -51,9 +42,7 @@ class RankTimeouts:
         self._moved = clock()
         self._arming = 0.0
         self._began = -1.0
-        self._held = 0
-        self._same = 0
-        self.times = 0
+        self.has_passed = False
 
     def armed(self) -> None:
         """Note one more armed rank."""
@@ -86,19 +75,17 @@ class RankTimeouts:
             return GIVE_UP if quiet > ARM_TIMEOUT_S else WAIT
         if held >= armed:
             return OPEN
-        if not held:
-            return OPEN if quiet > max(FIRST_STOP_TIMEOUT_S, 2 * self._arming) else WAIT
-        if self._began < 0:
+        if held and self._began < 0:
             self._began = now
-        if now - self._began > self.limit:
+        if held and now - self._began > self.limit:
             return GIVE_UP
-        if quiet <= max(QUIET_S[min(self.times, len(QUIET_S) - 1)], min(MAX_QUIET_S, self._arming / 4)):
+        if quiet <= max(QUIET_S, min(MAX_QUIET_S, self._arming / 4)):
             return WAIT
-        self._same = self._same + 1 if held == self._held else 1
-        self._held = held
-        if self._same >= SAME_ROUNDS:
+        if not held:
+            return OPEN  # a later stop is in every rank's next round: all have breakpoints
+        if self.has_passed:
             return GIVE_UP
-        self.times += 1
+        self.has_passed = True
         self._moved = now
         return PASS
 
