@@ -223,9 +223,22 @@ print(os.waitpid(pid, 0)[1] >> 8 == 1)
 """
 
 
+#: The callback has the breakpoint, and runs before the debugger's own callback.
+FORK_CALLBACK = """
+os.register_at_fork(after_in_child=step)
+step()
+pid = os.fork()
+if pid == 0:
+    os._exit(3)
+print(os.waitpid(pid, 0)[1] >> 8 == 3)
+"""
+
+
 @pytest.mark.parametrize("minor", [9, 13])
 @pytest.mark.parametrize(
-    "text", [SIGWAITS, OUT_OF_REACH], ids=["waits for a signal", "forks, our files out of reach"]
+    "text",
+    [SIGWAITS, OUT_OF_REACH, FORK_CALLBACK],
+    ids=["waits for a signal", "forks, our files out of reach", "stops in a callback of os.fork"],
 )
 def test_debugged_from_the_start_it_ends_well(program, under, text, minor):
     start = "import os, signal, sys, threading\ndef step():\n    return 1\n"

@@ -24,7 +24,9 @@ sets no event, everything takes 200 ms too long.
 from __future__ import annotations
 
 import _thread
+import os
 
+from .. import session
 from ..clocks import clocks
 
 TYPE_CHECKING = False
@@ -37,16 +39,20 @@ stops: Dict[Tuple[str, int], int] = {}
 _MAX_LINES = 10_000
 #: Held while threads are marked as stopped or as running; gevent does not patch this one.
 _lock = _thread.RLock()
+#: The process of the debugger's threads. A forked child has a copy of the debugger until `forget`, and would wait for ever.
+_pid = 0
 
 
 def watch() -> None:
     """Install the fixes for these faults, and wake stopped threads from now on."""
+    global _pid  # noqa: PLW0603
     import pydevd
     from _pydevd_bundle import pydevd_api, pydevd_comm, pydevd_thread_lifecycle
 
+    _pid = os.getpid()
     _wake_after_commands(pydevd.PyDB)
     _wake_after_resume(pydevd, pydevd_api.PyDevdAPI)
-    _stop_at_once(pydevd.PyDB)
+    _stop_at_once(pydevd)
     _count_stops(pydevd)
     for module in (pydevd_api, pydevd_comm):
         module.resume_threads = _resuming_at_once(pydevd_thread_lifecycle, module.resume_threads)
@@ -55,25 +61,33 @@ def watch() -> None:
 
 
 def forget() -> None:
-    """Replace the lock in a forked child: a thread of the parent may have held it."""
-    global _lock  # noqa: PLW0603
-    _lock = _thread.RLock()
+    """Replace the lock in a forked child, where a thread of the parent may have held it."""
+    global _lock, _pid
+    _lock, _pid = _thread.RLock(), os.getpid()
 
 
-def _stop_at_once(debugger_class: Any) -> None:
-    suspend = debugger_class.set_suspend
+def _stop_at_once(pydevd: Any) -> None:
+    suspend = pydevd.PyDB.set_suspend
 
-    def set_suspend(self: Any, *args: Any, **kwargs: Any) -> None:
+    def set_suspend(self: Any, thread: Any, stop_reason: int, *args: Any, **kwargs: Any) -> None:
+        if os.getpid() != _pid:
+            if stop_reason == pydevd.CMD_SET_BREAK:
+                session.say(
+                    "no stop in a callback of os.fork: the child is debugged when its callbacks have run"
+                )
+            return
         with _lock:
-            suspend(self, *args, **kwargs)
+            suspend(self, thread, stop_reason, *args, **kwargs)
 
-    debugger_class.set_suspend = set_suspend
+    pydevd.PyDB.set_suspend = set_suspend
 
 
 def _count_stops(pydevd: Any) -> None:
     wait = pydevd.PyDB.do_wait_suspend
 
     def do_wait_suspend(self: Any, thread: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
+        if os.getpid() != _pid:
+            return None
         if thread.stop_reason == pydevd.CMD_SET_BREAK and len(stops) < _MAX_LINES:
             file = pydevd.pydevd_file_utils.canonical_normalized_path(frame.f_code.co_filename)
             stops[file, frame.f_lineno] = stops.get((file, frame.f_lineno), 0) + 1
