@@ -1,9 +1,10 @@
-# What the image alone has below the folder that the checkout is mounted over, copied into a volume.
-# usage: image_files PROJECT SERVICE FOLDER OWNER CHECKOUT [MASK...]
-#   FOLDER: in the image, over which the checkout is mounted. OWNER: 1 gives the copies to whom that belongs.
+# What the image alone has below the folders that the checkout is mounted over, copied into a volume.
+# usage: image_files PROJECT SERVICE FOLDERS OWNER CHECKOUT [MASK...]
+#   FOLDERS: in the image, over which the checkout (/app), or a folder of it (src=/app/src), is mounted; colons between
+#   them. OWNER: 1 gives the copies to whom that belongs.
 #   CHECKOUT: folder on the engine's machine; empty where it has none, which copies what the checkout has as well.
 image_files() {
-  project=$1 service=$2 folder=$3 owner=$4 volume=${1}_dkdbg-image
+  project=$1 service=$2 folders=$3 owner=$4 volume=${1}_dkdbg-image
   checkout="type=bind,\"source=$5\",readonly"
   [ -n "$5" ] || checkout=type=tmpfs
   shift 5
@@ -30,8 +31,7 @@ image_files() {
   docker run --rm --name "$volume-copy" --user 0:0 --network none --security-opt label=disable \
     --mount "type=volume,source=$volume,target=/opt/dkdbg-image" \
     --mount "$checkout,target=/opt/dkdbg-code" --entrypoint sh "$image" -c '
-      cd "$1" 2>/dev/null || exit 0
-      folder=$1 owner=$2 code=/opt/dkdbg-code to=/opt/dkdbg-image
+      folders=$1: owner=$2
       shift 2
       masks=" $* "
       look() {
@@ -42,14 +42,22 @@ image_files() {
           case $masks in *" $folder/$name "*) continue ;; esac
           if [ -e "$code/$name" ] || [ -L "$code/$name" ]; then
             if [ -d "$path" ] && [ ! -L "$path" ] && [ -d "$code/$name" ]; then look "$path"; fi
-          else
+          elif [ ! -e "$to/$name" ]; then # a folder of the checkout may be mounted twice
             case $name in */*) mkdir -p "$to/${name%/*}" ;; esac
             cp -a "$path" "$to/$name" || exit 1
           fi
         done
       }
-      look .
-      [ "$owner" != 1 ] || chown -R "$(stat -c %u:%g "$code")" "$to"' sh "$folder" "$owner" "$@" || {
+      while [ -n "$folders" ]; do
+        each=${folders%%:*} folders=${folders#*:} local=
+        case $each in *=*) local=/${each%%=*} ;; esac
+        folder=${each#*=} code=/opt/dkdbg-code$local to=/opt/dkdbg-image$local
+        cd "$folder" 2>/dev/null || continue
+        mkdir -p "$to"
+        look .
+      done
+      to=/opt/dkdbg-image
+      [ "$owner" != 1 ] || chown -R "$(stat -c %u:%g /opt/dkdbg-code)" "$to"' sh "$folders" "$owner" "$@" || {
     docker volume rm "$volume" >/dev/null 2>&1 || :
     echo "they could not be copied; the next start tries again"
   }

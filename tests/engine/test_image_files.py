@@ -226,23 +226,29 @@ def test_no_link_is_left_by_a_proof_or_after_a_killed_container_and_a_plain_buil
         command(["docker", "image", "rm", "--force", f"{root.name}-job-debug"])
 
 
-def test_files_that_only_the_image_has_are_there_and_the_checkout_stays_as_it_was(base_image, tmp_path):
+@pytest.mark.parametrize("folder", ["", "job"], ids=["the checkout", "a folder of it"])
+def test_files_that_only_the_image_has_are_there_and_the_checkout_stays_as_it_was(
+    base_image, tmp_path, folder
+):
     def status():
         return command(["git", "status", "--short", "--untracked-files=all"], root).stdout
 
-    dockerfile = DOCKERFILE.format(base=base_image)
-    with project(tmp_path / unique("shown"), {**FILES, "Dockerfile": dockerfile}) as root:
+    files = {f"{folder}/{name}".strip("/"): text for name, text in FILES.items()}
+    files["compose.yaml"] = FILES["compose.yaml"]
+    files["Dockerfile"] = DOCKERFILE.format(base=base_image).replace("COPY . .", f"COPY {folder or '.'} .")
+    with project(tmp_path / unique("shown"), files) as root:
         assert "total 12" in command(["docker", "compose", "run", "--rm", "job"], root).stdout
         (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
         must(dkdbg(root, "init", "--yes"))
         for start in (["sh", ".dkdbg/up.sh"], [sys.executable, "-m", "dkdbg", "up"]):
             command(start, root)
             before = status()
-            with stopped_in(root / "main.py", launch_options(root)) as (debugger, stop):
+            with stopped_in(root / folder / "main.py", launch_options(root)) as (debugger, stop):
                 assert debugger.evaluate("total", debugger.stack(stop)[0]) == "12"
-                assert (root / "schema.py").is_symlink()
+                assert (root / folder / "schema.py").is_symlink()
                 assert status() == before
-                assert "schema.py" not in before
+                # The agent has no checkout with git's folder there, and the script writes none.
+                assert ("schema.py" in before) == bool(folder and start[0] == "sh")
                 debugger.continue_(stop)
                 debugger.wait_ended(300)
             assert "total 12" in must(dkdbg(root, "logs")).stdout

@@ -146,7 +146,7 @@ ENV_OWN_CONTAINER = declare(
 )
 ENV_STANDS_FOR = declare("DKDBG_STANDS_FOR", JOB, "the service whose name the container answers to", more=_BY_INIT)
 ENV_IMAGE_FILES = declare(
-    "DKDBG_IMAGE_FILES", JOB, "the folder of the image that the checkout is mounted over", more=_BY_INIT
+    "DKDBG_IMAGE_FILES", JOB, "the folders of the image that the checkout (/app), or a folder of it (src=/app/src), is mounted over, with colons between them", more=_BY_INIT
 )
 ENV_JOIN_DEADLINE = declare(
     "DKDBG_JOIN_DEADLINE", JOB, "how long a Python process that starts or joins waits for an attached editor's breakpoints",
@@ -170,6 +170,6 @@ ENV_PROFILE_DIR = declare("DKDBG_PROFILE_DIR", JOB, "folder of the profiles", de
 #: Variables that the agent sets for the program: the session's folder, without which the hook does nothing; salt
 #: and digest of the token that a pdb client must send first.
 ENV_SESSION_DIR, ENV_PDB_TOKEN = "DKDBG_SESSION_DIR", "DKDBG_PDB_TOKEN"
-#: Folder of a volume with copies of the image's own files in the folder of ENV_IMAGE_FILES, which the checkout hides.
+#: Folder of a volume with copies of the image's own files in the folders of ENV_IMAGE_FILES, which the checkout hides.
 IMAGE_FILES = "/opt/dkdbg-image"
 DEFAULT_JOIN_DEADLINE = float(SETTINGS[ENV_JOIN_DEADLINE].default)

@@ -155,7 +155,8 @@ class ServicePlan:
         as_owner: whether the program becomes the owner of the workspace; otherwise it runs as its image's or service's
             user.
         home_of: the user that plain compose runs the program as; empty for an image from dkdbg's Dockerfile.
-        image_files: folder of the image that a mount of dkdbg hides; links show its files that only the image has.
+        image_files: folders of the image that mounts of dkdbg hide, as in DKDBG_IMAGE_FILES; links show files that only the
+            image has.
             Empty for none.
         gpu: whether GPU variants are written.
         processes: documented number of processes that the launcher starts, 0 if unknown. A start

@@ -1,8 +1,8 @@
-"""Shows the image's own files (generated modules, weights) below the folder that the checkout is mounted over.
+"""Shows the image's own files (generated modules, weights) below the folders that the checkout is mounted over.
 
-`dkdbg up` and F5 have copied them into a volume (templates/image_files.sh). Each name that the checkout lacks
-becomes a link while the session lasts, and `.git/info/exclude` hides it from git. Existing files are not
-touched.
+`dkdbg up` and F5 have copied them into a volume (templates/image_files.sh), which has the folders of the checkout. Each
+name that the checkout lacks becomes a link while the session lasts, and `.git/info/exclude` hides it from git. Existing
+files are not touched.
 """
 
 from __future__ import annotations
@@ -16,50 +16,57 @@ from dkdbg.agent import settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, List, Mapping
+    from typing import Iterator, List, Mapping, Tuple
 
 _BEGIN, _END = b"\n# dkdbg: of the image, while it is debugged\n", b"# dkdbg: end\n"
 
 
 def hides(path: str, environ: Mapping[str, str]) -> str:
     """Return a message if a missing file may be one of the image's, and these were not copied; else an empty text."""
-    folder = environ.get(settings.ENV_IMAGE_FILES, "")
-    inside = folder and os.path.abspath(path).startswith(folder.rstrip("/") + "/")
+    absolute = os.path.abspath(path)
+    inside = any(absolute.startswith(folder.rstrip("/") + "/") for _, folder in _folders(environ))
     with contextlib.suppress(OSError):
         if inside and not os.listdir(settings.IMAGE_FILES):
             return "; if the image has it, your mounted files hide it: dkdbg up, or F5, makes it visible"
     return ""
 
 
+def _folders(environ: Mapping[str, str]) -> List[Tuple[str, str]]:
+    """Return folders of the checkout with those of the image that they are mounted over."""
+    named = environ.get(settings.ENV_IMAGE_FILES, "").split(":")
+    return [(local, folder) for local, _, folder in (each.rpartition("=") for each in named if each)]
+
+
 class ImageFiles:
     """The links of this session.
 
     Args:
-        environ: names the folder; without it no links are made.
+        environ: names the folders; without them no links are made.
         volume: folder of the copies.
     """
 
     def __init__(self, environ: Mapping[str, str], volume: str = settings.IMAGE_FILES) -> None:
-        self._folder = environ.get(settings.ENV_IMAGE_FILES, "")
+        self._folders = _folders(environ)
         self._volume = volume
-        self._links: List[str] = []
+        #: Paths of the links, and those that they lead to.
+        self._links: List[Tuple[str, str]] = []
         self._lock = -1
 
     def show(self) -> None:
         """Create the links, and take over those of an agent that was killed."""
-        if not self._folder or not os.path.isdir(self._volume):
+        if not self._folders or not os.path.isdir(self._volume):
             return
         # Another agent in this container shows the same files: the last one to end removes the links.
         self._lock = os.open(self._volume, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         with contextlib.suppress(OSError):
             fcntl.flock(self._lock, fcntl.LOCK_SH)
-        with contextlib.suppress(OSError):
-            for name in self._missing(""):
-                path = os.path.join(self._folder, name)
-                if not os.path.islink(path):
-                    os.symlink(os.path.join(self._volume, name), path)
-                self._links.append(name)
-        exclude(self._folder, self._links)
+        for local, folder in self._folders:
+            with contextlib.suppress(OSError):
+                for link, target in _missing(folder, os.path.join(self._volume, local)):
+                    if not os.path.islink(link):
+                        os.symlink(target, link)
+                    self._links.append((link, target))
+        self._exclude()
 
     def hide(self) -> None:
         """Remove the links, unless another agent needs them."""
@@ -74,28 +81,32 @@ class ImageFiles:
             os.close(lock)  # last: `show` of another agent waits until the links are gone
 
     def _remove(self) -> None:
-        for name in self._links:
-            path = os.path.join(self._folder, name)
+        for link, target in self._links:
             with contextlib.suppress(OSError):
-                if os.readlink(path) == os.path.join(self._volume, name):
-                    os.unlink(path)
-        exclude(self._folder, [])
+                if os.readlink(link) == target:
+                    os.unlink(link)
         self._links = []
+        self._exclude()
 
-    def _missing(self, below: str) -> Iterator[str]:
-        for name in sorted(os.listdir(os.path.join(self._volume, below))):
-            each = os.path.join(below, name)
-            in_folder, in_volume = os.path.join(self._folder, each), os.path.join(self._volume, each)
-            is_own_link = os.path.islink(in_folder) and os.readlink(in_folder) == in_volume
-            if is_own_link or not os.path.lexists(in_folder):
-                yield each
-            elif (
-                not os.path.islink(in_folder)
-                and os.path.isdir(in_folder)
-                and os.path.isdir(in_volume)
-                and not os.path.ismount(in_folder)
-            ):
-                yield from self._missing(each)
+    def _exclude(self) -> None:
+        for _, folder in self._folders:  # that of a checkout alone has git's
+            exclude(folder, [os.path.relpath(target, self._volume) for _, target in self._links])
+
+
+def _missing(folder: str, volume: str) -> Iterator[Tuple[str, str]]:
+    """Yield each path below a folder that it lacks, or that is such a link, with the one in the volume."""
+    for name in sorted(os.listdir(volume)):
+        in_folder, in_volume = os.path.join(folder, name), os.path.join(volume, name)
+        is_own_link = os.path.islink(in_folder) and os.readlink(in_folder) == in_volume
+        if is_own_link or not os.path.lexists(in_folder):
+            yield in_folder, in_volume
+        elif (
+            not os.path.islink(in_folder)
+            and os.path.isdir(in_folder)
+            and os.path.isdir(in_volume)
+            and not os.path.ismount(in_folder)
+        ):
+            yield from _missing(in_folder, in_volume)
 
 
 def exclude(folder: str, names: List[str]) -> None:

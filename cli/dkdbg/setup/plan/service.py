@@ -203,9 +203,10 @@ def user_of(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> str:
 
 
 def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | None) -> str:
-    """Return the folder of the image that our mount of the whole checkout hides."""
-    found = (remote for local, remote in mounts if local.rstrip("/") == ".")
-    return next(found, "") if dockerfile is not None else ""
+    """Return the folders of the image that our mounts of folders of the checkout hide, as in DKDBG_IMAGE_FILES."""
+    found = [(local.removeprefix("./").strip("/"), remote) for local, remote in mounts]
+    named = [remote if local == "." else f"{local}={remote}" for local, remote in found]
+    return ":".join(named) if dockerfile is not None else ""
 
 
 def _settings(

@@ -106,6 +106,7 @@ def start(
             image.done()
 
     port = on_free_port(wanted.port, own_port=own_port, start=up)
+    image.exclude_links()
     running = containers.of_service(target, root)
     check_started(
         running, target, root, env=compose_cli.environment(port=port, gpu=gpu, token=token), report=report

@@ -117,6 +117,12 @@ class ImageBuild:
             if text := (done.stdout + done.stderr).strip():
                 report(f"files that only the image has: {text.splitlines()[-1]}")
 
+    def exclude_links(self) -> None:
+        """Hide the links in a folder of the checkout from git; where all of it is mounted, the agent does."""
+        if "=" in self._service.image_files:
+            shown = _run_script(self._root, "links").stdout.splitlines()
+            exclude(str(self._root), [each.removeprefix("./") for each in shown])
+
     def _read_inputs(self) -> tuple[str, Path | None]:
         if self._service.inputs is None:
             return "", None
