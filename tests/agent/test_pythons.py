@@ -34,6 +34,20 @@ def test_a_first_line_and_a_late_attach_stop_under_every_python(program, under, 
     assert all(line.startswith("dkdbg:") for line in err.splitlines()), err
 
 
+@pytest.mark.parametrize("minor", [9, 13])
+def test_a_program_whose_working_folder_is_gone_stops(program, under, tmp_path, minor):
+    running = program(
+        "import os, time\nos.mkdir('work')\nos.chdir('work')\nos.rmdir('../work')\nprint('up', flush=True)\n"
+        "while not os.path.exists(os.path.dirname(__file__) + '/stop'):\n    time.sleep(0.02)\nprint('end')\n",
+        **under(minor),
+    )
+    assert running.process.stdout.readline() == b"up\n"
+    with Editor(running.port, {running.script: [7]}) as editor:
+        editor.wait_stops(2)
+        (tmp_path / "stop").touch()
+    running.ends(0, "end\n")
+
+
 @pytest.mark.parametrize("minor", [8, 11])
 def test_a_running_loop_stops_without_pydevds_library(program, under, tmp_path, minor):
     """As on musl and on aarch64, where the library does not load: the main thread traces itself."""

@@ -37,6 +37,7 @@ def watch() -> None:
     """Install the corrections in pydevd."""
     import pydevd_file_utils as files
     from _pydevd_bundle.pydevd_filtering import FilesFiltering
+    from _pydevd_bundle.pydevd_process_net_command_json import PyDevJsonCommandProcessor
 
     known, set_up = files._abs_and_canonical_path, files.setup_client_server_paths
 
@@ -52,7 +53,17 @@ def watch() -> None:
         _map_files_first(files, paths)
         _own_packages[:] = [local.rstrip("/") + "/" for _, local in paths if _PACKAGE.search(local)]
 
-    in_project = FilesFiltering.in_project_roots
+    in_project, set_options = FilesFiltering.in_project_roots, PyDevJsonCommandProcessor._set_debug_options
+
+    def _set_debug_options(
+        self: Any, debugger: Any, arguments: Dict[str, Any], *more: Any, **named: Any
+    ) -> None:
+        reload = arguments.setdefault("autoReload", {})
+        if isinstance(reload, dict) and not reload.get(
+            "enable"
+        ):  # by default pydevd asks for the working folder
+            reload.setdefault("watchDirectories", ["/"])
+        set_options(self, debugger, arguments, *more, **named)
 
     def in_project_roots(self: Any, received_filename: str) -> bool:
         return bool(in_project(self, received_filename)) or received_filename.startswith(tuple(_own_packages))
@@ -60,6 +71,7 @@ def watch() -> None:
     files._abs_and_canonical_path = _abs_and_canonical_path
     files.setup_client_server_paths = setup_client_server_paths
     FilesFiltering.in_project_roots = in_project_roots
+    PyDevJsonCommandProcessor._set_debug_options = _set_debug_options
 
 
 def single(path: str) -> str:

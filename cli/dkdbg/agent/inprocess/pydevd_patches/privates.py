@@ -68,7 +68,7 @@ PROGRAM: Names = {
         "NetCommandFactoryJson.make_console_message", "NetCommandFactoryJson.make_io_message",
     ),
     "_pydevd_bundle.pydevd_process_net_command_json": (
-        "PyDevJsonCommandProcessor.process_net_command_json", "NetCommand", "CMD_RETURN", "json", "pydev_log",
+        "PyDevJsonCommandProcessor.process_net_command_json", "PyDevJsonCommandProcessor._set_debug_options", "NetCommand", "CMD_RETURN", "json", "pydev_log",
         "NetCommand.__init__:as_dict", "NetCommand.__init__:_as_bytes",
     ),
     "_pydevd_bundle.pydevd_additional_thread_info": ("set_additional_thread_info", "PyDBAdditionalThreadInfo"),
