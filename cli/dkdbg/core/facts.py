@@ -127,7 +127,8 @@ class DockerfileFact:
         user: last USER of the final stage, None for root.
         copies: (local, remote) pairs of COPY/ADD lines of the final stage that bring sources from the build
             context: local relative to `context`, remote absolute.
-        code: the `copies` of Python sources, local relative to the root; a pattern (`*.py`) is replaced by its files.
+        clones: (name, remote) pairs of the repositories that its RUN lines clone.
+        code: the `copies` of Python sources and clones of this repository, local relative to the root; a pattern (`*.py`) is replaced by its files.
         entrypoint: ENTRYPOINT of the final stage as argv (shell form: `("/bin/sh", "-c", text)`), or None.
         inherits_entrypoint: whether its base image sets it; that image's CMD is unknown.
         cmd: CMD of the final stage as argv, or None.
@@ -147,6 +148,7 @@ class DockerfileFact:
     workdir_is_assumed: bool = False
     user: str | None = None
     copies: tuple[tuple[str, str], ...] = ()
+    clones: tuple[tuple[str, str], ...] = ()
     code: tuple[tuple[str, str], ...] = ()
     entrypoint: tuple[str, ...] | None = None
     inherits_entrypoint: bool = False

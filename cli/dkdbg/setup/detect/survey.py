@@ -85,9 +85,10 @@ class Survey:
             path: read_dockerfile(text, path, inherited=self.inherited)
             for path, text in self.dockerfile_texts.items()
         }
+        names = self.project_names()
         for path, fact in self.dockerfiles.items():
             context = self._build_context(path)
-            copied = service.code_mappings(tree, (), fact, context)
+            copied = service.code_mappings(tree, (), fact, context, names)
             self.dockerfiles[path] = replace(fact, code=copied, context=context)
         variables = parse_env(tree.text(".env")) if tree.has(".env") else {}
         self.compose_separator = variables.get("COMPOSE_PATH_SEPARATOR") or ":"

@@ -664,7 +664,7 @@ def why_mapping(mapping: Mapping, base: ServiceFact | None, run: DockerRun | Non
         return f"{base.file} mounts it there"
     if base is None and run and (mapping.local, str(mapping.remote)) in run.mounts:
         return f"{run.source} mounts it there"
-    if PurePosixPath(WORKSPACE) in mapping.remote.parents:
+    if mapping.local != "." and PurePosixPath(WORKSPACE) in mapping.remote.parents:
         return f"the repository around it is mounted at {WORKSPACE}"
     if str(mapping.remote) == WORKSPACE:
         return "the repository is mounted there"

@@ -108,6 +108,7 @@ class _Stage:
     inherits_entrypoint: bool = False
     cmd: tuple[str, ...] | None = None
     copies: list[tuple[str, str]] = field(default_factory=list)
+    clones: list[tuple[str, str]] = field(default_factory=list)
     exposed: list[int] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
 
@@ -153,6 +154,7 @@ def read_dockerfile(
         workdir_is_assumed=final.workdir_is_assumed,
         user=final.user if final.user not in {"root", "0", "0:0", ""} else None,
         copies=tuple(dict.fromkeys(final.copies)),
+        clones=tuple(final.clones),
         entrypoint=(base_runs,) if final.entrypoint is None and base_runs else final.entrypoint,
         inherits_entrypoint=final.inherits_entrypoint,
         has_shell=_SHELL_LESS.search(final.base) is None,
@@ -206,7 +208,7 @@ def _open_stage(rest: str, values: Mapping[str, str], stages: list[_Stage], inhe
         stage.inherits_entrypoint = stage.entrypoint is not None
         return stage
     return replace(
-        below, name=name, env=dict(below.env), copies=list(below.copies), exposed=list(below.exposed), runs=list(below.runs)
+        below, name=name, env=dict(below.env), copies=list(below.copies), clones=list(below.clones), exposed=list(below.exposed), runs=list(below.runs)
     )  # fmt: skip
 
 
@@ -243,6 +245,22 @@ def _apply(
         stage.runs.append(text)
         stage.runs.extend(step.heredocs)
         _remove("\n".join((text, *step.heredocs)), stage)
+        stage.clones.extend(_clones("\n".join((text, *step.heredocs)), stage.workdir))
+
+
+def _clones(text: str, folder: str) -> Iterator[tuple[str, str]]:
+    """Yield the repositories that `git clone` brings, each by its name and its folder in the image."""
+    for part in _COMMAND_END.split(text):
+        words = split(part)
+        if words[:1] == ["cd"] and len(words) == 2:
+            folder = absolute(folder, words[1])
+        elif words[:2] == ["git", "clone"]:
+            address = next(
+                (at for at, word in enumerate(words) if "://" in word or word.startswith("git@")), None
+            )
+            if address is not None:
+                name = words[address].rstrip("/").removesuffix(".git").rsplit("/", 1)[-1]
+                yield name, absolute(folder, next(iter(words[address + 1 :]), name))
 
 
 def _set_arg(rest: str, into: dict[str, str], given: Mapping[str, str], outer: Mapping[str, str]) -> None:

@@ -124,10 +124,10 @@ def read_service(
             target=build.target,
             inherited=inherited,
         )
-        dockerfile = replace(dockerfile, code=code_mappings(tree, (), dockerfile, fact.context))
+        dockerfile = replace(dockerfile, code=code_mappings(tree, (), dockerfile, fact.context, projects))
     image = dockerfile or read_dockerfile(f"FROM {fact.image or ''}", "", inherited=inherited)
     workdir = fact.working_dir or image.workdir
-    mappings = code_mappings(tree, fact.binds, dockerfile, fact.context)
+    mappings = code_mappings(tree, fact.binds, dockerfile, fact.context, projects)
     argv = _argv(fact, dockerfile)
     inside = Inside(workdir=workdir, mappings=mappings, scripts=scripts, context=fact.context or ".")
     seen, file = started(tree, argv, inside)
@@ -305,10 +305,23 @@ def _points(service: RunningService, preferred: str | None) -> float:
 
 
 def code_mappings(
-    tree: Tree, binds: Mappings, dockerfile: DockerfileFact | None, context: str | None
+    tree: Tree,
+    binds: Mappings,
+    dockerfile: DockerfileFact | None,
+    context: str | None,
+    projects: frozenset[str],
 ) -> Mappings:
-    """Return the (local, remote) pairs of code, including pairs at `/`: bind mounts first, then copies in the image."""
+    """Return the (local, remote) pairs of code, including pairs at `/`: bind mounts first, then copies in the image.
+
+    Args:
+        projects: possible names of this repository, of which the image may have a clone.
+    """
     found = [(local, remote) for local, remote in binds if holds_code(tree, local)]
+    found += [
+        (".", remote)
+        for name, remote in (dockerfile.clones if dockerfile else ())
+        if name.lower() in projects
+    ]
     for local, remote in dockerfile.copies if dockerfile else ():
         path = join(context or ".", local)
         if path is not None and "*" in path:

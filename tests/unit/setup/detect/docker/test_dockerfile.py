@@ -199,3 +199,17 @@ def test_a_run_line_is_read_in_both_of_its_forms(project, run):
 def test_a_copy_that_a_later_step_removes_is_none(run, kept):
     copies = read(f"FROM a\nCOPY x /tmp/x\nCOPY y /app\nRUN {run}\n").copies
     assert copies == ((("x", "/tmp/x"),) if kept else ()) + (("y", "/app"),)
+
+
+@pytest.mark.parametrize(
+    ("run", "remote"),
+    [
+        ("git clone --depth 1 https://example.com/org/Speech-Kit.git && cd Speech-Kit && pip install -e .", "/src/Speech-Kit"),
+        ("cd /opt; git clone git@example.com:org/speech_kit code", "/opt/code"),
+        ("git clone https://example.com/org/another.git", None),
+    ],
+)  # fmt: skip
+def test_an_image_with_a_clone_of_this_repository_has_its_code_there(project, run, remote):
+    project.write("pyproject.toml", "[project]\nname = 'speech_kit'\n").write("speech_kit/__init__.py", "")
+    facts = project.write("docker/Dockerfile", f"FROM python:3.11\nWORKDIR /src\nRUN {run}\n").facts()
+    assert facts.dockerfiles[0].code == (((".", remote),) if remote else ())
