@@ -301,6 +301,7 @@ class DockerRun:
         ports: container ports that it publishes.
         env: (name, value) of `-e`; `${OTHER}` is a variable of the user's shell, None the variable of the same name.
         env_files: files of `--env-file`, relative to the root; they may be missing.
+        dockerfile: end of the path of the Dockerfile from which a command beside it builds the image; empty if unknown.
     """
 
     source: str
@@ -311,6 +312,11 @@ class DockerRun:
     ports: tuple[int, ...] = ()
     env: tuple[tuple[str, str | None], ...] = ()
     env_files: tuple[str, ...] = ()
+    dockerfile: str = ""
+
+    def starts(self, dockerfile: str) -> bool:
+        """Tell whether it may start an image of this Dockerfile, a path relative to the root."""
+        return f"/{dockerfile}".endswith("/" + self.dockerfile) or not self.dockerfile
 
 
 @dataclass(frozen=True, kw_only=True)

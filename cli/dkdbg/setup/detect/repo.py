@@ -384,7 +384,8 @@ def _mappings(survey: Survey) -> tuple[tuple[str, str], ...]:
         return survey.chosen.mappings
     if survey.dockerfile is not None:
         # An image that copies no code may get it by the mounts of a `docker run` line.
-        manual = survey.docker_run.mounts if survey.docker_run else ()
+        run = survey.docker_run
+        manual = run.mounts if run and run.starts(survey.dockerfile.path) else ()
         mounted = tuple(pair for pair in manual if service.holds_code(survey.tree, pair[0]))
         if found := survey.dockerfile.code or mounted:
             return found

@@ -61,7 +61,8 @@ def plan_service(
         facts, base, dockerfile, is_generated=image.is_generated and base is None
     )
     run = facts.docker_run if base is None and not image.is_generated and dockerfile else None
-    run = run or DockerRun(source="", mounts=())
+    if run is None or dockerfile is None or not run.starts(dockerfile.path):
+        run = DockerRun(source="", mounts=())
     bare = base is None and not image.is_generated and dockerfile is not None and not mappings
     workdir = workspace_of(facts) if image.is_generated and base is None else None
     if run.mounts:

@@ -42,6 +42,7 @@ _OWN_FOLDER = re.compile(
 _BUILT = re.compile(
     r"\b(?:docker|podman)\s+(?:buildx\s+|image\s+)?build\b.*?\s(?:-t|--tag)[\s=]+([\w./-]*[\w])"
 )
+_BUILT_FROM = re.compile(r"\sbuild\s.*?\s(?:-f|--file)[\s=]+[\"']?(?:\./)*(\w[\w./-]*)")
 _MAX_ITEMS = 60
 #: Maximum characters of a line, after its variables are replaced.
 _MAX_LINE_CHARS = 20_000
@@ -74,7 +75,11 @@ def read_docker_run(tree: Tree) -> DockerRun | None:
         :_MAX_ITEMS
     ]
     lines = [(path, line) for path in paths for line in _lines(_text(tree, path))]
-    built = frozenset(match[1] for _, line in lines for match in _BUILT.finditer(line))
+    built = {
+        match[1]: source[1] if (source := _BUILT_FROM.search(line)) else ""
+        for _, line in lines
+        for match in _BUILT.finditer(line)
+    }
     unmounted = None
     for path, line in lines:
         found = _RUN.search(line)
@@ -117,7 +122,7 @@ def _text(tree: Tree, path: str) -> str:
     return "\n".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
 
 
-def _read(tree: Tree, path: str, text: str, built: frozenset[str]) -> DockerRun | None:
+def _read(tree: Tree, path: str, text: str, built: Mapping[str, str]) -> DockerRun | None:
     text = re.sub(r"\$\(\s*(pwd|CURDIR|shell pwd)\s*\)|`pwd`", "$PWD", text)
     try:
         words = shlex.split(text)
@@ -139,7 +144,8 @@ def _read(tree: Tree, path: str, text: str, built: frozenset[str]) -> DockerRun 
         )
         if parts.get("type") == "bind" and (mount := _mount(tree, path, source, target)):
             mounts.append(mount)
-    if not mounts and not built & {word.partition(":")[0] for word in words}:
+    images = [image for word in words if (image := word.partition(":")[0]) in built]
+    if not mounts and not images:
         return None
     workdir = next(
         (value for value in given.get("workdir", []) if value.startswith("/") and "$" not in value), None
@@ -155,6 +161,7 @@ def _read(tree: Tree, path: str, text: str, built: frozenset[str]) -> DockerRun 
         ports=tuple(dict.fromkeys(port for match in ports if match and (port := whole_number(match[1], 65535)))),
         env=_read_environment(given.get("env", [])),
         env_files=_env_files(tree, path, given.get("env_file", [])),
+        dockerfile=built[images[0]] if images else "",
     )  # fmt: skip
 
 

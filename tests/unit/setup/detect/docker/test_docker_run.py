@@ -69,3 +69,16 @@ def test_options_that_a_variable_holds_are_read(project, file, text, remote):
     project.write(file, text).write("train.py", "x")
     found = project.facts().docker_run
     assert found.mounts == ((".", remote),)
+
+
+@pytest.mark.parametrize(("built", "code"), [("-f Dockerfile", "/a/code"), ("-f tools/Dockerfile", None)])
+def test_a_run_of_an_image_from_another_dockerfile_says_nothing_of_this_one(project, built, code):
+    script = f"docker build -t prepare {built} .\ndocker run --rm -v $(pwd):/a/code prepare\n"
+    project.write("Dockerfile", "FROM python:3.11\nCMD python /a/code/train.py\n").write(
+        "tools/run.sh", script
+    )
+    facts = (
+        project.write("tools/Dockerfile", "FROM python:3.11\n").write("train.py", "import torch\n").facts()
+    )
+    assert facts.docker_run.starts("Dockerfile") == bool(code)
+    assert dict(facts.mappings).get(".") == code
