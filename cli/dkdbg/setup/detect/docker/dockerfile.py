@@ -280,7 +280,7 @@ def _assignments(rest: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
         # The legacy form `ENV key value with blanks`.
         return [(first[0], substitute(first[1], values))] if len(first) > 1 else []
     pairs = (part.partition("=") for part in split(rest))
-    return [(name, substitute(value, values)) for name, equals, value in pairs if equals]
+    return [(name, substitute(value, values, keep_unknown=True)) for name, equals, value in pairs if equals]
 
 
 def _command(rest: str, shell: tuple[str, ...]) -> tuple[str, ...]:
@@ -336,11 +336,13 @@ def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:
         rest = rest[match.end() :]
     if HEREDOC.search(rest):
         return
-    rest = substitute(rest, stage.env)
+    rest = substitute(rest, stage.env, keep_unknown=True)
     words = json_words(rest) if rest.startswith("[") else split(rest)
     if len(words) < 2:
         return
     *sources, destination = words
+    if "$" in destination:  # of the base image's environment
+        return
     target = absolute(stage.workdir, destination)
     # WORKDIR creates its folder, and COPY into an existing folder keeps the file's name.
     is_workdir = PurePosixPath(stage.workdir).is_relative_to(target)

@@ -95,10 +95,11 @@ def test_a_stage_has_the_pythonpath_and_user_of_its_base_image():
         ("COPY train.py /app", ("train.py", "/app/train.py")),  # WORKDIR has made the folder
         ("COPY train.py /", ("train.py", "/train.py")),
         ("COPY train.py /srv", ("train.py", "/srv")),
+        ("ENV CODE=/home/$BASE_USER/code\nCOPY src ${CODE}/src", None),
     ],
 )
 def test_copies_pair_local_and_remote(copy, expected):
-    assert read(f"FROM a\nWORKDIR /app\n{copy}\n").copies == (expected,)
+    assert read(f"FROM a\nWORKDIR /app\n{copy}\n").copies == ((expected,) if expected else ())
 
 
 @pytest.mark.parametrize(
