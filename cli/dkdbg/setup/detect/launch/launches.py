@@ -33,6 +33,7 @@ PLACES = {
     "service": 100, "image": 45, "other-service": 20, "other-image": 16, "procfile": 34, "readme": 30, "editor": 24, "makefile": 18, "docs": 15, "script": 14,
     "inline": 13, "subreadme": 11, "ci": 5,
 }  # fmt: skip
+_ASSIGNED = re.compile(r"(?:(?:export|local|readonly)\s+)?([A-Za-z_]\w*)=")
 _README = re.compile(r"readme(?:[-_.]\w+)*", re.IGNORECASE)
 _DOCUMENT = re.compile(r".*\.(?:md|rst|mdx)", re.IGNORECASE)
 _INLINE = re.compile(r"(?<!`)`([^`\n]{6,200})`(?!`)")
@@ -194,10 +195,10 @@ def _shell_script(
     lines: list[str] = []
     for line in logical_lines(tree.text(path)):
         stripped = line.strip()
-        if assigned := re.fullmatch(
-            r"(?:export\s+|local\s+)?([A-Za-z_]\w*)=([\"']?)([^\"'$`]*?)\2(?:\s+#.*)?", stripped
-        ):
-            values[assigned[1]] = assigned[3]
+        if assigned := _ASSIGNED.match(stripped):
+            value = substitute(_word(stripped[assigned.end() :]), values, keep_unknown=True)
+            if not re.search(r"[$`]", value):
+                values[assigned[1]] = value
         if not stripped.startswith("#"):
             lines.append(substitute(stripped, values, keep_unknown=True))
     # Follow one level only: scripts of a project may source each other in circles.
@@ -205,6 +206,15 @@ def _shell_script(
     spread = {seen.launch.target for seen in found if spreads(seen.launch)}
     # `if ...; then python train.py; else torchrun train.py; fi`: the branch with the launcher is the real run.
     yield from (seen for seen in found if seen.launch.target not in spread or spreads(seen.launch))
+
+
+def _word(text: str) -> str:
+    """Return the value of an assignment without its quotes; a `$` if it is no single word, such as before a command."""
+    try:
+        words = shlex.split(text, comments=True)
+    except ValueError:  # a quote that another line ends
+        return "$"
+    return "$" if len(words) > 1 else "".join(words)
 
 
 def spreads(launch: Launch) -> bool:

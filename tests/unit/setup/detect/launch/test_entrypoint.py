@@ -53,7 +53,8 @@ def test_a_shell_script_of_the_readme_is_read_through_also_where_two_source_each
     project.write("pretrain.py", TRAIN)
     project.write(
         "run.sh",
-        "CFG=big  # or small\ntorchrun \\\n  --nproc_per_node=8 \\\n  pretrain.py --cfg $CFG --lr 1\n",
+        'CFG=big  # or small\nLR=${LR:-"1"}\nN=$(nproc) X="open\ntorchrun \\\n  --nproc_per_node=8 \\\n'
+        "  pretrain.py --cfg $CFG --lr ${LR}\n",
     )
     entry = project.readme("bash run.sh").facts().entrypoint
     assert (entry.file, entry.command) == (
