@@ -532,6 +532,10 @@ _VARIABLE = re.compile(
     r"|environment variable:? [\"'`]?([A-Z][A-Z0-9]*_[A-Z0-9_]+)"
 )
 _SETTINGS = re.compile(r"validation errors? for \w*(?:Settings|Config)\n(\w+)\n\s+Field required")
+#: A SyntaxError, and the file name of a text given to eval, exec or ast.literal_eval.
+_NOT_PARSED = re.compile(
+    r'(?:^ *File "<(string|unknown)>", line \d+\n(?:[ \t][^\n]*\n){0,2})?(SyntaxError: [^\n]*)', re.MULTILINE
+)
 
 
 def _of_code(text: str, _code: int | None, _around: Around) -> Finding | None:
@@ -542,9 +546,14 @@ def _of_code(text: str, _code: int | None, _around: Around) -> Finding | None:
             "variable-missing", f"the environment variable {name} is not set where the program runs",
             f"environment: [{name}] of your service, and its value in .env", text, subject=name,
         )  # fmt: skip
-    if found := re.search(r"SyntaxError: [^\n]*", text):
+    if found := _NOT_PARSED.search(text):
+        if found[1]:
+            return _finding(
+                "argument-wrong", f"the program evaluates a text that is not Python: {found[2]}",
+                "correct that text: it is an argument of the command (dkdbg init --command 'python train.py ARGUMENT'), or from a configuration file", text,
+            )  # fmt: skip
         return _finding(
-            "syntax", f"this Python does not understand the source: {found[0]}",
+            "syntax", f"this Python does not understand the source: {found[2]}",
             "correct it; if the image's Python is too old for it: `python` in dkdbg.toml, or FROM in your own Dockerfile", text,
         )  # fmt: skip
     return None
