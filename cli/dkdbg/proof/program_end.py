@@ -585,19 +585,29 @@ def _called(code: int | None) -> str:
     return "an unknown code" if code is None else f"exit code {code}"
 
 
-def interpreters_with(module: str) -> str:
+def interpreters_with(module: str, first: str = "") -> str:
     """Return a shell script that prints the interpreters that find a module.
 
     Args:
         module: top-level name, an identifier.
+        first: interpreter to ask first, without its options; empty for none.
     """
     if not re.fullmatch(r"\w+", module):
         return "true"
     code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
     return (
-        f"for each in {' '.join(_INTERPRETERS)}; do case $each in *-config|*-dbg) continue ;; esac; "
-        f'[ -x "$each" ] && "$each" -c "{code}" 2>/dev/null && echo "$each"; done; true'
+        f"for each in {shlex.quote(first)} {' '.join(_INTERPRETERS)}; do case $each in *-config|*-dbg) continue ;; esac; "
+        f'command -v "$each" >/dev/null && "$each" -c "{code}" 2>/dev/null && echo "$each"; done; true'
     )
+
+
+def hidden_by_options(finding: Finding, module: str, python: str, options: Sequence[str]) -> Finding:
+    """Turn the finding about a missing module into one about options of Python that hide it."""
+    words = " ".join(options)
+    return replace(
+        finding, link="command", subject="", says=f"the program runs under {python} {words}, which hides the module {module} from it",
+        remedy=f"leave {words} out of the command: dkdbg init --command {shlex.quote(f'{python} ...')}",
+    )  # fmt: skip
 
 
 def in_other_interpreter(finding: Finding, module: str, python: str) -> Finding:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import re
 import shlex
 import time
 from dataclasses import dataclass, field, replace
@@ -15,6 +17,7 @@ from dkdbg.core.address import is_loopback
 from dkdbg.core.plan import PUBLISHED_ON
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
+from dkdbg.launchers.python import PYTHON
 from dkdbg.proof import file_causes, first_lines, line_answer, line_causes, program_end, stopping
 from dkdbg.proof.asked import Asked, below_packages
 from dkdbg.proof.finding import BrokenError, Finding, silent
@@ -49,6 +52,8 @@ _DECISIVE = frozenset(
         "child-not-attached", "hook-missing", "other-interpreter", "other-user", "other-debugger", "just-my-code", "compiled", "optimised-away",
     }
 )  # fmt: skip
+#: Options of Python, alone or among others, after which it ignores PYTHONPATH or installed packages.
+_HIDES = re.compile(r"-[bBdiOqRuvx]*[EIPSs]")
 #: Seconds of CPU time between two polls below which a program counts as waiting.
 _IDLE_CPU_S = 0.3
 #: Characters of a value to show.
@@ -396,7 +401,11 @@ class _Run:
         module = program_end.missing_module(text) if finding.cause == "module-missing" else ""
         if not module:
             return finding
-        if found := _first_line(trial.probe(program_end.interpreters_with(module))):
+        python, options = _interpreter(trial.program)
+        found = _first_line(trial.probe(program_end.interpreters_with(module, python)))
+        if found and found == python and options:
+            return program_end.hidden_by_options(finding, module, python, options)
+        if found:
             return program_end.in_other_interpreter(finding, module, found)
         folder = "" if finding.subject else _first_line(trial.probe(program_end.places_of(module)))
         return program_end.in_image(finding, module, folder) if folder else finding
@@ -475,6 +484,14 @@ class _Run:
             remedy="does it wait for something, or for a request? dkdbg where shows where it is; dkdbg verify --timeout 600 waits longer",
             detail=detail,
         )  # fmt: skip
+
+
+def _interpreter(program: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the Python that a command line names, and its options that hide modules; empty for another program."""
+    if not program or not PYTHON.starts(program[0]):
+        return "", []
+    options = itertools.takewhile(lambda word: word.startswith("-"), program[1:])
+    return program[0], [word for word in options if _HIDES.match(word)]
 
 
 def _first_line(answer: str) -> str:

@@ -1,5 +1,7 @@
 """Whatever breaks a proof, its run is ended, and what its end leaves is told."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -7,7 +9,7 @@ import pytest
 
 from dkdbg.core.target_values import Trial
 from dkdbg.errors import DkdbgError
-from dkdbg.proof import proving
+from dkdbg.proof import program_end, proving
 from dkdbg.proof.asked import Entry
 from dkdbg.proof.finding import BrokenError
 from dkdbg.proof.first_lines import FirstLines
@@ -90,6 +92,33 @@ def test_a_missing_module_is_looked_for_in_the_image_before_a_distribution_is_na
     trial = replace(run.trial(None, lambda _: None), probe=probe)
     found = proof._ended(trial, "ModuleNotFoundError: No module named 'generated'\n", 1)
     assert (found.cause, found.subject, len(probed)) == ("own-module", "", 2)
+
+
+@pytest.mark.parametrize(
+    ("program", "cause", "remedy"),
+    [
+        (("PYTHON", "-S", "train.py"), "module-missing", "leave -S out"),
+        (("PYTHON", "-u", "-IS", "-m", "train"), "module-missing", "leave -IS out"),
+        (("PYTHON", "-mscripts.train"), "other-interpreter", "start it with"),
+        (("/usr/bin/false", "-S", "train.py"), "other-interpreter", "start it with"),
+    ],
+)
+def test_an_option_of_python_that_hides_a_module_is_named(tmp_path, program, cause, remedy):
+    python = tmp_path / "bin/python3"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+
+    def probe(script):  # this Python, in place of the image's
+        others = " ".join(program_end._INTERPRETERS)
+        return subprocess.run(["sh", "-c", script.replace(others, str(python))], check=True, capture_output=True, text=True).stdout  # fmt: skip
+
+    run = Run(tmp_path)
+    proof = proving._Run(run.subject, lambda _: None, lambda *_: None, proving.Proof())
+    words = tuple(str(python) if word == "PYTHON" else word for word in program)
+    trial = replace(run.trial(None, lambda _: None), probe=probe, program=words)
+    found = proof._ended(trial, "ModuleNotFoundError: No module named 'pytest'\n", 1)
+    assert found.cause == cause
+    assert remedy in found.remedy
 
 
 @pytest.mark.parametrize("script", ["/generated.py", "find_spec"])
