@@ -17,8 +17,9 @@ from dkdbg.core.address import is_loopback
 from dkdbg.core.plan import PUBLISHED_ON
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
+from dkdbg.hang import query
 from dkdbg.launchers.python import PYTHON
-from dkdbg.proof import file_causes, first_lines, line_answer, line_causes, program_end, stopping
+from dkdbg.proof import file_causes, first_lines, importing, line_answer, line_causes, program_end, stopping
 from dkdbg.proof.asked import Asked, below_packages
 from dkdbg.proof.finding import BrokenError, Finding, silent
 from dkdbg.setup.detect.files import Tree
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
 _SESSION_TIMEOUT_S, _STOP_TIMEOUT_S, _BY_NAME_TIMEOUT_S, _END_TIMEOUT_S = 20.0, 120.0, 60.0, 10.0
 #: Maximum characters of a path in an answer of the image.
 _MAX_PATH_CHARS = 200
-#: Seconds after the stop during which an end of the program still counts as a failure.
-_AFTER_STOP_S = 1.0
+#: Seconds after the program's imports during which its end still counts as a failure, and maximum seconds for these
+#: imports after the stop.
+_AFTER_IMPORTS_S, _IMPORT_TIMEOUT_S = 1.0, 60.0
 #: Seconds between two reads of the agent's own messages while it starts.
 _READY_EVERY_S = 3.0
 #: Maximum files to compare on both sides, and to ask the processes about.
@@ -411,13 +413,30 @@ class _Run:
         return program_end.in_image(finding, module, folder) if folder else finding
 
     def _check_end(self, trial: Trial) -> None:
-        """Raise BrokenError if the program ends for a known cause right after the stop, as on missing arguments."""
-        end = time.monotonic() + _AFTER_STOP_S
-        while (code := trial.ended()) is None and time.monotonic() < end:
-            time.sleep(0.1)
+        """Raise BrokenError if the program ends for a known cause soon after its imports, as on missing arguments."""
+        end = time.monotonic() + _IMPORT_TIMEOUT_S
+        while time.monotonic() < end and self._is_importing(trial) and self._code_soon(trial) is None:
+            pass
+        code = self._code_soon(trial)
         finding = self._ended(trial, trial.output(), code) if code else None
         if finding is not None and finding.cause != "program-ends":
             raise BrokenError(replace(finding, says=f"a breakpoint stops, but then {finding.says}"))
+
+    def _code_soon(self, trial: Trial) -> int | None:
+        """Return the program's exit code; None if it still runs after _AFTER_IMPORTS_S."""
+        end = time.monotonic() + _AFTER_IMPORTS_S
+        while (code := trial.ended()) is None and time.monotonic() < end:
+            time.sleep(0.1)
+        return code
+
+    def _is_importing(self, trial: Trial) -> bool:
+        lines = {each.path: each.last_import for each in self._files}
+        target = self._subject.target_at(trial.address)
+        wanted = query.Wanted(
+            target=target, label=target.label, ids=(self._session,) if self._session else ()
+        )
+        sessions, _ = query.ask([wanted], native=False)
+        return importing.is_importing(sessions, lambda path: lines.get(self._subject.entry.local_of(path), 0))
 
     def _end_of(self, trial: Trial, attempt: Attempt) -> int | None:
         """Return the program's exit code, None while it runs; wait for it if the debugger has seen the program end."""
