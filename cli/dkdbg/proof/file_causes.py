@@ -140,7 +140,7 @@ def installed_copy(loaded: str, local: str) -> Finding:
     origin = f" of {local}" if local else ""
     return Finding(
         link="file", cause="two-copies", says=f"the program has loaded another copy{origin}: {loaded}",
-        remedy=_IN_PLACE if INSTALLED.search(loaded) else "mount the repository over that folder, or start the program from the mounted folder",
+        remedy=_IN_PLACE if INSTALLED.search(loaded) else "mount the repository over that folder; or let Python find the mounted folder first, by PYTHONPATH or by the folder that the program starts in",
     )  # fmt: skip
 
 

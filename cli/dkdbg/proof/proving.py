@@ -20,7 +20,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.hang import query
 from dkdbg.launchers.python import PYTHON
 from dkdbg.proof import file_causes, first_lines, importing, line_answer, line_causes, program_end, stopping
-from dkdbg.proof.asked import Asked, below_packages
+from dkdbg.proof.asked import INSTALLED, Asked, below_packages
 from dkdbg.proof.finding import BrokenError, Finding, silent
 from dkdbg.setup.detect.files import Tree
 
@@ -336,9 +336,9 @@ class _Run:
             for each in self._files[:_MAX_ASKED]:
                 if check(False, each):
                     raise BrokenError(found[0])
-        copy = next((each for each in attempt.installed if self._local_copy(each)), "")
-        if copy:
-            raise BrokenError(file_causes.installed_copy(copy, self._local_copy(copy)))
+        for module, file in attempt.loaded:
+            if local := self._local_copy(file, module):
+                raise BrokenError(file_causes.installed_copy(file, local))
         return attempt.stopped
 
     def _idle(self, target: Target) -> Callable[[], bool]:
@@ -378,13 +378,28 @@ class _Run:
         )  # fmt: skip
         return list(line_causes.causes(asked))
 
-    def _local_copy(self, installed: str) -> str:
-        """Return the local file of which an installed file is a copy; empty if it is no copy."""
-        below = below_packages(installed)
-        for local, _ in self._subject.entry.mappings:
+    def _local_copy(self, loaded: str, module: str = "") -> str:
+        """Return the local file of which a loaded file is a copy; empty if it is no copy.
+
+        Args:
+            module: the name under which it is loaded. Of files that are neither installed nor mapped, those of
+                packages are compared by it, since other names are too common.
+        """
+        entry, parts = self._subject.entry, module.split(".")
+        if "-packages/" in loaded:
+            below = below_packages(loaded)
+        elif (
+            parts[1:]
+            and all(map(str.isidentifier, parts))
+            and not (INSTALLED.search(loaded) or entry.local_of(loaded))
+        ):
+            below = f"{'/'.join(parts)}.py"
+        else:
+            return ""
+        for local, _ in entry.mappings:
             for folder in ("", "src"):
                 path = Path(local, folder, below)
-                if path.is_file() and self._subject.entry.local_of(installed) != str(path):
+                if path.is_file() and entry.local_of(loaded) != str(path):
                     return str(path)
         return ""
 

@@ -177,3 +177,23 @@ def test_a_mapped_package_is_no_copy_of_itself(tmp_path):
         subject = SimpleNamespace(entry=Entry(port=5678, mappings=((str(root), remote),)))
         run = proving._Run(subject, print, print, proving.Proof())
         assert run._local_copy(f"{installed}/pkg/io.py") == copy
+
+
+@pytest.mark.parametrize(
+    ("module", "loaded", "copy"),
+    [
+        ("pkg.io", "/opt/copy/pkg/io.py", "pkg/io.py"),
+        ("pkg.io", "/app/lib/pkg/io.py", ""),
+        ("pkg.io", "/usr/lib/python3.11/pkg/io.py", ""),
+        ("utils", "/opt/other/utils.py", ""),
+        ("codecs", "/usr/lib/python3.11/codecs.py", ""),
+        (".etc.passwd", "/opt/copy/passwd.py", ""),
+    ],
+)
+def test_a_module_of_a_package_that_is_loaded_from_outside_of_the_mapping_is_a_copy(
+    tmp_path, module, loaded, copy
+):
+    root = checkout(tmp_path, dict(FILES))
+    subject = SimpleNamespace(entry=Entry(port=5678, mappings=((str(root), "/app"),)))
+    run = proving._Run(subject, print, print, proving.Proof())
+    assert run._local_copy(loaded, module) == (str(root / copy) if copy else "")

@@ -76,7 +76,7 @@ def test_the_users_own_file_is_no_copy_of_itself_where_only_the_functions_name_s
     monkeypatch.setattr(proving.stopping, "copy_of", lambda *_, check, **__: check(own))
     proof = proving._Run(run.subject, lambda _: None, lambda *_: None, proving.Proof())
     proof._files = [FirstLines(path=own, functions=(("main", 2),), module=1)]
-    attempt = proving.stopping.Attempt(stopped=None, installed=(), why="waited 60 s", has_ended=False)
+    attempt = proving.stopping.Attempt(stopped=None, loaded=(), why="waited 60 s", has_ended=False)
     assert proof._by_name(None, "", attempt).cause == "stop-missed"
     assert run.ended == 1
 
