@@ -27,6 +27,7 @@ from dkdbg.setup.detect.files import Tree
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from dkdbg.core.stacks import Session
     from dkdbg.core.target import Target
     from dkdbg.core.target_values import AtEnd, Trial
     from dkdbg.proof.asked import Entry
@@ -430,35 +431,35 @@ class _Run:
     def _check_end(self, trial: Trial) -> None:
         """Raise BrokenError if the program ends for a known cause soon after its imports, as on missing arguments."""
         end = time.monotonic() + _IMPORT_TIMEOUT_S
-        while time.monotonic() < end and self._is_importing(trial) and self._code_soon(trial) is None:
-            pass
-        code = self._code_soon(trial)
+        while time.monotonic() < end and importing.is_importing(self._stacks(trial), self._last_import):
+            if self._code_within(trial, _AFTER_IMPORTS_S) is not None:
+                break
+        code = self._code_within(trial, _AFTER_IMPORTS_S)
+        if code is None and not any(each.processes for each in self._stacks(trial)):
+            code = self._code_within(trial, _END_TIMEOUT_S)
         finding = self._ended(trial, trial.output(), code) if code else None
         if finding is not None and finding.cause != "program-ends":
             raise BrokenError(replace(finding, says=f"a breakpoint stops, but then {finding.says}"))
 
-    def _code_soon(self, trial: Trial) -> int | None:
-        """Return the program's exit code; None if it still runs after _AFTER_IMPORTS_S."""
-        end = time.monotonic() + _AFTER_IMPORTS_S
+    def _code_within(self, trial: Trial, seconds: float) -> int | None:
+        """Return the program's exit code; None if it still runs after `seconds`."""
+        end = time.monotonic() + seconds
         while (code := trial.ended()) is None and time.monotonic() < end:
             time.sleep(0.1)
         return code
 
-    def _is_importing(self, trial: Trial) -> bool:
-        lines = {each.path: each.last_import for each in self._files}
+    def _stacks(self, trial: Trial) -> list[Session]:
         target = self._subject.target_at(trial.address)
-        wanted = query.Wanted(
-            target=target, label=target.label, ids=(self._session,) if self._session else ()
-        )
-        sessions, _ = query.ask([wanted], native=False)
-        return importing.is_importing(sessions, lambda path: lines.get(self._subject.entry.local_of(path), 0))
+        ids = (self._session,) if self._session else ()
+        return query.ask([query.Wanted(target=target, label=target.label, ids=ids)], native=False)[0]
+
+    def _last_import(self, remote: str) -> int:
+        local = self._subject.entry.local_of(remote)
+        return next((each.last_import for each in self._files if each.path == local), 0)
 
     def _end_of(self, trial: Trial, attempt: Attempt) -> int | None:
         """Return the program's exit code, None while it runs; wait for it if the debugger has seen the program end."""
-        end = time.monotonic() + _END_TIMEOUT_S
-        while trial.ended() is None and time.monotonic() < end and attempt.has_ended:
-            time.sleep(0.2)
-        return trial.ended()
+        return self._code_within(trial, _END_TIMEOUT_S if attempt.has_ended else 0.0)
 
     def _why_no_stop(self, trial: Trial, attempt: Attempt, found: list[Finding]) -> Finding:
         decisive = [each for each in found if each.cause in _DECISIVE]

@@ -139,8 +139,16 @@ ARGUMENTS = "a.py: error: the following arguments are required: --data\n"
 
 def check_end(tmp_path, code, text):
     run = Run(tmp_path)
-    trial = replace(run.trial(None, lambda _: None), ended=lambda: code, output=lambda: text)
+    ended = code if callable(code) else lambda: code
+    trial = replace(run.trial(None, lambda _: None), ended=ended, output=lambda: text)
     proving._Run(run.subject, lambda _: None, lambda *_: None, proving.Proof())._check_end(trial)
+
+
+def test_the_exit_code_of_a_program_that_is_gone_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(proving, "_AFTER_IMPORTS_S", 0.0)
+    codes = iter([None, None, 2])
+    with pytest.raises(BrokenError):
+        check_end(tmp_path, lambda: next(codes), ARGUMENTS)
 
 
 def test_a_program_that_ends_for_a_known_cause_after_the_stop_is_not_proven(tmp_path):
