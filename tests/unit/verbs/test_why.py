@@ -85,7 +85,7 @@ def test_the_mapping_of_the_session_comes_first_and_the_folder_of_the_target_las
 
 def test_a_target_that_is_not_this_machine_is_not_called_so_and_the_remedy_names_what_to_type(why):
     said = why([], folder="/job")
-    (finding,) = [each for each in said["findings"] if each["cause"] == "wrong-root"]
+    finding = said["findings"][0]  # before the process, which has loaded nothing
     assert finding["says"].startswith(
         "the target (WORKDIR) maps train.py to /job/train.py, where no such file exists"
     )
