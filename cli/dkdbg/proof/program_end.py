@@ -93,7 +93,7 @@ def cause_of(text: str, code: int | None, around: Around) -> Finding:
             return found
     if own := re.search(r"^dkdbg: ([^\n]+)\n  hint: ([^\n]+)", clean, re.MULTILINE):
         return _finding("not-started", own[1], own[2], clean, link="start")
-    last = _last_error(clean)
+    last = last_error(clean)
     says = f"the program ended with {_called(code)}" + (
         f": {last}" if last else " before any of its own lines stopped"
     )
@@ -268,7 +268,7 @@ _LAST_ERRORS = (
 
 
 def _of_last_error(text: str, _code: int | None, _around: Around) -> Finding | None:
-    last = _last_error(text)
+    last = last_error(text)
     for pattern, cause, says, remedy in _LAST_ERRORS:
         if re.search(pattern, last):
             return _finding(cause, f"{says}: {last}", remedy, text)
@@ -387,8 +387,12 @@ def _of_arguments(text: str, code: int | None, around: Around) -> Finding | None
         if found := re.search(pattern, text):
             names = next(each for each in found.groups() if each).strip().rstrip(".")
             return _arguments(names, text, around)
-    if code == _USAGE and (found := re.search(r"^usage: .*", text, re.MULTILINE)):
-        return _arguments(f"others than given ({_last_line(text)})", text, around)
+    refused = re.fullmatch(r"\S+: error: (.+)", _last_line(text))
+    if code in {None, _USAGE} and re.search(r"^usage: ", text, re.MULTILINE) and (refused or code):
+        return _finding(
+            "argument-wrong", f"the program refuses its arguments: {refused[1] if refused else _last_line(text)}",
+            f"correct them: dkdbg init --command {shlex.quote(around.command or 'python train.py')}", text,
+        )  # fmt: skip
     return None
 
 
@@ -540,7 +544,7 @@ _NOT_PARSED = re.compile(
 
 def _of_code(text: str, _code: int | None, _around: Around) -> Finding | None:
     found = re.search(r"KeyError: '([A-Z][A-Z0-9_]+)'", text) if "environ" in text else None
-    if found := found or _VARIABLE.search(_last_error(text)) or _SETTINGS.search(text) or _UNSET.search(text):
+    if found := found or _VARIABLE.search(last_error(text)) or _SETTINGS.search(text) or _UNSET.search(text):
         name = next(filter(None, found.groups())).upper()
         return _finding(
             "variable-missing", f"the environment variable {name} is not set where the program runs",
@@ -566,7 +570,7 @@ def _finding(
     return Finding(link=link, cause=cause, says=says, remedy=remedy, detail=tuple(lines), subject=subject)
 
 
-def _last_error(text: str) -> str:
+def last_error(text: str) -> str:
     """Return the line of the last uncaught exception; empty without one."""
     _, traceback, rest = text.rpartition("Traceback (most recent call last):\n")
     raised = next((line for line in rest.splitlines() if line and not line.startswith(" ")), "")
