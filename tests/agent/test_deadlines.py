@@ -232,7 +232,7 @@ print(found)
         ),
         ("socket.socket(socket.AF_UNIX).connect(full())", "the timeout of connect at p.py:6"),
         ("sys.modules['gevent'] = sys.modules['uvloop'] = sys", "timeouts of uvloop', 'timeouts of gevent"),
-        ("end = datetime.datetime.now(); time.sleep(60)", "datetime.now() at p.py:6"),
+        ("end = datetime.datetime.now()\n    time.sleep(60)", "datetime.now() at p.py:6"),
         (
             "for _ in range(60):\n        if not threading: break\n        time.sleep(1)",
             "a loop that counts its sleeps at p.py:8",

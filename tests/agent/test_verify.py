@@ -67,6 +67,13 @@ def test_a_signal_ends_the_run_too(verify, tmp_path, number):
     assert not Path("/proc", own.read_text()).exists()
 
 
+def test_a_module_that_is_missed_long_after_the_first_stop_is_named(verify, tmp_path):
+    (tmp_path / "lib.py").write_text("def f():\n    return 1\n\n\nf()\n")
+    (tmp_path / "heavy.py").write_text("import time\ntime.sleep(3)  # as long as torch\n")
+    found = said(verify("import lib\nimport heavy\nimport dkdbg_nonesuch\n"))
+    assert (found["proven"], found["finding"]["cause"]) == (False, "module-missing"), found
+
+
 def test_the_end_of_a_long_output_is_read(verify):
     text = "import sys\nprint('x' * 100_000)\nsys.stdout.flush()\nraise ValueError('bad shape')\n"
     said_ = said(verify(text))["finding"]

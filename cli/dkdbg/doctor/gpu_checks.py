@@ -135,8 +135,8 @@ def _stale_cdi(situation: Situation) -> Iterator[Values]:
 )
 def _runtime_alone(situation: Situation) -> Iterator[Values]:
     machine, engine = situation.machine, situation.engine
-    has_gpu = machine.driver or machine.smi or machine.has_nvidia  # another check reports a missing driver
-    if engine is not None and engine.is_local and engine.gpu in {"nvidia", "cdi"} and not has_gpu:
+    # Another check reports a missing driver.
+    if engine is not None and engine.is_local and engine.gpu in {"nvidia", "cdi"} and not machine.has_gpu:
         yield {"kind": "nvidia runtime" if engine.gpu == "nvidia" else "CDI specification"}
 
 

@@ -89,6 +89,11 @@ class Machine:
     torch_cuda: str = ""
     visible: str | None = None
 
+    @property
+    def has_gpu(self) -> bool:
+        """Return whether there is a trace of an NVIDIA GPU, working or not."""
+        return bool(self.driver or self.smi or self.has_nvidia)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dkdbg.doctor.check import Values
-    from dkdbg.doctor.situation import Engine, Repository, Situation
+    from dkdbg.doctor.situation import Engine, Situation
 
 _NUMBER = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,3})")
 
 
 def _fails(
-    versions: str, applies: Callable[[Engine, Repository], object] = lambda _engine, _repository: True
+    versions: str, applies: Callable[[Engine, Situation], object] = lambda _engine, _situation: True
 ) -> Callable[[Situation], Iterator[Values]]:
     """Return a `read` for a check that finds a failing version.
 
     Args:
         versions: engine, compose or podman, and the versions that fail.
-        applies: returns whether the failure matters for this engine and repository.
+        applies: returns whether the failure matters for this engine and situation.
     """
     row = Requirement(versions)
 
@@ -41,21 +41,24 @@ def _fails(
         version = installed.get(row.name, "")
         found = _NUMBER.match(version)
         is_bad = found and row.specifier.contains(found[1], prereleases=True)
-        if is_bad and applies(engine, situation.repository):
+        if is_bad and applies(engine, situation):
             yield {"is": f"{row.name} {version}"}
 
     return read
 
 
-def _names_cdi(repository: Repository) -> bool:
+def _names_cdi(_engine: Engine, situation: Situation) -> bool:
     """Return whether a service names a CDI device under `devices`, such as `nvidia.com/gpu=all`."""
-    devices = (str(each) for body in repository.services().values() for each in body.get("devices") or ())
+    bodies = situation.repository.services().values()
+    devices = (str(each) for body in bodies for each in body.get("devices") or ())
     return any(re.search(r"\w\.\w[\w.]{0,100}/\w{1,100}=", each) for each in devices)
 
 
-def _reserves_cdi(repository: Repository) -> bool:
+def _reserves_cdi(engine: Engine, situation: Situation) -> bool:
     """Return whether the debug service that `init` wrote may ask for a GPU by `driver: cdi`."""
-    return repository.service is not None and repository.service.gpu
+    service = situation.repository.service
+    has_gpu = situation.machine.has_gpu or not engine.is_local  # another machine may have one
+    return service is not None and service.gpu and has_gpu
 
 
 _UPGRADE_COMPOSE = (
@@ -75,7 +78,7 @@ error(  # seen with Debian's 2.26.1-4: DeviceRequests is null, exit code 0
 )(
     _fails(
         "compose<2.30",
-        lambda _engine, repository: any(body.get("gpus") for body in repository.services().values()),
+        lambda _, situation: any(body.get("gpus") for body in situation.repository.services().values()),
     )
 )
 error(  # seen with 2.26.1: "error gathering device information"
@@ -83,7 +86,7 @@ error(  # seen with 2.26.1: "error gathering device information"
     "{is}: it treats a CDI device name under `devices:` as a file",
     "write driver: cdi and device_ids under deploy.resources.reservations.devices instead, or "
     + _UPGRADE_COMPOSE,
-)(_fails("compose<2.30", lambda _engine, repository: _names_cdi(repository)))
+)(_fails("compose<2.30", _names_cdi))
 error(
     "version",
     "{is}: it does not build with BuildKit, which the build secrets and cache mounts of Dockerfiles need",
@@ -96,8 +99,8 @@ warning(  # moby#49963 enabled it in 28.2
 )(
     _fails(
         "engine>=25,<28.2",
-        lambda engine, repository: (
-            _reserves_cdi(repository)
+        lambda engine, situation: (
+            _reserves_cdi(engine, situation)
             and not engine.info.get("CDISpecDirs")
             and "nvidia" not in (engine.info.get("Runtimes") or {})
         ),
@@ -107,9 +110,9 @@ note(  # release notes of 29.0.0
     "version",
     "{is}: containers may open only 1024 files (1048576 before), and DataLoader workers need more: Too many open files",
     "ulimits: {{nofile: 65536}} for the service, in an override file",
-)(_fails("engine>=29", lambda _engine, repository: repository.root is not None))
+)(_fails("engine>=29", lambda _, situation: situation.repository.root is not None))
 warning(
     "version",
     "{is}: it does not support CDI devices, so its containers get no GPU",
     "install Podman 4.1 or newer",
-)(_fails("podman<4.1", lambda _engine, repository: _reserves_cdi(repository)))
+)(_fails("podman<4.1", _reserves_cdi))

@@ -78,7 +78,7 @@ class Asked:
     def _may_be(self, file: LoadedFile) -> bool:
         """Return whether a loaded file may be the asked one: by its real path, its content, or the folders above it."""
         found, local_facts = file.file, self.local_facts
-        if self.remote_file is not None and self.remote_file.exists and found.real == self.remote_file.real:
+        if self.remote_file is not None and self.remote_file.exists and found.is_same(self.remote_file):
             return True
         if (
             local_facts

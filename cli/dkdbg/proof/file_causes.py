@@ -106,6 +106,11 @@ def _other_copy(asked: Asked, process: Process, file: LoadedFile) -> Finding:
             link="mapping", cause="symlink", says=f"{name} has loaded the file as {loaded.path}, the mapping says {asked.remote}, and a symlink connects the two: a stop shows the target's file, not yours",
             remedy=f"map that name too: {_mapping_line(asked.path, loaded.path, asked.root)}",
         )  # fmt: skip
+    if asked.remote_file is not None and asked.remote_file.exists and loaded.is_same(asked.remote_file):
+        return Finding(
+            link="mapping", cause="wrong-root", says=f"{name} has loaded the file as {loaded.path}, and {asked.entry.source} maps it to {asked.remote}: one file, in two mounts, and breakpoints stop only under the loaded name",
+            remedy=f"put this before the other mappings: {_mapping_line(asked.path, loaded.path, asked.root)}",
+        )  # fmt: skip
     local_facts = asked.local_facts
     stale = bool(local_facts and loaded.digest) and local_facts["digest"] != loaded.digest
     cause = "two-copies" if INSTALLED.search(loaded.path) or same or not stale else "stale-copy"
@@ -135,7 +140,7 @@ def installed_copy(loaded: str, local: str) -> Finding:
     origin = f" of {local}" if local else ""
     return Finding(
         link="file", cause="two-copies", says=f"the program has loaded another copy{origin}: {loaded}",
-        remedy=_IN_PLACE if INSTALLED.search(loaded) else "mount the repository over that folder, or start the program from the mounted folder",
+        remedy=_IN_PLACE if INSTALLED.search(loaded) else "mount the repository over that folder; or let Python find the mounted folder first, by PYTHONPATH or by the folder that the program starts in",
     )  # fmt: skip
 
 

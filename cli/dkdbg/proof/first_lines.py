@@ -26,11 +26,13 @@ class FirstLines:
         path: absolute, local side.
         module: first line of the module's own code, None without any.
         functions: name and first line of each function, in order.
+        last_import: line of the last import in the module's own code; 0 without any.
     """
 
     path: str
     module: int | None
     functions: tuple[tuple[str, int], ...]
+    last_import: int = 0
 
 
 def program_of(tree: Tree, argv: Sequence[str]) -> str:
@@ -83,7 +85,10 @@ def of_text(path: str, text: str) -> FirstLines | None:
         return None
     first = next((_start(each) for each in _code(module.body)), None)
     functions = tuple(sorted(_functions(module), key=lambda each: each[1]))
-    return FirstLines(path=path, module=first, functions=functions) if first or functions else None
+    if not (first or functions):
+        return None
+    imports = (each.lineno for each in module.body if isinstance(each, ast.Import | ast.ImportFrom))
+    return FirstLines(path=path, module=first, functions=functions, last_import=max(imports, default=0))
 
 
 def _distance(path: str, entry: str) -> tuple[int, int, str]:

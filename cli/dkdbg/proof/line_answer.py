@@ -41,6 +41,7 @@ class RemoteFile:
 
     Attributes:
         path, real: the path as named, and with links resolved.
+        inode: its device and inode; empty from an agent up to 0.1.
         kind: in a container `mount`, `image` or `unknown`, see agent/state/mapping.py; elsewhere DISK.
         digest, lines, changed, placed, line_ends: see agent/dap/sources.py; empty and 0 for a file that cannot be read.
     """
@@ -54,6 +55,12 @@ class RemoteFile:
     changed: float
     placed: float
     line_ends: str
+    inode: str = ""
+
+    def is_same(self, other: RemoteFile) -> bool:
+        """Return whether both are one file under two names: by a link, or by two mounts of one folder."""
+        same_inode = bool(self.inode) and self.inode == other.inode and self.digest == other.digest
+        return self.real == other.real or same_inode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,6 +308,7 @@ def _file(data: dict[str, Any]) -> RemoteFile:
         path=_text(data, "path"), real=_text(data, "real"), exists=data.get("exists") is True, kind=_text(data, "kind"),
         digest=_text(data, "digest"), lines=_number(data, "lines"), changed=_seconds(data, "changed"),
         placed=_seconds(data, "placed"), line_ends=_text(data, "line_ends"),
+        inode=_text(data, "inode"),
     )  # fmt: skip
 
 

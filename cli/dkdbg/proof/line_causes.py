@@ -41,7 +41,7 @@ def causes(asked: Asked) -> Iterator[Finding]:
         processes.extend(_of_processes(session))
     if not has_run:
         processes.extend(_of_cluster(session))
-    is_certain = bool(loaded) and any(each.cause not in _PERHAPS for each in others)
+    is_certain = any(each.link == "mapping" or (loaded and each.cause not in _PERHAPS) for each in others)
     yield from (*others, *processes) if is_certain else (*processes, *others)
 
 

@@ -93,7 +93,7 @@ def cause_of(text: str, code: int | None, around: Around) -> Finding:
             return found
     if own := re.search(r"^dkdbg: ([^\n]+)\n  hint: ([^\n]+)", clean, re.MULTILINE):
         return _finding("not-started", own[1], own[2], clean, link="start")
-    last = _last_error(clean)
+    last = last_error(clean)
     says = f"the program ended with {_called(code)}" + (
         f": {last}" if last else " before any of its own lines stopped"
     )
@@ -268,7 +268,7 @@ _LAST_ERRORS = (
 
 
 def _of_last_error(text: str, _code: int | None, _around: Around) -> Finding | None:
-    last = _last_error(text)
+    last = last_error(text)
     for pattern, cause, says, remedy in _LAST_ERRORS:
         if re.search(pattern, last):
             return _finding(cause, f"{says}: {last}", remedy, text)
@@ -387,8 +387,12 @@ def _of_arguments(text: str, code: int | None, around: Around) -> Finding | None
         if found := re.search(pattern, text):
             names = next(each for each in found.groups() if each).strip().rstrip(".")
             return _arguments(names, text, around)
-    if code == _USAGE and (found := re.search(r"^usage: .*", text, re.MULTILINE)):
-        return _arguments(f"others than given ({_last_line(text)})", text, around)
+    refused = re.fullmatch(r"\S+: error: (.+)", _last_line(text))
+    if code in {None, _USAGE} and re.search(r"^usage: ", text, re.MULTILINE) and (refused or code):
+        return _finding(
+            "argument-wrong", f"the program refuses its arguments: {refused[1] if refused else _last_line(text)}",
+            f"correct them: dkdbg init --command {shlex.quote(around.command or 'python train.py')}", text,
+        )  # fmt: skip
     return None
 
 
@@ -532,19 +536,28 @@ _VARIABLE = re.compile(
     r"|environment variable:? [\"'`]?([A-Z][A-Z0-9]*_[A-Z0-9_]+)"
 )
 _SETTINGS = re.compile(r"validation errors? for \w*(?:Settings|Config)\n(\w+)\n\s+Field required")
+#: A SyntaxError, and the file name of a text given to eval, exec or ast.literal_eval.
+_NOT_PARSED = re.compile(
+    r'(?:^ *File "<(string|unknown)>", line \d+\n(?:[ \t][^\n]*\n){0,2})?(SyntaxError: [^\n]*)', re.MULTILINE
+)
 
 
 def _of_code(text: str, _code: int | None, _around: Around) -> Finding | None:
     found = re.search(r"KeyError: '([A-Z][A-Z0-9_]+)'", text) if "environ" in text else None
-    if found := found or _VARIABLE.search(_last_error(text)) or _SETTINGS.search(text) or _UNSET.search(text):
+    if found := found or _VARIABLE.search(last_error(text)) or _SETTINGS.search(text) or _UNSET.search(text):
         name = next(filter(None, found.groups())).upper()
         return _finding(
             "variable-missing", f"the environment variable {name} is not set where the program runs",
             f"environment: [{name}] of your service, and its value in .env", text, subject=name,
         )  # fmt: skip
-    if found := re.search(r"SyntaxError: [^\n]*", text):
+    if found := _NOT_PARSED.search(text):
+        if found[1]:
+            return _finding(
+                "argument-wrong", f"the program evaluates a text that is not Python: {found[2]}",
+                "correct that text: it is an argument of the command (dkdbg init --command 'python train.py ARGUMENT'), or from a configuration file", text,
+            )  # fmt: skip
         return _finding(
-            "syntax", f"this Python does not understand the source: {found[0]}",
+            "syntax", f"this Python does not understand the source: {found[2]}",
             "correct it; if the image's Python is too old for it: `python` in dkdbg.toml, or FROM in your own Dockerfile", text,
         )  # fmt: skip
     return None
@@ -557,7 +570,7 @@ def _finding(
     return Finding(link=link, cause=cause, says=says, remedy=remedy, detail=tuple(lines), subject=subject)
 
 
-def _last_error(text: str) -> str:
+def last_error(text: str) -> str:
     """Return the line of the last uncaught exception; empty without one."""
     _, traceback, rest = text.rpartition("Traceback (most recent call last):\n")
     raised = next((line for line in rest.splitlines() if line and not line.startswith(" ")), "")
@@ -576,19 +589,29 @@ def _called(code: int | None) -> str:
     return "an unknown code" if code is None else f"exit code {code}"
 
 
-def interpreters_with(module: str) -> str:
+def interpreters_with(module: str, first: str = "") -> str:
     """Return a shell script that prints the interpreters that find a module.
 
     Args:
         module: top-level name, an identifier.
+        first: interpreter to ask first, without its options; empty for none.
     """
     if not re.fullmatch(r"\w+", module):
         return "true"
     code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
     return (
-        f"for each in {' '.join(_INTERPRETERS)}; do case $each in *-config|*-dbg) continue ;; esac; "
-        f'[ -x "$each" ] && "$each" -c "{code}" 2>/dev/null && echo "$each"; done; true'
+        f"for each in {shlex.quote(first)} {' '.join(_INTERPRETERS)}; do case $each in *-config|*-dbg) continue ;; esac; "
+        f'command -v "$each" >/dev/null && "$each" -c "{code}" 2>/dev/null && echo "$each"; done; true'
     )
+
+
+def hidden_by_options(finding: Finding, module: str, python: str, options: Sequence[str]) -> Finding:
+    """Turn the finding about a missing module into one about options of Python that hide it."""
+    words = " ".join(options)
+    return replace(
+        finding, link="command", subject="", says=f"the program runs under {python} {words}, which hides the module {module} from it",
+        remedy=f"leave {words} out of the command: dkdbg init --command {shlex.quote(f'{python} ...')}",
+    )  # fmt: skip
 
 
 def in_other_interpreter(finding: Finding, module: str, python: str) -> Finding:

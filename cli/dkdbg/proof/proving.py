@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import re
 import shlex
 import time
 from dataclasses import dataclass, field, replace
@@ -15,14 +17,17 @@ from dkdbg.core.address import is_loopback
 from dkdbg.core.plan import PUBLISHED_ON
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
-from dkdbg.proof import file_causes, first_lines, line_answer, line_causes, program_end, stopping
-from dkdbg.proof.asked import Asked, below_packages
+from dkdbg.hang import query
+from dkdbg.launchers.python import PYTHON
+from dkdbg.proof import file_causes, first_lines, importing, line_answer, line_causes, program_end, stopping
+from dkdbg.proof.asked import INSTALLED, Asked, below_packages
 from dkdbg.proof.finding import BrokenError, Finding, silent
 from dkdbg.setup.detect.files import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from dkdbg.core.stacks import Session
     from dkdbg.core.target import Target
     from dkdbg.core.target_values import AtEnd, Trial
     from dkdbg.proof.asked import Entry
@@ -36,8 +41,9 @@ if TYPE_CHECKING:
 _SESSION_TIMEOUT_S, _STOP_TIMEOUT_S, _BY_NAME_TIMEOUT_S, _END_TIMEOUT_S = 20.0, 120.0, 60.0, 10.0
 #: Maximum characters of a path in an answer of the image.
 _MAX_PATH_CHARS = 200
-#: Seconds after the stop during which an end of the program still counts as a failure.
-_AFTER_STOP_S = 1.0
+#: Seconds after the program's imports during which its end still counts as a failure, and maximum seconds for these
+#: imports after the stop.
+_AFTER_IMPORTS_S, _IMPORT_TIMEOUT_S = 1.0, 60.0
 #: Seconds between two reads of the agent's own messages while it starts.
 _READY_EVERY_S = 3.0
 #: Maximum files to compare on both sides, and to ask the processes about.
@@ -49,6 +55,8 @@ _DECISIVE = frozenset(
         "child-not-attached", "hook-missing", "other-interpreter", "other-user", "other-debugger", "just-my-code", "compiled", "optimised-away",
     }
 )  # fmt: skip
+#: Options of Python, alone or among others, after which it ignores PYTHONPATH or installed packages.
+_HIDES = re.compile(r"-[bBdiOqRuvx]*[EIPSs]")
 #: Seconds of CPU time between two polls below which a program counts as waiting.
 _IDLE_CPU_S = 0.3
 #: Characters of a value to show.
@@ -329,9 +337,9 @@ class _Run:
             for each in self._files[:_MAX_ASKED]:
                 if check(False, each):
                     raise BrokenError(found[0])
-        copy = next((each for each in attempt.installed if self._local_copy(each)), "")
-        if copy:
-            raise BrokenError(file_causes.installed_copy(copy, self._local_copy(copy)))
+        for module, file in attempt.loaded:
+            if local := self._local_copy(file, module):
+                raise BrokenError(file_causes.installed_copy(file, local))
         return attempt.stopped
 
     def _idle(self, target: Target) -> Callable[[], bool]:
@@ -371,13 +379,28 @@ class _Run:
         )  # fmt: skip
         return list(line_causes.causes(asked))
 
-    def _local_copy(self, installed: str) -> str:
-        """Return the local file of which an installed file is a copy; empty if it is no copy."""
-        below = below_packages(installed)
-        for local, _ in self._subject.entry.mappings:
+    def _local_copy(self, loaded: str, module: str = "") -> str:
+        """Return the local file of which a loaded file is a copy; empty if it is no copy.
+
+        Args:
+            module: the name under which it is loaded. Of files that are neither installed nor mapped, those of
+                packages are compared by it, since other names are too common.
+        """
+        entry, parts = self._subject.entry, module.split(".")
+        if "-packages/" in loaded:
+            below = below_packages(loaded)
+        elif (
+            parts[1:]
+            and all(map(str.isidentifier, parts))
+            and not (INSTALLED.search(loaded) or entry.local_of(loaded))
+        ):
+            below = f"{'/'.join(parts)}.py"
+        else:
+            return ""
+        for local, _ in entry.mappings:
             for folder in ("", "src"):
                 path = Path(local, folder, below)
-                if path.is_file() and self._subject.entry.local_of(installed) != str(path):
+                if path.is_file() and entry.local_of(loaded) != str(path):
                     return str(path)
         return ""
 
@@ -396,26 +419,47 @@ class _Run:
         module = program_end.missing_module(text) if finding.cause == "module-missing" else ""
         if not module:
             return finding
-        if found := _first_line(trial.probe(program_end.interpreters_with(module))):
+        python, options = _interpreter(trial.program)
+        found = _first_line(trial.probe(program_end.interpreters_with(module, python)))
+        if found and found == python and options:
+            return program_end.hidden_by_options(finding, module, python, options)
+        if found:
             return program_end.in_other_interpreter(finding, module, found)
         folder = "" if finding.subject else _first_line(trial.probe(program_end.places_of(module)))
         return program_end.in_image(finding, module, folder) if folder else finding
 
     def _check_end(self, trial: Trial) -> None:
-        """Raise BrokenError if the program ends for a known cause right after the stop, as on missing arguments."""
-        end = time.monotonic() + _AFTER_STOP_S
-        while (code := trial.ended()) is None and time.monotonic() < end:
-            time.sleep(0.1)
+        """Raise BrokenError if the program ends for a known cause soon after its imports, as on missing arguments."""
+        end = time.monotonic() + _IMPORT_TIMEOUT_S
+        while time.monotonic() < end and importing.is_importing(self._stacks(trial), self._last_import):
+            if self._code_within(trial, _AFTER_IMPORTS_S) is not None:
+                break
+        code = self._code_within(trial, _AFTER_IMPORTS_S)
+        if code is None and not any(each.processes for each in self._stacks(trial)):
+            code = self._code_within(trial, _END_TIMEOUT_S)
         finding = self._ended(trial, trial.output(), code) if code else None
         if finding is not None and finding.cause != "program-ends":
             raise BrokenError(replace(finding, says=f"a breakpoint stops, but then {finding.says}"))
 
+    def _code_within(self, trial: Trial, seconds: float) -> int | None:
+        """Return the program's exit code; None if it still runs after `seconds`."""
+        end = time.monotonic() + seconds
+        while (code := trial.ended()) is None and time.monotonic() < end:
+            time.sleep(0.1)
+        return code
+
+    def _stacks(self, trial: Trial) -> list[Session]:
+        target = self._subject.target_at(trial.address)
+        ids = (self._session,) if self._session else ()
+        return query.ask([query.Wanted(target=target, label=target.label, ids=ids)], native=False)[0]
+
+    def _last_import(self, remote: str) -> int:
+        local = self._subject.entry.local_of(remote)
+        return next((each.last_import for each in self._files if each.path == local), 0)
+
     def _end_of(self, trial: Trial, attempt: Attempt) -> int | None:
         """Return the program's exit code, None while it runs; wait for it if the debugger has seen the program end."""
-        end = time.monotonic() + _END_TIMEOUT_S
-        while trial.ended() is None and time.monotonic() < end and attempt.has_ended:
-            time.sleep(0.2)
-        return trial.ended()
+        return self._code_within(trial, _END_TIMEOUT_S if attempt.has_ended else 0.0)
 
     def _why_no_stop(self, trial: Trial, attempt: Attempt, found: list[Finding]) -> Finding:
         decisive = [each for each in found if each.cause in _DECISIVE]
@@ -475,6 +519,14 @@ class _Run:
             remedy="does it wait for something, or for a request? dkdbg where shows where it is; dkdbg verify --timeout 600 waits longer",
             detail=detail,
         )  # fmt: skip
+
+
+def _interpreter(program: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the Python that a command line names, and its options that hide modules; empty for another program."""
+    if not program or not PYTHON.starts(program[0]):
+        return "", []
+    options = itertools.takewhile(lambda word: word.startswith("-"), program[1:])
+    return program[0], [word for word in options if _HIDES.match(word)]
 
 
 def _first_line(answer: str) -> str:

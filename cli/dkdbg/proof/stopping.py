@@ -64,13 +64,13 @@ class Attempt:
 
     Attributes:
         stopped: the best stop; None without any.
-        installed: loaded files of installed packages that have the name of one of the user's files.
+        loaded: modules, with their files, of which the file has the name of one of the user's.
         why: why waiting ended.
         has_ended: whether waiting ended because all programs have ended.
     """
 
     stopped: Stopped | None
-    installed: tuple[str, ...]
+    loaded: tuple[tuple[str, str], ...]
     why: str
     has_ended: bool
 
@@ -127,7 +127,7 @@ def stop(
         DkdbgError: the attach failed.
     """
     best: Stopped | None = None
-    installed: tuple[str, ...] = ()
+    loaded: tuple[tuple[str, str], ...] = ()
     why, has_ended = "", False
     own = {each.path: each.module for each in files}
     with Debugger(options) as debugger:
@@ -154,7 +154,7 @@ def stop(
                 is_function = top.name != _MODULE and top.line != own[top.path]
                 if best is None or is_function:
                     best = replace(_described(debugger, found, top), is_function=is_function)
-                    installed = _installed(debugger, top, own)
+                    loaded = _loaded(debugger, top, own)
                 if best.is_function:
                     break
                 end = time.monotonic() + FUNCTION_TIMEOUT_S
@@ -164,18 +164,18 @@ def stop(
             debugger.continue_(found)
         if best is None:
             check(True)
-    return Attempt(stopped=best, installed=installed, why=why, has_ended=has_ended)
+    return Attempt(stopped=best, loaded=loaded, why=why, has_ended=has_ended)
 
 
-def _installed(debugger: Debugger, frame: Frame, own: Iterable[str]) -> tuple[str, ...]:
-    """Return the loaded files of installed packages that have the name of one of the user's files."""
+def _loaded(debugger: Debugger, frame: Frame, own: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return the loaded modules, with their files, of which the file has the name of one of the user's."""
     names = sorted({PurePath(each).name for each in own} - {"__init__.py", "__main__.py"})
     code = (
-        "[f for f in [getattr(m, '__file__', None) for m in list(__import__('sys').modules.values())]"
-        f" if isinstance(f, str) and '-packages/' in f and f.rpartition('/')[2] in {names!r}]"
+        "[(n, f) for n, f in [(n, getattr(m, '__file__', None)) for n, m in list(__import__('sys').modules.items())]"
+        f" if isinstance(f, str) and f.rpartition('/')[2] in {names!r}]"
     )
-    found = _evaluated(debugger, code, frame)
-    return tuple(sorted(each for each in found if isinstance(each, str)))
+    pairs = [each for each in _evaluated(debugger, code, frame) if isinstance(each, tuple) and len(each) == 2]
+    return tuple(sorted((str(module), str(file)) for module, file in pairs))
 
 
 def _evaluated(debugger: Debugger, expression: str, frame: Frame) -> list[object]:

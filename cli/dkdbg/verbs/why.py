@@ -195,10 +195,11 @@ def _no_session(target: Target) -> Finding:
 def _ended(root: Path, target: Target, seen: SeenSession) -> Finding:
     output = _output(target)
     cause = program_end.cause_of(output, None, proof_repair.around(root, ""))
-    more = "" if cause.cause == "program-ends" else f": {cause.says}"
+    is_known = cause.cause != "program-ends"
+    says = cause.says if is_known else program_end.last_error(output)
     return Finding(
-        link="start", cause="container-exited", says=f"{seen.target} has ended{more}",
-        remedy=cause.remedy if more else "dkdbg up starts it again; dkdbg logs shows all that it printed", detail=cause.detail,
+        link="start", cause="container-exited", says=f"{seen.target} has ended" + (f": {says}" if says else ""),
+        remedy=cause.remedy if is_known else "dkdbg up starts it again; dkdbg logs shows all that it printed", detail=cause.detail,
     )  # fmt: skip
 
 

@@ -27,7 +27,13 @@ def causes(root: Path, asked: str, loaded: str, *, like: str = "", **more: str) 
     here = sources.describe(str(root / (like or asked)))
     digest = here["digest"] if like else "other"
     there = {"path": loaded, "real": loaded, "exists": True, "kind": "image", "digest": digest}
-    mapped = {"path": f"/app/{asked}", "real": f"/app/{asked}", "exists": True, "kind": "mount"}
+    mapped = {
+        "path": f"/app/{asked}",
+        "real": f"/app/{asked}",
+        "exists": True,
+        "kind": "mount",
+        "inode": "1:9",
+    }
     local = sources.describe(str(root / asked))
     process = {"pid": 7, "name": "train.py", "answer": {"files": [{"origin": "source", **there, **more}]}}
     said = {"version": 1, "files": [{**mapped, "digest": local["digest"]}]}
@@ -151,6 +157,14 @@ def test_copies_are_found_by_their_folders_or_their_content(tmp_path, loaded, li
     assert causes(checkout(tmp_path, dict(FILES)), "pkg/io.py", loaded, like=like)[0] == cause
 
 
+@pytest.mark.parametrize(
+    ("inode", "cause"), [("1:9", "wrong-root"), ("1:8", "two-copies"), ("", "two-copies")]
+)
+def test_one_file_in_two_mounts_is_no_copy_of_itself(tmp_path, inode, cause):
+    root = checkout(tmp_path, dict(FILES))
+    assert causes(root, "pkg/io.py", "/workspace/pkg/io.py", like="pkg/io.py", inode=inode)[0] == cause
+
+
 def test_a_copy_that_cannot_be_read_is_not_said_to_differ(tmp_path):
     root = checkout(tmp_path, dict(FILES))
     assert causes(root, "pkg/io.py", "/srv/old/pkg/io.py", digest="")[0] == "two-copies"
@@ -163,3 +177,23 @@ def test_a_mapped_package_is_no_copy_of_itself(tmp_path):
         subject = SimpleNamespace(entry=Entry(port=5678, mappings=((str(root), remote),)))
         run = proving._Run(subject, print, print, proving.Proof())
         assert run._local_copy(f"{installed}/pkg/io.py") == copy
+
+
+@pytest.mark.parametrize(
+    ("module", "loaded", "copy"),
+    [
+        ("pkg.io", "/opt/copy/pkg/io.py", "pkg/io.py"),
+        ("pkg.io", "/app/lib/pkg/io.py", ""),
+        ("pkg.io", "/usr/lib/python3.11/pkg/io.py", ""),
+        ("utils", "/opt/other/utils.py", ""),
+        ("codecs", "/usr/lib/python3.11/codecs.py", ""),
+        (".etc.passwd", "/opt/copy/passwd.py", ""),
+    ],
+)
+def test_a_module_of_a_package_that_is_loaded_from_outside_of_the_mapping_is_a_copy(
+    tmp_path, module, loaded, copy
+):
+    root = checkout(tmp_path, dict(FILES))
+    subject = SimpleNamespace(entry=Entry(port=5678, mappings=((str(root), "/app"),)))
+    run = proving._Run(subject, print, print, proving.Proof())
+    assert run._local_copy(loaded, module) == (str(root / copy) if copy else "")

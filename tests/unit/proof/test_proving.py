@@ -1,5 +1,7 @@
 """Whatever breaks a proof, its run is ended, and what its end leaves is told."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -7,7 +9,7 @@ import pytest
 
 from dkdbg.core.target_values import Trial
 from dkdbg.errors import DkdbgError
-from dkdbg.proof import proving
+from dkdbg.proof import program_end, proving
 from dkdbg.proof.asked import Entry
 from dkdbg.proof.finding import BrokenError
 from dkdbg.proof.first_lines import FirstLines
@@ -22,7 +24,7 @@ class Run:
         (tmp_path / "train.py").write_text("def main():\n    print(1)\n")
         self.subject = proving.Subject(
             root=tmp_path, entry=Entry(port=1, mappings=((str(tmp_path), "/app"),)), start=self.trial, gpu=gpu,
-            target_at=lambda _: SimpleNamespace(close=self.close, running_agent=self.lost), around=Around(installs_from=lambda _: ("", "")),
+            target_at=lambda _: SimpleNamespace(close=self.close, running_agent=self.lost, label="x"), around=Around(installs_from=lambda _: ("", "")),
         )  # fmt: skip
 
     def trial(self, _, at_end):
@@ -74,7 +76,7 @@ def test_the_users_own_file_is_no_copy_of_itself_where_only_the_functions_name_s
     monkeypatch.setattr(proving.stopping, "copy_of", lambda *_, check, **__: check(own))
     proof = proving._Run(run.subject, lambda _: None, lambda *_: None, proving.Proof())
     proof._files = [FirstLines(path=own, functions=(("main", 2),), module=1)]
-    attempt = proving.stopping.Attempt(stopped=None, installed=(), why="waited 60 s", has_ended=False)
+    attempt = proving.stopping.Attempt(stopped=None, loaded=(), why="waited 60 s", has_ended=False)
     assert proof._by_name(None, "", attempt).cause == "stop-missed"
     assert run.ended == 1
 
@@ -90,6 +92,33 @@ def test_a_missing_module_is_looked_for_in_the_image_before_a_distribution_is_na
     trial = replace(run.trial(None, lambda _: None), probe=probe)
     found = proof._ended(trial, "ModuleNotFoundError: No module named 'generated'\n", 1)
     assert (found.cause, found.subject, len(probed)) == ("own-module", "", 2)
+
+
+@pytest.mark.parametrize(
+    ("program", "cause", "remedy"),
+    [
+        (("PYTHON", "-S", "train.py"), "module-missing", "leave -S out"),
+        (("PYTHON", "-u", "-IS", "-m", "train"), "module-missing", "leave -IS out"),
+        (("PYTHON", "-mscripts.train"), "other-interpreter", "start it with"),
+        (("/usr/bin/false", "-S", "train.py"), "other-interpreter", "start it with"),
+    ],
+)
+def test_an_option_of_python_that_hides_a_module_is_named(tmp_path, program, cause, remedy):
+    python = tmp_path / "bin/python3"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+
+    def probe(script):  # this Python, in place of the image's
+        others = " ".join(program_end._INTERPRETERS)
+        return subprocess.run(["sh", "-c", script.replace(others, str(python))], check=True, capture_output=True, text=True).stdout  # fmt: skip
+
+    run = Run(tmp_path)
+    proof = proving._Run(run.subject, lambda _: None, lambda *_: None, proving.Proof())
+    words = tuple(str(python) if word == "PYTHON" else word for word in program)
+    trial = replace(run.trial(None, lambda _: None), probe=probe, program=words)
+    found = proof._ended(trial, "ModuleNotFoundError: No module named 'pytest'\n", 1)
+    assert found.cause == cause
+    assert remedy in found.remedy
 
 
 @pytest.mark.parametrize("script", ["/generated.py", "find_spec"])
@@ -110,8 +139,16 @@ ARGUMENTS = "a.py: error: the following arguments are required: --data\n"
 
 def check_end(tmp_path, code, text):
     run = Run(tmp_path)
-    trial = replace(run.trial(None, lambda _: None), ended=lambda: code, output=lambda: text)
+    ended = code if callable(code) else lambda: code
+    trial = replace(run.trial(None, lambda _: None), ended=ended, output=lambda: text)
     proving._Run(run.subject, lambda _: None, lambda *_: None, proving.Proof())._check_end(trial)
+
+
+def test_the_exit_code_of_a_program_that_is_gone_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(proving, "_AFTER_IMPORTS_S", 0.0)
+    codes = iter([None, None, 2])
+    with pytest.raises(BrokenError):
+        check_end(tmp_path, lambda: next(codes), ARGUMENTS)
 
 
 def test_a_program_that_ends_for_a_known_cause_after_the_stop_is_not_proven(tmp_path):

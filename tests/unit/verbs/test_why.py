@@ -10,6 +10,7 @@ from dkdbg.core.target import Target, Workspace
 from dkdbg.errors import DkdbgError
 from dkdbg.proof import line_answer
 from dkdbg.targets import registry
+from dkdbg.verbs import why as verb
 
 SEEN = SeenSession(target="node", address="ssh://node", id="1", name="train", state="running", started=1.0)
 SERVICE = {
@@ -85,7 +86,7 @@ def test_the_mapping_of_the_session_comes_first_and_the_folder_of_the_target_las
 
 def test_a_target_that_is_not_this_machine_is_not_called_so_and_the_remedy_names_what_to_type(why):
     said = why([], folder="/job")
-    (finding,) = [each for each in said["findings"] if each["cause"] == "wrong-root"]
+    finding = said["findings"][0]  # before the process, which has loaded nothing
     assert finding["says"].startswith(
         "the target (WORKDIR) maps train.py to /job/train.py, where no such file exists"
     )
@@ -105,6 +106,19 @@ def test_the_target_is_asked_about_each_path_once_a_few_paths_and_no_more_after_
     said = why(many)
     assert said["asked"] == [f"/{number}/train.py" for number in range(8)]
     assert "maps to    /0/train.py (no such file there), by .vscode/launch.json" in said["facts"]
+
+
+@pytest.mark.parametrize(
+    ("output", "says"),
+    [
+        ("epoch 1\n", "node has ended"),
+        ("Traceback (most recent call last):\n  File \"a.py\"\nValueError: bad shape\n", "node has ended: ValueError: bad shape"),
+        ("usage: a.py\na.py: error: unrecognized arguments: --datta\n", "node has ended: the program refuses its arguments: unrecognized arguments: --datta"),
+    ],
+)  # fmt: skip
+def test_the_end_of_a_container_is_named_with_what_the_program_printed(script, monkeypatch, output, says):
+    monkeypatch.setattr(verb, "_output", lambda _target: output)
+    assert verb._ended(script, Far(parse("ssh://node")), SEEN).says == says
 
 
 @pytest.mark.parametrize(("python", "ran"), [("3.11.7", "may have run"), ("3.13.1", "has not run")])

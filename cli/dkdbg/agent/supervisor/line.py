@@ -100,8 +100,17 @@ def _file(path: str, points: Any) -> Dict[str, Any]:  # noqa: ANN401
         "real": real,
         "exists": os.path.exists(path),
         "kind": kind,
+        "inode": _inode(path),
         **sources.describe(path),
     }
+
+
+def _inode(path: str) -> str:
+    """Return device and inode of a file, which its names in several mounts share; empty without a file."""
+    with contextlib.suppress(OSError, ValueError):
+        found = os.stat(path)
+        return "%d:%d" % (found.st_dev, found.st_ino)
+    return ""
 
 
 def _unhooked(record: contract.Record, folders: announced.Folders, hooked: Set[int]) -> List[Dict[str, Any]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import PurePosixPath
+from posixpath import join, normpath
 from typing import TYPE_CHECKING
 
 from dkdbg.core.compose_files import main_files
@@ -18,6 +20,7 @@ from dkdbg.core.plan import (
     ProjectPlan,
 )
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.launchers.lines.command_lines import Lines
 from dkdbg.setup.plan import literal
 from dkdbg.setup.plan.choices import choices
 from dkdbg.setup.plan.image import plan_image
@@ -42,6 +45,8 @@ DEVCONTAINER = ".devcontainer/devcontainer.json"
 SECOND_DEVCONTAINER = ".devcontainer/dkdbg/devcontainer.json"
 #: User of the dev container if the image has root only.
 REMOTE_USER = "dev"
+#: Command of a shell by which a program begins in another folder.
+_CD = re.compile(r"\bcd\s")
 #: Oldest Python that debugpy and the agent support.
 OLDEST = (3, 8)
 
@@ -174,13 +179,13 @@ def _loaded(
     An image whose PYTHONPATH or editable installation names its copies imports packages from them, except those that
     Python finds first, beside the script or in the working directory. The user's own mounts stay mapped.
     """
-    begins, entry = service.working_dir or _begins(service, image), facts.entrypoint
-    if not service.from_entry or entry is None or begins is None:
+    begins = service.working_dir or _begins(service, image)
+    if begins is None or not PurePosixPath(begins).is_relative_to(workspace):
         return mappings
-    if not PurePosixPath(begins).is_relative_to(workspace):
+    program = _program(facts, service, begins, workspace)
+    if program is None:
         return mappings
-    is_beside = entry.launcher != "console-script" and entry.home == entry.cwd
-    file = PurePosixPath(entry.file or "")
+    file, is_beside = program
     is_editable = image is not None and dict(facts.installed).get(image.path) == "editable"
     path = [PurePosixPath(each) for each in _pythonpath(service, image).split(":") if each]
 
@@ -197,6 +202,26 @@ def _loaded(
         or (m.local, str(m.remote)) in binds
         or (is_imported(m.remote) and not (is_beside and file.is_relative_to(m.local)))
     )
+
+
+def _program(
+    facts: RepoFacts, service: ServicePlan, begins: str, workspace: str
+) -> tuple[PurePosixPath, bool] | None:
+    """Return the program's file in the repository, and whether it imports first from its folder or where it begins.
+
+    None for a command that does not tell, and for a file outside of the workspace.
+    """
+    entry = facts.entrypoint
+    if service.from_entry and entry is not None:
+        is_beside = entry.launcher != "console-script" and entry.home == entry.cwd
+        return PurePosixPath(entry.file or ""), is_beside
+    launch = None if any(map(_CD.search, service.argv)) else Lines().words(service.argv)
+    name = (launch.target or "").partition(":")[0] if launch else ""
+    if launch is None or not (launch.is_module or name.endswith(".py")):
+        return None
+    file = name.replace(".", "/") if launch.is_module else name
+    path = PurePosixPath(normpath(join(begins, file)))
+    return (path.relative_to(workspace), True) if path.is_relative_to(workspace) else None
 
 
 def _pythonpath(service: ServicePlan, image: DockerfileFact | None) -> str:

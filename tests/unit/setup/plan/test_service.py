@@ -349,14 +349,22 @@ MODULE = EntryPoint(command="python -m pkg.train", file="src/pkg/train.py", laun
         (TRAIN, dockerfile(("libs", "/opt/libs"), env=(("PYTHONPATH", "/usr/lib/foo"),), cmd=None), "", [". -> /workspace"]),
         (TRAIN, dockerfile(("libs", "/opt/libs"), env=(("PYTHONPATH", "$X/libs"),), cmd=None), "", ["libs -> /opt/libs", ". -> /workspace"]),
         (None, dockerfile(("src", "/opt/src"), cmd=("python", "/opt/src/app.py")), "", ["src -> /opt/src", ". -> /workspace"]),
+        (None, dockerfile(("src", "/src"), (".", "/workspace"), workdir="/workspace", cmd=("python", "src/app.py")), "", [". -> /workspace"]),
+        ("python src/app.py", dockerfile(("src", "/src"), workdir="/workspace"), "", [". -> /workspace"]),
+        ("python -m src.app", dockerfile(("src", "/src"), workdir="/workspace"), "", [". -> /workspace"]),
+        ("python ../src/app.py", dockerfile(("src", "/src"), workdir="/workspace"), "", ["src -> /src", ". -> /workspace"]),
+        ("python /src/app.py", dockerfile(("src", "/src"), workdir="/workspace"), "", ["src -> /src", ". -> /workspace"]),
+        ("python run.py", dockerfile(("src", "/src"), workdir="/workspace", env=(("PYTHONPATH", "/src"),)), "", ["src -> /src", ". -> /workspace"]),
+        ("cd /src && python app.py", dockerfile(("src", "/src"), workdir="/workspace"), "", ["src -> /src", ". -> /workspace"]),
     ],
 )  # fmt: skip
 def test_files_that_a_command_loads_from_the_workspace_are_not_mapped_to_the_copies_of_the_image(
     entry, image, installed, mapped
 ):
-    values = {"entrypoint": entry, "candidates": (entry,)} if entry else {}
+    config = Config(command=entry) if isinstance(entry, str) else None
+    values = {"entrypoint": entry, "candidates": (entry,)} if entry and not config else {}
     made = of_service(
-        service(None, dockerfile=image.path), dockerfiles=(image,), mappings=image.copies,
+        service(None, dockerfile=image.path), config, dockerfiles=(image,), mappings=image.copies,
         installed=((image.path, installed),), **values,
     )  # fmt: skip
     assert [f"{m.local} -> {m.remote}" for m in made.mappings] == mapped

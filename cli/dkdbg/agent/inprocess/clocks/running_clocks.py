@@ -16,7 +16,7 @@ from .. import session, stacks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import FrameType
+    from types import CodeType, FrameType
     from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 _GRPC = "the deadline of gRPC"
@@ -53,6 +53,7 @@ _NAP = re.compile(r"\bsleep\(")
 _STATEMENT = re.compile(r"\.(execute|executemany|executescript|commit)\(")
 #: Methods of `datetime` that return the current time.
 _READS = {"now", "utcnow", "today"}
+_READ = re.compile(r"\.\s*(?:%s)\b" % "|".join(sorted(_READS)))
 #: Modules whose waits are a single call, and names of clock functions: a library's function that reads a clock
 #: loops until its deadline.
 _WAITS, _CLOCKS = {"threading", "multiprocessing.synchronize"}, {"monotonic", "time", "_time"}
@@ -75,11 +76,11 @@ def found() -> List[str]:
         text = limit or _wait_of(frame)
         while each is not None:
             if stacks.is_own(each.f_code.co_filename):
-                names = each.f_code.co_names
+                names, line = each.f_code.co_names, each.f_lineno or 0
                 if "datetime" in names and not _READS.isdisjoint(names):
-                    text = "datetime.now()"
+                    text, line = "datetime.now()", _line_of_read(each.f_code)
                 if text:
-                    where = "%s:%d" % (os.path.basename(each.f_code.co_filename), each.f_lineno or 0)
+                    where = "%s:%d" % (os.path.basename(each.f_code.co_filename), line)
                     texts.append("%s at %s" % (text, where))
                     text = ""
             each = each.f_back
@@ -152,6 +153,13 @@ def _is_period(frame: FrameType) -> bool:
     if _LOOP.match(lines[at]):
         return True
     return any(_WHILE.match(lines[above]) for above in _enclosing(lines, at, frame))
+
+
+def _line_of_read(code: CodeType) -> int:
+    """Return the first line of a function that reads the time by `datetime`; its own first line without a source."""
+    first = max(code.co_firstlineno, 1)
+    lines = linecache.getlines(code.co_filename)[first - 1 :]
+    return next((number for number, line in enumerate(lines, first) if _READ.search(line)), first)
 
 
 def _name_of(frame: FrameType) -> str:
