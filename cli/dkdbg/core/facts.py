@@ -363,6 +363,7 @@ class RepoFacts:
         apt: Debian packages that wheels of this repository need at run time.
         build_apt: Debian packages needed to build its dependencies (compilers, git).
         harmless_scripts: names of shell scripts that work without another user's rights.
+        passing_scripts: names of shell scripts that run their arguments as the program.
         notebooks: number of notebooks.
         dockerfile: the Dockerfile that the program is built with outside compose, None without a fitting one.
         asked_dockerfile: whether the user has named `dockerfile`.
@@ -420,6 +421,7 @@ class RepoFacts:
     apt: tuple[str, ...] = ()
     build_apt: tuple[str, ...] = ()
     harmless_scripts: frozenset[str] = frozenset()
+    passing_scripts: frozenset[str] = frozenset()
     notebooks: int = 0
     dockerfile: str | None = None
     asked_dockerfile: bool = False

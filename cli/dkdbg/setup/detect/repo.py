@@ -18,7 +18,7 @@ from dkdbg.setup.detect.docker import service
 from dkdbg.setup.detect.docker.dockerfile import keeps_bytecode_out, run_lines, takes_system_python
 from dkdbg.setup.detect.docker.images import read_image
 from dkdbg.setup.detect.docker.installed import how_installed, is_compiled, source_root
-from dkdbg.setup.detect.docker.service import harmless_scripts
+from dkdbg.setup.detect.docker.service import harmless_scripts, passing_scripts
 from dkdbg.setup.detect.files import MAX_TEXT_BYTES, MAX_WALK_S, Tree, parent
 from dkdbg.setup.detect.launch.candidates import module_file
 from dkdbg.setup.detect.launch.entrypoint import terminal_asked
@@ -163,6 +163,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         apt=apt,
         build_apt=build_apt,
         harmless_scripts=harmless_scripts(tree),
+        passing_scripts=passing_scripts(tree),
         notebooks=len(survey.notebooks),
         dockerfile=survey.dockerfile.path if survey.dockerfile else None,
         asked_dockerfile=survey.asked_dockerfile is not None,
