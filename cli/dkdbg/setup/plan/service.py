@@ -447,7 +447,11 @@ def choose_command(
         before = existing.entrypoint  # a script that passes its command on
     if entry is None or registry.role_of(entry.launcher) == NOTEBOOK:
         what = (
-            f"{facts.notebooks} notebooks and no script" if facts.notebooks else "nothing that can be started"
+            "no program that stands out"
+            if any(registry.role_of(each.launcher) != NOTEBOOK for each in facts.candidates)
+            else f"{facts.notebooks} notebooks and no script"
+            if facts.notebooks
+            else "nothing that can be started"
         )
         note = (
             f"{what}: the container idles; open it with Reopen in Container, or name a command with --command"
