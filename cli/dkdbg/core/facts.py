@@ -339,7 +339,7 @@ class RepoFacts:
         undeclared: packages that the sources import, and that no dependency file names or certainly installs: numpy,
             which torch has not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
         unnamed: distributions that the program imports and no dependency file names, except usual dependencies of
-            others; empty if a lock names everything.
+            others; empty if a lock names everything. Without any declared ones, those whose name is only a module's.
         included: files of the repository that pip reads through `-r` or `-c` lines of `dependency_files`.
         installs_itself: whether a requirements file installs the repository (`-e .`, `.`).
         local_packages: folders below the root from which `dependency_files` install further packages: members of

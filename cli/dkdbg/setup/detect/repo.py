@@ -120,7 +120,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
     extras = {None, *installed_extras(text for _, text in survey.own_documents())}
     wanted = [item for file in files for item in file.wanted if item.extra in extras]
     needs_nothing = any(NEEDS_NOTHING in file.tables for file in files)
-    requirements = () if wanted or needs_nothing else _requirements(survey)
+    requirements, guessed = ((), ()) if wanted or needs_nothing else _requirements(survey)
     always = {"mpi4py", "opencv-python", "soundfile"} if wanted or needs_nothing else None
     imported = imports.distributions(survey.imported)
     needed = {name for name in imported if always is None or name in always}
@@ -138,7 +138,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         requirements=requirements,
         declared=tuple(dict.fromkeys(item.requirement for item in wanted)),
         undeclared=_undeclared(survey, {item.name for item in wanted}),
-        unnamed=_unnamed(survey, {item.name for item in wanted}),
+        unnamed=guessed or _unnamed(survey, {item.name for item in wanted}),
         included=included_files(tree, survey.manager.files),
         installs_itself=installs_itself(tree, survey.manager.files)
         or any(file.local for file in files if file.kind in {"requirements", "conda", "python_env"}),
@@ -352,11 +352,19 @@ def _program(survey: Survey) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def _requirements(survey: Survey) -> tuple[str, ...]:
+def _requirements(survey: Survey) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the distributions to install where no file declares any, and those whose name is only that of a module.
+
+    On the index such a name may be a stranger's.
+    """
     stated = installed_names(survey.readme)
     own = {name.replace("_", "-") for name in survey.project_names()}
     stated = tuple(name for name in stated if name not in own)
-    return stated or imports.distributions(survey.imported)
+    if stated:
+        return stated, ()
+    known = tuple(filter(imports.is_known, survey.imported))
+    guessed = tuple(name for name in survey.imported if name not in known)
+    return imports.distributions(known), imports.distributions(guessed)
 
 
 def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:
