@@ -270,6 +270,9 @@ def test_an_import_of_the_program_that_no_file_names_is_said(repository):
     repository.write("lib/net.py", "from wandb import log\n").write("lib/__init__.py")
     (note,) = [each for each in repository.plan().notes if "does not list" in each]
     assert note.startswith("train.py imports packages that requirements.txt does not list: ray, wandb;")
+    repository.write("requirements-train.txt", "tqdm\nwandb\n")
+    (note,) = [each for each in repository.plan().notes if "does not list" in each]
+    assert "list: ray, wandb (requirements-train.txt:2 does);" in note
     repository.write("requirements.txt", "torch\nopencv-python\nlightning\nray[default]\nwandb\n")
     assert not [each for each in repository.plan().notes if "does not list" in each]
 

@@ -24,7 +24,7 @@ from dkdbg.setup.detect.launch.candidates import module_file
 from dkdbg.setup.detect.launch.entrypoint import terminal_asked
 from dkdbg.setup.detect.launch.readme import installed_extras, installed_names
 from dkdbg.setup.detect.python import imports
-from dkdbg.setup.detect.python.dependencies import is_side_file
+from dkdbg.setup.detect.python.dependencies import is_side_file, named_in
 from dkdbg.setup.detect.python.pyproject import NEEDS_CUDA, NEEDS_NOTHING
 from dkdbg.setup.detect.python.python_version import DEFAULT, read_python
 from dkdbg.setup.detect.python.requirements import included_files, installs_itself
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.core.facts import EntryPoint, Gpu
+    from dkdbg.setup.detect.python.requirements import Wanted
 
 _DOCKERIGNORE = re.compile(r".*\.dockerignore")
 _CONFIG = re.compile(r".*\.(?:ya?ml|toml|json|gin|cfg|ini)")
@@ -125,6 +126,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
     imported = imports.distributions(survey.imported)
     needed = {name for name in imported if always is None or name in always}
     apt, build_apt = system_packages(wanted, needed | set(requirements))
+    places = named_in(survey.dependency_files)
     dockerfiles = [
         *([chosen.dockerfile] if chosen and chosen.dockerfile else []),
         *survey.dockerfiles.values(),
@@ -138,7 +140,11 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         requirements=requirements,
         declared=tuple(dict.fromkeys(item.requirement for item in wanted)),
         undeclared=_undeclared(survey, {item.name for item in wanted}),
-        unnamed=guessed or _unnamed(survey, {item.name for item in wanted}),
+        beside=_beside(survey, frozenset(wanted)),
+        unnamed=tuple(
+            (name, places.get(name, ""))
+            for name in guessed or _unnamed(survey, {item.name for item in wanted})
+        ),
         included=included_files(tree, survey.manager.files),
         installs_itself=installs_itself(tree, survey.manager.files)
         or any(file.local for file in files if file.kind in {"requirements", "conda", "python_env"}),
@@ -379,6 +385,15 @@ def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:
             if "torch" in named and name in imported and name not in named
         ),
     )
+
+
+def _beside(survey: Survey, wanted: frozenset[Wanted]) -> tuple[str, ...]:
+    """Return the requirements of setup.py, setup.cfg and pyproject.toml that the requirements files to install lack."""
+    files = [file for file in survey.manager.read if file.path in survey.manager.files]
+    listed = {item.name for file in files if file.kind == "requirements" for item in file.wanted}
+    projects = (file for file in files if file.kind in {"setup.py", "setup.cfg", "pyproject"})
+    own = [item for file in projects for item in file.wanted if item.name not in listed]
+    return tuple(dict.fromkeys(item.requirement for item in own if item in wanted))
 
 
 def _unnamed(survey: Survey, named: set[str]) -> tuple[str, ...]:

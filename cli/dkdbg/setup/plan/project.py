@@ -263,7 +263,8 @@ def _of_our_image(facts: RepoFacts) -> Iterator[str]:
             yield f"left out: {name!r} is not a requirement that pip accepts"
     if facts.unnamed:
         more = f" and {len(facts.unnamed) - 8} more" if facts.unnamed[8:] else ""
-        shown, files = ", ".join(facts.unnamed[:8]) + more, ", ".join(facts.dependency_files)
+        names = [f"{name} ({where} does)" if where else name for name, where in facts.unnamed[:8]]
+        shown, files = ", ".join(names) + more, ", ".join(facts.dependency_files)
         who = facts.entrypoint.file if facts.entrypoint and facts.declared else "the code"
         what = (
             f"{files} does not list: {shown}; add them there, unless another package installs them"
