@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.projects import LOOP, command, must, repo, take_away, unique
+from tests.engine.projects import LOOP, command, dkdbg, must, project, repo, take_away, unique
 from tests.needs import give_up
 from tests.pages import DOCS, Page
 from tests.ports import free_port
@@ -82,6 +82,32 @@ def test_the_page_about_jupyter_runs_a_notebook_in_the_service(built):
     with page.all_run():
         must(page.run("dkdbg run", cwd=built[0]))
     assert (built[0] / "ran.txt").read_text() in {"/opt/venv/bin/python", "/opt/venv/bin/python3"}
+
+
+SETUP = """\
+import setuptools
+scripts = {"console_scripts": ["mytool=mytool.main:main"]}
+setuptools.setup(name="mytool", version="1", package_dir={"": "src"}, packages=["mytool"], entry_points=scripts)
+"""
+
+
+def test_a_console_script_of_a_setup_py_starts_though_the_mount_hides_what_the_build_left_beside_it(
+    bundle, base_image, tmp_path, monkeypatch
+):
+    """A pip that is older than 23.1, as in python:3.10-slim, leaves the metadata beside the sources."""
+    monkeypatch.setenv("DKDBG_CA", str(bundle[0]))
+    files = {
+        "setup.py": SETUP,
+        "src/mytool/__init__.py": "",
+        "README.md": "```\npip install -e .\nmytool\n```\n",
+    }
+    files |= {
+        "src/mytool/main.py": "def main():\n    print('hello')\n",
+        ".env": f"DKDBG_BASE={base_image}\n",
+        "dkdbg.toml": f"[debug]\nport = {free_port()}\n",
+    }
+    with project(tmp_path / unique("console"), files, "init", "--yes") as root:
+        assert "proven in " in must(dkdbg(root, "verify")).stdout
 
 
 def test_no_byte_of_the_ca_is_in_the_image(built, bundle):

@@ -346,8 +346,10 @@ class RepoFacts:
         declared: requirements in the dependency files, as pip writes them (`torch>=2.1`), without the optional groups.
         undeclared: packages that the sources import, and that no dependency file names or certainly installs: numpy,
             which torch has not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
-        unnamed: distributions that the program imports and no dependency file names, except usual dependencies of
-            others; empty if a lock names everything.
+        beside: the part of `declared` that is in a setup.py or pyproject.toml beside a requirements file, and not in that.
+        unnamed: (distribution, where another dependency file names it) of distributions that the program imports and
+            `declared` lacks, except usual dependencies of others; empty if a lock names everything. If nothing is
+            declared, those whose name is only a module's.
         included: files of the repository that pip reads through `-r` or `-c` lines of `dependency_files`.
         installs_itself: whether a requirements file installs the repository (`-e .`, `.`).
         local_packages: folders below the root from which `dependency_files` install further packages: members of
@@ -371,6 +373,7 @@ class RepoFacts:
         apt: Debian packages that wheels of this repository need at run time.
         build_apt: Debian packages needed to build its dependencies (compilers, git).
         harmless_scripts: names of shell scripts that work without another user's rights.
+        passing_scripts: names of shell scripts that run their arguments as the program.
         notebooks: number of notebooks.
         dockerfile: the Dockerfile that the program is built with outside compose, None without a fitting one.
         asked_dockerfile: whether the user has named `dockerfile`.
@@ -404,7 +407,8 @@ class RepoFacts:
     requirements: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
     undeclared: tuple[str, ...] = ()
-    unnamed: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    unnamed: tuple[tuple[str, str], ...] = ()
     included: tuple[str, ...] = ()
     installs_itself: bool = False
     local_packages: tuple[str, ...] = ()
@@ -428,6 +432,7 @@ class RepoFacts:
     apt: tuple[str, ...] = ()
     build_apt: tuple[str, ...] = ()
     harmless_scripts: frozenset[str] = frozenset()
+    passing_scripts: frozenset[str] = frozenset()
     notebooks: int = 0
     dockerfile: str | None = None
     asked_dockerfile: bool = False

@@ -66,14 +66,14 @@ class Around:
             None if the program does not run in an image of this repository.
         own: names of the repository's own modules.
         command: the program's command line as typed.
-        named: returns whether a dependency file of the repository, installed or not, names a given distribution.
+        named_in: returns where a dependency file of the repository, installed or not, names a distribution, else "".
         inherits_entrypoint: whether plain Docker would run the ENTRYPOINT that the image has from its base image.
     """
 
     installs_from: Callable[[str], tuple[str, str]] | None
     own: Collection[str] = ()
     command: str = ""
-    named: Callable[[str], bool] = lambda _: False
+    named_in: Callable[[str], str] = lambda _: ""
     inherits_entrypoint: bool = False
 
 
@@ -325,13 +325,14 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
             )  # fmt: skip
         distribution = named[0]
         file, line = around.installs_from(distribution)
-        if not (is_known(name) or around.named(distribution)):  # on the index, the name may be a stranger's
+        where = around.named_in(distribution)
+        if not (is_known(name) or where):  # on the index, the name may be a stranger's
             return _finding(
                 "module-missing", f"the module {name} is not installed in the image, and no requirements file names a distribution that has it",
                 f"check that the distribution {distribution} of the package index is the one you mean, and add {line} to {file}; or create {name} in the image", text,
             )  # fmt: skip
         return _finding(
-            "module-missing", f"the module {name} is not installed in the image, and no file declares it",
+            "module-missing", f"the module {name} is not installed in the image, {f'though {where} names it' if where else 'and no file declares it'}",
             f"add {line} to {file} (distribution {distribution}), then dkdbg verify; or: dkdbg verify --fix", text, subject=distribution,
         )  # fmt: skip
     if found := re.search(r"\b(lib[\w+.-]{0,100}\.so[\w.]{0,20}): cannot open shared object file", text):

@@ -120,15 +120,24 @@ def test_a_remedy_claims_nothing_about_a_container_that_is_gone_a_host_that_is_n
     assert "docker inspect" not in said
 
 
-@pytest.mark.parametrize(("named", "subject"), [(False, ""), (True, "generated")])
-def test_a_name_that_nothing_knows_is_declared_only_if_the_repository_names_it(named, subject):
+@pytest.mark.parametrize(("where", "subject"), [("", ""), ("setup.py", "generated")])
+def test_a_name_that_nothing_knows_is_declared_only_if_the_repository_names_it(where, subject):
     text = TRACEBACK + "ModuleNotFoundError: No module named 'generated'\n"
-    found = cause_of(text, 1, replace(AROUND, named=lambda _: named))
+    found = cause_of(text, 1, replace(AROUND, named_in=lambda _: where))
     assert (found.cause, found.subject) == (
         "module-missing",
         subject,
     )  # no subject: --fix adds no stranger's package
-    assert ("verify --fix" in found.remedy) is named
+    assert ("verify --fix" in found.remedy) is bool(where)
+
+
+@pytest.mark.parametrize(
+    ("where", "says"), [("", "and no file declares it"), ("setup.py", "though setup.py names it")]
+)
+def test_a_missing_module_is_undeclared_only_if_no_file_names_its_distribution(where, says):
+    text = TRACEBACK + "ModuleNotFoundError: No module named 'dotenv'\n"
+    found = cause_of(text, 1, replace(AROUND, named_in=lambda name: where if name == "python-dotenv" else ""))
+    assert found.says == f"the module dotenv is not installed in the image, {says}"
 
 
 @pytest.mark.parametrize(

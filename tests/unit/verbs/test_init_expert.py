@@ -270,8 +270,21 @@ def test_an_import_of_the_program_that_no_file_names_is_said(repository):
     repository.write("lib/net.py", "from wandb import log\n").write("lib/__init__.py")
     (note,) = [each for each in repository.plan().notes if "does not list" in each]
     assert note.startswith("train.py imports packages that requirements.txt does not list: ray, wandb;")
+    repository.write("requirements-train.txt", "tqdm\nwandb\n")
+    (note,) = [each for each in repository.plan().notes if "does not list" in each]
+    assert "list: ray, wandb (requirements-train.txt:2 does);" in note
     repository.write("requirements.txt", "torch\nopencv-python\nlightning\nray[default]\nwandb\n")
     assert not [each for each in repository.plan().notes if "does not list" in each]
+
+
+@pytest.mark.parametrize("files", [{}, {"setup.py": "import setuptools\nsetuptools.setup(name='x')\n"}])
+def test_a_module_whose_distribution_is_a_guess_is_said_and_not_installed(repository, files):
+    repository.files(files).write("train.py", "import acme_internal_kit\nimport yaml, einops\n" + TRAIN)
+    plan = repository.plan()
+    assert "pip install pyyaml einops torch" in [each.run for each in plan.image.installs]
+    assert "acme" not in str(plan.image)
+    (note,) = [each for each in plan.notes if ": acme-internal-kit; " in each]
+    assert ("setup.py does not list" in note) == bool(files)
 
 
 def test_what_is_named_otherwise_built_here_or_lacks_in_an_own_image_is_no_import_nobody_names(repository):

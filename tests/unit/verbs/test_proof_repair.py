@@ -143,8 +143,12 @@ def test_the_plan_is_made_once_for_a_remedy(root, monkeypatch):
 
 def test_the_repository_names_the_distributions_of_all_its_dependency_files(root):
     (root / "requirements-dev.txt").write_text("Py_Test>=7  # generated\n")
-    named = proof_repair.around(root, "").named
-    assert [named(each) for each in ("py-test", "generated", "requests")] == [True, False, False]
+    named = proof_repair.around(root, "").named_in
+    assert [named(each) for each in ("py-test", "generated", "requests")] == [
+        "requirements-dev.txt:1",
+        "",
+        "",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,13 @@ from dkdbg.setup.detect.docker import service
 from dkdbg.setup.detect.docker.dockerfile import keeps_bytecode_out, run_lines, takes_system_python
 from dkdbg.setup.detect.docker.images import read_image
 from dkdbg.setup.detect.docker.installed import how_installed, is_compiled, source_root
-from dkdbg.setup.detect.docker.service import harmless_scripts
+from dkdbg.setup.detect.docker.service import harmless_scripts, passing_scripts
 from dkdbg.setup.detect.files import MAX_TEXT_BYTES, MAX_WALK_S, Tree, parent
 from dkdbg.setup.detect.launch.candidates import module_file
 from dkdbg.setup.detect.launch.entrypoint import terminal_asked
 from dkdbg.setup.detect.launch.readme import installed_extras, installed_names
 from dkdbg.setup.detect.python import imports
-from dkdbg.setup.detect.python.dependencies import is_side_file
+from dkdbg.setup.detect.python.dependencies import is_side_file, named_in
 from dkdbg.setup.detect.python.pyproject import NEEDS_CUDA, NEEDS_NOTHING
 from dkdbg.setup.detect.python.python_version import DEFAULT, read_python
 from dkdbg.setup.detect.python.requirements import included_files, installs_itself
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.core.facts import EntryPoint, Gpu
+    from dkdbg.setup.detect.python.requirements import Wanted
 
 _DOCKERIGNORE = re.compile(r".*\.dockerignore")
 _CONFIG = re.compile(r".*\.(?:ya?ml|toml|json|gin|cfg|ini)")
@@ -120,11 +121,12 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
     extras = {None, *installed_extras(text for _, text in survey.own_documents())}
     wanted = [item for file in files for item in file.wanted if item.extra in extras]
     needs_nothing = any(NEEDS_NOTHING in file.tables for file in files)
-    requirements = () if wanted or needs_nothing else _requirements(survey)
+    requirements, guessed = ((), ()) if wanted or needs_nothing else _requirements(survey)
     always = {"mpi4py", "opencv-python", "soundfile"} if wanted or needs_nothing else None
     imported = imports.distributions(survey.imported)
     needed = {name for name in imported if always is None or name in always}
     apt, build_apt = system_packages(wanted, needed | set(requirements))
+    places = named_in(survey.dependency_files)
     dockerfiles = [
         *([chosen.dockerfile] if chosen and chosen.dockerfile else []),
         *survey.dockerfiles.values(),
@@ -138,7 +140,11 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         requirements=requirements,
         declared=tuple(dict.fromkeys(item.requirement for item in wanted)),
         undeclared=_undeclared(survey, {item.name for item in wanted}),
-        unnamed=_unnamed(survey, {item.name for item in wanted}),
+        beside=_beside(survey, frozenset(wanted)),
+        unnamed=tuple(
+            (name, places.get(name, ""))
+            for name in guessed or _unnamed(survey, {item.name for item in wanted})
+        ),
         included=included_files(tree, survey.manager.files),
         installs_itself=installs_itself(tree, survey.manager.files)
         or any(file.local for file in files if file.kind in {"requirements", "conda", "python_env"}),
@@ -163,6 +169,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         apt=apt,
         build_apt=build_apt,
         harmless_scripts=harmless_scripts(tree),
+        passing_scripts=passing_scripts(tree),
         notebooks=len(survey.notebooks),
         dockerfile=survey.dockerfile.path if survey.dockerfile else None,
         asked_dockerfile=survey.asked_dockerfile is not None,
@@ -351,11 +358,19 @@ def _program(survey: Survey) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def _requirements(survey: Survey) -> tuple[str, ...]:
+def _requirements(survey: Survey) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the distributions to install where no file declares any, and those whose name is only that of a module.
+
+    On the index such a name may be a stranger's.
+    """
     stated = installed_names(survey.readme)
     own = {name.replace("_", "-") for name in survey.project_names()}
     stated = tuple(name for name in stated if name not in own)
-    return stated or imports.distributions(survey.imported)
+    if stated:
+        return stated, ()
+    known = tuple(filter(imports.is_known, survey.imported))
+    guessed = tuple(name for name in survey.imported if name not in known)
+    return imports.distributions(known), imports.distributions(guessed)
 
 
 def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:
@@ -370,6 +385,15 @@ def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:
             if "torch" in named and name in imported and name not in named
         ),
     )
+
+
+def _beside(survey: Survey, wanted: frozenset[Wanted]) -> tuple[str, ...]:
+    """Return the requirements of setup.py, setup.cfg and pyproject.toml that the requirements files to install lack."""
+    files = [file for file in survey.manager.read if file.path in survey.manager.files]
+    listed = {item.name for file in files if file.kind == "requirements" for item in file.wanted}
+    projects = (file for file in files if file.kind in {"setup.py", "setup.cfg", "pyproject"})
+    own = [item for file in projects for item in file.wanted if item.name not in listed]
+    return tuple(dict.fromkeys(item.requirement for item in own if item in wanted))
 
 
 def _unnamed(survey: Survey, named: set[str]) -> tuple[str, ...]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg.core.plan import Choice, Option
+from dkdbg.launchers import registry
+from dkdbg.launchers.launcher import NOTEBOOK
 from dkdbg.launchers.lines.blanks import as_words, without_blanks
 from dkdbg.launchers.lines.command_lines import serves
 from dkdbg.setup.plan.service import SCRIPT_WAIT_S, stands_in
@@ -74,7 +77,8 @@ def _of_facts(facts: RepoFacts, topic: str, chosen: Option | None) -> Choice | N
 def _command(facts: RepoFacts, service: ServicePlan, dockerfile: DockerfileFact | None) -> Choice | None:
     """Return the planned command, and the other programs as alternatives.
 
-    None of them is close if the command comes from a service or an image: that leaves no doubt.
+    None of them is close if the command comes from a service or an image: that leaves no doubt. Where no program is
+    chosen, the best three are.
     """
     best = facts.entrypoint
     usable = [each for each in facts.candidates if not each.shows_windows]
@@ -87,11 +91,12 @@ def _command(facts: RepoFacts, service: ServicePlan, dockerfile: DockerfileFact 
     else:
         chosen = Option(value=shlex.join(service.argv), source="")
     rivals = [each for each in usable if each != chosen.program]
-    near = [
-        each
-        for each in rivals
-        if service.from_entry and best is not None and best.points - each.points <= _NEAR_POINTS
-    ]
+    if service.idle:
+        near = [each for each in rivals if registry.role_of(each.launcher) != NOTEBOOK and not each.error][:3]
+        rivals = [*near, *(each for each in rivals if each not in near)]
+    else:
+        limit = best.points - _NEAR_POINTS if service.from_entry and best else math.inf
+        near = [each for each in rivals if each.points >= limit]
     options = (chosen, *(Option(value=typed(each), source=each.where, program=each) for each in rivals))
     return Choice(topic="command", options=options[:_MAX_OPTIONS], close=min(1 + len(near), MAX_ASKED))
 

@@ -161,6 +161,7 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
                 run=f"pip install{_index(facts)} {' '.join((flags, *map(shlex.quote, _undeclared(facts))))}",
                 copy=(*requirement_files, *facts.included),
             ),
+            *_from_names(facts.beside, _index(facts)),
         )
     names = (*(facts.declared or facts.requirements), *_undeclared(facts))
     index = _index(facts) + "".join(f" {shlex.quote(word)}" for word in facts.index_options)

@@ -286,10 +286,17 @@ def _of_our_image(facts: RepoFacts) -> Iterator[str]:
     for name in facts.declared or facts.requirements:
         if not literal.is_requirement(name):
             yield f"left out: {name!r} is not a requirement that pip accepts"
-    if facts.unnamed and facts.entrypoint is not None:
+    if facts.unnamed:
         more = f" and {len(facts.unnamed) - 8} more" if facts.unnamed[8:] else ""
-        shown, files = ", ".join(facts.unnamed[:8]) + more, ", ".join(facts.dependency_files)
-        yield f"{facts.entrypoint.file} imports packages that {files} does not list: {shown}; add them there, unless another package installs them"
+        names = [f"{name} ({where} does)" if where else name for name, where in facts.unnamed[:8]]
+        shown, files = ", ".join(names) + more, ", ".join(facts.dependency_files)
+        who = facts.entrypoint.file if facts.entrypoint and facts.declared else "the code"
+        what = (
+            f"{files} does not list: {shown}; add them there, unless another package installs them"
+            if files
+            else f"no requirements file lists: {shown}; they are not installed, since on the index a module's name may be a stranger's: name the right ones in requirements.txt"
+        )
+        yield f"{who} imports packages that {what}"
 
 
 def _of_files(facts: RepoFacts, compose_file_value: str | None) -> Iterator[str]:

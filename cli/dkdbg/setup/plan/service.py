@@ -424,9 +424,12 @@ def choose_command(
     facts: RepoFacts, config: Config, base: ServiceFact | None, dockerfile: DockerfileFact | None
 ) -> Command:
     """Choose the command to run: the user's, else the service's or the image's, else the best entry point."""
-    if config.command is not None:
-        return Command(command=shell_argv(config.command), why="you set it")
     existing = image_command(base, dockerfile)
+    passes_on = any(PurePosixPath(word).name in facts.passing_scripts for word in existing.entrypoint)
+    if config.command is not None:
+        argv, script = shell_argv(config.command), existing.entrypoint if passes_on else ()
+        is_whole = argv[: len(script)] == script
+        return Command(entrypoint=() if is_whole else script, command=argv, why="you set it")
     windows = next(
         (
             item.command
@@ -440,12 +443,17 @@ def choose_command(
     is_known = bool(existing.command) or dockerfile is None or not dockerfile.inherits_entrypoint
     before = () if is_known or (base and base.entrypoint is not None) else existing.entrypoint
     if existing.argv and not before and not idles(existing.argv) and windows is None:
-        if entry is None or stands_in(entry, base, dockerfile) or not idles(existing.command):
+        is_without = passes_on and not existing.command
+        if stands_in(entry, base, dockerfile) or not (is_without or (entry and idles(existing.command))):
             return existing
         before = existing.entrypoint  # a script that passes its command on
     if entry is None or registry.role_of(entry.launcher) == NOTEBOOK:
         what = (
-            f"{facts.notebooks} notebooks and no script" if facts.notebooks else "nothing that can be started"
+            "no program that stands out"
+            if any(registry.role_of(each.launcher) != NOTEBOOK for each in facts.candidates)
+            else f"{facts.notebooks} notebooks and no script"
+            if facts.notebooks
+            else "nothing that can be started"
         )
         note = (
             f"{what}: the container idles; open it with Reopen in Container, or name a command with --command"

@@ -16,7 +16,7 @@ from dkdbg.proof.program_end import Around
 from dkdbg.repository.dotenv import local_port
 from dkdbg.repository.transaction import read
 from dkdbg.setup.detect.files import Tree
-from dkdbg.setup.detect.python.dependencies import read_dependency_files
+from dkdbg.setup.detect.python.dependencies import named_in, read_dependency_files
 from dkdbg.setup.detect.python.imports import own_names
 from dkdbg.setup.render import changes, manifest
 from dkdbg.setup.render.changes import FileWanted
@@ -46,10 +46,10 @@ def around(root: Path, command: str) -> Around:
         file = _file(root, tree)
         return file, _line(file, name)
 
-    def named(distribution: str) -> bool:
-        return any(distribution == item.name for file in read_dependency_files(tree) for item in file.wanted)
-
-    return Around(installs_from=installs_from, own=own_names(tree), command=command, named=named)
+    return Around(
+        installs_from=installs_from, own=own_names(tree), command=command,
+        named_in=lambda distribution: named_in(read_dependency_files(tree)).get(distribution, ""),
+    )  # fmt: skip
 
 
 def of_plan(root: Path, plan: ProjectPlan, config: Config) -> Around:

@@ -39,6 +39,15 @@ def test_two_programs_alike_are_asked_about_with_their_evidence_and_a_flag_ends_
     assert "command" not in choices(project, command="python b/fit_b.py")
 
 
+def test_where_no_program_stands_out_the_best_three_are_asked_about_before_notebooks(project):
+    for name in "abcd":
+        project.write(f"lib/{name}/bench.py", "if __name__ == '__main__':\n    print(1)\n")
+    project.write("lib/a/broken.py", "if __name__ == '__main__':\nprint(1)\n").write("demo.ipynb", "{}")
+    assert close(project)["command"] == ["sleep infinity", *(f"python lib/{name}/bench.py" for name in "abc")]
+    (line,) = [each for each in make_plan(project.root)[0].notes if "the container idles; open" in each]
+    assert line.startswith("no program that stands out: ")
+
+
 def test_the_program_of_an_image_leaves_no_doubt_and_the_others_are_candidates(project):
     project.write("Dockerfile", SLIM + 'CMD ["python", "serve.py"]\n').program("serve.py").program("fit.py")
     project.readme("python fit.py", "python serve.py")

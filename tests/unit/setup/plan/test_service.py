@@ -168,6 +168,23 @@ def test_a_service_that_keeps_a_shell_open_behind_an_entrypoint_keeps_that_befor
     assert made.service.argv == ("/entry.sh", "python", "train.py")
 
 
+def test_a_program_starts_behind_an_entrypoint_script_that_only_passes_its_command_on():
+    image = dockerfile((".", "/app"), entrypoint=("/bin/entry.sh",), cmd=None)
+    found = {
+        "dockerfiles": (image,),
+        "mappings": ((".", "/app"),),
+        "passing_scripts": frozenset({"entry.sh"}),
+    }
+    assert plan(**found, entrypoint=TRAIN).service.argv == ("/bin/entry.sh", "python", "train.py")
+    assert plan(**found).service.idle  # nothing to pass on: it would end at once
+    for command in ("python b.py", "/bin/entry.sh python b.py"):
+        made = plan(Config(command=command), **found, entrypoint=TRAIN)
+        assert made.service.argv == ("/bin/entry.sh", "python", "b.py")
+    works = {**found, "passing_scripts": frozenset()}
+    assert plan(**works, entrypoint=TRAIN).service.argv == ("/bin/entry.sh",)
+    assert plan(Config(command="python b.py"), **works).service.argv == ("python", "b.py")
+
+
 def test_what_a_document_sets_before_the_command_is_said():
     sets = ("CUDA_VISIBLE_DEVICES=0", "NCCL_DEBUG=INFO")
     entry = replace(TRAIN, source="README.md", assigned=sets)

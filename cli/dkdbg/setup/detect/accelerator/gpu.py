@@ -24,17 +24,20 @@ _INSISTS = re.compile(
     r"^(?![ \t]*(?:(?:el)?if\b(?!\s+__name__)|else\b))[^\n]*\n[ \t]*torch\.set_default_tensor_type\(\s*(?:[\"']torch|torch)\.cuda\.",
     re.MULTILINE,
 )
+#: An option of argparse or click for the device, and its default if that is a GPU.
+_DEVICE, _OF_CUDA = r"[\"']--device[\"']", r"[^()]{0,200}?\bdefault\s*=\s*[\"']cuda[^\"'\n]*[\"']"
 _FALLBACK = re.compile(
     r"(?:cuda|th|accelerator)\.is_available\(\)|current_accelerator\(|[\"']--(?:no[-_]cuda|cpu|use[-_]cpu|force[-_]cpu|use[-_]gpu|gpu)[\"']|no_cuda|"
     r"device_map\s*=\s*[\"']auto|accelerator\s*[=:]\s*[\"']?(?:auto|cpu)|list_physical_devices|jax\.devices|\bdevice_count\(\)|"
-    r"[\"']--device[\"']|accelerator\.device|is_cuda_available|(?:num_)?gpus?(?!_per_actor)(?:_per_\w+)?\s*(?:=|:\s*int\s*=)\s*0\b"
+    rf"{_DEVICE}(?!{_OF_CUDA})|accelerator\.device|is_cuda_available|(?:num_)?gpus?(?!_per_actor)(?:_per_\w+)?\s*(?:=|:\s*int\s*=)\s*0\b"
 )
 _TOUCHES = re.compile(
     r"cuda|\bgpus?\b|torch\.accelerator|\.to\(\s*[\"']?(?:self\.)?device|nvidia|accelerator\.device|device_map|\bnvcc\b|tf\.config.*GPU",
     re.IGNORECASE,
 )
 _HARD_CODE = re.compile(
-    r"\.cuda\(\)|\.to\(\s*[\"']cuda|device\s*=\s*[\"']cuda(?::\d)?[\"']|torch\.device\(\s*[\"']cuda[\"'](?:,\s*\w+)?\s*\)"
+    r"\.cuda\(\)|\.to\(\s*[\"']cuda|device\s*=\s*[\"']cuda(?::\d)?[\"']|torch\.device\(\s*[\"']cuda[\"'](?:,\s*\w+)?\s*\)|"
+    rf"{_DEVICE}{_OF_CUDA}"
 )
 #: Code that offers the CPU as an alternative.
 _CHOOSES_CPU = re.compile(

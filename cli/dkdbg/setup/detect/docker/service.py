@@ -11,6 +11,7 @@ from dkdbg.core.compose_files import DEFAULT_NAMES
 from dkdbg.core.facts import Rival
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import MONITOR, NOTEBOOK, WORKER
+from dkdbg.launchers.lines.command_lines import parse_line
 from dkdbg.setup.detect.docker.dockerfile import read_dockerfile, run_lines
 from dkdbg.setup.detect.docker.images import read_image
 from dkdbg.setup.detect.docker.inside import Inside, Mappings, started
@@ -18,7 +19,7 @@ from dkdbg.setup.detect.files import join
 from dkdbg.setup.detect.substitution import substitute
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dkdbg.core.facts import DockerfileFact, ServiceFact
     from dkdbg.setup.detect.docker.compose_service import ComposeBuild
@@ -66,6 +67,7 @@ _ROOTS = re.compile(
     r"\b(?:gosu|su-exec|su|setpriv|runuser|sudo|chown|chroot|useradd|usermod|adduser|addgroup|groupadd|supervisord|service"
     r"|s6-[a-z]+|chpst|start-stop-daemon|apt-get|apt|apk|mount|cron|crond|sshd|nginx|ldconfig|sysctl|id|whoami|EUID|USER)\b"
 )
+_PASSES_ON = re.compile(r"\s*exec\s(?:[^\"';&|]*\s)?\"\$\{?@\}?\"\s*$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -376,12 +378,23 @@ def _filled(argv: tuple[str, ...] | None, dockerfile: DockerfileFact | None) -> 
 
 
 def harmless_scripts(tree: Tree) -> frozenset[str]:
-    """Return the names of shell scripts that do not need root; scripts that share a name count as one."""
-    harmless: dict[str, bool] = {}
+    """Return the names of shell scripts that do not need root."""
+    return _scripts(tree, lambda lines: not any(map(_ROOTS.search, lines)))
+
+
+def passing_scripts(tree: Tree) -> frozenset[str]:
+    """Return the names of shell scripts that run their arguments as the program: `exec "$@"`, `exec gosu app "$@"`."""
+    return _scripts(
+        tree, lambda lines: any(_PASSES_ON.match(each) and not parse_line(each) for each in lines)
+    )
+
+
+def _scripts(tree: Tree, fits: Callable[[list[str]], bool]) -> frozenset[str]:
+    """Return the names of shell scripts whose lines, without comments, fit; scripts that share a name count as one."""
+    found: dict[str, bool] = {}
     for path in tree.matching(_SCRIPT):
         name, text = path.rsplit("/", 1)[-1], tree.text(path)
         lines = [line for line in text.split("\n") if not line.lstrip().startswith("#")]
         is_script = text.startswith("#!") or name.endswith("sh")
-        fine = is_script and not any(map(_ROOTS.search, lines))
-        harmless[name] = harmless.get(name, True) and fine
-    return frozenset(name for name, fine in harmless.items() if fine)
+        found[name] = found.get(name, True) and is_script and fits(lines)
+    return frozenset(name for name, is_fine in found.items() if is_fine)

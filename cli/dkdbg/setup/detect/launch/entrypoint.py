@@ -259,10 +259,15 @@ def _home(candidate: Candidate) -> str:
 
 
 def _line(text: str, candidate: Candidate) -> int:
-    """Return the line number of a command in a document, else of its program's first mention; 0 without either."""
+    """Return the line number of a command in a document, else of the first mention of its file; 0 without either.
+
+    The command was split into words and joined again, so spaces, quotes and line breaks do not count.
+    """
     target = candidate.launch.target or ""
-    wanted = (candidate.launch.command, target.rsplit("/", 1)[-1])
-    at = next((text.find(each) for each in wanted if each and each in text), -1)
+    words = map(re.escape, re.findall(r"[^\s\"'\\]+", candidate.launch.command))
+    found = re.search(r"[\s\"'\\]*".join(words), text)
+    file = target.rsplit("/", 1)[-1]
+    at = found.start() if found else text.find(file) if "." in file else -1
     return text.count("\n", 0, at) + 1 if at >= 0 else 0
 
 

@@ -17,7 +17,7 @@ from dkdbg.setup.detect.python.requirements import DependencyFile, items_of, rea
 from dkdbg.setup.detect.values import Value, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from dkdbg.setup.detect.files import Tree
 
@@ -83,6 +83,12 @@ def _may_be_conda(path: str) -> bool:
 def _is_conda(text: str) -> bool:
     """Return whether a YAML file is a conda environment, by its content."""
     return all(f"\n{key}:" in f"\n{text}" for key in ("channels", "dependencies"))
+
+
+def named_in(files: Sequence[DependencyFile]) -> dict[str, str]:
+    """Return the first place, as text, of each distribution that the dependency files name."""
+    stated = [item for file in files if file.kind != "lock" for item in file.wanted]
+    return {item.name: item.source for item in reversed(stated)}
 
 
 def is_side_file(path: str) -> bool:

@@ -149,11 +149,19 @@ def distributions(names: tuple[str, ...]) -> tuple[str, ...]:
 
 #: Common distributions whose module has the distribution's name.
 _SAME_NAME = {
-    "accelerate", "albumentations", "bitsandbytes", "boto3", "celery", "dask", "datasets", "deepspeed", "diffusers",
-    "django", "evaluate", "fastapi", "flask", "gradio", "gunicorn", "keras", "lightgbm", "lightning", "loguru",
-    "matplotlib", "mlflow", "nltk", "numba", "openai", "optuna", "peft", "plotly", "polars", "pytest", "ray", "redis",
-    "seaborn", "spacy", "sqlalchemy", "streamlit", "tensorflow", "tiktoken", "timm", "torchaudio", "torchvision",
-    "transformers", "trl", "typer", "uvicorn", "wandb", "xgboost",
+    "accelerate", "albumentations", "ale-py", "anthropic", "bitsandbytes", "boto3", "catboost", "celery", "chex",
+    "colorama", "configargparse", "cvxpy", "dask", "datasets", "deepspeed", "dgl", "diffusers", "dill", "django",
+    "dm-control", "easydict", "equinox", "evaluate", "fastapi", "fire", "flash-attn", "flask", "flax", "ftfy",
+    "gdown", "gensim", "geopandas", "gradio", "gunicorn", "gymnasium", "h5py", "imageio", "insightface", "jaxtyping",
+    "jiwer", "jsonlines", "keras", "kornia", "langchain", "librosa", "lightgbm", "lightning", "loguru", "lxml",
+    "mamba-ssm", "matplotlib", "mediapipe", "ml-collections", "mlflow", "monai", "moviepy", "mpi4py", "mujoco",
+    "nibabel", "nltk", "numba", "onnx", "onnxruntime", "open3d", "openai", "optax", "optuna", "peft", "pettingzoo",
+    "plotly", "polars", "procgen", "pyarrow", "pybullet", "pygame", "pymongo", "pytest", "ray", "redis", "sacrebleu",
+    "seaborn", "sentencepiece", "shap", "shapely", "spacy", "sqlalchemy", "stable-baselines3", "statsmodels",
+    "streamlit", "tabulate", "tenacity", "tensorboardx", "tensordict", "tensorflow", "termcolor", "tiktoken", "timm",
+    "torchaudio", "torchdiffeq", "torchinfo", "torchmetrics", "torchrl", "torchsummary", "torchtext", "torchvision",
+    "transformers", "trimesh", "triton", "trl", "typer", "ultralytics", "uvicorn", "visdom", "vllm", "wandb",
+    "websockets", "xarray", "xformers", "xgboost", "yacs", "zarr",
 }  # fmt: skip
 
 

@@ -250,7 +250,9 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
     if "pixi" in tables or has("pixi.toml"):
         return _choice("pixi", tuple(by_kind.get("pixi", [])) or (project,))
     conda = _conda_files(by_kind.get("conda", []), readme)
-    requirements = _main_requirements(by_kind.get("requirements", [])) or by_kind.get("python_env", [])
+    requirements = _main_requirements(by_kind.get("requirements", []), readme) or by_kind.get(
+        "python_env", []
+    )
     setup = [file for kind in ("setup.py", "setup.cfg") for file in by_kind.get(kind, [])]
     if project and "project" in tables:
         setup.append(project)
@@ -318,8 +320,11 @@ def _has_requirements(files: Sequence[DependencyFile]) -> bool:
     return any(file.wanted for file in files)
 
 
-def _main_requirements(files: Sequence[DependencyFile]) -> tuple[DependencyFile, ...]:
-    """Return the one file to install, none if all files are for tests, other platforms or similar."""
+def _main_requirements(files: Sequence[DependencyFile], readme: str) -> tuple[DependencyFile, ...]:
+    """Return the one file to install, none if all files are for tests, other platforms or similar.
+
+    That is the most general one, unless the README installs others and not that one.
+    """
 
     def order(file: DependencyFile) -> tuple[int, int, str]:
         name = file.path.rsplit("/", 1)[-1]
@@ -334,6 +339,9 @@ def _main_requirements(files: Sequence[DependencyFile]) -> tuple[DependencyFile,
             (file for file in files if re.search(r"gpu|cuda|cu1\d", file.path) or file.path.endswith(".in")),
             key=order,
         )
+    named = {join(".", match[1]) for match in _README_REQUIREMENTS.finditer(readme)}
+    if main and main[0].path not in named:
+        main.sort(key=lambda file: file.path not in named)
     return tuple(main[:1])
 
 

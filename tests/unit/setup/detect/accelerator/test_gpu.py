@@ -89,6 +89,9 @@ OPTIONAL = {
         "old.py": HARD,
         "README.md": ("pip install torch", "python train.py"),
     },
+    "an option without a default": {
+        "train.py": "import torch\np.add_argument('--device')\nx.cuda()\n" + MAIN
+    },
     "graphgym picks the device": {
         "main.py": "import torch\n" + AUTO_SELECT + MAIN,
         "README.md": ("conda install pytorch-cuda=11.7", "python main.py"),
@@ -107,6 +110,10 @@ REQUIRED = {
         "README.md": ("python main.py -t --gpus 0,",),
     },
     **{words: {"train.py": HARD, "README.md": f"{words}\n"} for words in NO_FALLBACK},
+    "an option whose default is cuda": {
+        "train.py": "import torch\np.add_argument('--device', type=str,\n  default='cuda')\nx.to(a.device)\n"
+        + MAIN
+    },
     "an actor without one": {"train.py": "import torch\nmodel.to('cuda')\nWorkers(num_gpus_per_actor=0)\n"},
     "an image with cuda where nothing picks the device": OF_NGC | {"p/training.py": "import torch\n"},
     "a package for nvidia that is imported": {"train.py": "import apex\n" + FALLBACK + MAIN},
@@ -125,6 +132,11 @@ def need(project):
 @pytest.mark.parametrize(("expected", "files"), CASES)
 def test_whether_a_gpu_is_needed(project, expected, files):
     assert need(project.files(files)) == expected
+
+
+def test_the_default_of_an_option_is_the_evidence_for_a_gpu(project):
+    facts = project.files(REQUIRED["an option whose default is cuda"]).facts()
+    assert facts.gpu_source == "train.py:2: '--device', type=str, default='cuda'"
 
 
 @pytest.mark.parametrize(("gpu", "cpu", "expected"), [(True, False, "required"), (False, True, "optional")])

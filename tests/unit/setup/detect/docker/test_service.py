@@ -106,6 +106,21 @@ def test_copies_of_the_image_map_where_nothing_is_mounted_and_a_program_only_in_
     assert entry.command.startswith("python -u webui.py --port 7860")
 
 
+@pytest.mark.parametrize(
+    ("line", "passes"),
+    [
+        ('exec "$@"', True),
+        ('  exec gosu app "${@}"', True),
+        ('exec python train.py "$@"', False),
+        ('main "$@"', False),
+        ('# exec "$@"', False),
+    ],
+)
+def test_a_script_passes_its_command_on_if_it_runs_nothing_but_its_arguments(project, line, passes):
+    project.write("entry.sh", f"#!/bin/sh\nset -e\n{line}\n")
+    assert (project.facts().passing_scripts == {"entry.sh"}) is passes
+
+
 def test_an_entrypoint_script_is_read_without_what_goes_to_the_background_and_drops_the_command(project):
     project.write("compose.yaml", "services:\n  app: {build: .}\n")
     project.write("entrypoint.sh", 'set -e\npython migrate.py\nexec python server.py --port 1 "$@"\n')

@@ -16,6 +16,26 @@ def test_a_readme_launch_line_beats_a_main_guard_and_what_another_program_execut
     assert [item.file for item in project.facts().candidates] == ["train.py"]
 
 
+@pytest.mark.parametrize(
+    ("line", "where"),
+    [
+        ("tool  fit  data", "README.md:6"),
+        ("tool fit 'data'", "README.md:6"),
+        ("tool \\\n  --lr 1", "README.md:6"),
+        ("A=1 tool fit data >log", "README.md:6"),
+        (
+            "make fit",
+            "README.md",
+        ),  # its command is in another file: the name of the tool alone is no line of it
+    ],
+)
+def test_the_line_of_a_command_is_the_one_where_it_stands_as_written(project, line, where):
+    project.write("setup.py", "setup(name='t', entry_points={'console_scripts': ['tool=t.main:main']})\n")
+    project.write("t/main.py", "def main(): ...\n").write("Makefile", "fit:\n\ttool --all\n")
+    project.write("README.md", f"# tool\n\nThe tool fits.\n\n```\n{line}\n```\n")
+    assert project.facts().entrypoint.where == where
+
+
 def test_what_stands_before_a_command_is_known(project):
     project.write("train.py", TRAIN).readme("A=1 B='x y' torchrun --nproc_per_node=8 train.py --lr 1")
     entry = project.facts().entrypoint

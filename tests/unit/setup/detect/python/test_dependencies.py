@@ -83,6 +83,34 @@ def test_of_several_environments_the_plain_or_the_readmes_comes_first_and_hides_
     assert project.facts().dependency_files == ("env/SE3.yml", "setup.py")
 
 
+@pytest.mark.parametrize(
+    ("lines", "file"),
+    [
+        ((), "requirements.txt"),
+        (("pip install -r requirements-dev.txt",), "requirements.txt"),
+        (("pip install -r requirements-training.txt",), "requirements-training.txt"),
+        (("pip install -r requirements_gpu.txt", "pip install -r requirements.txt"), "requirements.txt"),
+    ],
+)
+def test_the_plain_requirements_are_installed_unless_the_readme_installs_only_others(project, lines, file):
+    for name in (
+        "requirements.txt",
+        "requirements-training.txt",
+        "requirements_gpu.txt",
+        "requirements-dev.txt",
+    ):
+        project.write(name, "torch\n")
+    assert project.readme(*lines).facts().dependency_files == (file,)
+
+
+def test_what_a_project_file_declares_beside_the_requirements_is_installed_after_them(project):
+    needs = "install_requires=['tqdm', 'python-dotenv>=1'], extras_require={'dev': ['black']}"
+    project.write("setup.py", f"from setuptools import setup\nsetup(name='p', {needs})\n")
+    project.write("requirements.txt", "tqdm==4.66\n").program("train.py")
+    installs = [each.run for each in plan_installs(project.facts())]
+    assert installs == ["pip install -r requirements.txt", "pip install 'python-dotenv>=1'"]
+
+
 def test_requirements_beside_the_program_or_that_the_image_installs_and_workspace_members_are_found(project):
     project.write("src/gpu/requirements.txt", "torch\n").program("src/gpu/train.py")
     facts = project.facts()
