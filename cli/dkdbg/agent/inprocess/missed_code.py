@@ -54,6 +54,7 @@ _knows_inlined = False
 _CALLED = {
     "torch.autograd.function": ("BackwardCFunction.apply", "BackwardCFunction.apply_boxed"),
     "torch.distributed.rpc.internal": ("_run_function",),
+    "ray._private.function_manager": ("is_class_method",),  # asked before each method of an actor
     "tensorflow.python.ops.script_ops": ("FuncRegistry.__call__",),  # py_function, numpy_function
     "jax._src.callback": ("pure_callback_impl", "io_callback_impl"),
     "jax._src.debugging": ("debug_callback_p.impl",),
