@@ -29,6 +29,27 @@ def work():
     Double.apply(x).sum().backward()
     print(x.grad.tolist(), flush=True)
 """
+FUTURES = """\
+import torch
+
+
+def then(future):
+    return future.value() * 2  # stops
+
+
+def done(future):
+    return None  # stops
+
+
+first, second = torch.futures.Future(), torch._C.Future([])
+second.add_done_callback(done)
+
+
+def work():
+    first.then(then).add_done_callback(lambda ready: second.set_result(ready.value()))
+    first.set_result(1.0)
+    print([second.wait()], flush=True)
+"""
 JAX = """\
 import jax
 import jax.numpy as jnp
@@ -70,7 +91,9 @@ libc.pthread_join(thread, None)
 
 
 @pytest.mark.parametrize(
-    ("framework", "program_", "printed"), [("torch", TORCH, "[2.0]\n"), ("jax", JAX, "[4.0]\n")]
+    ("framework", "program_", "printed"),
+    [("torch", TORCH, "[2.0]\n"), ("torch", FUTURES, "[2.0]\n"), ("jax", JAX, "[4.0]\n")],
+    ids=["autograd", "futures", "jax"],
 )
 def test_a_function_that_a_framework_calls_in_a_thread_of_c_stops(program, framework, program_, printed):
     code = program_ + IN_A_THREAD_OF_C

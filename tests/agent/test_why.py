@@ -91,7 +91,7 @@ def test_a_breakpoint_that_has_stopped_is_counted_and_one_in_a_branch_is_perhaps
         [found] = why(running, branch, "ran-before", fact="has run")["findings"]
     assert found["says"].startswith(f"step has run, but train.py:{branch} perhaps only before")
     for each in (found["says"], found["remedy"]):  # Python 3.12 and newer have room for several tracers
-        assert ("line_profiler" in each) == (sys.version_info < (3, 12))
+        assert ("line_profiler" in each) == ("C++" in each) == (sys.version_info < (3, 12))
 
 
 def test_the_only_session_of_a_repository_without_dkdbg_is_mapped_to_itself(program, tmp_path, runtime):

@@ -364,7 +364,8 @@ def test_timeouts_of_a_driver_and_of_workers_stop_while_another_process_is_held(
     assert sorted(held) == ["count", "step", "step"]
 
 
-#: Each stands in for its library; `threaded` and `grouped` run in threads that C++ makes.
+#: Each stands in for its library. `threaded` and `grouped` run in threads that C++ makes. They take no arguments: where
+#: Ray deserializes arguments, it asks `threading` for the thread, which pydevd knows from then on.
 LIBRARIES = """\
     import ray
     import ray.train
@@ -376,15 +377,15 @@ LIBRARIES = """\
 
     @ray.remote(num_cpus=0.1, max_concurrency=2)
     class Threaded:
-        def step(self, batch):
-            return batch + 1  # threaded
+        def step(self):
+            return 1  # threaded
 
 
     @ray.remote(num_cpus=0.1, concurrency_groups={"io": 2})
     class Groups:
         @ray.method(concurrency_group="io")
-        def read(self, batch):
-            return batch + 2  # grouped
+        def read(self):
+            return 2  # grouped
 
 
     def trial(config):
@@ -412,8 +413,8 @@ LIBRARIES = """\
 
     def main():
         threaded = Threaded.remote()
-        print("threaded", [ray.get(threaded.step.remote(each)) for each in range(4)])
-        print("grouped", ray.get(Groups.remote().read.remote(1)))
+        print("threaded", [ray.get(threaded.step.remote()) for _ in range(4)])
+        print("grouped", ray.get(Groups.remote().read.remote()))
         print("tune", tune.Tuner(trial, param_space={"x": 4}).fit()[0].metrics["score"])
         print("train", DataParallelTrainer(loop, scaling_config=ray.train.ScalingConfig(num_workers=1)).fit().error)
         print("task", ray.data.range(1).map(one_more).take_all())

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _PYTHON = frozenset({"", ".py", ".pyw"})
 #: Versions of Python in which a thread can have only one tracer.
 _ONE_TRACER = ("3.8.", "3.9.", "3.10.", "3.11.")
+#: Place that these Pythons miss, apart from the calls in inprocess/missed_code.py, and its remedy.
+_IN_CPP = ", or in a thread that C++ makes"
+_TRACE_CPP = "; debugpy.debug_this_thread() in the function lets it stop in a thread that C++ makes"
 #: Weak causes: if a process without the agent may run the line, that process is the likelier cause.
 _PERHAPS = frozenset({"never-reached", "ran-before", "stopped", "crlf"})
 
@@ -340,11 +343,13 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
     elif all(each.ran is False for _, each in debugged):
         is_vague = any(each.misses_calls for each, _ in debugged)
-        rarely = ", or fewer than eight times: perhaps it ran before the breakpoint was set" * is_vague
+        rarely = (
+            f", or fewer than eight times: perhaps it ran before the breakpoint was set{_IN_CPP}" * is_vague
+        )
         restart = f"{asked.restart} with the breakpoint set; or " * is_vague
         yield Finding(
             link="line", cause="never-reached", says=f"{name} has not run in {_named([each for each, _ in debugged])}{rarely}",
-            remedy=f"{restart}does anything call it? dkdbg where shows where the program is",
+            remedy=f"{restart}does anything call it? dkdbg where shows where the program is{_TRACE_CPP * is_vague}",
         )  # fmt: skip
     elif any(_is_past(asked, each) for _, each in debugged):
         yield _ran_before(
@@ -358,11 +363,13 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
     elif at_line and any(each.ran for _, each in joined):
         has_one = any(process.python.startswith(_ONE_TRACER) for process, _ in joined)
-        hidden = ", or while a profiler in C such as line_profiler took the debugger's place" * has_one
+        hidden = (
+            f"{_IN_CPP}, or while a profiler in C such as line_profiler took the debugger's place" * has_one
+        )
         yield _ran_before(
             asked,
             f"{name} has run, but {asked.where} perhaps only before the breakpoint was set, or not at all (a branch, an exception){hidden}",
-            or_never="; LINE_PROFILER_WRAP_TRACE=1 in its environment lets line_profiler and the debugger run together"
+            or_never=f"{_TRACE_CPP}; LINE_PROFILER_WRAP_TRACE=1 in its environment lets line_profiler and the debugger run together"
             * has_one,
         )
     elif joined and not at_line:

@@ -160,7 +160,7 @@ def _join(session_dir: str, at_start: bool) -> str:
         return "the program has ended"
     if reason := _what_is_missing():
         return "not joined: " + reason
-    from . import last_stack
+    from . import last_stack, missed_code
     from .natives import threading
     from .pydevd_patches import uncaught, untrace
 
@@ -168,7 +168,7 @@ def _join(session_dir: str, at_start: bool) -> str:
         pydevd.PyDB.dkdbg_is_patched = True
         _patch(session_dir)
         _watch_configuration()
-        _watch_libraries()
+        missed_code.watch()
     configured = pydevd.PyDB.dkdbg_configured = threading.Event()
     helper_fits = _prepare_helper()
     _forget_former_stops()
@@ -252,21 +252,6 @@ def _patch(session_dir: str) -> None:
     equal_code.watch()
     array_views.watch()
     output.watch()
-
-
-def _watch_libraries() -> None:
-    """Watch code that breakpoints would miss, in functions and threads of libraries."""
-    from . import importing, missed_code
-
-    missed_code.watch()
-    if sys.version_info < (3, 12):
-        importing.after("ray._private.function_manager", _trace_threads)
-
-
-def _trace_threads(module: Any) -> None:
-    from .ray import worker
-
-    worker.trace_threads(module.FunctionActorManager)
 
 
 def _forget_former_stops() -> None:

@@ -35,7 +35,7 @@ from .pydevd_patches import equal_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
 _COMPILED = "torch.compile has compiled {0}: the breakpoint at {2}:{3} does not stop there. "
@@ -54,10 +54,13 @@ _knows_inlined = False
 _CALLED = {
     "torch.autograd.function": ("BackwardCFunction.apply", "BackwardCFunction.apply_boxed"),
     "torch.distributed.rpc.internal": ("_run_function",),
+    "ray._private.function_manager": ("is_class_method",),  # asked before each method of an actor
     "tensorflow.python.ops.script_ops": ("FuncRegistry.__call__",),  # py_function, numpy_function
     "jax._src.callback": ("pure_callback_impl", "io_callback_impl"),
     "jax._src.debugging": ("debug_callback_p.impl",),
 }
+#: Module -> its methods that take a function which C++ calls directly, perhaps in another thread.
+_TAKING = {"torch._C": ("Future.then", "Future.add_done_callback")}
 _NAMELESS = "<dynamic-code>"
 _ZIP_MESSAGE = (
     "%s is a zip: it runs its own copies, so breakpoints in the original files do not stop. "
@@ -79,8 +82,9 @@ def watch() -> None:
     if sys.version_info >= (3, 12):
         _watch_running()
         return
-    for name in _CALLED:
-        importing.after(name, _wrap)
+    for table, wrap in ((_CALLED, _traced), (_TAKING, _traced_later)):
+        for name, paths in table.items():
+            importing.after(name, functools.partial(_replace, paths, wrap))
 
 
 def warn_of_program(debugger: Any) -> None:
@@ -245,15 +249,17 @@ def _watch_running() -> None:
     monitoring.update_monitor_events = update_monitor_events
 
 
-def _wrap(module: Any) -> None:
-    for path in _CALLED[module.__name__]:
+def _replace(paths: Sequence[str], wrap: Callable[[Any], Any], module: Any) -> None:
+    for path in paths:
         *owners, name = path.split(".")
         owner = functools.reduce(getattr, owners, module)
         if hasattr(owner, name):  # another version of the framework may lack it
-            setattr(owner, name, _traced(getattr(owner, name)))
+            setattr(owner, name, wrap(getattr(owner, name)))
 
 
 def _traced(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs `run` in a traced thread."""
+
     @functools.wraps(run)
     def run_traced(*args: Any, **named: Any) -> Any:
         if sys.gettrace() is None:
@@ -263,6 +269,16 @@ def _traced(run: Callable[..., Any]) -> Callable[..., Any]:
         return run(*args, **named)
 
     return run_traced
+
+
+def _traced_later(take: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that passes its function to `take`, to run in a traced thread."""
+
+    @functools.wraps(take)
+    def take_traced(owner: Any, run: Any) -> Any:
+        return take(owner, _traced(run) if callable(run) else run)
+
+    return take_traced
 
 
 def _restore_names(module: Any) -> None:

@@ -14,11 +14,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import fnmatch
-import functools
 import hashlib
 import hmac
 import importlib
-import inspect
 import io
 import json
 import os
@@ -76,20 +74,19 @@ def begin(settings: Dict[str, Any], files: bytes) -> None:
     patterns = [each.strip().lower() for each in settings["patterns"].split(",") if each.strip()]
     opening = _Opening(settings, files)
 
-    def watched(method: Callable[..., Any], opened: Callable[[Any], Any]) -> Callable[..., Any]:
+    def watched(method: Callable[..., Any]) -> Callable[..., Any]:
         def asked(self: Any, job: Any, descriptor: Any, *more: Any, **named: Any) -> Any:
             found = method(self, job, descriptor, *more, **named)
             names = _names(descriptor)
             if any(fnmatch.fnmatchcase(name.lower(), pattern) for name in names for pattern in patterns):
                 opening.open(names[-1] if names[-1] == names[0] else "%s (%s)" % (names[0], names[-1]))
-                return opened(found)
             return found
 
         return asked
 
     manager = function_manager.FunctionActorManager
-    manager.load_actor_class = watched(manager.load_actor_class, lambda found: found)
-    manager.get_execution_info = watched(manager.get_execution_info, _traced)
+    manager.load_actor_class = watched(manager.load_actor_class)
+    manager.get_execution_info = watched(manager.get_execution_info)
 
 
 def _names(descriptor: Any) -> Any:
@@ -115,36 +112,6 @@ def _runs_user_code(module: str, cls: str) -> bool:
     if not cls:
         return module.startswith("ray.data.")
     return any(fnmatch.fnmatchcase("%s.%s" % (module, cls), pattern) for pattern in _LIBRARIES)
-
-
-def trace_threads(manager: Any) -> None:
-    """Trace the code that this worker runs in threads made by C++; for a worker with the hook in it."""
-    known = manager.get_execution_info
-
-    def get_execution_info(*args: Any, **named: Any) -> Any:
-        return _traced(known(*args, **named))
-
-    manager.get_execution_info = get_execution_info
-
-
-def _traced(found: Any) -> Any:
-    """Wrap the function that Ray is about to run (FunctionExecutionInfo) so that its thread is traced.
-
-    Threaded actors and concurrency groups run in threads made by C++: up to Python 3.11 pydevd traces only
-    those whose start it sees.
-    """
-    run = found.function
-    if sys.version_info >= (3, 12) or inspect.iscoroutinefunction(run) or inspect.isasyncgenfunction(run):
-        return found
-
-    @functools.wraps(run)
-    def run_traced(*args: Any, **named: Any) -> Any:
-        if sys.gettrace() is None:
-            with contextlib.suppress(Exception):  # without debugpy the task runs all the same
-                sys.modules["debugpy"].trace_this_thread(True)
-        return run(*args, **named)
-
-    return found._replace(function=run_traced)
 
 
 class _Opening:
