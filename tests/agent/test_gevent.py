@@ -76,9 +76,8 @@ gevent.joinall(workers)
 """
 
 
-@pytest.mark.parametrize("minor", [11, 13])
-def test_greenlets_that_are_suspended_at_a_late_attach_stop(program, tmp_path, minor):
-    running = program(WAITS, python=python_with("greenlets", minor))
+def test_greenlets_that_are_suspended_at_a_late_attach_stop(program, tmp_path):
+    running = program(WAITS, python=python_with("greenlets", 13))
     wait_for((tmp_path / "runs").exists, bool)
     with Editor(running.port, {running.script: [6]}, hold=True) as editor:
         found = set()

@@ -14,7 +14,6 @@ from __future__ import annotations
 # ruff: noqa: ANN401
 import contextlib
 import gc
-import operator
 import os
 import re
 import sys
@@ -52,38 +51,31 @@ def watch() -> None:
     import pydevd
 
     importing.after("eventlet.patcher", _watch_patch)
+    if sys.version_info < (3, 12):  # greenlets keep "not traced" while they are suspended
+        return
     true = pydevd.PyDB.set_tracing_for_untraced_contexts
 
     def set_tracing_for_untraced_contexts(self: Any, *args: Any, **kwargs: Any) -> None:
         true(self, *args, **kwargs)
-        with contextlib.suppress(Exception):
-            _trace_suspended(self, pydevd.threading.main_thread().ident)
+        if "greenlet" in sys.modules:
+            main = pydevd.threading.main_thread().ident
+            _trace_suspended(self, main)
+            # Once more where no greenlet of the main thread can run and be suspended meanwhile.
+            session.in_main_thread(lambda: _trace_suspended(self, main))
 
     pydevd.PyDB.set_tracing_for_untraced_contexts = set_tracing_for_untraced_contexts
 
 
 def _trace_suspended(debugger: Any, thread: int) -> None:
-    """Trace the greenlets that have begun before their breakpoint was set, and are not on the stack of a thread now.
-
-    Up to Python 3.11 greenlets take "not traced" along, and lose it where a function watches the switches of
-    their thread; any function does.
-    """
-    greenlet = sys.modules.get("greenlet")
-    if greenlet is None:
-        return
-    found = gc.get_objects()  # perhaps millions
-    kinds = {kind for kind in set(map(type, found)) if issubclass(kind, greenlet.greenlet)}
-    for each in found if kinds else ():
-        if type(each) in kinds:
-            debugger.set_trace_for_frame_and_parents(thread, each.gr_frame)
-
-    def watch_switches() -> None:
-        former = greenlet.settrace(operator.is_)
-        if former is not None:
-            greenlet.settrace(former)
-
-    if sys.version_info < (3, 12):
-        session.in_main_thread(watch_switches)
+    """Trace the greenlets that have begun before their breakpoint was set, and are not on the stack of a thread now."""
+    with contextlib.suppress(Exception):
+        greenlet = sys.modules["greenlet"].greenlet
+        found = gc.get_objects()  # perhaps millions
+        kinds = {kind for kind in set(map(type, found)) if issubclass(kind, greenlet)}
+        for each in found if kinds else ():
+            if type(each) in kinds:
+                debugger.set_trace_for_frame_and_parents(thread, each.gr_frame)
+        debugger.set_trace_for_frame_and_parents(thread, sys._getframe())
 
 
 def _watch_patch(patcher: Any) -> None:
