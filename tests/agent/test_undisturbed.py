@@ -221,6 +221,8 @@ if pid == 0:
     os._exit(step())
 print(os.waitpid(pid, 0)[1] >> 8 == 1)
 """
+#: As the backport of ExceptionGroup, which prints no sub-exceptions where the hook is another one.
+ASKS_FOR_THE_HOOK = "step()\nprint(sys.excepthook is sys.__excepthook__)\n"
 
 
 #: The callback has the breakpoint, and runs before the debugger's own callback.
@@ -237,8 +239,8 @@ print(os.waitpid(pid, 0)[1] >> 8 == 3)
 @pytest.mark.parametrize("minor", [9, 13])
 @pytest.mark.parametrize(
     "text",
-    [SIGWAITS, OUT_OF_REACH, FORK_CALLBACK],
-    ids=["waits for a signal", "forks, our files out of reach", "stops in a callback of os.fork"],
+    [SIGWAITS, OUT_OF_REACH, FORK_CALLBACK, ASKS_FOR_THE_HOOK],
+    ids=["waits for a signal", "forks, our files out of reach", "stops in a callback of os.fork", "asks whether the excepthook is Python's"],
 )
 def test_debugged_from_the_start_it_ends_well(program, under, text, minor):
     start = "import os, signal, sys, threading\ndef step():\n    return 1\n"

@@ -62,7 +62,9 @@ PROGRAM: Names = {
     "_pydevd_bundle.pydevd_comm": ("resume_threads", "WriterThread.__init__:_cmd_queue", "WriterThread.empty"),
     "_pydevd_bundle.pydevd_thread_lifecycle": ("STATE_SUSPEND", "set_additional_thread_info", "internal_run_thread"),
     "_pydevd_bundle.pydevd_trace_dispatch": ("USING_CYTHON",),
-    "_pydevd_bundle.pydevd_trace_dispatch_regular": ("is_unhandled_exception",),
+    "_pydevd_bundle.pydevd_trace_dispatch_regular": (
+        "is_unhandled_exception", "TopLevelThreadTracerNoBackFrame.__init__:_last_exc_arg",
+    ),
     "_pydevd_bundle.pydevd_frame_utils": ("create_frames_list_from_traceback", "EXCEPTION_TYPE_UNHANDLED"),
     "_pydevd_bundle.pydevd_net_command_factory_json": (
         "NetCommandFactoryJson.make_console_message", "NetCommandFactoryJson.make_io_message",
@@ -71,7 +73,9 @@ PROGRAM: Names = {
         "PyDevJsonCommandProcessor.process_net_command_json", "PyDevJsonCommandProcessor._set_debug_options", "NetCommand", "CMD_RETURN", "json", "pydev_log",
         "NetCommand.__init__:as_dict", "NetCommand.__init__:_as_bytes",
     ),
-    "_pydevd_bundle.pydevd_additional_thread_info": ("set_additional_thread_info", "PyDBAdditionalThreadInfo"),
+    "_pydevd_bundle.pydevd_additional_thread_info": (
+        "set_additional_thread_info", "PyDBAdditionalThreadInfo.top_level_thread_tracer_no_back_frames",
+    ),
     "_pydevd_bundle.pydevd_constants": ("PYDEVD_USE_SYS_MONITORING", "_current_frames"),
     "_pydev_bundle.pydev_monkey": ("_on_forked_process",),
     "_pydevd_sys_monitoring.pydevd_sys_monitoring": (

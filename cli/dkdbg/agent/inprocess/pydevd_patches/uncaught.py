@@ -3,7 +3,8 @@
 Up to Python 3.11 pydevd looks for a thread's outermost frame once, at the first traced call, and watches
 exceptions that leave it. In a process that joins at its start, it finds a frame of `site`, which has ended long
 before the program fails. Here pydevd looks again when the program's own outermost frame begins. `sys.excepthook`
-alone would not do: Python does not call it for SystemExit, and rich and absl replace it.
+would not do: Python does not call it for SystemExit, rich and absl replace it, and the backport of ExceptionGroup
+prints no sub-exceptions where it finds another hook than Python's.
 """
 
 # debugpy is untyped.
@@ -12,7 +13,6 @@ alone would not do: Python does not call it for SystemExit, and rich and absl re
 
 from __future__ import annotations
 
-import contextlib
 import sys
 
 from ..natives import threading
@@ -49,35 +49,12 @@ def was_shown(value: BaseException) -> bool:
 
 
 def show_from_start(debugger: Any) -> None:
-    """Up to Python 3.11, show exceptions that leave the program's outermost frame, which begins after this call.
-
-    Args:
-        debugger: pydevd's, which has been connected in this thread.
-    """
-    _trace_again(debugger)
-    former = sys.excepthook
-
-    def excepthook(kind: Any, value: Any, trace: Any) -> None:
-        with contextlib.suppress(Exception):
-            _trigger((kind, value, trace))
-        former(kind, value, trace)
-
-    # pydevd takes an exception that passes through a `finally` at the outermost level for another one.
-    sys.excepthook = excepthook
-
-
-def _trigger(failure: Any) -> None:
-    import debugpy  # noqa: T100
-
-    trigger = getattr(debugpy, "trigger_exception_handler", None)  # debugpy 1.8.22
-    if trigger is not None:
-        trigger(failure, as_uncaught=True)  # no effect without an editor, or when it has not asked for these
-
-
-def _trace_again(debugger: Any) -> None:
     """Make pydevd look for this thread's outermost frame again when the program's outermost frame begins.
 
     In a forked child that frame has begun already, and pydevd finds it.
+
+    Args:
+        debugger: pydevd's, which has been connected in this thread.
     """
     from _pydevd_bundle import pydevd_trace_dispatch
 
@@ -132,7 +109,21 @@ def _know_how_frames_end() -> None:
     def is_unhandled_exception(_container: Any, _py_db: Any, frame: FrameType, *_lines: Any) -> bool:
         return frame.f_code.co_code[frame.f_lasti] not in returns
 
+    tracer = dispatch.TopLevelThreadTracerNoBackFrame
+    make = tracer.__init__
+
+    def init(self: Any, trace_dispatch: Any, args: Any) -> None:
+        """Make a tracer of the outermost frame, which takes over the exception that passes through that frame.
+
+        pydevd makes another one when a function is called from that frame for the first time, and after each stop.
+        Both may happen in a `finally`.
+        """
+        make(self, trace_dispatch, args)
+        for former in args[2].top_level_thread_tracer_no_back_frames[-1:]:
+            self._last_exc_arg, former._last_exc_arg = former._last_exc_arg, None
+
     dispatch.is_unhandled_exception = is_unhandled_exception
+    tracer.__init__ = init
 
 
 def _remove_pydevds_notes() -> None:
