@@ -240,7 +240,12 @@ print(os.waitpid(pid, 0)[1] >> 8 == 3)
 @pytest.mark.parametrize(
     "text",
     [SIGWAITS, OUT_OF_REACH, FORK_CALLBACK, ASKS_FOR_THE_HOOK],
-    ids=["waits for a signal", "forks, our files out of reach", "stops in a callback of os.fork", "asks whether the excepthook is Python's"],
+    ids=[
+        "waits for a signal",
+        "forks, our files out of reach",
+        "stops in a callback of os.fork",
+        "asks whether the excepthook is Python's",
+    ],
 )
 def test_debugged_from_the_start_it_ends_well(program, under, text, minor):
     start = "import os, signal, sys, threading\ndef step():\n    return 1\n"
