@@ -41,6 +41,8 @@ _MAX_DOCUMENTS = 120
 _MAX_SCRIPTS = 120
 #: Maximum characters of a line of a recipe; longer ones are left out.
 _MAX_LINE = 4000
+#: Maximum variables of a script.
+_MAX_VARIABLES = 500
 #: Maximum nesting of a Makefile's variables.
 _MAX_NESTED = 4
 #: (runner, task name) -> command lines of the task.
@@ -195,7 +197,8 @@ def _shell_script(
     lines: list[str] = []
     for line in logical_lines(tree.text(path)):
         stripped = line.strip()
-        if assigned := _ASSIGNED.match(stripped):
+        assigned = _ASSIGNED.match(stripped) if len(values) < _MAX_VARIABLES else None
+        if assigned:
             value = substitute(_word(stripped[assigned.end() :]), values, keep_unknown=True)
             if not re.search(r"[$`]", value):
                 values[assigned[1]] = value
