@@ -91,7 +91,13 @@ def test_an_attached_editor_stops_at_once_and_once(program):
     assert (stop["line"], code, len(editor.stops)) == (3, 1, 1)
 
 
-@pytest.mark.parametrize("ending", ["raise SystemExit(7)", "raise KeyboardInterrupt", "print('fine')"])
+#: A prompt records the exceptions of its lines where Python records those of the program; pytest does so too.
+PROMPT = "import code; code.InteractiveConsole(globals()).push('1 / 0')"
+
+
+@pytest.mark.parametrize(
+    "ending", ["raise SystemExit(7)", "raise KeyboardInterrupt", "print('fine')", PROMPT]
+)
 def test_other_endings_are_left_alone(program, tmp_path, ending):
     code, out, err = program(ending + "\n", options=("--on-crash", "hold=1m")).finish()
     plain = bare(tmp_path)
@@ -127,6 +133,27 @@ def test_a_program_that_sets_its_own_hook_later_is_held_once(program, chained):
         assert editor.wait_stops(1)[0]["line"] == 6
         code, out, _ = running.finish()
     assert (code, out, len(editor.stops)) == (1, "" if chained else "mine x\n", 1)
+
+
+def test_a_program_finds_pythons_own_hook(program):
+    """The backport of ExceptionGroup prints no sub-exceptions where it is another one."""
+    text = "import sys\nprint(sys.excepthook is sys.__excepthook__)\n"
+    program(text, options=("--on-crash", "hold=1m")).ends(0, "True\n")
+
+
+POOL = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+ThreadPoolExecutor().submit(threading.Event().wait, 3600)
+raise ValueError("x")
+"""
+
+
+@pytest.mark.parametrize("minor", [8, 11, 13])
+def test_a_crash_is_held_while_a_thread_of_a_pool_still_works(program, under, minor):
+    running = program(POOL, options=("--on-crash", "hold=1m"), **under(minor))
+    assert running.wait_state("post-mortem")["detail"] == "post-mortem: train.py:6: ValueError: x"
 
 
 def test_only_the_arming_is_imported_before_a_crash(program):

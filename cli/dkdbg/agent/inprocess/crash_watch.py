@@ -13,6 +13,7 @@ import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
     from typing import Any, Optional
 
     from .hook.sitecustomize import _Member as Member
@@ -29,25 +30,32 @@ def arm(member: Member) -> None:
         return
     _armed = True
 
-    def excepthook(kind: Any, value: Any, trace: Any) -> None:
-        former(kind, value, trace)
-        _hold(member, (kind, value, trace))
-
     def thread_excepthook(details: Any) -> None:
         former_of_threads(details)
         _hold(member, (details.exc_type, details.exc_value, details.exc_traceback))
 
-    def at_end() -> None:
-        # A program that sets its own excepthook (rich, absl) bypasses this one; Python has recorded the exception.
-        value = getattr(sys, "last_value", None)
-        if value is not None and sys.excepthook is not excepthook and not hasattr(sys, "ps1"):
-            _hold(member, (type(value), value, sys.last_traceback))
+    def shutdown() -> None:
+        try:
+            value, trace = getattr(sys, "last_value", None), getattr(sys, "last_traceback", None)
+            if trace is not None and _is_outermost(trace.tb_frame) and not hasattr(sys, "ps1"):
+                _hold(member, (type(value), value, trace))
+        finally:
+            former_shutdown()
 
-    register = getattr(threading, "_register_atexit", None)  # Python 3.9; `at_end` can still start threads
-    if register is not None:
-        register(at_end)
-    former, sys.excepthook = sys.excepthook, excepthook
+    # Python calls this in the main thread at the program's end, after any sys.excepthook. That hook stays as it is:
+    # the backport of ExceptionGroup prints no sub-exceptions where it is not Python's.
+    module: Any = threading
+    former_shutdown, module._shutdown = module._shutdown, shutdown
     former_of_threads, threading.excepthook = threading.excepthook, thread_excepthook
+
+
+def _is_outermost(frame: FrameType) -> bool:
+    """Tell whether a frame is the program's outermost one.
+
+    Python records exceptions that leave it in sys.last_value. pytest and prompts record others there, and so does C++
+    that prints the exception of a function which it has called.
+    """
+    return frame.f_back is None and frame.f_code.co_name in ("<module>", "_run_module_as_main")
 
 
 def arm_worker(member: Member) -> None:
