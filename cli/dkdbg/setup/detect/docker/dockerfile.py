@@ -254,7 +254,7 @@ def _clones(text: str, folder: str) -> Iterator[tuple[str, str]]:
         words = split(part)
         if words[:1] == ["cd"] and len(words) == 2:
             folder = absolute(folder, words[1])
-        elif words[:2] == ["git", "clone"]:
+        elif " ".join(words[:2]) == "git clone":
             address = next(
                 (at for at, word in enumerate(words) if "://" in word or word.startswith("git@")), None
             )
