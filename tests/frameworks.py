@@ -30,9 +30,9 @@ _INDEX = {"torch": ["--extra-index-url", "https://download.pytorch.org/whl/cpu",
 
 
 @functools.cache
-def python_with(framework: str, minor: int = sys.version_info[1]) -> str:
-    """Path of a Python 3.MINOR that has PACKAGES[FRAMEWORK]; where it cannot be made, skip, in CI fail."""
-    name = f"{framework}-3.{minor}"
+def python_with(framework: str) -> str:
+    """Path of a Python (this one's version) that has PACKAGES[FRAMEWORK]; where it cannot be made, skip, in CI fail."""
+    name = f"{framework}-{sys.version_info[0]}.{sys.version_info[1]}"
     folder = pythons.cache() / name
     folder.parent.mkdir(parents=True, exist_ok=True)
     wanted = "\n".join(PACKAGES[framework])
@@ -41,17 +41,17 @@ def python_with(framework: str, minor: int = sys.version_info[1]) -> str:
         made = folder / "made-of"
         if not made.exists() or made.read_text() != wanted:
             shutil.rmtree(folder, ignore_errors=True)
-            below = python_with(_ABOVE[framework], minor) if framework in _ABOVE else None
-            _make(folder, [*_INDEX.get(framework, []), *PACKAGES[framework]], below, minor)
+            below = python_with(_ABOVE[framework]) if framework in _ABOVE else None
+            _make(folder, [*_INDEX.get(framework, []), *PACKAGES[framework]], below)
             made.write_text(wanted)
     return str(folder / "bin" / "python")
 
 
-def _make(folder, words: list[str], below: str | None, minor: int) -> None:
-    own, base = str(folder / "bin" / "python"), pythons.need(minor)
+def _make(folder, words: list[str], below: str | None = None) -> None:
+    own = str(folder / "bin" / "python")
     pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words]
     paths = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    for command in ([base, "-m", "venv", str(folder)], [own, *pip]):
+    for command in ([sys.executable, "-m", "venv", str(folder)], [own, *pip]):
         if command[0] == own and below is not None:
             lies, lower = (
                 subprocess.check_output([one, "-c", paths], text=True).strip() for one in (own, below)

@@ -62,36 +62,6 @@ def test_a_running_program_is_attached_to_stops_and_ends(start, tmp_path):
     assert "Traceback" not in err
 
 
-WAITS = """import gevent, os
-
-def work(n):
-    while not os.path.exists("stop"):
-        gevent.sleep(0.05)
-        n += 0
-
-workers = [gevent.spawn(work, n) for n in range(3)]
-gevent.sleep(0.1)
-open("runs", "w").close()
-gevent.joinall(workers)
-"""
-
-
-def test_greenlets_that_are_suspended_at_a_late_attach_stop(program, tmp_path):
-    running = program(WAITS, python=python_with("greenlets", 13))
-    wait_for((tmp_path / "runs").exists, bool)
-    with Editor(running.port, {running.script: [6]}, hold=True) as editor:
-        found = set()
-        for number in range(30):
-            stop = editor.wait_stops(number + 1)[number]
-            found.add(stop.value("n", context="repl"))
-            stop.go_on()
-            if len(found) == 3:
-                break
-        assert found == {"0", "1", "2"}
-    (tmp_path / "stop").touch()
-    running.ends()
-
-
 ENDS_MEANWHILE = """import _thread, sys, threading, time
 text = '''
 import gevent

@@ -509,6 +509,28 @@ def test_an_odd_object_in_a_module_does_not_hide_its_functions(tmp_path, monkeyp
     assert (found["function"], found["code"], found["compiled"]) == ("step", True, "")
 
 
+MAKES_TUPLES = """
+import threading
+from dkdbg.agent.inprocess import line
+
+def look():
+    for _ in range(300):
+        line._functions("train.py")
+
+thread = threading.Thread(target=look)
+thread.start()
+while thread.is_alive():
+    tuple(n for n in range(300))
+print("end")
+"""
+
+
+def test_a_look_at_all_functions_breaks_no_tuple_that_the_program_is_making():
+    """Python resizes a tuple that only its maker holds; else it raises SystemError, in the program."""
+    done = subprocess.run([sys.executable, "-c", MAKES_TUPLES], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("end\n", "")
+
+
 def test_an_object_that_is_evaluated_when_used_is_not_evaluated(tmp_path, monkeypatch):
     evaluated = []
 

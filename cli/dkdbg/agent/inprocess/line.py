@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import opcode
 import os
 import sys
@@ -313,11 +314,14 @@ def _is_same(code: Any, fresh: CodeType) -> bool:
 
 def _functions(name: str) -> List[types.FunctionType]:
     """Return all functions of files of this name, whatever keeps them: a decorator, a registry, another module."""
-    found = [each for each in gc.get_objects() if type(each) is types.FunctionType]
+    # Never hold tuples: Python raises SystemError in `tuple(...)` of another thread, whose unfinished tuple is held when it
+    # is resized (cpython#59313). No thread can run while this one call goes through all objects.
+    found = list(filter(callable, itertools.chain.from_iterable(map(gc.get_objects, (None,)))))
     return [
         each
         for each in found
-        if os.path.basename(each.__code__.co_filename) == name
+        if type(each) is types.FunctionType
+        and os.path.basename(each.__code__.co_filename) == name
         and _is_function(each.__code__)  # the hook may hold the module's code as a function
     ]
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 # ruff: noqa: ANN401
 import contextlib
-import gc
 import os
 import re
 import sys
@@ -47,35 +46,8 @@ def why_not() -> str:
 
 
 def watch() -> None:
-    """Trace suspended greenlets, and make the debugger leave before eventlet replaces the threads and locks."""
-    import pydevd
-
+    """Make the debugger leave before eventlet replaces the threads and locks."""
     importing.after("eventlet.patcher", _watch_patch)
-    if sys.version_info < (3, 12):  # greenlets keep "not traced" while they are suspended
-        return
-    true = pydevd.PyDB.set_tracing_for_untraced_contexts
-
-    def set_tracing_for_untraced_contexts(self: Any, *args: Any, **kwargs: Any) -> None:
-        true(self, *args, **kwargs)
-        if "greenlet" in sys.modules:
-            main = pydevd.threading.main_thread().ident
-            _trace_suspended(self, main)
-            # Once more where no greenlet of the main thread can run and be suspended meanwhile.
-            session.in_main_thread(lambda: _trace_suspended(self, main))
-
-    pydevd.PyDB.set_tracing_for_untraced_contexts = set_tracing_for_untraced_contexts
-
-
-def _trace_suspended(debugger: Any, thread: int) -> None:
-    """Trace the greenlets that have begun before their breakpoint was set, and are not on the stack of a thread now."""
-    with contextlib.suppress(Exception):
-        greenlet = sys.modules["greenlet"].greenlet
-        found = gc.get_objects()  # perhaps millions
-        kinds = {kind for kind in set(map(type, found)) if issubclass(kind, greenlet)}
-        for each in found if kinds else ():
-            if type(each) in kinds:
-                debugger.set_trace_for_frame_and_parents(thread, each.gr_frame)
-        debugger.set_trace_for_frame_and_parents(thread, sys._getframe())
 
 
 def _watch_patch(patcher: Any) -> None:
