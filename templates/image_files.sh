@@ -1,4 +1,4 @@
-# What the image alone has below the folders that the checkout is mounted over, copied into a volume.
+# Copy into a volume the files that only the image has, below the folders that the checkout is mounted over.
 # usage: image_files PROJECT SERVICE FOLDERS OWNER CHECKOUT [MASK...]
 #   FOLDERS: in the image, over which the checkout (/app), or a folder of it (src=/app/src), is mounted; colons between
 #   them. OWNER: 1 gives the copies to whom that belongs.
@@ -49,9 +49,12 @@ image_files() {
         done
       }
       while [ -n "$folders" ]; do
-        each=${folders%%:*} folders=${folders#*:} local=
-        case $each in *=*) local=/${each%%=*} ;; esac
-        folder=${each#*=} code=/opt/dkdbg-code$local to=/opt/dkdbg-image$local
+        each=${folders%%:*} folders=${folders#*:}
+        case $each in
+          /*) folder=$each local= ;;
+          *) folder=/${each#*=/} local=/${each%%=/*} ;;
+        esac
+        code=/opt/dkdbg-code$local to=/opt/dkdbg-image$local
         cd "$folder" 2>/dev/null || continue
         mkdir -p "$to"
         look .

@@ -45,6 +45,23 @@ def test_what_the_checkout_lacks_is_linked_while_the_session_lasts(folders):
     assert (checkout / ".git" / "info" / "exclude").read_text() == "*.mine"
 
 
+@pytest.mark.parametrize("name", ["src", "a=b"])
+def test_what_a_mounted_folder_of_the_checkout_lacks_is_linked_and_no_git_folder_below_is_written(
+    tmp_path, name
+):
+    app, volume = tmp_path / "app=1", tmp_path / "volume"
+    (app / ".git" / "info").mkdir(parents=True)
+    (app / ".git" / "info" / "exclude").write_text("*.mine")
+    (volume / name / "native").mkdir(parents=True)
+    (volume / "other").write_text("of another folder\n")
+    files = ImageFiles({ENV_IMAGE_FILES: f"{tmp_path}/none:{name}={app}"}, str(volume))
+    files.show()
+    assert {each: (app / each).readlink() for each in shown(app)} == {"native": volume / name / "native"}
+    assert (app / ".git" / "info" / "exclude").read_text() == "*.mine"
+    files.hide()
+    assert shown(app) == set()
+
+
 def test_links_of_an_agent_that_was_killed_go_with_the_last_of_the_next_ones(folders):
     checkout, volume = folders
     killed = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))

@@ -34,7 +34,8 @@ def hides(path: str, environ: Mapping[str, str]) -> str:
 def _folders(environ: Mapping[str, str]) -> List[Tuple[str, str]]:
     """Return folders of the checkout with those of the image that they are mounted over."""
     named = environ.get(settings.ENV_IMAGE_FILES, "").split(":")
-    return [(local, folder) for local, _, folder in (each.rpartition("=") for each in named if each)]
+    pairs = [("=" + each if each.startswith("/") else each).partition("=/") for each in named if each]
+    return [(local, "/" + folder) for local, _, folder in pairs]
 
 
 class ImageFiles:
@@ -89,8 +90,9 @@ class ImageFiles:
         self._exclude()
 
     def _exclude(self) -> None:
-        for _, folder in self._folders:  # that of a checkout alone has git's
-            exclude(folder, [os.path.relpath(target, self._volume) for _, target in self._links])
+        for local, folder in self._folders:
+            if not local:  # git's folder is in that of the whole checkout alone
+                exclude(folder, [os.path.relpath(target, self._volume) for _, target in self._links])
 
 
 def _missing(folder: str, volume: str) -> Iterator[Tuple[str, str]]:

@@ -206,7 +206,8 @@ def user_of(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> str:
 def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | None) -> str:
     """Return the folders of the image that our mounts of folders of the checkout hide, as in DKDBG_IMAGE_FILES."""
     found = [(local.removeprefix("./").strip("/"), remote) for local, remote in mounts]
-    named = [remote if local == "." else f"{local}={remote}" for local, remote in found]
+    folders = [pair for pair in found if not pair[0].endswith(".py")]
+    named = [remote if local == "." else f"{local}={remote}" for local, remote in folders]
     return ":".join(named) if dockerfile is not None else ""
 
 
