@@ -59,10 +59,10 @@ def watch() -> None:
         self: Any, debugger: Any, arguments: Dict[str, Any], *more: Any, **named: Any
     ) -> None:
         reload = arguments.setdefault("autoReload", {})
-        if isinstance(reload, dict) and not reload.get(
-            "enable"
-        ):  # by default pydevd asks for the working folder
-            reload.setdefault("watchDirectories", ["/"])
+        if isinstance(reload, dict) and not reload.get("enable"):
+            reload.setdefault(
+                "watchDirectories", ["/"]
+            )  # otherwise pydevd asks for the working folder, perhaps gone
         set_options(self, debugger, arguments, *more, **named)
 
     def in_project_roots(self: Any, received_filename: str) -> bool:

@@ -258,7 +258,7 @@ def _clones(text: str, folder: str) -> Iterator[tuple[str, str]]:
             address = next(
                 (at for at, word in enumerate(words) if "://" in word or word.startswith("git@")), None
             )
-            if address is not None:
+            if address is not None and not any("$" in word for word in (folder, *words[address:])):
                 name = words[address].rstrip("/").removesuffix(".git").rsplit("/", 1)[-1]
                 yield name, absolute(folder, next(iter(words[address + 1 :]), name))
 

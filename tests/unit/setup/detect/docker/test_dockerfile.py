@@ -208,6 +208,7 @@ def test_a_copy_that_a_later_step_removes_is_none(run, kept):
         ("git clone --depth 1 https://example.com/org/Speech-Kit.git && cd Speech-Kit && pip install -e .", "/src/Speech-Kit"),
         ("cd /opt; git clone git@example.com:org/speech_kit code", "/opt/code"),
         ("git clone https://example.com/org/another.git", None),
+        ("git clone https://example.com/org/speech_kit.git $BASE_DIR", None),
     ],
 )  # fmt: skip
 def test_an_image_with_a_clone_of_this_repository_has_its_code_there(project, run, remote):
