@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.launch.launches import Seen
 
-#: Maximum files to mount one by one; each needs a bind mount of its own.
-_MAX_FILES = 40
+#: Maximum files to mount one by one, each of which needs a bind mount of its own, and maximum folders and files in all.
+_MAX_FILES, _MAX_MAPPINGS = 40, 100
 _SIDE_ROLES = re.compile(
     r"(?:^|[-_.])(?:db|database|postgres\w*|mysql|mariadb|redis|mongo\w*|rabbitmq|kafka|zookeeper|minio|nginx|traefik|caddy|proxy|"
     r"tensorboard|flower|dashboard|grafana|prometheus|adminer|pgadmin|mlflow|jupyter\w*|notebook|docs?|tests?|lint\w*|migrat\w+|"
@@ -333,7 +333,7 @@ def code_mappings(
             or (tree.has(path) and path.endswith(".py") and not path.endswith("setup.py"))
         ):
             found.append((path, remote))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found))[:_MAX_MAPPINGS]
 
 
 def _matching(tree: Tree, pattern: str, remote: str) -> list[tuple[str, str]]:

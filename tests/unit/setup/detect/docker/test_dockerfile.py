@@ -215,3 +215,13 @@ def test_an_image_with_a_clone_of_this_repository_has_its_code_there(project, ru
     project.write("pyproject.toml", "[project]\nname = 'speech_kit'\n").write("speech_kit/__init__.py", "")
     facts = project.write("docker/Dockerfile", f"FROM python:3.11\nWORKDIR /src\nRUN {run}\n").facts()
     assert facts.dockerfiles[0].code == (((".", remote),) if remote else ())
+
+
+def test_of_the_thousands_of_copies_in_a_hostile_dockerfile_a_hundred_are_mapped(project):
+    """`init` took minutes for them."""
+    copies = "".join(
+        f"COPY . /c{n}\nRUN git clone https://example.com/org/speech_kit /g{n}\n" for n in range(4000)
+    )
+    project.write("pyproject.toml", "[project]\nname = 'speech_kit'\n").write("train.py", "import torch\n")
+    facts = project.write("Dockerfile", f"FROM python:3.11\nWORKDIR /app\nCOPY . .\n{copies}").facts()
+    assert len(facts.mappings) == 100
