@@ -74,12 +74,12 @@ def of_environment(environ: Mapping[str, str]) -> List[contract.Deadline]:
 
 def of_parents(pids: Iterable[int]) -> List[contract.Deadline]:
     """Return the deadlines that coreutils' `timeout DURATION COMMAND` sets for the agent or for `pids`."""
-    parents, seen = procfs.parents(), {}  # type: Tuple[Dict[int, int], Dict[int, float]]
+    seen: Dict[int, float] = {}
     for first in [os.getpid(), *pids]:
         pid = first
         while pid > 1 and pid not in seen:
             seen[pid] = _timeout_of(pid)
-            pid = parents.get(pid, 0)
+            pid = procfs.parent(pid)
     found: List[contract.Deadline] = []
     for pid, seconds in sorted(seen.items()):
         start = start_of(pid)

@@ -190,13 +190,17 @@ def mounts(path: str = "/proc/self/mountinfo") -> Iterator[Tuple[str, str, str]]
                 yield root, point, system.partition(" ")[0]
 
 
-def _stat_fields(pid: int) -> Optional[list[str]]:
+def _stat_fields(pid: int) -> Optional[List[str]]:
     """Return the fields of /proc/PID/stat after the second, the name, which may hold blanks and brackets."""
     try:
-        with open("/proc/%d/stat" % pid, encoding="latin-1") as stat:  # a name may hold any bytes
-            return stat.read().rpartition(")")[2].split()
+        stat = os.open("/proc/%d/stat" % pid, os.O_RDONLY)  # `open` takes three times as long
+        try:
+            found = os.read(stat, 4096)
+        finally:
+            os.close(stat)
     except OSError:
         return None
+    return found.decode("latin-1").rpartition(")")[2].split()  # a name may hold any bytes
 
 
 def parents() -> Dict[int, int]:

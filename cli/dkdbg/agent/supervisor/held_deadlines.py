@@ -198,7 +198,7 @@ class HeldDeadlines:
             if not is_due:
                 return
             self._reported_at, self._tells_at = now, None
-        # Here, not in `stopped`: this reads all of /proc, and a stop must not wait for it.
+        # Here, not in `stopped`: this reads files of /proc, and a stop must not wait for it.
         self._parents = deadlines.of_parents(self._pids())
         self._soonest, current = self._left(), self.current()
         self._changed(current)  # before the line, whose reader may look at the record

@@ -82,9 +82,15 @@ class HookCheck:
         foreign = _foreign(self._command)
         return "%s; %s" % (NOT_LOADED, _NO_PYTHON % foreign if foreign else _USUAL)
 
-    def check(self, program: int, announced: Collection[int]) -> List[str]:
-        """Return messages about Pythons below the pid `program` that have not announced themselves."""
+    def check(self, program: int, announced: Collection[int], *, attached: bool) -> List[str]:
+        """Return messages about Pythons below the pid `program` that have not announced themselves.
+
+        Args:
+            attached: whether an editor is. Until then, and in the moment in which it attaches, /proc is not searched.
+        """
         now = time.monotonic()
+        if not attached:
+            self._checked_at = now
         if now < self._checked_at + INTERVAL_S:
             return []
         self._checked_at = now

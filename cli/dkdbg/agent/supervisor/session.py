@@ -432,9 +432,8 @@ class Session:
                     info = os.stat("/proc/%d" % pid)
                     if info.st_uid != 0 and info.st_uid not in self.store.users:
                         self._let_in(info.st_uid, info.st_gid)
-        if self.attached:
-            for line in self._hook_check.check(self._program, self.table.announced()):
-                self.tell(line, "important")
+        for line in self._hook_check.check(self._program, self.table.announced(), attached=self.attached):
+            self.tell(line, "important")
 
     def _let_in(self, uid: int, gid: int) -> None:
         try:
