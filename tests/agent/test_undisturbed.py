@@ -223,6 +223,13 @@ print(os.waitpid(pid, 0)[1] >> 8 == 1)
 """
 #: As the backport of ExceptionGroup, which prints no sub-exceptions where the hook is another one.
 ASKS_FOR_THE_HOOK = "step()\nprint(sys.excepthook is sys.__excepthook__)\n"
+#: As Hypothesis, which draws examples from the constants of the program's own modules.
+LOOKS_FOR_ITS_MODULES = """
+step()
+files = [getattr(each, "__file__", None) or "" for each in list(sys.modules.values())]
+ours = [each for each in files if each.startswith(os.path.dirname(os.environ["DKDBG_SESSION_DIR"]))]
+print(all("/site-packages/" in each for each in ours) and len(ours) > 1)
+"""
 
 
 #: The callback has the breakpoint, and runs before the debugger's own callback.
@@ -239,12 +246,13 @@ print(os.waitpid(pid, 0)[1] >> 8 == 3)
 @pytest.mark.parametrize("minor", [9, 13])
 @pytest.mark.parametrize(
     "text",
-    [SIGWAITS, OUT_OF_REACH, FORK_CALLBACK, ASKS_FOR_THE_HOOK],
+    [SIGWAITS, OUT_OF_REACH, FORK_CALLBACK, ASKS_FOR_THE_HOOK, LOOKS_FOR_ITS_MODULES],
     ids=[
         "waits for a signal",
         "forks, our files out of reach",
         "stops in a callback of os.fork",
         "asks whether the excepthook is Python's",
+        "looks for its own modules",
     ],
 )
 def test_debugged_from_the_start_it_ends_well(program, under, text, minor):

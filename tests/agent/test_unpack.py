@@ -35,6 +35,7 @@ def environment(runtime: Path, **more: str) -> dict[str, str]:
 
 #: A file that each start imports.
 ONE = "dkdbg/agent/supervisor/launch.py"
+UNPACKED = f"{unpack._PACKAGES}/{ONE}"
 LAUNCH = ("launch", "--wait", "0", "--", "echo", "ran")
 
 
@@ -94,31 +95,36 @@ def test_the_first_start_unpacks_the_next_one_finds_it_and_none_runs_what_is_cha
     first = folder.stat().st_ino
     assert ran(start(single, runtime))
     assert unpacked(runtime).stat().st_ino == first
-    assert list(folder.glob("dkdbg/agent/supervisor/__pycache__/session.*.pyc"))
+    assert list(folder.glob(f"{unpack._PACKAGES}/dkdbg/agent/supervisor/__pycache__/session.*.pyc"))
     assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
     assert [stat.S_IMODE(path.stat().st_mode) for path in (runtime, folder)] == [0o700, 0o755]
-    change(folder / ONE)
+    change(folder / UNPACKED)
     assert ran(start(single, runtime))
 
 
 @pytest.mark.parametrize(
     ("spoil", "place"),
-    [(each, ONE) for each in (Path.unlink, shorten, change, link, open_to_all, give_away)]
-    + [(give_away, ""), (give_away, "dkdbg/agent"), (become_a_file, "")],
+    [(each, UNPACKED) for each in (Path.unlink, shorten, change, link, open_to_all, give_away)]
+    + [
+        (give_away, ""),
+        (give_away, unpack._PACKAGES),
+        (give_away, f"{unpack._PACKAGES}/dkdbg/agent"),
+        (become_a_file, ""),
+    ],
 )
 def test_a_folder_that_is_damaged_or_belongs_to_another_user_is_replaced(single, runtime, spoil, place):
     zipimport.zipimporter(str(single))  # reads its directory, as an import from the file does
     runtime.mkdir(mode=0o700)
     folder = Path(unpack.folder_of(str(single), str(runtime)))
-    content = (folder / ONE).read_bytes()
+    content = (folder / UNPACKED).read_bytes()
     spoil(folder / place)
     spoilt = folder.stat().st_ino
     assert unpack.folder_of(str(single), str(runtime)) == str(folder)
     assert folder.stat().st_ino != spoilt
     assert list(runtime.iterdir()) == [folder]
-    info = (folder / ONE).lstat()
+    info = (folder / UNPACKED).lstat()
     assert (oct(info.st_mode), info.st_uid) == ("0o100644", os.geteuid())
-    assert (folder / ONE).read_bytes() == content
+    assert (folder / UNPACKED).read_bytes() == content
 
 
 def test_what_only_looks_unpacks_nothing(single, runtime):
@@ -205,7 +211,7 @@ def test_what_a_killed_process_had_begun_to_unpack_goes_with_a_later_start(singl
     assert not left.exists()
 
 
-@pytest.mark.parametrize("appears", [".unpack-*", "agent-*-job", "agent-*-job/*/*/*/__pycache__"])
+@pytest.mark.parametrize("appears", [".unpack-*", "agent-*-job", "agent-*-job/*/*/*/*/__pycache__"])
 def test_a_job_that_ends_while_its_agent_starts_leaves_nothing_on_the_node(single, runtime, appears):
     argv = ["sh", str(single), "launch", "--wait", "0", "--", "sleep", "300"]
     agent = subprocess.Popen(argv, env=environment(runtime, DKDBG_TRANSIENT="1"), stderr=subprocess.DEVNULL)

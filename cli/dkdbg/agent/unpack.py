@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 #: Modification time of an unpacked file, epoch seconds; a later change sets another one.
 _WHEN = 315532800
 _FOLDER = "agent-"
+#: Folder inside it. Tools that look for the program's own modules leave out a path with this name, as Hypothesis, which
+#: draws examples from their constants.
+_PACKAGES = "site-packages"
 #: Prefix of a folder that is being unpacked, and seconds after which such a folder counts as left by a killed process.
 _SCRATCH, _LEFT_AFTER_S = ".unpack-", 3600.0
 #: Variable that is set where the file was brought with a batch job: the last program on the node removes the unpacked
@@ -120,7 +123,7 @@ def _run(
         folder = folder_of(archive, runtime, suffix)
         while not hold(folder):
             folder = folder_of(archive, runtime, suffix)
-        _go_on_from(folder)
+        _go_on_from(os.path.join(folder, _PACKAGES))
     except runtime_dir.RuntimeDirError as error:
         return _give_up(argv, str(error))
     except OSError as error:
@@ -215,11 +218,11 @@ def _sha256(data: bytes) -> str:
 
 
 def _contents(archive: str) -> Contents:
-    """Return the zip's content; importing this file has already read the directory."""
+    """Return the zip's content as it is unpacked; importing this file has already read the directory."""
     import zipimport
 
     table = zipimport._zip_directory_cache[archive]  # type: ignore[attr-defined]
-    return {name: entry[3] for name, entry in table.items() if not name.endswith("/")}
+    return {"%s/%s" % (_PACKAGES, name): entry[3] for name, entry in table.items() if not name.endswith("/")}
 
 
 def _is_own(info: os.stat_result) -> bool:
@@ -263,7 +266,7 @@ def _unpack(archive: str, target: str, contents: Contents) -> None:
         os.mkdir(scratch, 0o700)  # inside `try`: a signal may end this process at any line
         with zipfile.ZipFile(archive) as source:
             for name in source.namelist():
-                path = source.extract(name, scratch)
+                path = source.extract(name, os.path.join(scratch, _PACKAGES))
                 os.chmod(path, 0o644)  # other users of the session's own container load the hook from here
                 os.utime(path, (_WHEN, _WHEN))
         for folder, _, _ in os.walk(scratch):

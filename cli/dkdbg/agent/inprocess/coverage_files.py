@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Called in each thread in which coverage meets a new file.
 meets_file: Callable[[], object] = lambda: None
 _AGENT = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
-#: Parts of the paths of debugpy, which the agent unpacks outside of site-packages.
+#: Parts of the paths of debugpy, which the agent unpacks outside of the program's site-packages.
 _DEBUGPY = re.compile(r"/debugpy-[\d.]+/debugpy/|/debugpy/_vendored/")
 _MODULE = "coverage.inorout"
 
