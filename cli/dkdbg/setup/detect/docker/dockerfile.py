@@ -44,6 +44,8 @@ _SYSTEM_PYTHON = re.compile(
     r"\spython3(?:\.\d+)?(?:-(?:pip|dev|venv|minimal|full|setuptools|distutils))?(?=\s|$|=)|\spython-is-python3(?=\s|$|=)"
 )
 _APT_INSTALL = re.compile(r"\bapt(?:-get)?\s.{0,200}?\binstall\b")
+#: The file that a redirection or `tee` writes.
+_WRITTEN = re.compile(r"(?:>>?|\btee(?: -a)?)\s*[\"']?(/[\w./-]+)")
 _COMMAND_END = re.compile(r"[;&|\n]")
 #: Commands that install another Python in an image.
 _OTHER_PYTHON = re.compile(
@@ -179,6 +181,22 @@ def run_lines(text: str) -> tuple[str, ...]:
             lines.append(_run_text(step.rest, values))
             lines.extend(line for body in step.heredocs for line in body.splitlines())
     return tuple(lines)
+
+
+def written_scripts(text: str) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each file that RUN writes by a redirection, or COPY from a here-document.
+
+    The text of a RUN that is no here-document has the words of the whole instruction, one a line.
+    """
+    for step in parse_instructions(text):
+        if step.keyword not in {"RUN", "COPY"}:
+            continue
+        words = split(_run_text(step.rest, {})) if step.keyword == "RUN" else []
+        # `printf` and `echo -e` have escapes of their own inside the quotes.
+        printed = re.sub(r'\\(["$])', r"\1", "\n".join(words).replace("\\n", "\n"))
+        written = "\n".join(step.heredocs) or printed
+        paths = _WRITTEN.findall(step.rest) if step.keyword == "RUN" else split(step.rest)[-1:]
+        yield from ((path.rsplit("/", 1)[-1], written) for path in paths if written)
 
 
 def takes_system_python(text: str) -> bool:

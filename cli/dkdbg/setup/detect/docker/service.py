@@ -12,7 +12,8 @@ from dkdbg.core.facts import Rival
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import MONITOR, NOTEBOOK, WORKER
 from dkdbg.launchers.lines.command_lines import parse_line
-from dkdbg.setup.detect.docker.dockerfile import read_dockerfile, run_lines
+from dkdbg.setup.detect.docker.dockerfile import read_dockerfile, run_lines, written_scripts
+from dkdbg.setup.detect.docker.dockerfile_syntax import NAME
 from dkdbg.setup.detect.docker.images import read_image
 from dkdbg.setup.detect.docker.inside import Inside, Mappings, started
 from dkdbg.setup.detect.files import join
@@ -390,11 +391,16 @@ def passing_scripts(tree: Tree) -> frozenset[str]:
 
 
 def _scripts(tree: Tree, fits: Callable[[list[str]], bool]) -> frozenset[str]:
-    """Return the names of shell scripts whose lines, without comments, fit; scripts that share a name count as one."""
+    """Return the names of shell scripts whose lines, without comments, fit; scripts that share a name count as one.
+
+    The scripts are files of the repository, and those that its Dockerfiles write.
+    """
     found: dict[str, bool] = {}
-    for path in tree.matching(_SCRIPT):
-        name, text = path.rsplit("/", 1)[-1], tree.text(path)
+    scripts = [(path.rsplit("/", 1)[-1], tree.text(path)) for path in tree.matching(_SCRIPT)]
+    for path in tree.matching(NAME):
+        scripts += [each for each in written_scripts(tree.text(path)) if _SCRIPT.fullmatch(each[0])]
+    for name, text in scripts:
         lines = [line for line in text.split("\n") if not line.lstrip().startswith("#")]
-        is_script = text.startswith("#!") or name.endswith("sh")
+        is_script = "#!" in text[:100] or name.endswith("sh")
         found[name] = found.get(name, True) and is_script and fits(lines)
     return frozenset(name for name, is_fine in found.items() if is_fine)

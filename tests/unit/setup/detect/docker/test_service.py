@@ -121,6 +121,22 @@ def test_a_script_passes_its_command_on_if_it_runs_nothing_but_its_arguments(pro
     assert (project.facts().passing_scripts == {"entry.sh"}) is passes
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        r"""RUN (printf '#!/bin/bash\nexec "$@"\n' >> /entry.sh) && chmod a+x /entry.sh""",
+        r"""RUN (printf '#!/bin/bash\nexec \"$@\"\n' >> /entry.sh) && chmod a+x /entry.sh""",
+        r"""RUN echo "#!/bin/sh" > /entry.sh && echo "exec \"\$@\"" >> /entry.sh""",
+        """RUN cat <<'EOF' > /entry.sh\n#!/bin/sh\nexec "$@"\nEOF""",
+        """COPY --chmod=755 <<'EOF' /entry.sh\n#!/bin/sh\nexec "$@"\nEOF""",
+    ],
+)
+def test_a_script_that_the_dockerfile_writes_passes_its_command_on(project, written):
+    project.write("docker/gpu.Dockerfile", f'FROM python:3.11\n{written}\nENTRYPOINT ["/entry.sh"]\n')
+    project.write("train.py", "if __name__ == '__main__':\n    print(1)\n")
+    assert project.facts().passing_scripts == {"entry.sh"}
+
+
 def test_an_entrypoint_script_is_read_without_what_goes_to_the_background_and_drops_the_command(project):
     project.write("compose.yaml", "services:\n  app: {build: .}\n")
     project.write("entrypoint.sh", 'set -e\npython migrate.py\nexec python server.py --port 1 "$@"\n')
