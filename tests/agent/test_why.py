@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent.inprocess import line as line_of_module
+from dkdbg.agent.state import procfs
 from tests.agent import conftest
 from tests.agent.dap_probe import Editor, wait_for
 from tests.engine.projects import dkdbg
@@ -193,6 +194,15 @@ def test_a_process_that_has_dropped_root_and_its_child_are_named_here_by_where_a
         said = why(running, 7, "other-user", fact="")
         assert reason in said["findings"][0]["says"]
     assert reason in wait_for(lambda: running.ask("where")[1], lambda said: "does not answer" in said)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user")
+def test_an_editor_that_comes_after_a_process_has_dropped_root_is_told(program):
+    text = "import os, time\nos.setgid(65534)\nos.setuid(65534)\n" + LOOP
+    running = program(text)
+    wait_for(lambda: procfs.owner(running.record().get("child") or 1), lambda uid: uid == 65534)
+    with Editor(running.port, {running.script: [line(text, "return n")]}) as editor:
+        editor.wait_output("it runs as uid 65534, which cannot reach the session")
 
 
 def test_a_file_that_was_edited_since(program, tmp_path, runtime):

@@ -2,11 +2,13 @@
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
 from dkdbg.agent.supervisor import hook_check
 from dkdbg.dap.debugger import Debugger
+from tests.agent.dap_probe import wait_for
 from tests.engine.projects import (
     MARK,
     at,
@@ -132,3 +134,35 @@ def test_a_program_that_entrypoint_runs_as_another_user_is_known_to_every_verb(b
         assert "serve.py" in why
         stopped = dkdbg(root, "pdb", text="p n > 0\nq\n").stdout
         assert "True" in stopped
+
+
+def test_an_editor_that_comes_later_stops_in_processes_that_have_changed_their_user(base_image, tmp_path):
+    """As the workers of gunicorn --user do, and a supervisor's programs: they announced themselves as root."""
+    changes = "os.setgid(4242)\n    os.setuid(4242)\n"
+    serves = f"import time\nprint('begun', flush=True)\nn = 0\nwhile True:\n    n += 1  {MARK}\n    time.sleep(0.1)\n"
+    files = {
+        "Dockerfile": DOCKERFILE.format(base=base_image),
+        "compose.yaml": COMPOSE,
+        "start.sh": "exec python3 master.py\n",
+        "master.py": f"import os, runpy\nif os.fork() == 0:\n    {changes}    runpy.run_path('worker.py')\n"
+        f"if os.fork() == 0:\n    {changes}    os.execvp('python3', ['python3', 'program.py'])\nos.wait()\n",
+        "worker.py": serves,
+        "program.py": serves,
+    }
+    with project(tmp_path / unique("ways"), files) as root:
+        must(dkdbg(root, "init", "--yes", "--wait", "0"))
+        (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
+        must(dkdbg(root, "up"))
+        wait_for(lambda: must(dkdbg(root, "logs")).stdout.count("begun"), lambda begun: begun == 2)
+        with Debugger(launch_options(root)) as debugger:
+            waiting = {str(root / each) for each in ("worker.py", "program.py")}
+            for path in waiting:
+                debugger.set_breakpoints(path, [marked_line(Path(path))])
+            debugger.attach()
+            while waiting:
+                stop = debugger.wait_stopped(60)
+                top = debugger.stack(stop)[0]
+                waiting.discard(top.path)
+                assert debugger.evaluate("__import__('os').getuid()", top) == "4242"
+                debugger.set_breakpoints(top.path, [])
+                debugger.continue_(stop)

@@ -37,6 +37,7 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
         thread is unknown to `threading`, so that a program that counts its threads does not see it. After the join
         pydevd would make `threading` create a dummy for it, about which Python 3.13 complains when the program ends.
     """
+    _follow_user(member)
     if command == b"join" and not member.joined and not _is_known() and not greenlets.why_not():
         # A thread started through gevent's `threading` would never run here. debugpy brings an unpatched copy:
         # load it.
@@ -56,6 +57,14 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
         with contextlib.suppress(OSError), channel:  # the asking process is gone
             channel.sendall(text.encode("utf-8", "replace") + b"\n")
     return False
+
+
+def _follow_user(member: Member) -> None:
+    """Announce this process in the folder of the user that it has changed to since, who cannot reach its former one."""
+    if not os.path.exists(member.base + ".json"):
+        with contextlib.suppress(KeyError, ValueError, OSError):  # the session has no folder for this user
+            member.follow_user()
+            member.register(lift)
 
 
 def lift(sock: socket) -> socket:

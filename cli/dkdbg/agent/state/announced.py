@@ -35,10 +35,12 @@ class Folders:
 
     def path(self, pid: int, suffix: str) -> str:
         """Return the path of a process's file."""
-        folder = self._own
-        # A process may have announced itself in our folder before it changed its user.
-        if self._users and not os.path.exists(os.path.join(folder, "%d.json" % pid)):
-            folder = self._users.get(procfs.owner(pid), folder)
+        own = folder = self._own
+        if self._users:
+            folder = self._users.get(procfs.owner(pid), own)
+            # It may have announced itself in our folder before it changed its user, and again after an exec.
+            if not _announces(folder, pid) and _announces(own, pid):
+                folder = own
         return os.path.join(folder, "%d%s" % (pid, suffix))
 
     def why_no_access(self, pid: int) -> str:
@@ -61,6 +63,10 @@ class Folders:
                     if os.path.dirname(self.path(pid, "")) == folder or not procfs.alive(pid)
                 }
         return sorted(found)
+
+
+def _announces(folder: str, pid: int) -> bool:
+    return os.path.exists(os.path.join(folder, "%d.json" % pid))
 
 
 def of_session(directory: str) -> Folders:

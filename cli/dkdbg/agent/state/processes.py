@@ -442,6 +442,8 @@ class ProcessTable:
             return
         elif answer and not answer.startswith(_HARMLESS):
             self._refused(pid, answer)
+        elif answer in ("", join.NO_EDITOR) and (reason := self._folders.why_no_access(pid)):
+            self._refused(pid, reason)  # it has changed its user, and can no longer read the session's files
         with self._lock:
             process = self._known.get(pid)
             if process is not None:

@@ -392,12 +392,15 @@ class _Member(object):
         """Answer a query through answers.py; an error, as in importing it, ends only this answer."""
         self.answering = True
         try:
-            return bool(answers.answer(self, connection, command))
+            if answers.answer(self, connection, command):
+                return True
         except Exception as error:
             _say("no answer to %r: %r" % (command, error))
-            return False
         finally:
             self.answering = False
+        if connection is not None:
+            connection.close()  # after an error the agent would wait for an answer until the next query
+        return False
 
     def _unread(self):  # type: () -> socket
         """Return a connection for an answer that is to be discarded."""
