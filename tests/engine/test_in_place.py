@@ -130,6 +130,22 @@ def test_a_service_without_a_network_of_its_own_is_debugged_through_dkdbg_attach
             assert stopped.function == "f"
 
 
+@pytest.mark.parametrize("start", ["dkdbg up", "F5"])
+def test_a_service_beside_it_that_only_prepares_something_may_end(base_image, tmp_path, start):
+    loop = f"import time\nwhile True:\n    time.sleep(0.1)  {MARK}\n"
+    prepares = "  prepares: {image: BASE, command: ['true']}\n".replace("BASE", base_image)
+    compose = ALONE.format(base=base_image, network="depends_on: [prepares]").replace(
+        "  net:\n", prepares + "  net:\n"
+    )
+    files = {"job.py": loop, "compose.yaml": compose, ".env": f"DKDBG_PORT={free_port()}\n"}
+    with project(tmp_path / unique("prepared"), files, "init", "--yes", "--service", "job") as root:
+        if start == "F5":
+            command(["sh", ".dkdbg/up.sh"], root)
+        else:
+            must(dkdbg(root, "up"))
+        assert stop_in(root, "job.py", launch_options(root)).line == 3
+
+
 def test_a_file_that_is_mounted_alone_is_the_new_one_after_a_restart(base_image, tmp_path):
     loop = "import time\nwhile True:\n    print('{}', flush=True)\n    time.sleep(0.1)\n"
     dockerfile = f'FROM {base_image}\nWORKDIR /app\nCOPY app.py .\nCMD ["python3", "app.py"]\n'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING
 
 from dkdbg import process
@@ -81,9 +82,24 @@ def up(
         DkdbgError: the start failed; the last lines of the program's output have been reported.
     """
     result = process.stream(argv, cwd=root, env=env, report=report, stdin_text=target.model)
+    if result.code and _others_have_ended(result.stderr or result.stdout) and _is_running(target, root, env):
+        alone = (*(word for word in argv[:-1] if word != "--build"), "--no-deps", "--no-recreate", argv[-1])
+        result = process.stream(alone, cwd=root, env=env, report=report, stdin_text=target.model)
     if result.code:
         report_last_lines(target, root, env=env, report=report)
     check(result)
+
+
+def _others_have_ended(output: str) -> bool:
+    """Tell whether `up --wait` gave up because a container has ended with 0, as one does that only prepares something.
+
+    Compose waits for all that it starts, also for what the service `depends_on` (docker/compose #10596).
+    """
+    return re.search(r"container \S+ exited \(0\)", output) is not None
+
+
+def _is_running(target: ComposeService, root: Path, env: dict[str, str]) -> bool:
+    return bool(process.run(target.running(), cwd=root, env=env).stdout.strip())
 
 
 def report_last_lines(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:

@@ -169,6 +169,14 @@ running=$([ "$what" = up ] || docker compose --profile debug ps --quiet --status
 start=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 status=0
 docker compose --progress plain --profile debug up $build --detach --wait --wait-timeout 300 app-debug || status=$?
+if [ "$status" != 0 ]; then
+  # Compose gives up when a container ends that it starts along, as one does that only prepares something.
+  case $(docker compose --profile debug ps --format '{{.State}} {{.Health}}' app-debug 2>/dev/null) in
+    "running starting" | "running healthy")
+      docker compose --progress plain --profile debug up --no-deps --no-recreate --detach --wait --wait-timeout 300 app-debug && status=0
+      ;;
+  esac
+fi
 if [ "$status" = 0 ] && [ -n "$built" ]; then
   container | while read -r image id project; do
     [ -z "$inputs" ] || (umask 077 && mkdir -p "${stamp%/*}" && echo "$inputs $image $id" >"$stamp") 2>/dev/null || :
