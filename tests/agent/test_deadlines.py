@@ -253,7 +253,24 @@ print(found)
             "lib('import time\\nslept = 0\\nwhile True:\\n if None: break\\n time.sleep(1)\\n slept += 1\\n if slept >= 60:\\n  raise OSError')",
             "a loop of lib that counts its sleeps at p.py:11",
         ),
+        (
+            "misses = 0\n    while threading:\n        time.sleep(1)\n        misses += 1\n        if misses >= 60:\n            os.kill(0, 9)",
+            "a loop that counts its sleeps at p.py:8",
+        ),
+        (
+            "misses = 0\n    while threading:\n        time.sleep(1)\n        misses = misses + 1 if threading else 0\n        if misses == 60: os._exit(1)",
+            "a loop that counts its sleeps at p.py:8",
+        ),
+        (
+            "from multiprocessing.managers import SyncManager\n    server = SyncManager().get_server()\n    threading.Thread(target=server.serve_forever, daemon=True).start()\n"
+            "    own = SyncManager(server.address, server.authkey); own.connect(); lock = own.Lock(); lock.acquire(); lock.acquire(True, 60)",
+            "the timeout of acquire of a lock of a multiprocessing manager at p.py:9",
+        ),
         ("for epoch in range(60):\n        time.sleep(1)", None),
+        (
+            "seen = 0\n    while threading:\n        time.sleep(1)\n        seen += 1\n        if seen % 60 == 0: print(seen)",
+            None,
+        ),
         (
             "beats = 0\n    while not sys.flags.debug:\n        time.sleep(1); beats += 1\n        if not threading: return",
             None,

@@ -44,10 +44,10 @@ _DEADLINES = {
 _LOOP = re.compile(r"\s*(?:for|while)\b")
 _WHILE = re.compile(r"\s*while\b")
 _RANGE = re.compile(r"\s*for\b.*\bin\s+range\(")
-#: A line that ends a loop early, two lines that end it at a limit, a line that counts, and a call of `sleep`.
-_ENDS_EARLY = re.compile(r"\s*(?:while\b.*\band\b|(?:if\b.*[:;]\s*)?(?:break|return)\b)")
-_LIMIT = re.compile(r"\s*(?:el)?if\b.*[<>].*\n?.*\b(?:break|return|raise)\b")
-_STEP = re.compile(r"(\w+)\s*[-+]=")
+#: A line that ends a loop early, one that compares with a limit, a line that counts, and a call of `sleep`.
+_ENDS_EARLY = re.compile(r"\s*(?:if\b.*[:;]\s*)?(?:break|return)\b")
+_LIMIT = re.compile(r"\s*(?:el)?if\b(?!.*%).*(?:[<>]|==|\bnot\b)")
+_STEP = re.compile(r"\b(\w+)\s*(?:[-+]=|=\s*\1\s*[-+])")
 _NAP = re.compile(r"\bsleep\(")
 #: A call that may wait for the lock of a database; with sqlite3, up to the `timeout` of its connection.
 _STATEMENT = re.compile(r"\.(execute|executemany|executescript|commit)\(")
@@ -102,8 +102,15 @@ def _deadline_of(frame: Optional[FrameType]) -> str:
         text = _DEADLINES.get(name) or _DEADLINES.get(name.partition(".")[0])
         if text:
             return text
+        if name == "multiprocessing.managers" and _waits_for_a_client(frame.f_locals):
+            return "the timeout of acquire of a lock of a multiprocessing manager"
         frame = frame.f_back
     return ""
+
+
+def _waits_for_a_client(variables: Dict[str, Any]) -> bool:
+    """Return whether a manager's process waits for a lock with a timeout; `variables` are those of `serve_client`."""
+    return variables.get("methodname") == "acquire" and bool(variables.get("args") or variables.get("kwds"))
 
 
 def _wait_of(frame: FrameType) -> str:
@@ -167,7 +174,7 @@ def _name_of(frame: FrameType) -> str:
 
 
 def _counts_naps(frame: FrameType) -> bool:
-    """Return whether a frame sleeps in a polling loop that ends after a number of rounds."""
+    """Return whether a frame sleeps in a loop that gives up, or acts, after a number of rounds."""
     if "sleep" not in frame.f_code.co_names:
         return False
     lines, at = linecache.getlines(frame.f_code.co_filename), (frame.f_lineno or 0) - 1
@@ -181,13 +188,10 @@ def _counts_naps(frame: FrameType) -> bool:
         if line.strip() and _depth(line) <= _depth(lines[head]):
             break
         loop.append(line)
-    if not any(map(_ENDS_EARLY.match, loop)):
-        return False
-    limits = loop[:1] + [a for a, b in zip(loop[1:], [*loop[2:], ""]) if _LIMIT.match(a + b)]
-    counted = _STEP.findall("".join(loop))
-    return bool(_RANGE.match(loop[0])) or any(
-        re.search(r"\b%s\b" % name, line) for name in counted for line in limits
-    )
+    if _RANGE.match(loop[0]):
+        return any(map(_ENDS_EARLY.match, loop))
+    limits = [loop[0], *filter(_LIMIT.match, loop[1:])]
+    return any(re.search(r"\b%s\b" % name, line) for name in _STEP.findall("".join(loop)) for line in limits)
 
 
 def _enclosing(lines: List[str], at: int, frame: FrameType) -> Iterator[int]:
