@@ -262,8 +262,7 @@ print(found)
             "a loop that counts its sleeps at p.py:8",
         ),
         (
-            "from multiprocessing.managers import SyncManager\n    server = SyncManager().get_server()\n    threading.Thread(target=server.serve_forever, daemon=True).start()\n"
-            "    own = SyncManager(server.address, server.authkey); own.connect(); lock = own.Lock(); lock.acquire(); lock.acquire(True, 60)",
+            "from multiprocessing.managers import SyncManager\n    server = SyncManager().get_server()\n    threading.Thread(target=server.serve_forever, daemon=True).start()\n    own = SyncManager(server.address, server.authkey); own.connect(); lock = own.Lock(); lock.acquire(); lock.acquire(True, 60)",
             "the timeout of acquire of a lock of a multiprocessing manager at p.py:9",
         ),
         ("for epoch in range(60):\n        time.sleep(1)", None),
