@@ -318,7 +318,7 @@ FILES = {
     **dict.fromkeys(("written.py", "reloaded.py"), "def f(n):\n    return 2 * n\n"),
     "b/space/plugin.py": "# other\n" + PLUGIN,
     "branch.py": "x = 1\nif __name__ == '__main__':\n    x = 2\n",
-    "run.py": "import time\nwhile True:\n    time.sleep(0.02)\n",
+    "run.py": "import time\nif not time:\n    x = 1\nwhile True:\n    time.sleep(0.02)\n",
     "other/train.py": "x = 1\n",
     "fast.pyx": "def f(int n):\n    return n\n",
 }
@@ -381,7 +381,8 @@ CASES = {
     "a module in a wheel": ("wheel.py:2", "zipped"),
     "a module in an egg": ("egg.py:2", "zipped"),
     "a module in a folder that is named like an archive": ("folder.py:2", "two-copies"),
-    "a file that runpy has run by a relative name": ("run.py:3", "", "run.py: code on line 3"),
+    "a file that runpy has run by a relative name": ("run.py:5", "", "run.py: code on line 5"),
+    "a branch of a program that runs": ("run.py:3", "ran-before", "or its branch was not taken", "a branch that is never taken"),
     "a file that was written before it was loaded": ("written.py:2", ""),
     "a file that was written before it was reloaded": ("reloaded.py:2", ""),
     "a module of another checkout": ("b/space/plugin.py:3", "not-loaded", "a/space/plugin.py", "first on PYTHONPATH"),

@@ -300,6 +300,8 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
     conditions = [each.condition for each in at_line if each.condition]
     _, file = debugged[0]
     name = file.function or "the module's own code"
+    branch = " or its branch was not taken," if file.branch else ""
+    untaken = "; a branch that is never taken, such as if TYPE_CHECKING, never stops" if file.branch else ""
     traced = next((process for process, _ in joined if process.tracer), None)
     if traced is not None and at_line:
         hint = " (pytest: --no-cov)" if traced.tracer == "coverage" else ""
@@ -321,13 +323,10 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             remedy="remove the condition, or evaluate it in the Debug Console",
         )  # fmt: skip
     elif all(not each.function and each.ran for _, each in debugged):
-        branch = " or its branch was not taken," if file.branch else ""
         yield _ran_before(
             asked,
             f"{asked.where} ran when the module was imported, before the breakpoint was set,{branch} and does not run again",
-            or_never="; a branch that is never taken, such as if TYPE_CHECKING, never stops"
-            if file.branch
-            else "",
+            or_never=untaken,
         )
     elif all(each.gone for _, each in debugged) and file_causes.of_edit(asked, mapped) is None:
         yield Finding(
@@ -353,8 +352,8 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
     elif any(_is_past(asked, each) for _, each in debugged):
         yield _ran_before(
-            asked, f"{name} ran past {asked.where} before the breakpoint was set, and has not come back"
-        )
+            asked, f"{name} ran past {asked.where} before the breakpoint was set,{branch} and has not come back", or_never=untaken
+        )  # fmt: skip
     elif at_line and (before := [pair for pair in joined if _is_past(asked, pair[1], before=True)]):
         waiting, at = before[0][0], before[0][1].at[0]
         yield Finding(
