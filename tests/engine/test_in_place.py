@@ -169,6 +169,8 @@ def test_restart_after_the_programs_end_starts_its_container_again(base_image, t
         states = [*compose, "ps", "--all", "--format", "{{.State}}"]
         for _ in range(2):  # while its end is kept for an editor, and after it
             assert "its container is restarted" in must(dkdbg(root, "restart")).stdout
+            with Debugger(launch_options(root)) as debugger:
+                debugger.attach()
             wait_for(lambda: command(states, root).stdout, lambda found: found == "exited\n")
         assert command([*compose, "logs", "--no-log-prefix"], root).stdout.count("1\n") >= 3
 

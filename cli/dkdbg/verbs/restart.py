@@ -49,12 +49,14 @@ def call(options: argparse.Namespace, root: Path) -> int:
         with contextlib.closing(target):
             if replaced := target.replaced():
                 files = ", ".join(map(printable, replaced))
-                return _start_again(target, f"{files} is mounted as a single file, which was replaced since")
+                return _start_again(
+                    root, target, f"{files} is mounted as a single file, which was replaced since"
+                )
             which = _which(target, None)
             failure = _failure(root, target, which) if which else "its agent is gone"
             if failure and not _has_ended(target):
                 raise _not_restarted(target, failure)
-            return _start_again(target, f"its program had ended ({failure})") if failure else 0
+            return _start_again(root, target, f"its program had ended ({failure})") if failure else 0
     else:
         target = registry.target_of(name, root)
     with contextlib.closing(target):
@@ -86,8 +88,10 @@ def _failure(root: Path, target: Target, which: Sequence[str]) -> str:
     return last.removeprefix("dkdbg: ").removeprefix("not restarted: ")
 
 
-def _start_again(target: Target, why: str) -> int:
+def _start_again(root: Path, target: Target, why: str) -> int:
     target.start_again()
+    # Until the agent listens, an editor that attaches is disconnected. A program that has ended needs no wait.
+    process.run(target.wrap([*target.running_agent(), "health", "--wait"]), cwd=root)
     console.say(f"{target.label}: its container is restarted, so editors must attach again: {why}")
     return 0
 
