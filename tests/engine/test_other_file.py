@@ -93,6 +93,23 @@ def test_what_it_depends_on_comes_with_it_and_starts_with_the_debug_service_alon
     assert found["volumes"]["kept"]["labels"] == {"of": "db"}
 
 
+@pytest.mark.parametrize(
+    ("file", "include", "env"),
+    [
+        ("svc/compose.yaml", "[svc/compose.yaml]", "svc/.env"),
+        ("svc/compose.yaml", "[{path: svc/compose.yaml, project_directory: ., env_file: env/a}]", "env/a"),
+        ("docker/compose.yaml", "", "docker/.env"),
+    ],
+)
+def test_variables_of_a_file_in_a_subfolder_have_the_values_of_its_own_environment_file(
+    made, file, include, env
+):
+    app = f"services:\n  app: {{build: {'.' if 'env/a' in env else '..'}, command: python train.py, environment: ['TAG=${{TAG:?give it}}']}}\n"
+    main = {"compose.yaml": f"include: {include}\n"} if include else {}
+    root, _ = made({**main, file: app, env: "TAG=inner\n"}, "--service", "app")
+    assert config(root, "--profile", "debug")["services"]["app-debug"]["environment"]["TAG"] == "inner"
+
+
 def test_a_file_that_itself_includes_what_is_depended_on_is_included(made):
     app = APP.format(context="..") + DEPENDS + PARTS + "include: [db.yaml]\n"
     root, _ = made({"docker/compose.yaml": app, "docker/db.yaml": "services: {db: {image: postgres}}\n"})

@@ -201,6 +201,7 @@ class ServiceFact:
         joins_network: it uses another container's network, and the engine rejects its `ports`.
         env_files: files that it reads its environment from, relative to the root, if a required one is missing;
             else empty.
+        include_env: files with values for the variables in its file, if that is included; relative to the root.
         needs: variables that compose requires for its file and that have no value.
         needs_files: (file, an example of it or None) relative to the root: missing environment files that
             services of its file read; compose rejects that file without them, unless it only extends from it.
@@ -243,6 +244,7 @@ class ServiceFact:
     fixes_user: bool = False
     joins_network: bool = False
     env_files: tuple[str, ...] = ()
+    include_env: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     needs_files: tuple[tuple[str, str | None], ...] = ()
     pythonpath: str | None = None

@@ -148,11 +148,12 @@ def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
 
 def _including(plan: ProjectPlan) -> str:
     """Return the compose file that includes the debug service; its paths are relative to the first file's folder."""
-    home = posixpath.dirname(plan.compose_chain[0]) or "."
+    home, base = posixpath.dirname(plan.compose_chain[0]) or ".", plan.service.extends
     values = {
         **vars(plan.service),
         "file": posixpath.relpath(plan.service.compose_file, home),
         "project_directory": posixpath.relpath(".", home),
+        "environment": [posixpath.relpath(each, home) for each in base.include_env] if base else [],
     }
     return render("compose/include.yaml.j2", **values)
 

@@ -92,7 +92,9 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
     main = tuple(name for name in main_files(files, compose_env) if tree.has(name))
     loaded = {name: _with_extended(tree, main[0], _load(tree, name, strict=True)) for name in main}
     whole = _merged(loaded.values())
-    inner = dict(_included(loaded, lambda path: _load(tree, path, strict=False)))
+    included = list(_included(loaded, lambda path: _load(tree, path, strict=False)))
+    inner = {path: document for path, document, _ in included}
+    environments = {path: environment for path, _, environment in included}
     existing = frozenset[tuple[str, str]]().union(*map(names_of, (whole, *inner.values())))
     if main:
         existing |= {("networks", "default")}  # which every project has
@@ -114,30 +116,41 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
             read = file.service(name)
             if read is not None:
                 parts = tuple(part for part in read[0].parts if part[:2] not in existing)
-                found.append((replace(read[0], parts=parts), read[1]))
+                beside = environments.get(path) or (posixpath.join(parent(path), ".env"),)
+                include_env = tuple(each for each in beside if tree.has(each) and each != ".env")
+                found.append((replace(read[0], parts=parts, include_env=include_env), read[1]))
     names = frozenset(name for document in (whole, *inner.values()) for name in _bodies(document))
     return ComposeFiles(services=tuple(found), read=(*main, *inner), names=names)
 
 
-def _included(files: Mapping[str, Value], load: Callable[[str], Value]) -> Iterator[tuple[str, Value]]:
-    """Yield (path, document) of all directly or indirectly included files, each once."""
+def _included(
+    files: Mapping[str, Value], load: Callable[[str], Value]
+) -> Iterator[tuple[str, Value, tuple[str, ...]]]:
+    """Yield each directly or indirectly included file: its path, its document and its environment files."""
     seen = set(files)
-    todo = list(files.items())
+    todo: list[tuple[str, Value, tuple[str, ...]]] = [(*each, ()) for each in files.items()]
     while todo and len(seen) < _MAX_FILES:
-        path, document = todo.pop(0)
-        for name in _included_names(document):
+        path, document, outer = todo.pop(0)
+        for name, environment in _included_names(document):
             found = join(parent(path), name)
             if found is not None and found not in seen:
                 seen.add(found)
-                inner = load(found)
-                todo.append((found, inner))
-                yield found, inner
+                own = environment or [posixpath.join(posixpath.dirname(name), ".env")]
+                # Compose sets only what the including file's environment has not.
+                read = (*(each for item in own if (each := join(parent(path), item))), *outer)
+                todo.append((found, load(found), read))
+                yield todo[-1]
 
 
-def _included_names(document: Value) -> Iterator[str]:
+def _included_names(document: Value) -> Iterator[tuple[str, list[str]]]:
+    """Yield the path of each included file, and its environment files; none if they are those of its folder."""
     for item in elements(table(document).get("include"))[:_MAX_FILES]:
-        named = item.get("path") if isinstance(item, dict) else item
-        yield from (name for name in elements(named) if isinstance(name, str))
+        more = item if isinstance(item, dict) else {"path": item}
+        folder, environment = more.get("project_directory"), elements(more.get("env_file"))
+        if isinstance(folder, str) and not environment:
+            environment = [posixpath.join(folder, ".env")]
+        names = [name for name in elements(more.get("path")) if isinstance(name, str)]
+        yield from ((name, [each for each in environment if isinstance(each, str)]) for name in names)
 
 
 def _bodies(document: Value) -> dict[str, Value]:
