@@ -128,6 +128,16 @@ def test_a_process_that_a_debugger_holds_is_where_it_is_held(program):
         assert "pydevd" not in shows(running, "in step at train.py:2\n    a debugger has stopped it: ")
 
 
+def test_a_wait_that_dkdbg_has_lengthened_is_shown_without_its_frames(program):
+    text = "import threading\nwhile True:\n    n = 1\n    threading.Event().wait(5)\n"
+    running = program(text)
+    with running.debugged(3) as debugger:
+        stop = debugger.wait_stopped(300)
+        debugger.set_breakpoints(running.script, [])
+        debugger.continue_(stop)
+        assert "lengthened" not in shows(running, "at train.py:4")
+
+
 def test_what_the_page_says_is_so(tmp_path):
     page = Page.of("hang.md")
     python = Path(python_with("torch"))

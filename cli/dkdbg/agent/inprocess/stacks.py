@@ -62,8 +62,9 @@ def _thread(frame: Optional[FrameType], thread: Any, is_main: bool) -> str:  # n
     while frame is not None:
         code = frame.f_code
         function = getattr(code, "co_qualname", code.co_name)  # Python 3.11
-        # A frame has no line while a debugger or a tracer is changing it.
-        listed.append((code.co_filename, frame.f_lineno or 0, function))
+        if not code.co_filename.startswith(_FOLDER):  # such as a lengthened wait, see clocks.py
+            # A frame has no line while a debugger or a tracer is changing it.
+            listed.append((code.co_filename, frame.f_lineno or 0, function))
         frame = frame.f_back
     listed = _without_debugger(listed)
     more = max(0, len(listed) - MAX_INNER_FRAMES - MAX_OUTER_FRAMES)
