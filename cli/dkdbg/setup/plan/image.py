@@ -186,7 +186,7 @@ def _index(facts: RepoFacts) -> str:
 def _torch_first(facts: RepoFacts) -> tuple[Install, ...]:
     """Return a separate installation of torch, if the program uses it and no dependency file declares it."""
     named = {_bare(name) for name in (*facts.declared, *facts.requirements)}
-    if facts.torch is None or "torch" in named:
+    if facts.torch is None or "torch" in named or "torch" not in facts.frameworks:
         return ()
     version = facts.torch.version.split("+")[0] if facts.torch.version else ""
     exact = version.count(".") == 2 and version.replace(".", "").isdigit()

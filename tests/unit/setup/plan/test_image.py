@@ -24,7 +24,7 @@ def test_requirements_are_copied_with_what_they_include_or_installed_by_name_aft
     torch = TorchFact(version="2.6.0", cuda="12.4", source="README.md")
     made = runs(
         package_manager="pip", dependency_files=("requirements.txt",), declared=("einops",), torch=torch,
-        torch_index="https://download.pytorch.org/whl/cu124",
+        frameworks=("torch",), torch_index="https://download.pytorch.org/whl/cu124",
     )  # fmt: skip
     assert made[0] == "pip install --extra-index-url https://download.pytorch.org/whl/cu124 torch==2.6.0"
 
