@@ -304,7 +304,10 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
                 "remove debugpy from the program and its command: dkdbg's agent brings its own; or pip install debugpy in the image",
                 text, link="agent",
             )  # fmt: skip
-        if name in around.own:
+        named = distributions((found[1] if name == "google" else name,))  # many distributions share `google`
+        where = around.named_in(named[0]) if named else ""
+        is_declared = where and is_known(name) and found[1] == name
+        if name in around.own and not is_declared:
             return _finding(
                 "own-module", f"Python does not find your module {found[1]}",
                 f"put its folder on PYTHONPATH in the service's environment, or start the program from the folder above {name}",
@@ -317,7 +320,6 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
                 "python-incomplete", f"the Python of the image was built without {name}, a standard module",
                 "use another base image, such as python:3.11; Debian packages some separately: python3-tk, python3-dbm", text,
             )  # fmt: skip
-        named = distributions((found[1] if name == "google" else name,))  # many distributions share `google`
         if not named or around.installs_from is None:
             return _finding(
                 "module-missing", f"the module {name} is not installed where the program runs",
@@ -325,7 +327,6 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
             )  # fmt: skip
         distribution = named[0]
         file, line = around.installs_from(distribution)
-        where = around.named_in(distribution)
         if not (is_known(name) or where):  # on the index, the name may be a stranger's
             return _finding(
                 "module-missing", f"the module {name} is not installed in the image, and no requirements file names a distribution that has it",

@@ -141,6 +141,16 @@ def test_a_missing_module_is_undeclared_only_if_no_file_names_its_distribution(w
 
 
 @pytest.mark.parametrize(
+    ("module", "where", "cause"),
+    [("tabulate", "pyproject.toml", "module-missing"), ("tabulate", "", "own-module"), ("tabulate.x", "pyproject.toml", "own-module"), ("model", "pyproject.toml", "own-module")],
+)  # fmt: skip
+def test_a_declared_distribution_is_not_taken_for_the_repositorys_module_of_its_name(module, where, cause):
+    text = TRACEBACK + f"ModuleNotFoundError: No module named '{module}'\n"
+    around = replace(AROUND, own={"tabulate", "model"}, named_in=lambda _: where)
+    assert cause_of(text, 1, around).cause == cause
+
+
+@pytest.mark.parametrize(
     ("path", "folder"),
     [("app/generated/x.py", "/app"), ("srv/my code/generated.py", "/srv/my code"), ("generated.py", "/"), ("usr/src/a/generated/x.py", "/usr/src/a")],
 )  # fmt: skip
