@@ -62,7 +62,8 @@ class Around:
     """Facts about the repository that a remedy needs.
 
     Attributes:
-        installs_from: returns the file that the image installs packages from, and how a line in it is written.
+        installs_from: returns the file that the image installs packages from, the line for it, and the commands that
+            come then. The line is empty if the file has it already, and only the image lacks it.
             None if the program does not run in an image of this repository.
         own: names of the repository's own modules.
         command: the program's command line as typed.
@@ -70,7 +71,7 @@ class Around:
         inherits_entrypoint: whether plain Docker would run the ENTRYPOINT that the image has from its base image.
     """
 
-    installs_from: Callable[[str], tuple[str, str]] | None
+    installs_from: Callable[[str], tuple[str, str, str]] | None
     own: Collection[str] = ()
     command: str = ""
     named_in: Callable[[str], str] = lambda _: ""
@@ -326,7 +327,7 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
                 f"install it there: pip install {named[0]}" if named else "install the distribution that has it: none on the index has that name", text,
             )  # fmt: skip
         distribution = named[0]
-        file, line = around.installs_from(distribution)
+        file, line, then = around.installs_from(distribution)
         if not (is_known(name) or where):  # on the index, the name may be a stranger's
             return _finding(
                 "module-missing", f"the module {name} is not installed in the image, and no requirements file names a distribution that has it",
@@ -334,7 +335,7 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
             )  # fmt: skip
         return _finding(
             "module-missing", f"the module {name} is not installed in the image, {f'though {where} names it' if where else 'and no file declares it'}",
-            f"add {line} to {file} (distribution {distribution}), then dkdbg verify; or: dkdbg verify --fix", text, subject=distribution,
+            f"add {line} to {file} (distribution {distribution}), then {then}" if line else then, text, subject=distribution,
         )  # fmt: skip
     if found := re.search(r"\b(lib[\w+.-]{0,100}\.so[\w.]{0,20}): cannot open shared object file", text):
         library = found[1]

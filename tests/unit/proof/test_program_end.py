@@ -11,7 +11,9 @@ from dkdbg.proof.finding import Finding
 from dkdbg.proof.program_end import Around, cause_of, in_image, missing_module, of_agent, places_of
 
 AROUND = Around(
-    installs_from=lambda name: ("requirements.txt", name), own={"model", "train"}, command="python train.py"
+    installs_from=lambda name: ("requirements.txt", name, "dkdbg verify"),
+    own={"model", "train"},
+    command="python train.py",
 )
 TRACEBACK = 'Traceback (most recent call last):\n  File "/app/train.py", line 3, in <module>\n'
 
@@ -128,7 +130,7 @@ def test_a_name_that_nothing_knows_is_declared_only_if_the_repository_names_it(w
         "module-missing",
         subject,
     )  # no subject: --fix adds no stranger's package
-    assert ("verify --fix" in found.remedy) is bool(where)
+    assert ("then dkdbg verify" in found.remedy) is bool(where)
 
 
 @pytest.mark.parametrize(

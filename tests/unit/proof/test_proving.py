@@ -24,7 +24,7 @@ class Run:
         (tmp_path / "train.py").write_text("def main():\n    print(1)\n")
         self.subject = proving.Subject(
             root=tmp_path, entry=Entry(port=1, mappings=((str(tmp_path), "/app"),)), start=self.trial, gpu="the program",
-            target_at=lambda _: SimpleNamespace(close=self.close, running_agent=self.lost, label="x"), around=Around(installs_from=lambda _: ("", "")),
+            target_at=lambda _: SimpleNamespace(close=self.close, running_agent=self.lost, label="x"), around=Around(installs_from=lambda _: ("", "", "")),
         )  # fmt: skip
 
     def trial(self, _, at_end):
