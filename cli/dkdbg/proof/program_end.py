@@ -67,6 +67,7 @@ class Around:
             None if the program does not run in an image of this repository.
         own: names of the repository's own modules.
         command: the program's command line as typed.
+        written_by: returns the project file (setup.py, ...) that writes a module when the repository is installed, else "".
         named_in: returns where a dependency file of the repository, installed or not, names a distribution, else "".
         inherits_entrypoint: whether plain Docker would run the ENTRYPOINT that the image has from its base image.
     """
@@ -74,6 +75,7 @@ class Around:
     installs_from: Callable[[str], tuple[str, str, str]] | None
     own: Collection[str] = ()
     command: str = ""
+    written_by: Callable[[str], str] = lambda _: ""
     named_in: Callable[[str], str] = lambda _: ""
     inherits_entrypoint: bool = False
 
@@ -309,6 +311,11 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
         where = around.named_in(named[0]) if named else ""
         is_declared = where and is_known(name) and found[1] == name
         if name in around.own and not is_declared:
+            if writer := around.written_by(found[1]):
+                return _finding(
+                    "own-module", f"your module {found[1]} is not there: {writer} writes it when the repository is installed",
+                    "install it once in the checkout, which is mounted: pip install -e .", text,
+                )  # fmt: skip
             return _finding(
                 "own-module", f"Python does not find your module {found[1]}",
                 f"put its folder on PYTHONPATH in the service's environment, or start the program from the folder above {name}",

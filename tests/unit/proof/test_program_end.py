@@ -152,6 +152,15 @@ def test_a_declared_distribution_is_not_taken_for_the_repositorys_module_of_its_
     assert cause_of(text, 1, around).cause == cause
 
 
+def test_a_submodule_that_an_installation_writes_is_made_by_one():
+    text = TRACEBACK + "ModuleNotFoundError: No module named 'model.version'\n"
+    found = cause_of(text, 1, replace(AROUND, written_by=lambda module: f"setup.py of {module}"))
+    assert found.says.startswith(
+        "your module model.version is not there: setup.py of model.version writes it"
+    )
+    assert "pip install -e ." in found.remedy
+
+
 @pytest.mark.parametrize(
     ("path", "folder"),
     [("app/generated/x.py", "/app"), ("srv/my code/generated.py", "/srv/my code"), ("generated.py", "/"), ("usr/src/a/generated/x.py", "/usr/src/a")],

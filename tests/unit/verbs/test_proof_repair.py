@@ -165,6 +165,23 @@ def test_the_remedy_of_a_missing_module_leads_to_an_image_with_it_and_fix_is_off
     assert bool(proof_repair.mend(root, found, yes=True, as_json=True, report=print)) is (answer[2] == FIX)
 
 
+@pytest.mark.parametrize(
+    ("module", "writer"),
+    [
+        ("pkg.version", "setup.py"),
+        ("pkg._about", "pyproject.toml"),
+        ("pkg.out", ""),
+        ("pkg.other", ""),
+        ("version", ""),
+    ],
+)
+def test_a_submodule_that_an_installation_writes_is_known_by_its_file_name(tmp_path, module, writer):
+    setup = "open('pkg/version.py', 'w').write('')\nopen('pkg/layout.py')\n"
+    scm = '[tool.setuptools_scm]\nwrite_to = "src/pkg/_about.py"\n'
+    root = checkout(tmp_path, {"setup.py": setup, "pyproject.toml": scm})
+    assert proof_repair.around(root, "").written_by(module) == writer
+
+
 def test_the_repository_names_the_distributions_of_all_its_dependency_files(root):
     (root / "requirements-dev.txt").write_text("Py_Test>=7  # generated\n")
     named = proof_repair.around(root, "").named_in

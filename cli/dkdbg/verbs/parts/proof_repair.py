@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dkdbg import console
 from dkdbg.agent.dap.messages import as_dict
 from dkdbg.core.config import FILE_NAME
+from dkdbg.core.facts import PROJECT_FILES
 from dkdbg.proof.program_end import Around
 from dkdbg.repository.dotenv import local_port
 from dkdbg.repository.transaction import read
@@ -47,7 +48,7 @@ def around(root: Path, command: str) -> Around:
 
     return Around(
         installs_from=lambda distribution: _installs_from(root, tree, distribution), own=own_names(tree), command=command,
-        named_in=lambda distribution: _named_in(tree, distribution),
+        written_by=lambda module: _written_by(tree, module), named_in=lambda distribution: _named_in(tree, distribution),
     )  # fmt: skip
 
 
@@ -174,6 +175,12 @@ def _written(root: Path, todo: tuple[changes.Change, ...], name: str, *, yes: bo
 
 def _agreed(question: str, *, yes: bool) -> bool:
     return yes or console.ask(question)
+
+
+def _written_by(tree: Tree, module: str) -> str:
+    package, _, name = module.rpartition(".")
+    file = re.compile(rf"(?<!\w){re.escape(name)}\.py\b")
+    return next((each for each in PROJECT_FILES if package and file.search(tree.text(each))), "")
 
 
 def _named_in(tree: Tree, distribution: str) -> str:
