@@ -372,7 +372,7 @@ class RepoFacts:
         devcontainers: paths of existing devcontainer.json files.
         apt: Debian packages that wheels of this repository need at run time.
         build_apt: Debian packages needed to build its dependencies (compilers, git).
-        harmless_scripts: names of shell scripts that work without another user's rights.
+        harmless_scripts: names of shell scripts and own console scripts that work without another user's rights.
         passing_scripts: names of shell scripts that run their arguments as the program.
         notebooks: number of notebooks.
         dockerfile: the Dockerfile that the program is built with outside compose, None without a fitting one.

@@ -847,6 +847,13 @@ def test_code_is_mapped_to_the_working_directory_of_the_base_image(repository, e
     assert ("WORKDIR /opt/ml/code", "the image mlbox:1 sets it") in [(d.what, d.why) for d in plan.decisions]
 
 
+@pytest.mark.parametrize(("command", "is_owner"), [("llm train", True), ("supervisord -n", False)])
+def test_a_console_script_of_the_repository_runs_as_the_owner_of_the_workspace(repository, command, is_owner):
+    repository.write("Dockerfile", SLIM + f"CMD {command}\n").write("cli.py", "def main(): ...\n")
+    repository.write("pyproject.toml", '[project]\nname = "p"\n[project.scripts]\nllm = "cli:main"\n')
+    assert repository.plan().service.as_owner is is_owner
+
+
 @pytest.mark.parametrize(
     ("own", "home_of", "is_owner"),
     [("", "ml", True), ("USER app\n", "app", True), ("USER root\n", "0", False)],
