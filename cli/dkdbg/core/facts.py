@@ -111,7 +111,9 @@ class EntryPoint:
     def where(self) -> str:
         """The source with its line, and the directory to start it in."""
         place = f"{self.source}:{self.line}" if self.line else self.source
-        return ", ".join(part for part in (f"in {self.cwd}" * (self.cwd not in {".", ""}), place) if part)
+        return ", ".join(
+            part for part in (place, f"started in {self.cwd}" * (self.cwd not in {".", ""})) if part
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -331,7 +331,7 @@ def test_the_root_of_several_projects_lists_them_for_scripts_too_with_next_step_
     assert made.service.argv == ("python", "main.py", "--epochs", "1")
     (choice,) = (each for each in several(repository).plan().choices if each.topic == "command")
     shown = {option.value: option.source for option in choice.options}
-    assert shown["cd vae && python main.py --epochs 1"] == "in vae, vae/README.md:2"
+    assert shown["cd vae && python main.py --epochs 1"] == "vae/README.md:2, started in vae"
     done = dkdbg(repository.root, "init", "--diff")
     assert done.code == 0
     assert "3 projects are here: imagenet (main.py), mnist (main.py), vae (main.py)" in done.out
