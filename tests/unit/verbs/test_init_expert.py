@@ -796,6 +796,11 @@ def test_a_dockerfile_that_cannot_be_built_without_an_argument_is_not_used(repos
         ("import waitress\nwaitress.serve(app, port=9000)\n", 0, (9000,)),
         ("import runpod\nrunpod.serverless.start({'handler': f})\n", 0, ()),
         ("import grpc\nserver.start()\nserver.wait_for_termination()\n", 0, ()),
+        (
+            "import http.server as h\nh.ThreadingHTTPServer(('0.0.0.0', 8000), h.Handler).serve_forever()\n",
+            0,
+            (8000,),
+        ),
         ("import dash\napp = dash.Dash()\napp.run(host='0.0.0.0')\n", 0, (8050,)),
         ("import dash\napp = dash.Dash()\napp.run(host='0.0.0.0', port=5000)\n", 0, (5000,)),
         ("import marimo\napp = marimo.App()\nif __name__ == '__main__':\n    app.run()\n", 600, ()),
