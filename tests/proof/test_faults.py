@@ -410,7 +410,8 @@ VERIFIED: dict[str, tuple[Callable[[Project], None], str, dict[str, str]]] = {
     "reloader on, its child is not attached": (lambda _: None, "hook-missing", {"train.py": RELOADER.replace("FLAGS", '"-S", ')}),
     "GPU requested but absent": (
         lambda _: None, "gpu-absent",
-        {"compose.yaml": "services: {job: {build: ., deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}}}}\n"},
+        {"compose.yaml": "services: {job: {build: ., deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}}}}\n",
+         "train.py": "raise RuntimeError('No CUDA GPUs are available')\n"},
     ),
     "symlinked root": (
         lambda _: None, "symlink",

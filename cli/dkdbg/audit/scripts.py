@@ -21,6 +21,8 @@ _WORKFLOW = re.compile(r"(?:.*/)?\.github/(?:workflows|actions)/.+\.ya?ml")
 _ASSIGNMENT = re.compile(
     r"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w{0,99})=[\"']?([\w.:/-]{1,200})[\"']?[ \t]*$", re.MULTILINE
 )
+#: The name of a target of a Makefile, a job of CI (group 2) or a script of a package.json (group 1).
+_ENTRY = re.compile(r"[ \t]*[\"']([^\"'\n]{1,100})[\"'][ \t]*:|([\w.-][^:=\n]{0,100}):(?!=)")
 _SHELL = re.compile(r"#!\s{0,9}/(?:\S{0,200}/)?(?:env\s{1,9})?(?:\S{0,200}/)?(?:ba|da|k|z)?sh\b")
 
 
@@ -42,9 +44,12 @@ def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Found]:
     Args:
         debug: ports of debuggers.
     """
+    lines, entry = text.split("\n"), ""
     for number, line in _lines(text):
+        if name := _ENTRY.match(lines[number - 1]):
+            entry = name[1] or name[2]
         found = [*commands.listens(line), *commands.forwards(line, debug), *commands.containers(line, debug)]
-        found += () if is_for_debugging(path) else commands.waits(line)
+        found += () if is_for_debugging(path) or is_for_debugging(entry) else commands.waits(line)
         yield from ((number, rule, message) for rule, message in found)
 
 

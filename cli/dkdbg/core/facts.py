@@ -111,7 +111,9 @@ class EntryPoint:
     def where(self) -> str:
         """The source with its line, and the directory to start it in."""
         place = f"{self.source}:{self.line}" if self.line else self.source
-        return ", ".join(part for part in (f"in {self.cwd}" * (self.cwd not in {".", ""}), place) if part)
+        return ", ".join(
+            part for part in (place, f"started in {self.cwd}" * (self.cwd not in {".", ""})) if part
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -374,7 +376,7 @@ class RepoFacts:
         devcontainers: paths of existing devcontainer.json files.
         apt: Debian packages that wheels of this repository need at run time.
         build_apt: Debian packages needed to build its dependencies (compilers, git).
-        harmless_scripts: names of shell scripts that work without another user's rights.
+        harmless_scripts: names of shell scripts and own console scripts that work without another user's rights.
         passing_scripts: names of shell scripts that run their arguments as the program.
         notebooks: number of notebooks.
         dockerfile: the Dockerfile that the program is built with outside compose, None without a fitting one.

@@ -62,17 +62,20 @@ class Around:
     """Facts about the repository that a remedy needs.
 
     Attributes:
-        installs_from: returns the file that the image installs packages from, and how a line in it is written.
+        installs_from: returns the file that the image installs packages from, the line for it, and the commands that
+            come then. The line is empty if the file has it already, and only the image lacks it.
             None if the program does not run in an image of this repository.
         own: names of the repository's own modules.
         command: the program's command line as typed.
+        written_by: returns the project file (setup.py, ...) that writes a module when the repository is installed, else "".
         named_in: returns where a dependency file of the repository, installed or not, names a distribution, else "".
         inherits_entrypoint: whether plain Docker would run the ENTRYPOINT that the image has from its base image.
     """
 
-    installs_from: Callable[[str], tuple[str, str]] | None
+    installs_from: Callable[[str], tuple[str, str, str]] | None
     own: Collection[str] = ()
     command: str = ""
+    written_by: Callable[[str], str] = lambda _: ""
     named_in: Callable[[str], str] = lambda _: ""
     inherits_entrypoint: bool = False
 
@@ -304,7 +307,15 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
                 "remove debugpy from the program and its command: dkdbg's agent brings its own; or pip install debugpy in the image",
                 text, link="agent",
             )  # fmt: skip
-        if name in around.own:
+        named = distributions((found[1] if name == "google" else name,))  # many distributions share `google`
+        where = around.named_in(named[0]) if named else ""
+        is_declared = where and is_known(name) and found[1] == name
+        if name in around.own and not is_declared:
+            if writer := around.written_by(found[1]):
+                return _finding(
+                    "own-module", f"your module {found[1]} is not there: {writer} writes it when the repository is installed",
+                    "install it once in the checkout, which is mounted: pip install -e .", text,
+                )  # fmt: skip
             return _finding(
                 "own-module", f"Python does not find your module {found[1]}",
                 f"put its folder on PYTHONPATH in the service's environment, or start the program from the folder above {name}",
@@ -317,15 +328,13 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
                 "python-incomplete", f"the Python of the image was built without {name}, a standard module",
                 "use another base image, such as python:3.11; Debian packages some separately: python3-tk, python3-dbm", text,
             )  # fmt: skip
-        named = distributions((found[1] if name == "google" else name,))  # many distributions share `google`
         if not named or around.installs_from is None:
             return _finding(
                 "module-missing", f"the module {name} is not installed where the program runs",
                 f"install it there: pip install {named[0]}" if named else "install the distribution that has it: none on the index has that name", text,
             )  # fmt: skip
         distribution = named[0]
-        file, line = around.installs_from(distribution)
-        where = around.named_in(distribution)
+        file, line, then = around.installs_from(distribution)
         if not (is_known(name) or where):  # on the index, the name may be a stranger's
             return _finding(
                 "module-missing", f"the module {name} is not installed in the image, and no requirements file names a distribution that has it",
@@ -333,7 +342,7 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
             )  # fmt: skip
         return _finding(
             "module-missing", f"the module {name} is not installed in the image, {f'though {where} names it' if where else 'and no file declares it'}",
-            f"add {line} to {file} (distribution {distribution}), then dkdbg verify; or: dkdbg verify --fix", text, subject=distribution,
+            f"add {line} to {file} (distribution {distribution}), then {then}" if line else then, text, subject=distribution,
         )  # fmt: skip
     if found := re.search(r"\b(lib[\w+.-]{0,100}\.so[\w.]{0,20}): cannot open shared object file", text):
         library = found[1]

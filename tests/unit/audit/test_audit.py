@@ -68,6 +68,7 @@ LEAKS = {
     "a stage below": ("Dockerfile", "FROM a AS base\nRUN pip install debugpy\nFROM base AS debug\nFROM base AS production\n", 2, "debugger-ships"),
     "ENV": ("Dockerfile", "ARG BASE=a\nFROM $BASE\nENV A=1 WANDB_API_KEY=$KEY\n", 3, "secret-in-build"),
     "build args": ("compose.yaml", "services:\n  app:\n    build:\n      context: .\n      args:\n        GIT_TOKEN: ${GIT_TOKEN}\n", 6, "secret-in-build"),
+    "a target after one for debugging": ("Makefile", "debug:\n\techo\nrun: x\n\tpython -m debugpy --listen 127.0.0.1:5678 --wait-for-client t.py\n", 4, "wait-for-client"),
     "docker build": ("Makefile", "image:\n\tdocker build --build-arg NPM_TOKEN=$(NPM_TOKEN) .\n", 2, "secret-in-build"),
     "a Service": ("k8s/svc.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec:\n  ports:\n    - port: 80\n    - port: 5678\n", 7, "open-debug-port"),
     "hostNetwork": ("k8s/deploy.yaml", DEPLOYMENT + "          args: [sh, agent.pyz, launch, --, python, a.py]\n      hostNetwork: true\n", 11, "host-debug-port"),
@@ -181,6 +182,8 @@ docker run -p 127.0.0.1:5678:5678 -e HF_TOKEN app
 export WANDB_API_KEY=$(cat key) DKDBG_TOKEN="$(cat ~/.config/dkdbg/token)"
 """,
     "forward.sh": "ssh -L 5678:localhost:5678 a\nssh -L 127.0.0.1:5678:b:5678 -R 0.0.0.0:8080:c:80 a\nkubectl port-forward pod/a 5678\nkubectl port-forward --address 127.0.0.1,localhost pod/a 5678\nsocat TCP-LISTEN:5678,bind=127.0.0.1,fork TCP:a:1\n",
+    "Makefile": "A := b\nall:\n\techo\ndebug: A = c\ndebug: all\n\techo\n\tpython -m debugpy --listen 127.0.0.1:5678 --wait-for-client t.py\n",
+    "package.json": '{"scripts": {\n  "start": "a",\n  "dev:py": "python -m debugpy --listen 127.0.0.1:5678 --wait-for-client t.py"\n}}\n',
     "scripts/debug.sh": "python -m debugpy --listen localhost:5678 --wait-for-client train.py\n",
     ".devcontainer/devcontainer.json": '{"appPort": [5678, 8000], "forwardPorts": [5678], "build": {"args": {"VARIANT": "3.11"}}}\n',
     ".vscode/launch.json": '{"configurations": [{"connect": {"host": "127.0.0.1", "port": 5678}}, {"listen": {"host": "localhost", "port": 1}}]}\n',

@@ -11,7 +11,9 @@ from dkdbg.proof.finding import Finding
 from dkdbg.proof.program_end import Around, cause_of, in_image, missing_module, of_agent, places_of
 
 AROUND = Around(
-    installs_from=lambda name: ("requirements.txt", name), own={"model", "train"}, command="python train.py"
+    installs_from=lambda name: ("requirements.txt", name, "dkdbg verify"),
+    own={"model", "train"},
+    command="python train.py",
 )
 TRACEBACK = 'Traceback (most recent call last):\n  File "/app/train.py", line 3, in <module>\n'
 
@@ -128,7 +130,7 @@ def test_a_name_that_nothing_knows_is_declared_only_if_the_repository_names_it(w
         "module-missing",
         subject,
     )  # no subject: --fix adds no stranger's package
-    assert ("verify --fix" in found.remedy) is bool(where)
+    assert ("then dkdbg verify" in found.remedy) is bool(where)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +140,25 @@ def test_a_missing_module_is_undeclared_only_if_no_file_names_its_distribution(w
     text = TRACEBACK + "ModuleNotFoundError: No module named 'dotenv'\n"
     found = cause_of(text, 1, replace(AROUND, named_in=lambda name: where if name == "python-dotenv" else ""))
     assert found.says == f"the module dotenv is not installed in the image, {says}"
+
+
+@pytest.mark.parametrize(
+    ("module", "where", "cause"),
+    [("tabulate", "pyproject.toml", "module-missing"), ("tabulate", "", "own-module"), ("tabulate.x", "pyproject.toml", "own-module"), ("model", "pyproject.toml", "own-module")],
+)  # fmt: skip
+def test_a_declared_distribution_is_not_taken_for_the_repositorys_module_of_its_name(module, where, cause):
+    text = TRACEBACK + f"ModuleNotFoundError: No module named '{module}'\n"
+    around = replace(AROUND, own={"tabulate", "model"}, named_in=lambda _: where)
+    assert cause_of(text, 1, around).cause == cause
+
+
+def test_a_submodule_that_an_installation_writes_is_made_by_one():
+    text = TRACEBACK + "ModuleNotFoundError: No module named 'model.version'\n"
+    found = cause_of(text, 1, replace(AROUND, written_by=lambda module: f"setup.py of {module}"))
+    assert found.says.startswith(
+        "your module model.version is not there: setup.py of model.version writes it"
+    )
+    assert "pip install -e ." in found.remedy
 
 
 @pytest.mark.parametrize(

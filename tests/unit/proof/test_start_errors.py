@@ -6,7 +6,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.proof.program_end import Around, of_start
 from dkdbg.targets.docker.engine_errors import explain
 
-AROUND = Around(installs_from=lambda name: ("requirements.txt", name))
+AROUND = Around(installs_from=lambda name: ("requirements.txt", name, "dkdbg verify"))
 
 
 @pytest.mark.parametrize(

@@ -331,7 +331,7 @@ def test_the_root_of_several_projects_lists_them_for_scripts_too_with_next_step_
     assert made.service.argv == ("python", "main.py", "--epochs", "1")
     (choice,) = (each for each in several(repository).plan().choices if each.topic == "command")
     shown = {option.value: option.source for option in choice.options}
-    assert shown["cd vae && python main.py --epochs 1"] == "in vae, vae/README.md:2"
+    assert shown["cd vae && python main.py --epochs 1"] == "vae/README.md:2, started in vae"
     done = dkdbg(repository.root, "init", "--diff")
     assert done.code == 0
     assert "3 projects are here: imagenet (main.py), mnist (main.py), vae (main.py)" in done.out
@@ -796,6 +796,11 @@ def test_a_dockerfile_that_cannot_be_built_without_an_argument_is_not_used(repos
         ("import waitress\nwaitress.serve(app, port=9000)\n", 0, (9000,)),
         ("import runpod\nrunpod.serverless.start({'handler': f})\n", 0, ()),
         ("import grpc\nserver.start()\nserver.wait_for_termination()\n", 0, ()),
+        (
+            "import http.server as h\nh.ThreadingHTTPServer(('0.0.0.0', 8000), h.Handler).serve_forever()\n",
+            0,
+            (8000,),
+        ),
         ("import dash\napp = dash.Dash()\napp.run(host='0.0.0.0')\n", 0, (8050,)),
         ("import dash\napp = dash.Dash()\napp.run(host='0.0.0.0', port=5000)\n", 0, (5000,)),
         ("import marimo\napp = marimo.App()\nif __name__ == '__main__':\n    app.run()\n", 600, ()),
@@ -845,6 +850,13 @@ def test_code_is_mapped_to_the_working_directory_of_the_base_image(repository, e
     plan = repository.plan(ask=engine.get)
     assert [str(m.remote) for m in plan.mappings] == ["/opt/ml/code/sub"]
     assert ("WORKDIR /opt/ml/code", "the image mlbox:1 sets it") in [(d.what, d.why) for d in plan.decisions]
+
+
+@pytest.mark.parametrize(("command", "is_owner"), [("llm train", True), ("supervisord -n", False)])
+def test_a_console_script_of_the_repository_runs_as_the_owner_of_the_workspace(repository, command, is_owner):
+    repository.write("Dockerfile", SLIM + f"CMD {command}\n").write("cli.py", "def main(): ...\n")
+    repository.write("pyproject.toml", '[project]\nname = "p"\n[project.scripts]\nllm = "cli:main"\n')
+    assert repository.plan().service.as_owner is is_owner
 
 
 @pytest.mark.parametrize(

@@ -137,8 +137,49 @@ def test_the_plan_is_made_once_for_a_remedy(root, monkeypatch):
     made = []
     plan = proof_repair.make_plan
     monkeypatch.setattr(proof_repair, "make_plan", lambda each: made.append(each) or plan(each))
-    assert proof_repair.around(root, "").installs_from("x") == ("requirements.txt", "x")
+    assert proof_repair.around(root, "").installs_from("x")[:2] == ("requirements.txt", "x")
     assert len(made) == 1
+
+
+PROJECT = '[project]\nname = "p"\ndependencies = ["numpy", "tqdm>=4"]\n'
+INIT, FIX = "dkdbg init, then dkdbg verify", "dkdbg verify; or: dkdbg verify --fix"
+
+
+@pytest.mark.parametrize(
+    ("files", "missing", "answer"),
+    [
+        ({"pyproject.toml": PROJECT}, "rich", ("pyproject.toml", '"rich" (in dependencies)', INIT)),
+        ({"pyproject.toml": PROJECT}, "tqdm", ("pyproject.toml", "", INIT)),
+        ({"pyproject.toml": PROJECT, "requirements.txt": "numpy\n-e .\n"}, "rich", ("requirements.txt", "rich", INIT)),
+        ({"requirements.txt": "numpy\n"}, "rich", ("requirements.txt", "rich", FIX)),
+        ({"environment.yml": "dependencies: [numpy]\n"}, "rich", ("environment.yml", "- rich (below pip:)", "dkdbg verify")),
+        ({"Dockerfile": "FROM python:3.12\n", "pyproject.toml": PROJECT}, "tqdm", ("Dockerfile", "RUN pip install tqdm", "dkdbg verify")),
+    ],
+)  # fmt: skip
+def test_the_remedy_of_a_missing_module_leads_to_an_image_with_it_and_fix_is_offered_only_where_it_repairs(
+    tmp_path, files, missing, answer
+):
+    root = checkout(tmp_path, {"train.py": "import rich, tqdm\n", **files})
+    assert proof_repair.around(root, "").installs_from(missing) == answer
+    found = replace(MISSING, subject=missing)
+    assert bool(proof_repair.mend(root, found, yes=True, as_json=True, report=print)) is (answer[2] == FIX)
+
+
+@pytest.mark.parametrize(
+    ("module", "writer"),
+    [
+        ("pkg.version", "setup.py"),
+        ("pkg._about", "pyproject.toml"),
+        ("pkg.out", ""),
+        ("pkg.other", ""),
+        ("version", ""),
+    ],
+)
+def test_a_submodule_that_an_installation_writes_is_known_by_its_file_name(tmp_path, module, writer):
+    setup = "open('pkg/version.py', 'w').write('')\nopen('pkg/layout.py')\n"
+    scm = '[tool.setuptools_scm]\nwrite_to = "src/pkg/_about.py"\n'
+    root = checkout(tmp_path, {"setup.py": setup, "pyproject.toml": scm})
+    assert proof_repair.around(root, "").written_by(module) == writer
 
 
 def test_the_repository_names_the_distributions_of_all_its_dependency_files(root):

@@ -168,7 +168,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         devcontainers=tuple(item.path for item in survey.devcontainers),
         apt=apt,
         build_apt=build_apt,
-        harmless_scripts=harmless_scripts(tree),
+        harmless_scripts=harmless_scripts(tree) | set(survey.scripts),
         passing_scripts=passing_scripts(tree),
         notebooks=len(survey.notebooks),
         dockerfile=survey.dockerfile.path if survey.dockerfile else None,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Packages that compile CUDA code at installation, which needs nvcc in the image.
 CUDA_BUILDS = frozenset(
-    {"apex", "causal-conv1d", "deepspeed", "detectron2", "flash-attn", "mamba-ssm", "nvdiffrast", "pytorch3d", "tinycudann", "xformers"}
+    {"apex", "causal-conv1d", "deepspeed", "detectron2", "flash-attn", "mamba-ssm", "nvdiffrast", "pytorch3d", "tinycudann"}
 )  # fmt: skip
 #: Packages that import torch while they build, such as flash-attn.
 NO_ISOLATION = frozenset({"apex", "causal-conv1d", "detectron2", "flash-attn", "mamba-ssm"})
@@ -64,7 +64,7 @@ def plan_image(
     image = ImagePlan(
         dockerfile=name, is_generated=True, base=base, apt=_apt(facts, base, apt), installs=installs,
         context=("*",) if needs_project else (), installs_project=needs_project,
-        comment=printable(f"Python {facts.python.version}: {facts.python.source}"),
+        comment=printable(why),
     )  # fmt: skip
     return image, tuple(decisions)
 
@@ -186,7 +186,7 @@ def _index(facts: RepoFacts) -> str:
 def _torch_first(facts: RepoFacts) -> tuple[Install, ...]:
     """Return a separate installation of torch, if the program uses it and no dependency file declares it."""
     named = {_bare(name) for name in (*facts.declared, *facts.requirements)}
-    if facts.torch is None or "torch" in named:
+    if facts.torch is None or "torch" in named or "torch" not in facts.frameworks:
         return ()
     version = facts.torch.version.split("+")[0] if facts.torch.version else ""
     exact = version.count(".") == 2 and version.replace(".", "").isdigit()

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from dkdbg import console
 from dkdbg.agent.dap.messages import as_dict
 from dkdbg.core.config import FILE_NAME
+from dkdbg.core.facts import PROJECT_FILES
 from dkdbg.proof.program_end import Around
 from dkdbg.repository.dotenv import local_port
 from dkdbg.repository.transaction import read
 from dkdbg.setup.detect.files import Tree
 from dkdbg.setup.detect.python.dependencies import named_in, read_dependency_files
 from dkdbg.setup.detect.python.imports import own_names
+from dkdbg.setup.detect.python.requirements import parse_requirement
 from dkdbg.setup.render import changes, manifest
 from dkdbg.setup.render.changes import FileWanted
 from dkdbg.setup.render.editor_files import LAUNCH, with_mappings
@@ -30,11 +32,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.core.config import Config
-    from dkdbg.core.plan import ProjectPlan
+    from dkdbg.core.plan import ImagePlan, ProjectPlan
     from dkdbg.proof.finding import Finding
 
 #: Byte order marks by which pip recognizes encodings (`auto_decode`) that are not supersets of ASCII.
 _ENCODINGS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+#: Suffixes of the files that --fix changes, and the command that does so.
+_LISTS, _FIX = (".txt", ".in"), "dkdbg verify --fix"
 _REQUIREMENTS = re.compile(r"(?:-r|--requirement)[ =]?([\w./-]+\.(?:txt|in))")
 
 
@@ -42,13 +46,9 @@ def around(root: Path, command: str) -> Around:
     """Return the facts of the repository that remedies mention."""
     tree = Tree(root)
 
-    def installs_from(name: str) -> tuple[str, str]:
-        file = _file(root, tree)
-        return file, _line(file, name)
-
     return Around(
-        installs_from=installs_from, own=own_names(tree), command=command,
-        named_in=lambda distribution: named_in(read_dependency_files(tree)).get(distribution, ""),
+        installs_from=lambda distribution: _installs_from(root, tree, distribution), own=own_names(tree), command=command,
+        written_by=lambda module: _written_by(tree, module), named_in=lambda distribution: _named_in(tree, distribution),
     )  # fmt: skip
 
 
@@ -98,8 +98,8 @@ def _other_port(root: Path, taken: int, *, yes: bool, report: Callable[[str], No
 
 def _declare(root: Path, distribution: str, *, yes: bool, as_json: bool) -> str:
     """Append a requirement to the file that the image installs from; other kinds of files are the user's to edit."""
-    name = _file(root, Tree(root))
-    if not name.endswith((".txt", ".in")):
+    name, _, then = _installs_from(root, Tree(root), distribution)
+    if _FIX not in then:
         return ""
     before = read(root, PurePosixPath(name)) or b""
     encoding = next((each for bom, each in _ENCODINGS.items() if before.startswith(bom)), "utf-8")
@@ -177,9 +177,41 @@ def _agreed(question: str, *, yes: bool) -> bool:
     return yes or console.ask(question)
 
 
-def _file(root: Path, tree: Tree) -> str:
-    """Return the file that the image installs packages from."""
-    image = make_plan(root)[0].image
+def _written_by(tree: Tree, module: str) -> str:
+    package, _, name = module.rpartition(".")
+    file = re.compile(rf"(?<!\w){re.escape(name)}\.py\b")
+    return next((each for each in PROJECT_FILES if package and file.search(tree.text(each))), "")
+
+
+def _named_in(tree: Tree, distribution: str) -> str:
+    return named_in(read_dependency_files(tree)).get(distribution, "")
+
+
+def _installs_from(root: Path, tree: Tree, distribution: str) -> tuple[str, str, str]:
+    """Return the file that the image installs packages from, the line for it, and the commands that come then.
+
+    The line is empty if only the Dockerfile lacks the distribution, which `init` writes.
+    """
+    plan = make_plan(root)[0]
+    image = plan.image
+    named = "" if image.is_generated else _named_in(tree, distribution).partition(":")[0]
+    file = _file(image, tree, without=named)
+    if image.is_generated and file not in {
+        image.dockerfile,
+        *(name for each in image.installs for name in each.copy),
+    }:
+        declared = {item.name for each in plan.facts.declared if (item := parse_requirement(each, ""))}
+        return (
+            file,
+            "" if distribution in declared else _line(file, distribution),
+            "dkdbg init, then dkdbg verify",
+        )
+    then = f"dkdbg verify; or: {_FIX}" if file.endswith(_LISTS) else "dkdbg verify"
+    return file, _line(file, distribution), then
+
+
+def _file(image: ImagePlan, tree: Tree, *, without: str) -> str:
+    """Return the file that the image installs packages from; not `without`, which the image does not install."""
     lines = [each.run for each in image.installs]
     if not image.is_generated and image.dockerfile:
         lines = [tree.text(image.dockerfile)]
@@ -191,7 +223,7 @@ def _file(root: Path, tree: Tree) -> str:
             if same:
                 return same[0]
     for each in ("requirements.txt", "pyproject.toml", "environment.yml", "environment.yaml"):
-        if tree.has(each):
+        if tree.has(each) and each != without:
             return each
     return image.dockerfile or "requirements.txt"
 
@@ -202,6 +234,6 @@ def _line(file: str, distribution: str) -> str:
         return f'"{distribution}" (in dependencies)'
     if file.endswith((".yml", ".yaml")):
         return f"- {distribution} (below pip:)"
-    if not file.endswith((".txt", ".in")):
+    if not file.endswith(_LISTS):
         return f"RUN pip install {distribution}"
     return distribution

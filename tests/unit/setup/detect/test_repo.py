@@ -182,6 +182,22 @@ def test_numpy_that_is_imported_and_not_declared_beside_torch_is_known(project, 
     assert project.facts().undeclared == undeclared
 
 
+@pytest.mark.parametrize(
+    ("path", "module", "is_own"),
+    [
+        ("examples/tabulate/config.json", "tabulate", False), ("examples/accelerate/run.py", "accelerate", False),
+        ("datasets/load.py", "datasets", True), ("src/datasets/__init__.py", "datasets", True), ("datasets/wiki.json", "datasets", False),
+        ("protos/x.proto", "protos", True), ("lib/model/net.py", "model", True),
+    ],
+)  # fmt: skip
+def test_a_folder_named_like_a_known_distribution_is_the_repositorys_module_only_if_it_is_a_package(
+    project, path, module, is_own
+):
+    project.write(path).write("pyproject.toml", '[project]\nname = "p"\ndependencies = ["rich"]\n')
+    facts = project.program("train.py", f"import {module}").facts()
+    assert facts.unnamed == (() if is_own else ((module, ""),))
+
+
 def test_what_torch_needs_for_tensorboard_is_installed_with_it(project):
     project.write("train.py", "import torch\nfrom torch.utils.tensorboard import SummaryWriter\n")
     assert project.facts().requirements == ("torch", "tensorboard")

@@ -24,7 +24,7 @@ def test_requirements_are_copied_with_what_they_include_or_installed_by_name_aft
     torch = TorchFact(version="2.6.0", cuda="12.4", source="README.md")
     made = runs(
         package_manager="pip", dependency_files=("requirements.txt",), declared=("einops",), torch=torch,
-        torch_index="https://download.pytorch.org/whl/cu124",
+        frameworks=("torch",), torch_index="https://download.pytorch.org/whl/cu124",
     )  # fmt: skip
     assert made[0] == "pip install --extra-index-url https://download.pytorch.org/whl/cu124 torch==2.6.0"
 
@@ -56,6 +56,9 @@ def test_what_compiles_against_torch_comes_after_it_and_what_compiles_cuda_needs
     torch = TorchFact(version="2.5.1", cuda="12.4", source="x")
     made = image(requirements=("torch", "flash-attn"), torch=torch, gpu="required")
     assert made.base == "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-devel"
+    assert made.comment == "a dependency compiles CUDA code, so nvcc must be in the image"
+    wheels = image(requirements=("torch", "xformers"), torch=torch, gpu="required")
+    assert wheels.base == "python:3.11-slim"
 
 
 def test_a_console_script_needs_the_project_a_dockerfile_is_taken_as_it_is_and_conda_of_a_readme_leaves_pip():

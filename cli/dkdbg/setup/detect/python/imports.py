@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 
-from dkdbg.setup.detect.files import is_vendored
+from dkdbg.setup.detect.files import is_vendored, parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -205,17 +205,22 @@ def _stem(distribution: str) -> str:
 def own_names(tree: Tree) -> frozenset[str]:
     """Return the names of all modules, folders and links of a repository: each may be importable from some folder.
 
-    A link may be a package whose name on the index is a stranger's. One that is named like a known distribution
-    (`datasets`) usually leads to data, unless it leads to a package.
+    A link may be a package whose name on the index is a stranger's. A link or folder that is named like a known
+    distribution (`datasets`, `accelerate`) usually has data or examples of it, unless it is a package: it has an
+    `__init__.py`, or Python files and lies in the root or beside others.
     """
-    modules = (path for path in (*tree.files, *tree.links) if path.endswith(_MODULES))
+    modules = [path for path in (*tree.files, *tree.links) if path.endswith(_MODULES)]
     names = {path.rsplit("/", 1)[-1].split(".")[0] for path in modules}
-    packages = (
-        path
-        for path in tree.links
-        if not is_known(path.rsplit("/", 1)[-1]) or (tree.root / path / "__init__.py").is_file()
-    )
-    return frozenset(names | {path.rsplit("/", 1)[-1] for path in (*tree.dirs, *packages)})
+    beside = {".", *map(parent, modules)}
+    for path in (*tree.dirs, *tree.links):
+        name = path.rsplit("/", 1)[-1]
+        if (
+            not is_known(name)
+            or (path in beside and parent(path) in beside)
+            or (tree.root / path / "__init__.py").is_file()
+        ):
+            names.add(name)
+    return frozenset(names)
 
 
 def _third_party(tree: Tree, texts: Iterable[str]) -> tuple[str, ...]:

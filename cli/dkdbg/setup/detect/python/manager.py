@@ -268,11 +268,11 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
     ):
         return _choice("conda", tuple(conda[:1]), after=tuple(setup))
     if requirements:
-        return _choice("pip", requirements, after=tuple(setup), rest=tuple(conda))
+        return _choice("pip", requirements, after=tuple(setup))
     if setup:
         by_setuptools = "setuptools" in backend or any(file.kind != "pyproject" for file in setup)
         manager = "setuptools" if by_setuptools or not backend else "pip"
-        return _choice(manager, tuple(setup), rest=tuple(conda))
+        return _choice(manager, tuple(setup))
     return _choice("conda", tuple(conda[:1])) if conda else None
 
 
@@ -309,11 +309,10 @@ def _choice(
     *,
     extra: tuple[str, ...] = (),
     after: tuple[DependencyFile, ...] = (),
-    rest: tuple[DependencyFile, ...] = (),
 ) -> Choice:
     read = [file for file in files if file is not None]
     paths = [*(file.path for file in read if file.kind != "lock"), *extra, *(file.path for file in after)]
-    return Choice(manager=manager, files=tuple(dict.fromkeys(paths)), read=(*read, *after, *rest))
+    return Choice(manager=manager, files=tuple(dict.fromkeys(paths)), read=(*read, *after))
 
 
 def _has_requirements(files: Sequence[DependencyFile]) -> bool:

@@ -16,8 +16,8 @@ _ACTS = re.compile(r"^(?:(?:for|while|with)\b|[A-Za-z_][\w.]*\()", re.MULTILINE)
 #: Calls that serve until the program ends. With a default port: Flask, Gradio, uvicorn, aiohttp, waitress, the
 #: standard library's servers. Without one: gRPC and RunPod.
 _SERVES = re.compile(
-    r"(app|application)\.run|(?:demo|app|iface|interface|ui|blocks)\.(launch)|(?:uvicorn\.run|web\.run_app|waitress\.serve|\w+\.serve_forever)"
-    r"|(\w+\.wait_for_termination|runpod\.serverless\.start)"
+    r"(app|application)\.run|(?:demo|app|iface|interface|ui|blocks)\.(launch)|(?:uvicorn\.run|web\.run_app|waitress\.serve|.+\.serve_forever)"
+    r"|(.+\.wait_for_termination|runpod\.serverless\.start)"
 )
 #: Default port of `app.run()`, as in Flask; libraries with another default port; None for those that start no server.
 _APP_PORT = 5000

@@ -111,6 +111,28 @@ def test_what_a_project_file_declares_beside_the_requirements_is_installed_after
     assert installs == ["pip install -r requirements.txt", "pip install 'python-dotenv>=1'"]
 
 
+@pytest.mark.parametrize(
+    ("requirements", "installs"),
+    [
+        ("tqdm==4.60.0\n", ["pip install -r requirements.txt", "pip install packaging"]),
+        ("tqdm==4.60.0\n-e .\n", ["pip install tqdm==4.60.0 packaging"]),
+        (None, ["pip install packaging"]),
+    ],
+)
+def test_a_conda_environment_beside_a_list_for_pip_adds_no_requirement_and_no_torch(
+    project, requirements, installs
+):
+    project.write("environment.yaml", "dependencies: [python=3.11, cudatoolkit=11.3, pip: [tqdm==4.62.0]]\n")
+    project.write(
+        "setup.py", "from setuptools import setup\nsetup(name='p', install_requires=['packaging'])\n"
+    )
+    if requirements:
+        project.write("requirements.txt", requirements)
+    facts = project.program("train.py", "import numba").facts()
+    assert [each.run for each in plan_installs(facts)] == installs
+    assert facts.python.version == "3.11"
+
+
 def test_requirements_beside_the_program_or_that_the_image_installs_and_workspace_members_are_found(project):
     project.write("src/gpu/requirements.txt", "torch\n").program("src/gpu/train.py")
     facts = project.facts()
