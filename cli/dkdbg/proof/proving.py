@@ -156,6 +156,7 @@ class _Run:
 
     def _check(self, trial: Trial, opened: contextlib.ExitStack) -> None:
         subject = self._subject
+        _check_gpu(trial.gpu, subject.gpu)
         self._find_files(trial)
         self._ready(trial)
         self._session = trial.session()
@@ -175,7 +176,7 @@ class _Run:
                 f"{stopped.executable} (Python {stopped.python}), uid {stopped.uid}, {stopped.process}"
                 + self._left_out(trial),
             )
-        if seen := _gpu_seen(trial.gpu, subject.gpu, target, stopped.executable):
+        if seen := _gpu_seen(trial.gpu, target, stopped.executable):
             self._hold("gpu", seen)
         self._check_end(trial)
 
@@ -537,20 +538,37 @@ def _short(value: str) -> str:
     return value if len(value) <= _WIDTH else value[: _WIDTH - 3] + "..."
 
 
-def _gpu_seen(given: tuple[str, str], wish: str, target: Target, executable: str) -> str:
-    """Return as text what torch sees of the container's GPU; empty if the container neither got nor should get one.
+def _check_gpu(given: tuple[str, str], wish: str) -> None:
+    """Raise BrokenError if a GPU was requested, and the container got none.
 
     Args:
         given: how the container gets a GPU, and why.
         wish: source of the request; empty without one.
+    """
+    kind, why = given
+    if kind == "none" and wish:
+        raise BrokenError(
+            Finding(
+                link="gpu", cause="gpu-absent", says=f"{wish} asks for a GPU, and the container got none: {why}",
+                remedy="nvidia-smi on this machine must list it; install the NVIDIA Container Toolkit, restart the engine, and run "
+                "dkdbg verify again; DKDBG_GPU=nvidia forces it, and DKDBG_GPU=none proves the program without one",
+            )
+        )  # fmt: skip
+
+
+def _gpu_seen(given: tuple[str, str], target: Target, executable: str) -> str:
+    """Return as text what torch sees of the container's GPU; empty if the container got none.
+
+    Args:
+        given: how the container gets a GPU, and why.
         executable: the program's interpreter there.
 
     Raises:
         BrokenError: torch does not see it.
     """
     kind, why = given
-    if kind == "none":  # parts of a program that asks for a GPU may need none, such as its data tools
-        return wish and f"none ({why}), although {wish} asks for one"
+    if kind == "none":
+        return ""
     try:
         done = process.read(
             target.wrap([executable or "python3", "-c", _GPU_CODE]), max_bytes=1 << 16, timeout=_GPU_TIMEOUT_S

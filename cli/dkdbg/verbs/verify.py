@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from dkdbg import console, signals
 from dkdbg.agent.proxy.listener import tokens
+from dkdbg.core.config import FILE_NAME
 from dkdbg.core.target_values import Once
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.proof import asked, proving
 from dkdbg.proof.finding import Finding
-from dkdbg.repository.dotenv import local_port
+from dkdbg.repository import dotenv
 from dkdbg.targets import registry
 from dkdbg.targets.docker import containers
 from dkdbg.targets.docker.ports import is_free
@@ -137,19 +138,20 @@ def _of_service(root: Path, service: DebugService, timeout: float) -> Subject:
 
     def start(report: Callable[[str], None], at_end: AtEnd) -> Trial:
         wanted = Once(
-            service=service, token=lambda: token, command=(), port=entry.port or local_port(root, service.port),
+            service=service, token=lambda: token, command=(), port=entry.port or dotenv.local_port(root, service.port),
             wait=_WAIT_S, ranks="", tty=False,
         )  # fmt: skip
         return registry.home(root, service.name).trial(wanted, report=report, at_end=at_end)
 
     extends = plan.service.extends
-    wish = (
+    asks = (
         f"the service {extends.name}"
         if extends is not None and extends.gpu
-        else f"the program ({shlex.join(plan.service.argv)})"
-        if service.needs_gpu
+        else FILE_NAME
+        if config.gpu == "required"
         else ""
     )
+    wish = asks if dotenv.read(root, "DKDBG_GPU") != "none" else ""
     return proving.Subject(
         root=root, entry=entry, start=start, target_at=lambda address: registry.target_at(registry.address_of(address), root),
         around=proof_repair.of_plan(root, plan, config), gpu=wish, isolated=not service.host_network,
@@ -160,7 +162,7 @@ def _of_service(root: Path, service: DebugService, timeout: float) -> Subject:
 def _taken_port(root: Path, service: DebugService) -> Finding | None:
     """Return the finding for F5's port, if another program than the debug service listens there."""
     entry = asked.of_repository(root)
-    port = entry.port or local_port(root, service.port)
+    port = entry.port or dotenv.local_port(root, service.port)
     if is_free(port):
         return None
     try:

@@ -17,13 +17,13 @@ from dkdbg.proof.program_end import Around
 
 
 class Run:
-    """A run that gets no GPU, whose agent does not answer, and whose end fails or not."""
+    """A run that gets no GPU, and whose end fails or not."""
 
-    def __init__(self, tmp_path, *, fails=False):
+    def __init__(self, tmp_path, *, fails=False, gpu="the program"):
         self.ended, self.closed, self.fails = 0, 0, fails
         (tmp_path / "train.py").write_text("def main():\n    print(1)\n")
         self.subject = proving.Subject(
-            root=tmp_path, entry=Entry(port=1, mappings=((str(tmp_path), "/app"),)), start=self.trial, gpu="the program",
+            root=tmp_path, entry=Entry(port=1, mappings=((str(tmp_path), "/app"),)), start=self.trial, gpu=gpu,
             target_at=lambda _: SimpleNamespace(close=self.close, running_agent=self.lost, label="x"), around=Around(installs_from=lambda _: ("", "", "")),
         )  # fmt: skip
 
@@ -49,22 +49,15 @@ class Run:
 def test_an_end_that_fails_is_told_beside_the_finding(tmp_path):
     run, told = Run(tmp_path, fails=True), []
     proof = proving.prove(run.subject, report=told.append, on_link=lambda *_: None)
-    assert proof.finding.cause == "agent-silent"
+    assert proof.finding.cause == "gpu-absent"
     assert proof.left == told == ["left behind: docker rm x"]
 
 
 def test_the_run_ends_and_the_target_is_closed_when_the_connection_is_lost(tmp_path):
-    run = Run(tmp_path)
+    run = Run(tmp_path, gpu="")
     proof = proving.prove(run.subject, report=lambda _: None, on_link=lambda *_: None)
     assert proof.finding.cause == "agent-silent"
     assert (run.ended, run.closed) == (1, 1)
-
-
-def test_a_program_that_gets_none_of_the_gpus_that_it_asks_for_is_tried_without():
-    """Parts of it may need none; if it ends for that, its output says so."""
-    seen = proving._gpu_seen(("none", "no driver"), "the program (python t.py)", None, "")
-    assert seen == "none (no driver), although the program (python t.py) asks for one"
-    assert not proving._gpu_seen(("none", "no driver"), "", None, "")
 
 
 def test_the_run_ends_when_the_first_link_cannot_be_told(tmp_path):
