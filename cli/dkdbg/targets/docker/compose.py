@@ -201,6 +201,20 @@ def runs_nothing(model: Mapping[str, Any], service: str) -> bool:
     return idles(tuple(argv)) and not launchers_in(argv)
 
 
+def replaced_volumes(model: Mapping[str, Any], service: str) -> tuple[tuple[str, str], ...]:
+    """Return (name, mount point) of the user's named volumes that mounts of the debug service replace."""
+    own, original = (
+        model.get("services", {}).get(name, {}).get("volumes") or ()
+        for name in (service, stands_for(model, service))
+    )
+    binds = {each.get("target") for each in own if each.get("type") == "bind"}
+    return tuple(
+        (each["source"], each["target"])
+        for each in original
+        if each.get("type") == "volume" and each.get("source") and each.get("target") in binds
+    )
+
+
 def callers(model: Mapping[str, Any], service: str) -> tuple[str, ...]:
     """Return the services that depend on `service`."""
     found = model.get("services", {})

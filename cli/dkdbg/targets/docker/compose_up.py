@@ -21,6 +21,7 @@ from dkdbg.targets.docker.compose import (
     asks_for_token,
     callers,
     open_addresses,
+    replaced_volumes,
     runs_nothing,
     stands_for,
 )
@@ -130,6 +131,8 @@ def _before_start(
     make_mount_points(model, service)
     image.remove_stale()
     image.copy_files(str(model.get("name", "")), report)
+    for name, remote in replaced_volumes(model, service.name):
+        report(f"your volume {name} at {remote} is replaced by the checkout")
     stop_replaced(model, service, root, report=report)
 
 

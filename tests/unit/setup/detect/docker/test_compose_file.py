@@ -233,7 +233,7 @@ def test_a_volume_that_binds_a_folder_of_the_repository_is_a_bind(project, volum
 def test_named_volumes_and_foreign_folders_are_no_binds_and_contexts_are_found_above_not_elsewhere(project):
     volumes = "['data:/d', '/tmp:/t', '~/x:/x', '../out:/o']"
     project.write("compose.yaml", f"services: {{a: {{image: x, volumes: {volumes}}}}}\n")
-    assert services(project)["a"].binds == ()
+    assert (services(project)["a"].binds, services(project)["a"].volumes) == ((), (("data", "/d"),))
     build = "{context: .., dockerfile: docker/Dockerfile}"
     project.empty().write("docker/compose.yml", f"services: {{a: {{build: {build}}}}}\n")
     project.write("docker/Dockerfile", "FROM python:3.11\n")
