@@ -219,3 +219,10 @@ def callers(model: Mapping[str, Any], service: str) -> tuple[str, ...]:
     """Return the services that depend on `service`."""
     found = model.get("services", {})
     return tuple(sorted(name for name, body in found.items() if service in (body.get("depends_on") or {})))
+
+
+def joined(model: Mapping[str, Any], name: str, service: str) -> tuple[str, ...]:
+    """Return the settings by which a service runs inside the container of another, such as `network_mode: service:api`."""
+    body = model.get("services", {}).get(name, {})
+    keys = ("network_mode", "pid", "ipc")
+    return tuple(f"{key}: {body[key]}" for key in keys if body.get(key) == f"service:{service}")

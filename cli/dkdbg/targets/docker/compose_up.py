@@ -20,6 +20,7 @@ from dkdbg.targets.docker.compose import (
     ComposeService,
     asks_for_token,
     callers,
+    joined,
     open_addresses,
     replaced_volumes,
     runs_nothing,
@@ -167,7 +168,7 @@ def _programs_ports(running: Container, debug_port: int) -> tuple[tuple[int, str
 def stop_replaced(
     model: Mapping[str, object], service: DebugService, root: Path, *, report: Callable[[str], None]
 ) -> None:
-    """Stop the service that the debug service replaces, and report how to start its dependents without it.
+    """Stop the service that the debug service replaces, and report how to start its dependents.
 
     Raises:
         DkdbgError: it cannot be stopped.
@@ -182,7 +183,15 @@ def stop_replaced(
         report(
             f"{name} is stopped while {service.name} answers in its place; to start it again: docker compose start {name}"
         )
-    others = [each for each in callers(model, name) if each != service.name]
+    found = {each: joined(model, each, name) for each in callers(model, name) if each != service.name}
+    for each, settings in found.items():
+        if settings:
+            used = " and ".join(settings)
+            report(
+                f"{each} does not reach {service.name}: it joins the container of {name} ({used}). While you debug, write"
+                f" {used.replace(f'service:{name}', f'service:{service.name}')} there: docker compose --profile debug up --no-deps {shlex.quote(each)}"
+            )
+    others = [each for each, settings in found.items() if not settings]
     if others:
         shown = " ".join(map(shlex.quote, others))
         report(
