@@ -73,13 +73,21 @@ links() {
     [ "$(readlink "$link")" != "/opt/dkdbg-image/${link#./}" ] || printf '%s\n' "$link"
   done
 }
-links_away() { links | while IFS= read -r link; do rm -f "$link"; done; }
+links_away() { # with the folders that contained nothing else
+  found=$(links)
+  printf '%s\n' "$found" | while IFS= read -r link; do
+    [ -z "$link" ] || { rm -f "$link" && rmdir -p "${link%/*}" 2>/dev/null; } || :
+  done
+}
 links_back() {
   root=$(pwd -P)
   while IFS= read -r link; do
+    [ -n "$link" ] || continue
     # A running program may have replaced a folder by a link that leads elsewhere.
-    case $(CDPATH='' cd -P -- "${link%/*}" 2>/dev/null && pwd)/ in "$root"/*) ;; *) continue ;; esac
-    [ -z "$link" ] || [ -e "$link" ] || [ -L "$link" ] || ln -s "/opt/dkdbg-image/${link#./}" "$link"
+    folder=${link%/*}
+    while [ ! -e "$folder" ] && [ ! -L "$folder" ] && [ "$folder" != "${folder%/*}" ]; do folder=${folder%/*}; done
+    case $(CDPATH='' cd -P -- "$folder" 2>/dev/null && pwd)/ in "$root"/*) mkdir -p "${link%/*}" ;; *) continue ;; esac
+    [ -e "$link" ] || [ -L "$link" ] || ln -s "/opt/dkdbg-image/${link#./}" "$link"
   done
 }
 # Run a build without the links; one that a signal ends fails after the links are back.

@@ -175,6 +175,12 @@ def test_of_much_that_was_said_the_end_is_kept():
     assert note.splitlines()[1:] == [*(f"  line {i}" for i in range(88, 99)), "  bar 9\\x1b[2K"]
 
 
+@pytest.mark.parametrize(("path", "is_said"), [("/opt/dkdbg-image/conf/run.txt", True), ("/w/conf", False)])
+def test_a_path_of_the_images_files_in_an_error_is_explained(path, is_said):
+    note = ending.end_text(1, "exited with code 1", f"FileNotFoundError: No such file: '{path}'\n")
+    assert ("create the linked file in the checkout too" in note) == is_said
+
+
 @pytest.mark.parametrize("code", [0, 3])
 def test_an_editor_that_comes_after_a_short_program_hears_how_it_ended_and_one_that_failed_is_not_healthy(
     program, code

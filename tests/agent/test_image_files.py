@@ -32,15 +32,17 @@ def test_what_the_checkout_lacks_is_linked_while_the_session_lasts(folders):
     checkout, volume = folders
     files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     files.show()
-    assert shown(checkout) == {"schema.py", "pkg/kernel.so", "pkg/native"}
+    assert shown(checkout) == {"schema.py", "pkg/kernel.so", "pkg/native/one"}
+    assert {name for _, _, names in os.walk(checkout / "pkg") for name in names} == {"kernel.so", "one"}
     assert (checkout / "pkg" / "native" / "one").read_text() == "image\n"
     assert (checkout / "train.py").read_text() == "mine\n"
     lines = (checkout / ".git" / "info" / "exclude").read_text().splitlines()
-    assert {"*.mine", "/schema.py", "/pkg/kernel.so", "/pkg/native"} <= set(lines)
+    assert {"*.mine", "/schema.py", "/pkg/kernel.so", "/pkg/native/one"} <= set(lines)
     (checkout / "schema.py").unlink()
     (checkout / "schema.py").write_text("the user's own\n")
     files.hide()
     assert shown(checkout) == set()
+    assert list((checkout / "pkg").iterdir()) == []
     assert (checkout / "schema.py").read_text() == "the user's own\n"
     assert (checkout / ".git" / "info" / "exclude").read_text() == "*.mine"
 
@@ -53,13 +55,73 @@ def test_what_a_mounted_folder_of_the_checkout_lacks_is_linked_and_no_git_folder
     (app / ".git" / "info").mkdir(parents=True)
     (app / ".git" / "info" / "exclude").write_text("*.mine")
     (volume / name / "native").mkdir(parents=True)
+    (volume / name / "native" / "one").write_text("image\n")
     (volume / "other").write_text("of another folder\n")
     files = ImageFiles({ENV_IMAGE_FILES: f"{tmp_path}/none:{name}={app}"}, str(volume))
     files.show()
-    assert {each: (app / each).readlink() for each in shown(app)} == {"native": volume / name / "native"}
+    assert {each: (app / each).readlink() for each in shown(app)} == {
+        "native/one": volume / name / "native" / "one"
+    }
     assert (app / ".git" / "info" / "exclude").read_text() == "*.mine"
     files.hide()
-    assert shown(app) == set()
+    assert [path.name for path in app.iterdir()] == [".git"]
+
+
+def empty(folder: Path) -> None:
+    (folder / "one").unlink()
+
+
+def open_to_all(folder: Path) -> None:
+    folder.chmod(0o777)
+
+
+def large(folder: Path) -> None:
+    for number in range(1000):
+        (folder / str(number)).touch()
+
+
+def linked(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to("elsewhere")
+
+
+def repository(folder: Path) -> None:
+    (folder / ".git").mkdir()
+
+
+@pytest.mark.parametrize("changed", [empty, open_to_all, large, linked, repository])
+def test_a_folder_is_one_link_if_links_in_a_folder_cannot_replace_it(folders, changed):
+    checkout, volume = folders
+    changed(volume / "pkg" / "native")
+    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
+    files.show()
+    assert (checkout / "pkg" / "native").readlink() == volume / "pkg" / "native"
+    files.hide()
+    assert list((checkout / "pkg").iterdir()) == []
+
+
+def test_what_is_written_into_a_folder_of_the_image_stays_and_bytecode_is_kept_out(folders):
+    checkout, volume = folders
+    (volume / "made").mkdir()
+    (volume / "made" / "part.py").write_text("N = 1\n")
+    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
+    files.show()
+    (checkout / "pkg" / "native" / "mine").write_text("the user's own\n")
+    (checkout / "made" / "__pycache__" / "part.pyc").touch()
+    files.hide()
+    assert [path.name for path in (checkout / "pkg" / "native").iterdir()] == ["mine"]
+    assert not (checkout / "made").exists()
+
+
+@pytest.mark.parametrize("folder", ["pkg", "pkg/native"])
+def test_an_empty_folder_of_the_users_stays(folders, folder):
+    checkout, volume = folders
+    (checkout / folder).mkdir(exist_ok=True)
+    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
+    files.show()
+    assert (checkout / "pkg" / "native" / "one").is_symlink()
+    files.hide()
+    assert list((checkout / folder).iterdir()) == []
 
 
 def test_links_of_an_agent_that_was_killed_go_with_the_last_of_the_next_ones(folders):
@@ -101,7 +163,7 @@ def test_an_agent_that_starts_while_the_last_one_ends_makes_the_links_again(fold
     monkeypatch.setattr(os, "unlink", unlink)
     ending.hide()
     other.join()
-    assert shown(checkout) == {"schema.py", "pkg/kernel.so", "pkg/native"}
+    assert shown(checkout) == {"schema.py", "pkg/kernel.so", "pkg/native/one"}
     assert "/schema.py" in (checkout / ".git" / "info" / "exclude").read_text()
     starting.hide()
 

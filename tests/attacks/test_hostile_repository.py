@@ -1039,14 +1039,15 @@ def test_a_link_of_the_checkout_to_another_of_the_images_files_stays_what_it_is(
 
 
 @pytest.mark.attack(0)
-def test_a_folder_that_becomes_a_link_during_a_build_gets_no_link_to_the_images_files(tmp_path):
+@pytest.mark.parametrize("below", ["pkg/made.py", "pkg/sub/made.py"])
+def test_a_folder_that_becomes_a_link_during_a_build_gets_no_link_to_the_images_files(tmp_path, below):
     """Replaces a folder with such a link by one that leads elsewhere while the image is built: nothing is made there."""
     root, elsewhere = tmp_path / "repo", tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (root / "pkg").mkdir(parents=True)
-    for name in ("pkg/made.py", "made.py"):
+    (root / below).parent.mkdir(parents=True)
+    for name in (below, "made.py"):
         (root / name).symlink_to(f"/opt/dkdbg-image/{name}")
-    _build_without_links(root, "sh", "-c", "rmdir pkg && ln -s ../elsewhere pkg")
+    _build_without_links(root, "sh", "-c", "rm -rf pkg && ln -s ../elsewhere pkg")
     assert list(elsewhere.iterdir()) == []
     assert str((root / "made.py").readlink()) == "/opt/dkdbg-image/made.py"
 

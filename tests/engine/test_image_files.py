@@ -33,7 +33,7 @@ import pkg.made
 import schema
 
 here = pathlib.Path(__file__).parent
-total = schema.N + pkg.made.N + len((here / "weights" / "w.bin").read_text())
+total = schema.N + pkg.made.N + sum(len(path.read_text()) for path in here.rglob("*.bin"))
 print("total", total, flush=True)  {MARK}
 (here / "weights" / "log.txt").write_text("x")
 """
@@ -41,7 +41,7 @@ DOCKERFILE = """\
 FROM {base}
 WORKDIR /app
 COPY . .
-RUN echo 'N = 3' >schema.py && echo 'N = 4' >pkg/made.py && mkdir weights && printf 12345 >weights/w.bin
+RUN echo 'N = 3' >schema.py && echo 'N = 4' >pkg/made.py && mkdir -p weights && printf 12345 >weights/w.bin
 RUN chmod +x tool.sh && printf '#!/bin/sh\\nexec /app/bin/python main.py\\n' >start.sh && chmod +x start.sh
 RUN python3 -m venv --without-pip /app
 CMD ["./tool.sh"]
@@ -121,6 +121,21 @@ def test_a_start_waits_for_the_copy_of_one_that_was_killed(image_files, tmp_path
     shown = command(["docker", "run", "--rm", "-v", f"{volume}:/v", image_files.name, "cat", "/v/made.py"])
     assert shown.stdout == "made\n"
     assert command(["docker", "ps", "-aq", "--filter", f"name={volume}-copy"]).stdout == ""
+
+
+def test_folders_with_links_alone_are_kept_out_of_a_build_and_others_stay(tmp_path):
+    for name in ("data/shards/0.npy", "data/1.npy", "mine/2.npy"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).symlink_to(f"/opt/dkdbg-image/{name}")
+    (tmp_path / "mine" / "own").touch()
+    script = artefact("templates", "image_files.sh").read_text("utf-8") + '\n"$@"'
+    build = ("sh", "-c", "test ! -e data && test -e mine/own")
+    command(["sh", "-c", script, "sh", "without_links", *build], tmp_path)
+    assert sorted(str(path.relative_to(tmp_path)) for path in links(tmp_path)) == [
+        "data/1.npy",
+        "data/shards/0.npy",
+        "mine/2.npy",
+    ]
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
@@ -254,3 +269,4 @@ def test_files_that_only_the_image_has_are_there_and_the_checkout_stays_as_it_wa
             assert "total 12" in must(dkdbg(root, "logs")).stdout
             must(dkdbg(root, "down"))
             assert links(root) == []
+            assert [path.name for path in (root / folder / "weights").iterdir()] == ["log.txt"]

@@ -64,6 +64,7 @@ services:
     depends_on: [api]
     networks: {{back: {{}}}}
     restart: always
+  side: {{image: {base}, command: [sleep, "600"], network_mode: "service:api"}}
 networks:
   back: {{}}
 """
@@ -93,7 +94,9 @@ def test_calls_by_the_name_of_the_service_stop_and_one_beside_it_is_told(base_im
         (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
         said = must(dkdbg(root, "up")).stdout
         assert "api is stopped while api-debug answers in its place" in said
-        assert "docker compose up --no-deps front" in said
+        assert "docker compose up --no-deps front\n" in said
+        assert "side does not reach api-debug" in said
+        assert "network_mode: service:api-debug there" in said
         with Debugger(launch_options(root)) as debugger:
             debugger.set_breakpoints(str(api), [marked_line(api)])
             debugger.attach()

@@ -186,6 +186,7 @@ class ServiceFact:
             from a .env file, which may be a secret.
         binds: (local relative to the repository root, remote absolute) of bind mounts of directories inside the
             repository.
+        volumes: (name, remote absolute) of named volumes.
         ports: container ports it publishes.
         gpu: whether it requests a GPU in one of compose's ways.
         depends_on: names of the services that it requires, by `depends_on` or another key.
@@ -232,6 +233,7 @@ class ServiceFact:
     user: str | None = None
     image_user: str | None = None
     binds: tuple[tuple[str, str], ...] = ()
+    volumes: tuple[tuple[str, str], ...] = ()
     ports: tuple[int, ...] = ()
     gpu: bool = False
     depends_on: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.settings import IMAGE_FILES
 from dkdbg.core.known_errors import NO_SHELL, bounded, line_at
 from dkdbg.launchers.python import PYTHON
 from dkdbg.proof.finding import Finding
@@ -90,7 +91,7 @@ def cause_of(text: str, code: int | None, around: Around) -> Finding:
     clean = bounded(text.replace("\x1b[2K", ""))
     if found := of_agent(clean):
         return found
-    for search in (_of_gpu, _of_last_error, _of_import, _of_arguments, _of_system, _of_code):
+    for search in (_of_image_files, _of_gpu, _of_last_error, _of_import, _of_arguments, _of_system, _of_code):
         found = search(clean, code, around)
         if found is not None:
             return found
@@ -201,6 +202,18 @@ def _of_gpu(text: str, _code: int | None, _around: Around) -> Finding | None:
         "check nvidia-smi on this machine, then install the NVIDIA Container Toolkit and set DKDBG_GPU=nvidia; or run on the CPU "
         "(CUDA_VISIBLE_DEVICES= and its device option)",
         text, link="gpu",
+    )  # fmt: skip
+
+
+def _of_image_files(text: str, _code: int | None, _around: Around) -> Finding | None:
+    error = re.compile(
+        rf"^(?:[A-Za-z_][\w.]*Error: |python[\d.]*: can't open file )[^\n]*{IMAGE_FILES}/", re.MULTILINE
+    )
+    if not error.search(text):
+        return None
+    return _finding(
+        "data-missing", f"the program resolved a link to a file that only the image has, and looks for others beside it in {IMAGE_FILES}",
+        "create the linked file in the checkout too, with the command of the Dockerfile that made it", text,
     )  # fmt: skip
 
 

@@ -19,6 +19,19 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "/app/train.py", line 3,
 
 
 @pytest.mark.parametrize(
+    "error",
+    [
+        TRACEBACK
+        + "FileNotFoundError: [Errno 2] No such file or directory: '/opt/dkdbg-image/conf/run.txt'\n",
+        "python3: can't open file '/opt/dkdbg-image/train.py': [Errno 2] No such file or directory\n",
+    ],
+)
+def test_an_error_beside_the_images_files_names_the_link_that_the_program_resolved(error):
+    found = cause_of(error, 1, AROUND)
+    assert (found.cause, "resolved a link" in found.says) == ("data-missing", True)
+
+
+@pytest.mark.parametrize(
     ("text", "code", "cause"),
     [
         (TRACEBACK + "ModuleNotFoundError: No module named 'cv2'\n", 1, "module-missing"),

@@ -5,10 +5,11 @@ import time
 
 import pytest
 
+from dkdbg.agent.settings import ENV_STANDS_FOR
 from dkdbg.core.plan import DebugService
 from dkdbg.errors import EXIT_ENGINE
 from dkdbg.targets.docker import containers
-from dkdbg.targets.docker.compose import open_addresses
+from dkdbg.targets.docker.compose import open_addresses, replaced_volumes
 from dkdbg.targets.docker.compose_up import make_mount_points
 from dkdbg.targets.docker.engine_errors import explain, with_port
 
@@ -267,3 +268,14 @@ def test_the_folders_that_the_images_own_are_mounted_over_are_made_here_not_by_t
         "src/.venv",
     ]
     assert not list((tmp_path.parent / "outside").iterdir())
+
+
+@pytest.mark.parametrize(("mounted", "replaced"), [("/w", (("data", "/w"),)), ("/w/src", ())])
+def test_volumes_of_the_users_service_that_our_mounts_replace_are_known(mounted, replaced):
+    volumes = [{"type": "volume", "source": "data", "target": "/w"}, {"type": "volume", "target": "/w/src"}]
+    debug = {
+        "environment": {ENV_STANDS_FOR: "app"},
+        "volumes": [{"type": "bind", "source": "/r", "target": mounted}],
+    }
+    model = {"services": {"app": {"volumes": volumes}, "app-debug": debug}}
+    assert replaced_volumes(model, "app-debug") == replaced

@@ -173,6 +173,11 @@ def end_text(code: int, end: str, stderr_tail: str, name: str = "", left: str = 
     lines = last_lines(stderr_tail) if code else []
     if not lines:
         return text
+    if any(settings.IMAGE_FILES + "/" in line for line in lines):
+        lines.append(
+            "links to files that only the image has lead to %s: create the linked file in the checkout too"
+            % settings.IMAGE_FILES
+        )
     return "%s; %s last on stderr:\n%s" % (text, name + " said" if name else "it said", "\n".join(lines))
 
 

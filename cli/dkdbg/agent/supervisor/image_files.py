@@ -1,8 +1,8 @@
 """Shows the image's own files (generated modules, weights) below the folders that the checkout is mounted over.
 
 `dkdbg up` and F5 have copied them into a volume (templates/image_files.sh), which has the folders of the checkout. Each
-name that the checkout lacks becomes a link while the session lasts, and `.git/info/exclude` hides it from git. Existing
-files are not touched.
+name that the checkout lacks becomes a link while the session lasts, and `.git/info/exclude` hides it from git. A small
+folder becomes a folder of links, because `os.walk` and `rglob` skip a link to a folder. Existing files are not touched.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, List, Mapping, Tuple
 
+#: Maximum links below folders of links; a folder with more files is one link.
+_MAX_LINKS = 1000
 _BEGIN, _END = b"\n# dkdbg: of the image, while it is debugged\n", b"# dkdbg: end\n"
 
 
@@ -51,6 +53,8 @@ class ImageFiles:
         self._volume = volume
         #: Paths of the links, and those that they lead to.
         self._links: List[Tuple[str, str]] = []
+        #: Folders that stay when they are empty: mounted ones, and those that were empty before.
+        self._kept = {folder for _, folder in self._folders}
         self._lock = -1
 
     def show(self) -> None:
@@ -63,7 +67,7 @@ class ImageFiles:
             fcntl.flock(self._lock, fcntl.LOCK_SH)
         for local, folder in self._folders:
             with contextlib.suppress(OSError):
-                for link, target in _missing(folder, os.path.join(self._volume, local)):
+                for link, target in self._missing(folder, os.path.join(self._volume, local)):
                     if not os.path.islink(link):
                         os.symlink(target, link)
                     self._links.append((link, target))
@@ -86,6 +90,7 @@ class ImageFiles:
             with contextlib.suppress(OSError):
                 if os.readlink(link) == target:
                     os.unlink(link)
+                    self._remove_empty(os.path.dirname(link))
         self._links = []
         self._exclude()
 
@@ -94,21 +99,75 @@ class ImageFiles:
             if not local:  # git's folder is in that of the whole checkout alone
                 exclude(folder, [os.path.relpath(target, self._volume) for _, target in self._links])
 
+    def _remove_empty(self, folder: str) -> None:
+        while folder not in self._kept:
+            os.rmdir(folder)
+            folder = os.path.dirname(folder)
 
-def _missing(folder: str, volume: str) -> Iterator[Tuple[str, str]]:
-    """Yield each path below a folder that it lacks, or that is such a link, with the one in the volume."""
-    for name in sorted(os.listdir(volume)):
-        in_folder, in_volume = os.path.join(folder, name), os.path.join(volume, name)
-        is_own_link = os.path.islink(in_folder) and os.readlink(in_folder) == in_volume
-        if is_own_link or not os.path.lexists(in_folder):
-            yield in_folder, in_volume
-        elif (
-            not os.path.islink(in_folder)
-            and os.path.isdir(in_folder)
-            and os.path.isdir(in_volume)
-            and not os.path.ismount(in_folder)
-        ):
-            yield from _missing(in_folder, in_volume)
+    def _missing(self, folder: str, volume: str) -> Iterator[Tuple[str, str]]:
+        """Yield each path below a folder that it lacks, or that is such a link, with the one in the volume.
+
+        Create the small folders that it lacks.
+        """
+        for name in sorted(os.listdir(volume)):
+            in_folder, in_volume = os.path.join(folder, name), os.path.join(volume, name)
+            is_own_link = os.path.islink(in_folder) and os.readlink(in_folder) == in_volume
+            is_missing = not os.path.lexists(in_folder)
+            above, room = os.stat(folder), _MAX_LINKS - len(self._links)
+            if is_missing and _can_be_created(in_volume, above, room):
+                _create(in_folder, above)
+                if any(each.endswith(".py") for each in os.listdir(in_volume)):
+                    with contextlib.suppress(OSError):  # linked too: the checkout gets no bytecode
+                        os.mkdir(os.path.join(in_volume, "__pycache__"))
+                yield from self._missing(in_folder, in_volume)
+            elif is_missing or is_own_link:
+                yield in_folder, in_volume
+            elif (
+                not os.path.islink(in_folder)
+                and os.path.isdir(in_folder)
+                and os.path.isdir(in_volume)
+                and not os.path.ismount(in_folder)
+            ):
+                if not os.listdir(in_folder):
+                    self._kept.add(in_folder)
+                yield from self._missing(in_folder, in_volume)
+
+
+def _can_be_created(folder: str, above: os.stat_result, room: int) -> bool:
+    """Return whether a folder of links can replace a link to this folder of the volume.
+
+    Only root and the owner of the checkout may write to it, as to the folder of links. An empty folder is a link: a
+    start could not tell it from an empty folder of the user. templates/image_files.sh finds no links in .git
+    or with line breaks in their names.
+
+    Args:
+        above: the status of the checkout's folder.
+        room: maximum number of entries.
+    """
+    if os.path.islink(folder) or os.path.basename(folder) == "__pycache__":
+        return False
+    files = False
+    unreadable: List[OSError] = []
+    for each, folders, names in os.walk(folder, onerror=unreadable.append):
+        info = os.stat(each)
+        files = files or bool(names)
+        room -= len(folders) + len(names)
+        is_open = stat.S_IMODE(info.st_mode) != 0o755 or info.st_uid not in (0, above.st_uid)
+        if room < 0 or is_open or any(name == ".git" or "\n" in name for name in folders + names):
+            return False
+    return files and not unreadable
+
+
+def _create(folder: str, above: os.stat_result) -> None:
+    """Create a folder whose links the owner of the checkout can remove."""
+    os.mkdir(folder)
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchmod(number, 0o755)
+        with contextlib.suppress(OSError):
+            os.fchown(number, above.st_uid, above.st_gid)
+    finally:
+        os.close(number)
 
 
 def exclude(folder: str, names: List[str]) -> None:

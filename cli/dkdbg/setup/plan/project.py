@@ -106,7 +106,10 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
 def _of_mapping(
     service: ServicePlan, mappings: tuple[Mapping, ...], dockerfile: DockerfileFact | None
 ) -> Iterator[str]:
-    """Yield a note if the image has its own code in a folder that is not mapped."""
+    """Yield a note if the image has its own code in a folder that is not mapped, or a mount replaces a volume."""
+    for name, remote in service.extends.volumes if service.extends else ():
+        if remote in {mounted for _, mounted in service.mounts}:
+            yield f"your volume {name} at {remote} is replaced by the checkout: the program neither sees nor changes its files"
     if not mappings:
         yield "no path mapping was found: the image contains its own code, and breakpoints bind only in mapped files"
     if dockerfile is None or not dockerfile.workdir_is_assumed:

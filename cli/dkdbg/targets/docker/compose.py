@@ -201,7 +201,28 @@ def runs_nothing(model: Mapping[str, Any], service: str) -> bool:
     return idles(tuple(argv)) and not launchers_in(argv)
 
 
+def replaced_volumes(model: Mapping[str, Any], service: str) -> tuple[tuple[str, str], ...]:
+    """Return (name, mount point) of the user's named volumes that mounts of the debug service replace."""
+    own, original = (
+        model.get("services", {}).get(name, {}).get("volumes") or ()
+        for name in (service, stands_for(model, service))
+    )
+    binds = {each.get("target") for each in own if each.get("type") == "bind"}
+    return tuple(
+        (each["source"], each["target"])
+        for each in original
+        if each.get("type") == "volume" and each.get("source") and each.get("target") in binds
+    )
+
+
 def callers(model: Mapping[str, Any], service: str) -> tuple[str, ...]:
     """Return the services that depend on `service`."""
     found = model.get("services", {})
     return tuple(sorted(name for name, body in found.items() if service in (body.get("depends_on") or {})))
+
+
+def joined(model: Mapping[str, Any], name: str, service: str) -> tuple[str, ...]:
+    """Return the settings by which a service runs inside the container of another, such as `network_mode: service:api`."""
+    body = model.get("services", {}).get(name, {})
+    keys = ("network_mode", "pid", "ipc")
+    return tuple(f"{key}: {body[key]}" for key in keys if body.get(key) == f"service:{service}")

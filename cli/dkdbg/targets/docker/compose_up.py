@@ -20,7 +20,9 @@ from dkdbg.targets.docker.compose import (
     ComposeService,
     asks_for_token,
     callers,
+    joined,
     open_addresses,
+    replaced_volumes,
     runs_nothing,
     stands_for,
 )
@@ -130,6 +132,8 @@ def _before_start(
     make_mount_points(model, service)
     image.remove_stale()
     image.copy_files(str(model.get("name", "")), report)
+    for name, remote in replaced_volumes(model, service.name):
+        report(f"your volume {name} at {remote} is replaced by the checkout")
     stop_replaced(model, service, root, report=report)
 
 
@@ -164,7 +168,7 @@ def _programs_ports(running: Container, debug_port: int) -> tuple[tuple[int, str
 def stop_replaced(
     model: Mapping[str, object], service: DebugService, root: Path, *, report: Callable[[str], None]
 ) -> None:
-    """Stop the service that the debug service replaces, and report how to start its dependents without it.
+    """Stop the service that the debug service replaces, and report how to start its dependents.
 
     Raises:
         DkdbgError: it cannot be stopped.
@@ -179,7 +183,15 @@ def stop_replaced(
         report(
             f"{name} is stopped while {service.name} answers in its place; to start it again: docker compose start {name}"
         )
-    others = [each for each in callers(model, name) if each != service.name]
+    found = {each: joined(model, each, name) for each in callers(model, name) if each != service.name}
+    for each, settings in found.items():
+        if settings:
+            used = " and ".join(settings)
+            report(
+                f"{each} does not reach {service.name}: it joins the container of {name} ({used}). While you debug, write"
+                f" {used.replace(f'service:{name}', f'service:{service.name}')} there: docker compose --profile debug up --no-deps {shlex.quote(each)}"
+            )
+    others = [each for each, settings in found.items() if not settings]
     if others:
         shown = " ".join(map(shlex.quote, others))
         report(

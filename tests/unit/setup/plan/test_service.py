@@ -397,3 +397,11 @@ def test_a_mount_of_the_user_s_service_stays_mapped_beside_the_workspace():
         base, dockerfiles=(dockerfile(cmd=None),), mappings=base.binds, entrypoint=TRAIN, candidates=(TRAIN,)
     )
     assert [f"{m.local} -> {m.remote}" for m in made.mappings] == ["libs -> /opt/libs", ". -> /workspace"]
+
+
+@pytest.mark.parametrize(("target", "is_said"), [("/w", True), ("/w/data", False)])
+def test_a_volume_that_the_mounted_checkout_replaces_is_named(target, is_said):
+    one = service(dockerfile="Dockerfile", volumes=(("data", target),))
+    made = of_service(one, dockerfiles=(dockerfile((".", "/w")),))
+    assert made.service.mounts == ((".", "/w"),)
+    assert any("your volume data at /w is replaced" in note for note in made.notes) == is_said

@@ -201,7 +201,8 @@ class _File:
         if not isinstance(body, dict):
             return None
         resolved, secret = _without_secrets(self.tree, f"{self.path}: {name}", body, self.env)
-        fact, build = read_body(self.tree, self.path, name, resolved)
+        defined = table(_interpolate(_section(self.document, "volumes"), self.env))
+        fact, build = read_body(self.tree, self.path, name, _with_devices(resolved, defined))
         fact = replace(
             fact,
             command_from_env=secret.get("command", ()),
@@ -211,6 +212,25 @@ class _File:
             parts=used_parts(self.path, self.document, resolved),
         )
         return fact, build
+
+
+def _with_devices(body: Value, defined: Value) -> Value:
+    """Return a service in which volumes that bind a folder (`driver_opts: {o: bind, device: ...}`) are bind mounts."""
+
+    def bound(entry: Value) -> Value:
+        is_long = isinstance(entry, dict)
+        name = str(entry.get("source")) if is_long else str(entry).partition(":")[0]
+        options = table(table(defined.get(name)).get("driver_opts"))
+        device = options.get("device")
+        if not isinstance(device, str) or not {"bind", "rbind"} & set(str(options.get("o")).split(",")):
+            return entry
+        return {**entry, "type": "bind", "source": device} if is_long else device + str(entry)[len(name) :]
+
+    return (
+        {**body, "volumes": [bound(each) for each in elements(body["volumes"])]}
+        if body.get("volumes")
+        else body
+    )
 
 
 def _merged_service(

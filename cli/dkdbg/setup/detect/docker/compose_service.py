@@ -52,6 +52,7 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         working_dir=_text(body.get("working_dir")),
         user=_text(body.get("user")),
         binds=_binds(tree, folder, elements(body.get("volumes"))),
+        volumes=tuple(_volumes(elements(body.get("volumes")))),
         ports=_ports(elements(body.get("ports"))),
         gpu=wants_gpu(body),
         depends_on=tuple(dict.fromkeys(each for named in refers.values() for each in named)),
@@ -166,6 +167,18 @@ def _binds(tree: Tree, folder: str, volumes: list[Value]) -> tuple[tuple[str, st
             # An editor may use either name for a file below a linked folder.
             found += [(each, absolute("/", remote)) for each in (real, local)]
     return tuple(dict.fromkeys(found))
+
+
+def _volumes(volumes: list[Value]) -> Iterator[tuple[str, str]]:
+    for volume in volumes:
+        if isinstance(volume, dict):
+            is_volume = volume.get("type", "volume") == "volume"
+            name, remote = volume.get("source"), volume.get("target")
+        else:
+            name, remote = (*str(volume).split(":"), "")[:2]
+            is_volume = not str(name).startswith((".", "/", "~"))
+        if is_volume and name and str(remote).startswith("/"):
+            yield str(name), absolute("/", str(remote))
 
 
 def _ports(ports: list[Value]) -> tuple[int, ...]:

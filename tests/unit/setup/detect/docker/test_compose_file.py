@@ -209,10 +209,31 @@ def test_a_bind_of_the_whole_repository(project, source):
     assert services(project)["a"].binds == ((".", "/w"),)
 
 
+@pytest.mark.parametrize(
+    ("volume", "options", "bind"),
+    [
+        ("'code:/w:ro'", "{type: none, o: bind, device: '${PWD}/src'}", ("src", "/w")),
+        (
+            "{type: volume, source: code, target: /w}",
+            "{type: none, o: 'ro,rbind', device: $PWD}",
+            (".", "/w"),
+        ),
+        ("'code:/w'", "{type: nfs, o: addr=10.0.0.1, device: ':/src'}", None),
+        ("'code:/w'", "{type: none, o: bind, device: /data}", None),
+    ],
+)
+def test_a_volume_that_binds_a_folder_of_the_repository_is_a_bind(project, volume, options, bind):
+    project.write("src/a.py").write(
+        "compose.yaml",
+        f"services: {{a: {{image: x, volumes: [{volume}]}}}}\nvolumes: {{code: {{driver_opts: {options}}}}}\n",
+    )
+    assert services(project)["a"].binds == ((bind,) if bind else ())
+
+
 def test_named_volumes_and_foreign_folders_are_no_binds_and_contexts_are_found_above_not_elsewhere(project):
     volumes = "['data:/d', '/tmp:/t', '~/x:/x', '../out:/o']"
     project.write("compose.yaml", f"services: {{a: {{image: x, volumes: {volumes}}}}}\n")
-    assert services(project)["a"].binds == ()
+    assert (services(project)["a"].binds, services(project)["a"].volumes) == ((), (("data", "/d"),))
     build = "{context: .., dockerfile: docker/Dockerfile}"
     project.empty().write("docker/compose.yml", f"services: {{a: {{build: {build}}}}}\n")
     project.write("docker/Dockerfile", "FROM python:3.11\n")
