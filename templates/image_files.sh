@@ -75,8 +75,9 @@ links() {
 }
 links_away() { # with the folders that contained nothing else
   found=$(links)
+  printf '%s\n' "$found" | while IFS= read -r link; do [ -z "$link" ] || rm -f "$link"; done
   printf '%s\n' "$found" | while IFS= read -r link; do
-    [ -z "$link" ] || { rm -f "$link" && rmdir -p "${link%/*}" 2>/dev/null; } || :
+    [ ! -d "${link%/*}" ] || rmdir -p "${link%/*}" 2>/dev/null || :
   done
 }
 links_back() {
@@ -86,7 +87,8 @@ links_back() {
     # A running program may have replaced a folder by a link that leads elsewhere.
     folder=${link%/*}
     while [ ! -e "$folder" ] && [ ! -L "$folder" ] && [ "$folder" != "${folder%/*}" ]; do folder=${folder%/*}; done
-    case $(CDPATH='' cd -P -- "$folder" 2>/dev/null && pwd)/ in "$root"/*) mkdir -p "${link%/*}" ;; *) continue ;; esac
+    case $(CDPATH='' cd -P -- "$folder" 2>/dev/null && pwd)/ in "$root"/*) ;; *) continue ;; esac
+    [ -d "${link%/*}" ] || mkdir -p "${link%/*}"
     [ -e "$link" ] || [ -L "$link" ] || ln -s "/opt/dkdbg-image/${link#./}" "$link"
   done
 }
