@@ -44,6 +44,7 @@ _START_CAUSES = (
     (r"your compose file calls external", "setup", "external-absent"),
     (r"does not trust the certificate", "image", "index-untrusted"),
     (r"no space left", "image", "disk-full"),
+    (r"that the checkout has already", "image", "folder-exists"),
     (r"variables? that (?:is|are) not set|missing a value", "setup", "variable-missing"),
     (r"no sh on PATH", "agent", "shell-missing"),
 )  # fmt: skip

@@ -22,6 +22,7 @@ AROUND = Around(installs_from=lambda name: ("requirements.txt", name, "dkdbg ver
         ("#8 ERROR: No matching distribution found for uv\nrequests: SSLError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed')", "index-untrusted"),
         ("#8 ERROR: No matching distribution found for x\n  Caused by: invalid peer certificate: UnknownIssuer", "index-untrusted"),
         ("write /var/lib/docker/tmp/x: no space left on device", "disk-full"),
+        ("#9 0.2 mkdir: cannot create directory 'weights': File exists\nfailed to solve: process \"/bin/sh -c mkdir weights\" did not complete", "folder-exists"),
         ("dependency failed to start: container x-db-1 is unhealthy", "dependency-fails"),
         ('service "migrate" didn\'t complete successfully: exit 1', "dependency-fails"),
         ("Error response from daemon: network shared not found", "external-absent"),
