@@ -228,7 +228,7 @@ LOOKS_FOR_ITS_MODULES = """
 step()
 files = [getattr(each, "__file__", None) or "" for each in list(sys.modules.values())]
 ours = [each for each in files if each.startswith(os.path.dirname(os.environ["DKDBG_SESSION_DIR"]))]
-print(all("/site-packages/" in each for each in ours) and len(ours) > 1)
+print([each for each in ours if "/site-packages/" not in each] or len(ours) > 1)
 """
 
 
