@@ -99,7 +99,8 @@ def test_calls_by_the_name_of_the_service_stop_and_one_beside_it_is_told(base_im
         assert "network_mode: service:api-debug there" in said
         with Debugger(launch_options(root)) as debugger:
             debugger.set_breakpoints(str(api), [marked_line(api)])
-            debugger.attach()
+            root_session = debugger.attach()
+            debugger.wait_session(lambda each: each.pid and each is not root_session, "the program's session")
             command(["docker", "compose", "up", "-d", "--no-deps", "front"], root)
             for name in ("api", "my-api"):
                 stop = debugger.wait_stopped(300)
