@@ -22,7 +22,7 @@ from tests.pythons import need
 #: Seconds that each wait of the parent lasts at most; the child is held for longer.
 LIMIT = 8
 PARENT = f"""
-import asyncio, concurrent.futures, multiprocessing, os, queue, select, selectors, signal, socket, ssl, subprocess, sys, threading, time
+import asyncio, concurrent.futures, multiprocessing, os, queue, select, selectors, signal, socket, ssl, struct, subprocess, sys, threading, time
 from time import monotonic, time as now
 
 LIMIT = {LIMIT}
@@ -124,7 +124,7 @@ if __name__ == "__main__":
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
     answers, done = context.Queue(), context.Event()
-    out, here, packets = os.pipe(), socket.socketpair(), socket.socketpair()
+    out, here, packets, limited = os.pipe(), socket.socketpair(), socket.socketpair(), socket.socketpair()
     listening, answering = socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0))
 
     def answer():
@@ -160,6 +160,11 @@ if __name__ == "__main__":
     def _():
         packets[0].settimeout(LIMIT)
         return packets[0].recv(1) == b"x"
+
+    @wait("a socket with SO_RCVTIMEO")
+    def _():
+        limited[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", LIMIT, 0))
+        return limited[0].recv(1) == b"x"
 
     @wait("a message of a socket")
     def _():
@@ -240,6 +245,7 @@ if __name__ == "__main__":
     Answer.event.set()
     Answer.semaphore.release()
     Answer.queue.put(1)
+    limited[1].send(b"x")
     simple.put(1)
     socket.create_connection(listening.getsockname()).close()
     Answer.future.set_result(1)
@@ -267,7 +273,7 @@ def test_no_wait_of_the_standard_library_ends_while_a_child_is_held_for_longer(
         time.sleep(1.5 * LIMIT)
         stop.go_on()
         code, out, err = running.finish()
-    assert out == "failed: {} 30 0\n", err
+    assert out == "failed: {} 31 0\n", err
     assert code == 0
 
 

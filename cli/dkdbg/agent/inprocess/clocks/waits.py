@@ -196,17 +196,17 @@ def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
         while True:
             try:
                 return read(self, *args, **kwargs)
-            except timeout as error:
-                lost = behind() - before
-                # An error of the connection has an errno, unlike a timeout; ZeroMQ's timeout has EAGAIN. If the
-                # socket has no timeout, a handler of a signal has raised the error.
-                is_own = isinstance(self, socket_class) and self.gettimeout() is None
-                if (
-                    lost <= _RESOLUTION
-                    or error.errno not in (None, errno.EAGAIN)
-                    or is_own
-                    or keeps_true_clocks()
+            except (timeout, BlockingIOError) as error:
+                # A socket without a timeout raises a timeout from a signal's handler, and EAGAIN at its SO_RCVTIMEO.
+                is_blocking = isinstance(self, socket_class) and self.gettimeout() is None
+                # An error of the connection has an errno, unlike a timeout; ZeroMQ's timeout has EAGAIN.
+                if is_blocking != isinstance(error, BlockingIOError) or error.errno not in (
+                    None,
+                    errno.EAGAIN,
                 ):
+                    raise
+                lost = behind() - before
+                if lost <= _RESOLUTION or keeps_true_clocks():
                     raise
             before += lost  # and wait for the whole timeout again
 
