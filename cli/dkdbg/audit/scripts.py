@@ -21,6 +21,10 @@ _WORKFLOW = re.compile(r"(?:.*/)?\.github/(?:workflows|actions)/.+\.ya?ml")
 _ASSIGNMENT = re.compile(
     r"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w{0,99})=[\"']?([\w.:/-]{1,200})[\"']?[ \t]*$", re.MULTILINE
 )
+#: Files that consist of named entries; in a shell script a line such as `debug: false` names nothing.
+_HAS_ENTRIES = re.compile(
+    r"(?:.*/)?(?:[^/]+\.mk|(?:GNU)?[Mm]akefile|[Jj]ustfile|\.gitlab-ci\.yml|package\.json)"
+)
 #: The name of a target of a Makefile, a job of CI (group 2) or a script of a package.json (group 1).
 _ENTRY = re.compile(r"[ \t]*[\"']([^\"'\n]{1,100})[\"'][ \t]*:|([\w.-][^:=\n]{0,100}):(?!=)")
 _SHELL = re.compile(r"#!\s{0,9}/(?:\S{0,200}/)?(?:env\s{1,9})?(?:\S{0,200}/)?(?:ba|da|k|z)?sh\b")
@@ -44,9 +48,9 @@ def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Found]:
     Args:
         debug: ports of debuggers.
     """
-    lines, entry = text.split("\n"), ""
+    lines, entry, has_entries = text.split("\n"), "", _HAS_ENTRIES.fullmatch(path)
     for number, line in _lines(text):
-        if name := _ENTRY.match(lines[number - 1]):
+        if has_entries and (name := _ENTRY.match(lines[number - 1])):
             entry = name[1] or name[2]
         found = [*commands.listens(line), *commands.forwards(line, debug), *commands.containers(line, debug)]
         found += () if is_for_debugging(path) or is_for_debugging(entry) else commands.waits(line)

@@ -69,6 +69,8 @@ LEAKS = {
     "ENV": ("Dockerfile", "ARG BASE=a\nFROM $BASE\nENV A=1 WANDB_API_KEY=$KEY\n", 3, "secret-in-build"),
     "build args": ("compose.yaml", "services:\n  app:\n    build:\n      context: .\n      args:\n        GIT_TOKEN: ${GIT_TOKEN}\n", 6, "secret-in-build"),
     "a target after one for debugging": ("Makefile", "debug:\n\techo\nrun: x\n\tpython -m debugpy --listen 127.0.0.1:5678 --wait-for-client t.py\n", 4, "wait-for-client"),
+    "a line of a script that looks like a target": ("start.sh", "cat <<EOF >app.yaml\ndebug: false\nEOF\npython -m debugpy --listen 5678 --wait-for-client t.py\n", 4, "wait-for-client"),
+    "a line that names another folder": ("start.sh", "cd dev && python -m debugpy --listen 127.0.0.1:5678 --wait-for-client t.py\n", 1, "wait-for-client"),
     "docker build": ("Makefile", "image:\n\tdocker build --build-arg NPM_TOKEN=$(NPM_TOKEN) .\n", 2, "secret-in-build"),
     "a Service": ("k8s/svc.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec:\n  ports:\n    - port: 80\n    - port: 5678\n", 7, "open-debug-port"),
     "hostNetwork": ("k8s/deploy.yaml", DEPLOYMENT + "          args: [sh, agent.pyz, launch, --, python, a.py]\n      hostNetwork: true\n", 11, "host-debug-port"),
