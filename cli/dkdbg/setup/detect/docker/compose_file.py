@@ -116,7 +116,7 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
             read = file.service(name)
             if read is not None:
                 parts = tuple(part for part in read[0].parts if part[:2] not in existing)
-                beside = environments.get(path) or (posixpath.join(parent(path), ".env"),)
+                beside = environments.get(path, (posixpath.join(parent(path), ".env"),))
                 include_env = tuple(each for each in beside if tree.has(each) and each != ".env")
                 found.append((replace(read[0], parts=parts, include_env=include_env), read[1]))
     names = frozenset(name for document in (whole, *inner.values()) for name in _bodies(document))
@@ -164,6 +164,7 @@ class _File:
     Attributes:
         bodies: the sections of the file's services, by name.
         env: values of the variables in the file.
+        devices: the folders that its volumes bind, by the volume's name.
         needs, needs_files: see ServiceFact.
         strict: whether an invalid service is an error, rather than a note.
     """
@@ -173,6 +174,7 @@ class _File:
     document: Value
     bodies: dict[str, Value]
     env: dict[str, str]
+    devices: dict[str, str]
     needs: tuple[str, ...]
     needs_files: tuple[tuple[str, str | None], ...]
     strict: bool
@@ -186,7 +188,10 @@ class _File:
             **parse_env(tree.text(join(parent(path), ".env") or ".env")),
         }
         needs_files = _needed_files(tree, path, document, env)
-        return cls(tree, path, document, _bodies(document), env, _needed(document, env), needs_files, strict)
+        devices = dict(_devices(_interpolate(_section(document, "volumes"), env)))
+        return cls(
+            tree, path, document, _bodies(document), env, devices, _needed(document, env), needs_files, strict
+        )
 
     def service(self, name: str) -> tuple[ServiceFact, ComposeBuild] | None:
         """Return the facts of a service; None for an invalid one.
@@ -201,8 +206,7 @@ class _File:
         if not isinstance(body, dict):
             return None
         resolved, secret = _without_secrets(self.tree, f"{self.path}: {name}", body, self.env)
-        defined = table(_interpolate(_section(self.document, "volumes"), self.env))
-        fact, build = read_body(self.tree, self.path, name, _with_devices(resolved, defined))
+        fact, build = read_body(self.tree, self.path, name, resolved, self.devices)
         fact = replace(
             fact,
             command_from_env=secret.get("command", ()),
@@ -214,23 +218,13 @@ class _File:
         return fact, build
 
 
-def _with_devices(body: Value, defined: Value) -> Value:
-    """Return a service in which volumes that bind a folder (`driver_opts: {o: bind, device: ...}`) are bind mounts."""
-
-    def bound(entry: Value) -> Value:
-        is_long = isinstance(entry, dict)
-        name = str(entry.get("source")) if is_long else str(entry).partition(":")[0]
-        options = table(table(defined.get(name)).get("driver_opts"))
+def _devices(volumes: Value) -> Iterator[tuple[str, str]]:
+    """Yield name and folder of each volume that binds one (`driver_opts: {o: bind, device: ...}`)."""
+    for name, body in table(volumes).items():
+        options = table(table(body).get("driver_opts"))
         device = options.get("device")
-        if not isinstance(device, str) or not {"bind", "rbind"} & set(str(options.get("o")).split(",")):
-            return entry
-        return {**entry, "type": "bind", "source": device} if is_long else device + str(entry)[len(name) :]
-
-    return (
-        {**body, "volumes": [bound(each) for each in elements(body["volumes"])]}
-        if body.get("volumes")
-        else body
-    )
+        if isinstance(device, str) and {"bind", "rbind"} & set(str(options.get("o")).split(",")):
+            yield str(name), device
 
 
 def _merged_service(

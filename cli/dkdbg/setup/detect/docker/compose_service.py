@@ -14,7 +14,7 @@ from dkdbg.setup.detect.files import is_address, is_fixed, join, parent
 from dkdbg.setup.detect.values import Value, elements, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from dkdbg.setup.detect.files import Tree
 
@@ -31,8 +31,15 @@ class ComposeBuild:
     target: str | None
 
 
-def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFact, ComposeBuild]:
-    """Return the facts of a service; `body` has its variables replaced and its extended services merged in."""
+def read_body(
+    tree: Tree, path: str, name: str, body: Value, devices: Mapping[str, str]
+) -> tuple[ServiceFact, ComposeBuild]:
+    """Return the facts of a service.
+
+    Args:
+        body: its section, with its variables replaced and its extended services merged in.
+        devices: the folders that volumes of its file bind, by the volume's name.
+    """
     folder = parent(path)
     context, dockerfile, build = read_build(tree, folder, body.get("build"))
     inline = table(body.get("build")).get("dockerfile_inline")
@@ -40,6 +47,7 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         dockerfile = f"{path}:{name}"
         tree.hold(dockerfile, inline)
     refers, environment = dict(_refers(body)), _environment(body.get("environment"))
+    mounts = tuple(_mounts(elements(body.get("volumes")), devices))
     fact = ServiceFact(
         name=name,
         file=path,
@@ -51,8 +59,8 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         entrypoint=argv(body.get("entrypoint")),
         working_dir=_text(body.get("working_dir")),
         user=_text(body.get("user")),
-        binds=_binds(tree, folder, elements(body.get("volumes"))),
-        volumes=tuple(_volumes(elements(body.get("volumes")))),
+        binds=_binds(tree, folder, mounts),
+        volumes=tuple((source, remote) for kind, source, remote in mounts if kind == "volume"),
         ports=_ports(elements(body.get("ports"))),
         gpu=wants_gpu(body),
         depends_on=tuple(dict.fromkeys(each for named in refers.values() for each in named)),
@@ -148,37 +156,32 @@ def argv(value: Value) -> tuple[str, ...] | None:
     return None
 
 
-def _binds(tree: Tree, folder: str, volumes: list[Value]) -> tuple[tuple[str, str], ...]:
-    found: list[tuple[str, str]] = []
+def _mounts(volumes: list[Value], devices: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield kind, source and absolute remote path of each mount; a volume that binds a folder is a bind mount."""
     for volume in volumes:
         if isinstance(volume, dict):
-            source, remote = volume.get("source"), volume.get("target")
-            if volume.get("type") != "bind" or not isinstance(source, str) or not isinstance(remote, str):
-                continue
-        elif isinstance(volume, str) and ":" in volume:
-            source, remote = volume.split(":")[:2]
+            kind, source, remote = volume.get("type", "volume"), volume.get("source"), volume.get("target")
         else:
-            continue
-        if not source.startswith(".") or not remote.startswith("/"):
-            continue
-        local = join(folder, source)
+            source, remote = (*str(volume).split(":"), "")[:2]
+            kind = "bind" if source.startswith((".", "/", "~")) else "volume"
+        if source and isinstance(source, str) and isinstance(remote, str) and remote.startswith("/"):
+            is_device = kind == "volume" and source in devices
+            yield (
+                "bind" if is_device else str(kind),
+                devices[source] if is_device else source,
+                absolute("/", remote),
+            )
+
+
+def _binds(tree: Tree, folder: str, mounts: Iterable[tuple[str, str, str]]) -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str]] = []
+    for kind, source, remote in mounts:
+        local = join(folder, source) if kind == "bind" and source.startswith(".") else None
         real = tree.real_dir(local) if local is not None else None
         if local is not None and real is not None:
             # An editor may use either name for a file below a linked folder.
-            found += [(each, absolute("/", remote)) for each in (real, local)]
+            found += [(each, remote) for each in (real, local)]
     return tuple(dict.fromkeys(found))
-
-
-def _volumes(volumes: list[Value]) -> Iterator[tuple[str, str]]:
-    for volume in volumes:
-        if isinstance(volume, dict):
-            is_volume = volume.get("type", "volume") == "volume"
-            name, remote = volume.get("source"), volume.get("target")
-        else:
-            name, remote = (*str(volume).split(":"), "")[:2]
-            is_volume = not str(name).startswith((".", "/", "~"))
-        if is_volume and name and str(remote).startswith("/"):
-            yield str(name), absolute("/", str(remote))
 
 
 def _ports(ports: list[Value]) -> tuple[int, ...]:
