@@ -18,7 +18,7 @@ from dkdbg.setup.detect.docker import service
 from dkdbg.setup.detect.docker.dockerfile import keeps_bytecode_out, run_lines, takes_system_python
 from dkdbg.setup.detect.docker.images import read_image
 from dkdbg.setup.detect.docker.installed import how_installed, is_compiled, source_root
-from dkdbg.setup.detect.docker.service import harmless_scripts, passing_scripts
+from dkdbg.setup.detect.docker.service import harmless_scripts, passing_scripts, shell_scripts
 from dkdbg.setup.detect.files import MAX_TEXT_BYTES, MAX_WALK_S, Tree, parent
 from dkdbg.setup.detect.launch.candidates import module_file
 from dkdbg.setup.detect.launch.entrypoint import terminal_asked
@@ -131,6 +131,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         *([chosen.dockerfile] if chosen and chosen.dockerfile else []),
         *survey.dockerfiles.values(),
     ]
+    scripts = shell_scripts(tree)
     return RepoFacts(
         root=tree.root,
         name=tree.root.name,
@@ -168,8 +169,8 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         devcontainers=tuple(item.path for item in survey.devcontainers),
         apt=apt,
         build_apt=build_apt,
-        harmless_scripts=harmless_scripts(tree) | set(survey.scripts),
-        passing_scripts=passing_scripts(tree),
+        harmless_scripts=harmless_scripts(scripts) | set(survey.scripts),
+        passing_scripts=passing_scripts(scripts),
         notebooks=len(survey.notebooks),
         dockerfile=survey.dockerfile.path if survey.dockerfile else None,
         asked_dockerfile=survey.asked_dockerfile is not None,

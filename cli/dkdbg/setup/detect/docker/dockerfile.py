@@ -183,20 +183,26 @@ def run_lines(text: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def written_scripts(text: str) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each file that RUN writes by a redirection, or COPY from a here-document.
+def written_scripts(text: str, names: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each file of these names that RUN writes by a redirection, or COPY from a here-document.
 
     The text of a RUN that is no here-document has the words of the whole instruction, one a line.
     """
     for step in parse_instructions(text):
-        if step.keyword not in {"RUN", "COPY"}:
-            continue
-        words = split(_run_text(step.rest, {})) if step.keyword == "RUN" else []
-        # `printf` and `echo -e` have escapes of their own inside the quotes.
-        printed = re.sub(r'\\(["$])', r"\1", "\n".join(words).replace("\\n", "\n"))
-        written = "\n".join(step.heredocs) or printed
-        paths = _WRITTEN.findall(step.rest) if step.keyword == "RUN" else split(step.rest)[-1:]
-        yield from ((path.rsplit("/", 1)[-1], written) for path in paths if written)
+        paths = []
+        if step.keyword == "RUN":
+            paths = _WRITTEN.findall(step.rest)
+        elif step.keyword == "COPY" and step.heredocs:
+            paths = split(step.rest)[-1:]
+        found = [name for path in paths if names.fullmatch(name := path.rsplit("/", 1)[-1])]
+        if found:
+            written = "\n".join(step.heredocs) or _printed(split(_run_text(step.rest, {})))
+            yield from ((name, written) for name in found)
+
+
+def _printed(words: list[str]) -> str:
+    """Return the lines in the words of a RUN: `printf` and `echo -e` have escapes of their own inside the quotes."""
+    return re.sub(r'\\(["$])', r"\1", "\n".join(words).replace("\\n", "\n"))
 
 
 def takes_system_python(text: str) -> bool:

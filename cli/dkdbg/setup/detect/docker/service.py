@@ -378,27 +378,28 @@ def _filled(argv: tuple[str, ...] | None, dockerfile: DockerfileFact | None) -> 
     return tuple(substitute(word, values, keep_unknown=True) for word in argv or ())
 
 
-def harmless_scripts(tree: Tree) -> frozenset[str]:
-    """Return the names of shell scripts that do not need root."""
-    return _scripts(tree, lambda lines: not any(map(_ROOTS.search, lines)))
+def shell_scripts(tree: Tree) -> tuple[tuple[str, str], ...]:
+    """Return name and text of each shell script: files of the repository, and those that its Dockerfiles write."""
+    files = [(path.rsplit("/", 1)[-1], tree.text(path)) for path in tree.matching(_SCRIPT)]
+    written = [each for path in tree.matching(NAME) for each in written_scripts(tree.text(path), _SCRIPT)]
+    return (*files, *written)
 
 
-def passing_scripts(tree: Tree) -> frozenset[str]:
-    """Return the names of shell scripts that run their arguments as the program: `exec "$@"`, `exec gosu app "$@"`."""
-    return _scripts(
-        tree, lambda lines: any(_PASSES_ON.match(each) and not parse_line(each) for each in lines)
+def harmless_scripts(scripts: Sequence[tuple[str, str]]) -> frozenset[str]:
+    """Return the names of the `shell_scripts` that do not need root."""
+    return _named(scripts, lambda lines: not any(map(_ROOTS.search, lines)))
+
+
+def passing_scripts(scripts: Sequence[tuple[str, str]]) -> frozenset[str]:
+    """Return the names of the `shell_scripts` that run their arguments as the program: `exec "$@"`, `exec gosu app "$@"`."""
+    return _named(
+        scripts, lambda lines: any(_PASSES_ON.match(each) and not parse_line(each) for each in lines)
     )
 
 
-def _scripts(tree: Tree, fits: Callable[[list[str]], bool]) -> frozenset[str]:
-    """Return the names of shell scripts whose lines, without comments, fit; scripts that share a name count as one.
-
-    The scripts are files of the repository, and those that its Dockerfiles write.
-    """
+def _named(scripts: Sequence[tuple[str, str]], fits: Callable[[list[str]], bool]) -> frozenset[str]:
+    """Return the names of scripts whose lines, without comments, fit; scripts that share a name count as one."""
     found: dict[str, bool] = {}
-    scripts = [(path.rsplit("/", 1)[-1], tree.text(path)) for path in tree.matching(_SCRIPT)]
-    for path in tree.matching(NAME):
-        scripts += [each for each in written_scripts(tree.text(path)) if _SCRIPT.fullmatch(each[0])]
     for name, text in scripts:
         lines = [line for line in text.split("\n") if not line.lstrip().startswith("#")]
         is_script = "#!" in text[:100] or name.endswith("sh")
