@@ -1,5 +1,6 @@
 """Programs that set, clear or ignore their environment, or change the user, run as they were meant and stop all the same."""
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -62,6 +63,17 @@ DOCKERFILE = """
 COMPOSE = "services:\n  job:\n    build: .\n    volumes: ['.:/app']\n"
 
 
+@contextlib.contextmanager
+def running(tmp_path, base_image, files):
+    """Start a project whose entrypoint is `start.sh`, without waiting for an editor; yield its root."""
+    files = {"Dockerfile": DOCKERFILE.format(base=base_image), "compose.yaml": COMPOSE, **files}
+    with project(tmp_path / unique("ways"), files) as root:
+        must(dkdbg(root, "init", "--yes", "--wait", "0"))
+        (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
+        must(dkdbg(root, "up"))
+        yield root
+
+
 def test_each_program_of_an_entrypoint_stops_whatever_it_does_to_environment_and_user(base_image, tmp_path):
     lines = "\n".join(line for line, _ in WAYS.values())
     start = f"set -ex\nchown svc /home/svc\nid -u\n{lines}\necho $1 done\n"
@@ -113,16 +125,7 @@ def test_a_program_that_entrypoint_runs_as_another_user_is_known_to_every_verb(b
     """It alone is Python there, and announces itself in a folder of that user's."""
     text = f"import time\nn = 0\nwhile True:\n    n += 1  {MARK}\n    time.sleep(0.1)\n"
     start = "exec setpriv --reuid=4242 --regid=4242 --init-groups python3 serve.py\n"
-    files = {
-        "Dockerfile": DOCKERFILE.format(base=base_image),
-        "compose.yaml": COMPOSE,
-        "start.sh": start,
-        "serve.py": text,
-    }
-    with project(tmp_path / unique("ways"), files) as root:
-        must(dkdbg(root, "init", "--yes", "--wait", "0"))
-        (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
-        must(dkdbg(root, "up"))
+    with running(tmp_path, base_image, {"start.sh": start, "serve.py": text}) as root:
         with Debugger(launch_options(root)) as debugger:
             debugger.attach()
             debugger.wait(lambda: len(debugger.sessions) == 2, "the session of the program", timeout=120)
@@ -141,18 +144,13 @@ def test_an_editor_that_comes_later_stops_in_processes_that_have_changed_their_u
     changes = "os.setgid(4242)\n    os.setuid(4242)\n"
     serves = f"import time\nprint('begun', flush=True)\nn = 0\nwhile True:\n    n += 1  {MARK}\n    time.sleep(0.1)\n"
     files = {
-        "Dockerfile": DOCKERFILE.format(base=base_image),
-        "compose.yaml": COMPOSE,
         "start.sh": "exec python3 master.py\n",
         "master.py": f"import os, runpy\nif os.fork() == 0:\n    {changes}    runpy.run_path('worker.py')\n"
         f"if os.fork() == 0:\n    {changes}    os.execvp('python3', ['python3', 'program.py'])\nos.wait()\n",
         "worker.py": serves,
         "program.py": serves,
     }
-    with project(tmp_path / unique("ways"), files) as root:
-        must(dkdbg(root, "init", "--yes", "--wait", "0"))
-        (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
-        must(dkdbg(root, "up"))
+    with running(tmp_path, base_image, files) as root:
         wait_for(lambda: must(dkdbg(root, "logs")).stdout.count("begun"), lambda begun: begun == 2)
         with Debugger(launch_options(root)) as debugger:
             waiting = {str(root / each) for each in ("worker.py", "program.py")}
