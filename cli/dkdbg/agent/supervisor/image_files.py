@@ -109,12 +109,12 @@ class ImageFiles:
 
         Create the small folders that it lacks.
         """
+        above = os.stat(folder)
         for name in sorted(os.listdir(volume)):
             in_folder, in_volume = os.path.join(folder, name), os.path.join(volume, name)
             is_own_link = os.path.islink(in_folder) and os.readlink(in_folder) == in_volume
             is_missing = not os.path.lexists(in_folder)
-            above, room = os.stat(folder), _MAX_LINKS - len(self._links)
-            if is_missing and _can_be_created(in_volume, above, room):
+            if is_missing and _can_be_created(in_volume, above, _MAX_LINKS - len(self._links)):
                 _create(in_folder, above)
                 if any(each.endswith(".py") for each in os.listdir(in_volume)):
                     with contextlib.suppress(OSError):  # linked too: the checkout gets no bytecode
