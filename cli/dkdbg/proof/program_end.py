@@ -206,16 +206,19 @@ def _of_gpu(text: str, _code: int | None, _around: Around) -> Finding | None:
     )  # fmt: skip
 
 
+#: An error that names a path beside the image's files, and one of a script there, whose folder is the first on sys.path.
+_IN_IMAGE_FILES = re.compile(
+    rf"^(?:[A-Za-z_][\w.]*Error: |python[\d.]*: can't open file )[^\n]*{IMAGE_FILES}/", re.MULTILINE
+)
+_IN_IMAGE_SCRIPT = re.compile(
+    rf'^  File "{IMAGE_FILES}/[^\n]*\n(?: {{4}}[^\n]*\n)*ModuleNotFoundError: No module named \'(\w+)',
+    re.MULTILINE,
+)
+
+
 def _of_image_files(text: str, _code: int | None, around: Around) -> Finding | None:
-    error = re.compile(
-        rf"^(?:[A-Za-z_][\w.]*Error: |python[\d.]*: can't open file )[^\n]*{IMAGE_FILES}/", re.MULTILINE
-    )
-    script = re.compile(  # its folder is the first on sys.path
-        rf'^  File "{IMAGE_FILES}/[^\n]*\n(?: {{4}}[^\n]*\n)*ModuleNotFoundError: No module named \'(\w+)',
-        re.MULTILINE,
-    )
-    missing = script.search(text)
-    if not error.search(text) and (missing is None or missing[1] not in around.own):
+    missing = _IN_IMAGE_SCRIPT.search(text)
+    if not _IN_IMAGE_FILES.search(text) and (missing is None or missing[1] not in around.own):
         return None
     return _finding(
         "data-missing", f"the program resolved a link to a file that only the image has, and looks for others beside it in {IMAGE_FILES}",

@@ -60,9 +60,8 @@ def watch() -> None:
     ) -> None:
         reload = arguments.setdefault("autoReload", {})
         if isinstance(reload, dict) and not reload.get("enable"):
-            reload.setdefault(
-                "watchDirectories", ["/"]
-            )  # otherwise pydevd asks for the working folder, perhaps gone
+            # By default pydevd asks for the working folder, which may be gone.
+            reload.setdefault("watchDirectories", ["/"])
         set_options(self, debugger, arguments, *more, **named)
 
     def in_project_roots(self: Any, received_filename: str) -> bool:
