@@ -315,6 +315,13 @@ def test_services_of_an_included_file_are_read_whatever_it_is_called(project):
     assert project.facts().service == fact
 
 
+def test_environment_files_of_an_include_that_lie_outside_of_the_repository_are_left_out(project):
+    project.write("svc/compose.yaml", "services: {train: {image: x}}\n").write("svc/.env", "A=1\n")
+    files = "[/etc/passwd, ../etc/passwd, svc/../../etc/passwd]"
+    project.write("compose.yaml", f"include: [{{path: svc/compose.yaml, env_file: {files}}}]\n")
+    assert services(project)["train"].include_env == ()
+
+
 @pytest.mark.parametrize(
     ("capabilities", "fixes"),
     [
