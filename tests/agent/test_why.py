@@ -425,6 +425,29 @@ def test_a_line_that_the_program_waits_before_and_one_of_a_program_that_is_stopp
         debugger.set_breakpoints(running.script, [])
 
 
+SUSPENDED = {
+    "a task": "import asyncio\n\n\nasync def waits(n):\n    await asyncio.sleep(n)\n    return n\n\n\nasyncio.run(waits(600))\n",
+    "an async generator": "import asyncio\n\n\nasync def waits(n):\n    yield n\n    return\n\n\nasync def main():\n    kept = waits(1)\n    await kept.asend(None)\n    await asyncio.sleep(600)\n\n\nasyncio.run(main())\n",
+    "a generator": "import time\n\n\ndef waits(n):\n    yield n\n    return n\n\n\nkept = waits(1)\nnext(kept)\ntime.sleep(600)\n",
+}
+
+
+@pytest.mark.parametrize("kind", SUSPENDED)
+def test_a_line_that_is_waited_before_outside_of_the_threads_stacks(program, kind):
+    running = program(SUSPENDED[kind])
+    with running.debugged() as debugger:
+        debugger.wait_session(lambda each: each.pid not in (None, running.process.pid), "the program")
+        debugger.set_breakpoints(running.script, [6])
+        said = why(running, 6, "never-reached", fact="which has run")
+        assert "waits is in line 5 in train.py" in said["findings"][0]["says"]
+
+
+def test_a_line_that_a_thread_waits_before_without_an_editor(program):
+    text = "import time\n\n\ndef waits(n):\n    time.sleep(n)\n    return n\n\n\nwaits(600)\n"
+    said = why(program(text), 6, "never-reached", fact="which has run")
+    assert said["findings"][0]["says"].startswith("waits is in line 5 in train.py, and has not come to ")
+
+
 @pytest.mark.parametrize(
     ("compiler", "decorator", "framework"),
     [

@@ -354,10 +354,15 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         yield _ran_before(
             asked, f"{name} ran past {asked.where} before the breakpoint was set,{branch} and has not come back", or_never=untaken
         )  # fmt: skip
-    elif at_line and (before := [pair for pair in joined if _is_past(asked, pair[1], before=True)]):
+    elif before := [
+        (process, each)
+        for process, each in (joined if at_line else debugged)
+        if (at_line or not (joined or each.again)) and _is_past(asked, each, before=True)
+    ]:
         waiting, at = before[0][0], before[0][1].at[0]
+        since = " since the breakpoint was set" * bool(at_line)
         yield Finding(
-            link="line", cause="never-reached", says=f"{name} is in line {at} in {_named([waiting])}, and has not come to {asked.where} since the breakpoint was set",
+            link="line", cause="never-reached", says=f"{name} is in line {at} in {_named([waiting])}, and has not come to {asked.where}{since}",
             remedy="dkdbg where shows what it waits for",
         )  # fmt: skip
     elif at_line and any(each.ran for _, each in joined):

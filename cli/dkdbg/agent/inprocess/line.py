@@ -13,6 +13,7 @@ import contextlib
 import gc
 import itertools
 import opcode
+import operator
 import os
 import sys
 import types
@@ -49,6 +50,8 @@ _LEAVING = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "RAISE_VARARGS")
 #: Number of frozen objects from which the program is taken to have frozen its own (gc.freeze), which `gc` does
 #: not return. Python 3.12 starts with some 400.
 _MANY_FROZEN = 2000
+#: Types whose code waits outside of the threads' stacks, and the prefix of their attributes.
+_SUSPENDABLE = ((types.CoroutineType, "cr"), (types.GeneratorType, "gi"), (types.AsyncGeneratorType, "ag"))
 #: Instructions that jump.
 _JUMPS = frozenset(opcode.hasjrel + opcode.hasjabs)
 #: Flag of the code of functions, which that of modules and classes lacks.
@@ -63,6 +66,8 @@ def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
     """
     name = os.path.basename(path)
     running = _running(name, is_asked)
+    if is_asked:
+        running = [*running, *_suspended(name)][:MAX_FILES]
     functions = _functions(name) if is_asked else None
     found: List[Dict[str, Any]] = []
     seen: Set[int] = set()
@@ -316,7 +321,7 @@ def _functions(name: str) -> List[types.FunctionType]:
     """Return all functions of files of this name, whatever keeps them: a decorator, a registry, another module."""
     # Never hold tuples: Python raises SystemError in `tuple(...)` of another thread, whose unfinished tuple is held when it
     # is resized (cpython#59313). No thread can run while this one call goes through all objects.
-    found = list(filter(callable, itertools.chain.from_iterable(map(gc.get_objects, (None,)))))
+    found = list(filter(callable, _objects()))
     return [
         each
         for each in found
@@ -324,6 +329,35 @@ def _functions(name: str) -> List[types.FunctionType]:
         and os.path.basename(each.__code__.co_filename) == name
         and _is_function(each.__code__)  # the hook may hold the module's code as a function
     ]
+
+
+def _objects() -> Iterator[Any]:
+    """Yield all objects of the program; `list` of this, or of C functions of it, executes no other thread."""
+    return itertools.chain.from_iterable(map(gc.get_objects, (None,)))
+
+
+def _suspended(name: str) -> Running:
+    """Return the code of files of this name that coroutines and generators wait in, whatever resumes them."""
+    found: Running = []
+    for kind, prefix in _SUSPENDABLE:
+        # By the type's identity: isinstance() would execute the `__class__` of proxies.
+        each, again = itertools.tee(_objects())
+        for one in list(
+            itertools.compress(each, map(operator.is_, map(type, again), itertools.repeat(kind)))
+        ):
+            code: Any = getattr(one, prefix + "_code")
+            frame = getattr(one, prefix + "_frame")
+            if (
+                os.path.basename(code.co_filename) != name
+                or frame is None
+                or getattr(one, prefix + "_running")
+            ):
+                continue
+            if (
+                frame.f_lineno != code.co_firstlineno
+            ):  # it has begun, and it may be resumed, and called, again
+                found.append((code, frame.f_lineno or 0, True))
+    return found
 
 
 def _is_equal(one: CodeType, other: CodeType) -> bool:
