@@ -167,7 +167,7 @@ def test_a_timeout_without_end_around_the_agent_is_no_deadline(monkeypatch):
 
 
 WAITING = """
-import concurrent.futures, datetime, linecache, multiprocessing, queue, select, socket, sys, threading, time
+import calendar, concurrent.futures, datetime, linecache, multiprocessing, queue, select, socket, sys, threading, time, types
 from dkdbg.agent.inprocess.clocks import clocks, running_clocks
 
 def work():
@@ -188,7 +188,10 @@ def full():
 def _poll_wrapper():
     time.sleep(60)
 
-kept = []
+def seconds():
+    return calendar.timegm(time.gmtime())
+
+kept, known, Clock = [], types.SimpleNamespace(now=time.monotonic), datetime.datetime
 threading.Thread(target=work, daemon=True).start()
 end = time.monotonic() + float(sys.argv[1])
 while not (found := running_clocks.found()) and time.monotonic() < end:
@@ -233,6 +236,15 @@ print(found)
         ("socket.socket(socket.AF_UNIX).connect(full())", "the timeout of connect at p.py:6"),
         ("sys.modules['gevent'] = sys.modules['uvloop'] = sys", "timeouts of uvloop', 'timeouts of gevent"),
         ("end = datetime.datetime.now()\n    time.sleep(60)", "datetime.now() at p.py:6"),
+        ("end = Clock.utcnow()\n    time.sleep(60)", "datetime.utcnow() at p.py:6"),
+        ("end = seconds()\n    time.sleep(60)", "time.gmtime() at p.py:6"),
+        ("end = time.clock_gettime(1)\n    time.sleep(60)", "time.clock_gettime() at p.py:6"),
+        (
+            "lib('import time\\nfrom datetime import datetime as dt\\ndt.now()\\ntime.sleep(60)')",
+            "datetime.now() of lib",
+        ),
+        ("sys.modules['apscheduler.schedulers.base'] = sys", "misfire_grace_time of APScheduler"),
+        ("known.now()\n    time.sleep(60)", None),
         (
             "for _ in range(60):\n        if not threading: break\n        time.sleep(1)",
             "a loop that counts its sleeps at p.py:8",

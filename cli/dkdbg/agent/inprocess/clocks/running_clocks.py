@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import threading
+from types import BuiltinFunctionType, FunctionType, ModuleType
 
 from .. import session, stacks
 
@@ -25,6 +26,8 @@ _MODULES: Dict[str, Tuple[str, Optional[Callable[[Any], object]]]] = {
     "uvloop": ("timeouts of uvloop", None),
     "gevent": ("timeouts of gevent", None),
     "_time_machine": ("Python clocks, because time_machine is imported", None),
+    "apscheduler.schedulers.base": ("misfire_grace_time of APScheduler", None),
+    "huey.api": ("times of huey (expires, eta, delay)", None),
     "grpc": (_GRPC, lambda _: any(map(_polls_for_grpc, list(getattr(threading, "_active", {}).values())))),
     "torch.distributed.rpc.api": (
         "timeouts of torch.distributed.rpc",
@@ -51,14 +54,18 @@ _STEP = re.compile(r"\b(\w+)\s*(?:[-+]=|=\s*\1\s*[-+])")
 _NAP = re.compile(r"\bsleep\(")
 #: A call that may wait for the lock of a database; with sqlite3, up to the `timeout` of its connection.
 _STATEMENT = re.compile(r"\.(execute|executemany|executescript|commit)\(")
-#: Methods of `datetime` that return the current time.
-_READS = {"now", "utcnow", "today"}
-_READ = re.compile(r"\.\s*(?:%s)\b" % "|".join(sorted(_READS)))
+#: Module -> its functions and methods that return the current time by a clock that keeps running.
+_READS = {
+    "datetime": ("now", "utcnow", "today"),
+    "time": ("localtime", "gmtime", "clock_gettime", "clock_gettime_ns"),
+}
 #: Modules whose waits are a single call, and names of clock functions: a library's function that reads a clock
 #: loops until its deadline.
 _WAITS, _CLOCKS = {"threading", "multiprocessing.synchronize"}, {"monotonic", "time", "_time"}
 #: Minimum seconds of a single-call wait to report: a shorter one is taken for part of a loop.
 _MIN_WAIT_S = 5.0
+#: Flag of the code of functions.
+_CO_OPTIMIZED = 1
 #: Maximum clocks to report.
 MAX_CLOCKS = 10
 
@@ -75,19 +82,55 @@ def found() -> List[str]:
         limit = _deadline_of(frame) or _older_wait_of(frame)
         text = limit or _wait_of(frame)
         while each is not None:
+            read, line = _read_in(each)
             if stacks.is_own(each.f_code.co_filename):
-                names, line = each.f_code.co_names, each.f_lineno or 0
-                if "datetime" in names and not _READS.isdisjoint(names):
-                    text, line = "datetime.now()", _line_of_read(each.f_code)
+                text, line = (read, line) if read else (text, each.f_lineno or 0)
                 if text:
                     where = "%s:%d" % (os.path.basename(each.f_code.co_filename), line)
                     texts.append("%s at %s" % (text, where))
                     text = ""
+            elif read:
+                texts.append("%s of %s" % (read, _name_of(each).partition(".")[0]))
             each = each.f_back
         if text and text == limit:  # a thread of a library
             texts.append(text)
     placed = [each.partition(" at ")[0] for each in texts if " at " in each]
     return list(dict.fromkeys(each for each in texts if each not in placed))[:MAX_CLOCKS]
+
+
+def _read_in(frame: FrameType) -> Tuple[str, int]:
+    """Return the call by which a frame's function reads a clock that keeps running, and its line; "" and 0 for none.
+
+    A function of the same module that it calls, such as `def now(): return datetime.now()`, counts as part of it.
+    """
+    names = frame.f_globals
+    read = _read_of(frame.f_code, names)
+    if read:
+        return read, _line_of(read, frame.f_code)
+    is_function = frame.f_code.co_flags & _CO_OPTIMIZED  # a module's code has the names of all its functions
+    for name in frame.f_code.co_names if is_function else ():
+        helper = names.get(name)
+        if type(helper) is FunctionType:
+            read = _read_of(helper.__code__, helper.__globals__)
+            if read:
+                return read, _line_of(name, frame.f_code)
+    return "", 0
+
+
+def _read_of(code: CodeType, names: Dict[str, Any]) -> str:
+    """Return the call by which code reads a clock that keeps running; `names` are its globals."""
+    for module, reads in _READS.items():
+        read = next((each for each in reads if each in code.co_names), "")
+        if read and any(each == module or _is_of(names.get(each), module) for each in code.co_names):
+            return "%s.%s()" % (module, read)
+    return ""
+
+
+def _is_of(value: Any, module: str) -> bool:  # noqa: ANN401 - of any type
+    """Return whether a global is this module of the standard library, or one of its classes and functions."""
+    if type(value) is ModuleType:
+        return value is sys.modules.get(module)
+    return type(value) in (type, BuiltinFunctionType) and getattr(value, "__module__", "") == module
 
 
 def _polls_for_grpc(thread: Any) -> bool:  # noqa: ANN401 - of any class
@@ -162,11 +205,12 @@ def _is_period(frame: FrameType) -> bool:
     return any(_WHILE.match(lines[above]) for above in _enclosing(lines, at, frame))
 
 
-def _line_of_read(code: CodeType) -> int:
-    """Return the first line of a function that reads the time by `datetime`; its own first line without a source."""
+def _line_of(call: str, code: CodeType) -> int:
+    """Return the first line of a function that has this call; its own first line without a source."""
     first = max(code.co_firstlineno, 1)
     lines = linecache.getlines(code.co_filename)[first - 1 :]
-    return next((number for number, line in enumerate(lines, first) if _READ.search(line)), first)
+    name = re.compile(r"\b%s\b" % call.rstrip("()").rpartition(".")[2])
+    return next((number for number, line in enumerate(lines, first) if name.search(line)), first)
 
 
 def _name_of(frame: FrameType) -> str:
