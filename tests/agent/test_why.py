@@ -550,6 +550,7 @@ from dkdbg.agent.inprocess import line
 def look():
     for _ in range(300):
         line._functions("train.py")
+        line._suspended(look.__code__)
 
 thread = threading.Thread(target=look)
 thread.start()
@@ -559,7 +560,7 @@ print("end")
 """
 
 
-def test_a_look_at_all_functions_breaks_no_tuple_that_the_program_is_making():
+def test_a_look_at_all_functions_or_coroutines_breaks_no_tuple_that_the_program_is_making():
     """Python resizes a tuple that only its maker holds; else it raises SystemError, in the program."""
     done = subprocess.run([sys.executable, "-c", MAKES_TUPLES], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("end\n", "")

@@ -13,7 +13,6 @@ import contextlib
 import gc
 import itertools
 import opcode
-import operator
 import os
 import sys
 import types
@@ -51,7 +50,7 @@ _LEAVING = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "RAISE_VARARGS")
 #: not return. Python 3.12 starts with some 400.
 _MANY_FROZEN = 2000
 #: Types whose code waits outside of the threads' stacks, and the prefix of their attributes.
-_SUSPENDABLE = ((types.CoroutineType, "cr"), (types.GeneratorType, "gi"), (types.AsyncGeneratorType, "ag"))
+_SUSPENDABLE = {types.CoroutineType: "cr", types.GeneratorType: "gi", types.AsyncGeneratorType: "ag"}
 #: Instructions that jump.
 _JUMPS = frozenset(opcode.hasjrel + opcode.hasjabs)
 #: Flag of the code of functions, which that of modules and classes lacks.
@@ -66,8 +65,6 @@ def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
     """
     name = os.path.basename(path)
     running = _running(name, is_asked)
-    if is_asked:
-        running = [*running, *_suspended(name)][:MAX_FILES]
     functions = _functions(name) if is_asked else None
     found: List[Dict[str, Any]] = []
     seen: Set[int] = set()
@@ -168,6 +165,8 @@ def _of_file(
         live, compiler = _live(module, fresh, running, functions or ())
         facts["kept"] = compiler == _KEEPS
         active = [each for each in running if each[0] is live]
+        if functions is not None and live is not None:
+            active += _suspended(live)
         facts["ran"] = bool(active) or _has_run(live)
         is_compiled = live is not None and (
             missed_code.is_compiled(live) or (facts["ran"] is not True and missed_code.is_inlined(live))
@@ -321,7 +320,7 @@ def _functions(name: str) -> List[types.FunctionType]:
     """Return all functions of files of this name, whatever keeps them: a decorator, a registry, another module."""
     # Never hold tuples: Python raises SystemError in `tuple(...)` of another thread, whose unfinished tuple is held when it
     # is resized (cpython#59313). No thread can run while this one call goes through all objects.
-    found = list(filter(callable, _objects()))
+    found = list(filter(callable, itertools.chain.from_iterable(map(gc.get_objects, (None,)))))
     return [
         each
         for each in found
@@ -331,33 +330,17 @@ def _functions(name: str) -> List[types.FunctionType]:
     ]
 
 
-def _objects() -> Iterator[Any]:
-    """Yield all objects of the program; `list` of this, or of C functions of it, executes no other thread."""
-    return itertools.chain.from_iterable(map(gc.get_objects, (None,)))
-
-
-def _suspended(name: str) -> Running:
-    """Return the code of files of this name that coroutines and generators wait in, whatever resumes them."""
+def _suspended(code: CodeType) -> Running:
+    """Return where coroutines and generators of this code wait, whatever resumes them."""
     found: Running = []
-    for kind, prefix in _SUSPENDABLE:
-        # By the type's identity: isinstance() would execute the `__class__` of proxies.
-        each, again = itertools.tee(_objects())
-        for one in list(
-            itertools.compress(each, map(operator.is_, map(type, again), itertools.repeat(kind)))
-        ):
-            code: Any = getattr(one, prefix + "_code")
-            frame = getattr(one, prefix + "_frame")
-            if (
-                os.path.basename(code.co_filename) != name
-                or frame is None
-                or getattr(one, prefix + "_running")
-            ):
-                continue
-            if (
-                frame.f_lineno != code.co_firstlineno
-            ):  # it has begun, and it may be resumed, and called, again
-                found.append((code, frame.f_lineno or 0, True))
-    return found
+    for each in gc.get_referrers(code):  # holds no object but these; see `_functions`
+        prefix = _SUSPENDABLE.get(type(each), "")
+        frame = getattr(each, prefix + "_frame") if prefix else None
+        if frame is None or getattr(each, prefix + "_running"):
+            continue
+        if frame.f_lineno not in (None, code.co_firstlineno):  # begun; it may be resumed, and called, again
+            found.append((code, frame.f_lineno, True))
+    return found[:MAX_FILES]
 
 
 def _is_equal(one: CodeType, other: CodeType) -> bool:
