@@ -187,6 +187,31 @@ def test_a_program_with_such_a_tracer_is_joined_by_a_late_attach(program, tmp_pa
         running.ends()
 
 
+#: Prints dkdbg's modules that a tracer of all threads has seen, but those that take the tracer away.
+ALL_THREADS = """
+import threading
+
+seen = set()
+
+def own(frame, event, argument):
+    seen.add(frame.f_code.co_filename)
+    return own
+
+threading.settrace(own)
+"""
+PRINTS = "print([each for each in seen if '/dkdbg/agent/' in each and not each.endswith(('/session.py', '/own_tracer.py'))])\n"
+
+
+@pytest.mark.parametrize("minor", [11, 13])
+def test_a_tracer_of_all_threads_does_not_see_those_of_dkdbg(program, under, minor, tmp_path):
+    running = program(f"{ALL_THREADS}{LOOPS}{PRINTS}", **under(minor))
+    wait_for((tmp_path / "began").exists, bool)
+    with Editor(running.port, {running.script: [15]}) as editor:
+        editor.wait_stops(3)
+        (tmp_path / "end").touch()
+        running.ends(0, "[]\n")
+
+
 PDB = """import pdb
 
 def step(n):

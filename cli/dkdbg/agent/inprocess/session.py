@@ -71,9 +71,23 @@ def threads() -> Any:
     return getattr(sys.modules.get("pydevd"), "threading", threading)
 
 
+def untrace() -> None:
+    """Take this thread, a debugger's, from the program's own tracers of all threads, such as `python -m trace`."""
+    if sys.gettrace() is not None:
+        holder = getattr(sys.modules.get("pydevd_tracing"), "TracingFunctionHolder", None)
+        (getattr(holder, "_original_tracing", None) or sys.settrace)(None)
+    if sys.getprofile() is not None:
+        sys.setprofile(None)
+
+
 def start_hidden(target: Callable[[], object], name: str) -> None:
-    """Start a thread that `threading` knows, marked so that pydevd ignores it."""
-    thread: Any = threads().Thread(target=target, name=name, daemon=True)
+    """Start a thread that `threading` knows, marked so that pydevd and the program's own tracers ignore it."""
+
+    def run() -> None:
+        untrace()
+        target()
+
+    thread: Any = threads().Thread(target=run, name=name, daemon=True)
     thread.pydev_do_not_trace = thread.is_pydev_daemon_thread = True
     thread.start()
     _hidden[:] = [each for each in _hidden if each.is_alive()] + [thread]

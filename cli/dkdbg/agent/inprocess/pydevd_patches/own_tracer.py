@@ -61,6 +61,7 @@ def watch() -> None:
     importing.after("bdb", _adapt_pdb)
     coverage_files.watch()
     if sys.version_info >= (3, 12):
+        _untrace_pydevds_threads()
         return
     import pydevd_tracing
 
@@ -86,6 +87,19 @@ def watch() -> None:
 
     pydevd_tracing._internal_set_trace = set_trace
     threading.settrace = set_trace_for_threads
+
+
+def _untrace_pydevds_threads() -> None:
+    """Hide pydevd's threads from tracers of all threads; from Python 3.12 on pydevd only stops its own monitoring."""
+    from _pydevd_bundle.pydevd_daemon_thread import PyDBDaemonThread
+
+    true = PyDBDaemonThread._stop_trace
+
+    def stop_trace(self: Any) -> None:
+        session.untrace()
+        true(self)
+
+    PyDBDaemonThread._stop_trace = stop_trace
 
 
 def _adapt_pdb(bdb: Any) -> None:

@@ -85,6 +85,7 @@ PROGRAM: Names = {
         "_load_python_helper_lib", "_internal_set_trace", "TracingFunctionHolder._original_tracing",
         "set_trace_to_threads", "replace_sys_set_trace_func", "restore_sys_set_trace_func",
     ),
+    "_pydevd_bundle.pydevd_daemon_thread": ("PyDBDaemonThread._stop_trace",),
     "_pydevd_bundle.pydevd_json_debug_options": ("DebugOptions.update_from_args",),
     "_pydev_bundle._pydev_saved_modules": ("_queue",),
     "_pydevd_bundle.pydevd_extension_utils": ("extensions_of_type",),
