@@ -47,6 +47,9 @@ _USER_OPTIONS = {
     "celery": ("--uid", "--gid"),
     "uwsgi": ("--uid", "--gid"),
 }
+#: Shells that alone keep a container open for a user, and programs that show the machine's load.
+_SHELLS = frozenset({"sh", "bash", "zsh", "fish"})
+_MONITORS = frozenset({"nvidia-smi", "nvtop", "gpustat", "rocm-smi", "top", "htop", "watch"})
 #: Maximum depth of shells, wrappers and entry scripts inside one another.
 _MAX_DEPTH = 8
 
@@ -192,6 +195,22 @@ def _after_keyword(words: Sequence[str]) -> Sequence[str]:
 def serves(argv: Sequence[str]) -> bool:
     """Return whether an argv starts a program that runs until it is stopped, according to its launchers."""
     return any(launcher.serves(line.rest) for launcher, line in launchers_in(argv))
+
+
+def idles(argv: tuple[str, ...]) -> bool:
+    """Return whether a command only keeps a container open: a bare shell, a sleep, an endless tail, a monitor."""
+    if not argv:
+        return False
+    name = argv[0].rsplit("/", 1)[-1]
+    if name in _SHELLS:
+        rest = " ".join(argv[1:])
+        inner = tuple(rest.removeprefix("-c ").split())  # CMD /bin/bash is `/bin/sh -c /bin/bash`
+        if rest.startswith("-c ") and inner and inner[0].rsplit("/", 1)[-1] in _SHELLS:
+            return idles(inner)
+        return all(word.startswith("-") and "c" not in word for word in argv[1:]) or bool(
+            re.search(r"(sleep\s+(infinity|inf)|tail\s+-f\s+/dev/null|while\s+(true|:|sleep))", rest)
+        )
+    return name in _MONITORS or name == "sleep" or (name == "tail" and argv[-1] == "/dev/null")
 
 
 def port_of(command: str) -> int | None:

@@ -17,8 +17,7 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import NOTEBOOK
 from dkdbg.launchers.lines.blanks import as_words, without_blanks
-from dkdbg.launchers.lines.command_lines import launchers_in, one_process, runs_python_alone, serves
-from dkdbg.launchers.lines.idling import idles
+from dkdbg.launchers.lines.command_lines import idles, launchers_in, one_process, runs_python_alone, serves
 from dkdbg.launchers.python import PYTHON
 from dkdbg.launchers.words import whole_number
 from dkdbg.setup.plan.image import inputs_of_generated, inputs_of_users, takes_bytecode
