@@ -217,6 +217,7 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
     volumes = ["--volumes"] if plan.service.masks else []
     up = [*compose, "up", "--build", "--detach", "--wait", "--wait-timeout", "300", plan.service.name]
     down = [*compose, "rm", "--stop", "--force", *volumes, plan.service.name]
+    stop = [*compose, "stop", plan.service.name]
     restart = [*compose, "exec", "-T", plan.service.name, *plan.service.agent, "restart"]
     common = {
         "type": "process",
@@ -224,40 +225,19 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
         "options": {"cwd": "${workspaceFolder}"},
         "problemMatcher": [],
     }
-    return (
-        {
-            "label": UP_LABEL,
-            **common,
-            "args": [".dkdbg/up.sh"],
-            "windows": {"command": "docker", "args": up},
-            "presentation": shown,
-        },
-        {
-            "label": RESTART_LABEL,
-            **common,
-            "args": [".dkdbg/up.sh", "restart"],
-            "windows": {"command": "docker", "args": restart},
-            "presentation": shown,
-        },
-        {
-            "label": STOP_LABEL,
-            **common,
-            "args": [".dkdbg/up.sh", "stop"],
-            "windows": {"command": "docker", "args": [*compose, "stop", plan.service.name]},
-            "presentation": quiet,
-        },
-        {
-            "label": LOGS_LABEL,
-            **common,
-            "command": "docker",
-            "args": [*compose, "logs", "--follow", "--tail", "200", plan.service.name],
-            "presentation": shown,
-        },
-        {
-            "label": DOWN_LABEL,
-            **common,
-            "args": [".dkdbg/up.sh", "down"],
-            "windows": {"command": "docker", "args": down},
-            "presentation": quiet,
-        },
+    script = ".dkdbg/up.sh"
+    logs = {"command": "docker", "args": [*compose, "logs", "--follow", "--tail", "200", plan.service.name]}
+    each = (
+        (UP_LABEL, {"args": [script], "windows": {"command": "docker", "args": up}}, shown),
+        (
+            RESTART_LABEL,
+            {"args": [script, "restart"], "windows": {"command": "docker", "args": restart}},
+            shown,
+        ),
+        (STOP_LABEL, {"args": [script, "stop"], "windows": {"command": "docker", "args": stop}}, quiet),
+        (LOGS_LABEL, logs, shown),
+        (DOWN_LABEL, {"args": [script, "down"], "windows": {"command": "docker", "args": down}}, quiet),
+    )
+    return tuple(
+        {"label": label, **common, **runs, "presentation": presentation} for label, runs, presentation in each
     )

@@ -496,22 +496,14 @@ def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -
 
     Source: compose specification, service `entrypoint`.
     """
-    command = base.command if base else None
-    if base and base.entrypoint is not None:
-        return Command(
-            entrypoint=base.entrypoint,
-            command=command or (),
-            inherited=command is not None and not base.without,
-            from_env=(*base.entrypoint_from_env, *_later(base.command_from_env, base.entrypoint)),
-            why=f"{base.file} runs it",
-        )
-    entrypoint = (dockerfile.entrypoint if dockerfile else None) or ()
-    if base and command is not None:
+    own = base.entrypoint if base else None
+    entrypoint = own if own is not None else (dockerfile.entrypoint if dockerfile else None) or ()
+    if base and (own is not None or base.command is not None):
         return Command(
             entrypoint=entrypoint,
-            command=command,
-            inherited=not base.without,
-            from_env=_later(base.command_from_env, entrypoint),
+            command=base.command or (),
+            inherited=base.command is not None and not base.without,
+            from_env=(*base.entrypoint_from_env, *_later(base.command_from_env, entrypoint)),
             why=f"{base.file} runs it",
         )
     path = dockerfile.path if dockerfile else ""
@@ -605,7 +597,9 @@ def plan_mounts(
         if any(_below(venv, remote) for _, remote in added)
     )  # fmt: skip
     mappings = tuple(
-        Mapping(local=local, remote=PurePosixPath(remote)) for local, remote in _longest_first((*pairs,))
+        Mapping(local=local, remote=PurePosixPath(remote))
+        # The longest first: pydevd takes the first match (debugpy #1911).
+        for local, remote in sorted(pairs, key=lambda pair: (-len(PurePosixPath(pair[0]).parts), pair))
     )
     return mappings, added, masks
 
@@ -621,11 +615,6 @@ def _covered(pair: tuple[str, str], binds: tuple[tuple[str, str], ...]) -> bool:
 
 def _below(path: str, parent: str) -> bool:
     return parent == "." or PurePosixPath(path).is_relative_to(parent)
-
-
-def _longest_first(pairs: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
-    """Sort mappings, the longest first: pydevd takes the first match (debugpy #1911)."""
-    return sorted(pairs, key=lambda pair: (-len(PurePosixPath(pair[0]).parts), pair))
 
 
 def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "override", "COMPOSE_FILE"]]:

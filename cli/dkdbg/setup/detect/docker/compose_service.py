@@ -46,6 +46,7 @@ def read_body(
     if context is not None and isinstance(inline, str):
         dockerfile = f"{path}:{name}"
         tree.hold(dockerfile, inline)
+    networks = body.get("networks")
     refers, environment = dict(_refers(body)), _environment(body.get("environment"))
     mounts = tuple(_mounts(elements(body.get("volumes")), devices))
     fact = ServiceFact(
@@ -64,7 +65,11 @@ def read_body(
         ports=_ports(elements(body.get("ports"))),
         gpu=wants_gpu(body),
         depends_on=tuple(dict.fromkeys(each for named in refers.values() for each in named)),
-        optional=tuple(_optional(body.get("depends_on"))),
+        optional=tuple(
+            str(each)
+            for each, how in table(body.get("depends_on")).items()
+            if table(how).get("required") is False
+        ),
         refers=tuple(refers),
         host_network=body.get("network_mode") == "host",
         fixes_user=_drops_setuid(body),
@@ -72,7 +77,7 @@ def read_body(
         env_files=_env_files(tree, folder, body.get("env_file")),
         pythonpath=environment.get("PYTHONPATH"),
         variables=frozenset(environment),
-        networks=_networks(body.get("networks")),
+        networks=tuple(map(str, table(networks) or elements(networks))),
         called=tuple(
             filter(_NAME.fullmatch, (_text(body.get(key)) or "" for key in ("container_name", "hostname")))
         ),
@@ -107,16 +112,6 @@ def _refers(body: Value) -> Iterator[tuple[str, tuple[str, ...]]]:
     for key, found in named.items():
         if found:
             yield key, tuple(found)
-
-
-def _networks(said: Value) -> tuple[str, ...]:
-    return tuple(str(name) for name in (said if isinstance(said, dict) else elements(said)))
-
-
-def _optional(depends: Value) -> Iterator[str]:
-    for name, how in table(depends).items():
-        if table(how).get("required") is False:
-            yield str(name)
 
 
 def read_build(tree: Tree, folder: str, build: Value) -> tuple[str | None, str | None, ComposeBuild]:

@@ -141,18 +141,14 @@ def choose_manager(
     named = _named_in_builds(tree, [*([build] if build else []), *dockerfiles], entry)
     if named:
         return _of_requirements(named, files)
-    for directory in (*_folders_of(entry), *_installed_folders(readme)):
-        found = _in_directory(tree, files, directory, readme)
-        if found is not None:
-            return found
+    if found := _first_of(tree, files, (*_folders_of(entry), *_installed_folders(readme)), readme):
+        return found
     if by := _conda_named_in(files, readme, Choice(manager="none", files=(), read=())):
         return by
     if stated := _named_in(tree, readme):
         return _of_requirements(stated, files)
-    for directory in _USUAL_FOLDERS:
-        found = _in_directory(tree, files, directory, readme)
-        if found is not None:
-            return found
+    if found := _first_of(tree, files, _USUAL_FOLDERS, readme):
+        return found
     if dockerfiles and any(_BUILD_INSTALLS.search(line) for _, _, lines in dockerfiles for line in lines):
         path = build[0] if build else dockerfiles[0][0]
         return Choice(manager="docker", files=(path,) if "/" not in path else (), read=())
@@ -207,6 +203,12 @@ def _with_member(choice: Choice, files: Sequence[DependencyFile], entry: str | N
                 manager=choice.manager, files=(*choice.files, member.path), read=(*choice.read, member)
             )
     return choice
+
+
+def _first_of(
+    tree: Tree, every: Sequence[DependencyFile], folders: Sequence[str], readme: str
+) -> Choice | None:
+    return next(filter(None, (_in_directory(tree, every, each, readme) for each in folders)), None)
 
 
 def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, readme: str) -> Choice | None:
