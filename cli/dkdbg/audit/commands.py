@@ -138,7 +138,7 @@ def containers(text: str, debug: frozenset[int]) -> Iterator[Found]:
 
 
 def options(text: str, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings in options of `docker run`, also in the `runArgs` of a dev container; `debug` has the ports of debuggers."""
+    """Return the findings in options of `docker run`, as in `runArgs`; `debug` has the ports of debuggers."""
     for found in _PUBLISH.finditer(text):
         if (opened := ports.published(found[1], debug)) is not None:
             yield OPEN_PORT, f"debug port {opened[0]} is published on {opened[1]}"

@@ -102,7 +102,7 @@ def debug_ports(text: str) -> Iterator[int]:
 
 
 def audit(text: str, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
-    """Return the findings of a Dockerfile, whose image `ships` for production; `debug` has the ports of debuggers."""
+    """Return the findings of a Dockerfile, whose image may ship; `debug` has the ports of debuggers."""
     before, stages = _stages(text)
     for step in (*before, *(step for stage in stages for step in stage.steps)):
         for name in _secrets(step):

@@ -54,7 +54,7 @@ def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Found]:
 
 
 def audit_document(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings in the command lines of a YAML document, such as the values of a chart; `debug` has the ports of debuggers."""
+    """Return the findings in the command lines of a YAML document, such as a chart's values; `debug` as for `audit`."""
     for value in document.commands():
         for number, rule, message in audit(path, value.command(), debug):
             yield value.line + number - (not value.block), rule, message

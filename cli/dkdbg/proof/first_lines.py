@@ -43,12 +43,7 @@ class FirstLines:
 
 
 def program_of(tree: Tree, argv: Sequence[str]) -> str:
-    """Return the file of the program that a command line starts: absolute, local side; empty if unknown.
-
-    Args:
-        tree: the files of the mapped folder.
-        argv: the command line under the agent.
-    """
+    """Return the file of `tree` that a command line at the target starts: absolute, local side; empty if unknown."""
     for launcher, line in launchers_in(argv):
         launch = launcher.launch(line)
         target = launch.target if launch is not None else None
@@ -62,11 +57,7 @@ def program_of(tree: Tree, argv: Sequence[str]) -> str:
 
 
 def of_tree(tree: Tree, entry: str) -> tuple[FirstLines, ...]:
-    """Return the first lines of the user's files, the entry first, then those nearest to it.
-
-    Args:
-        entry: absolute path of the program's file; empty if unknown.
-    """
+    """Return the first lines of the user's files, the entry (absolute; empty if unknown) first, then those nearest to it."""
     near = {
         path: _distance(path, entry.removeprefix(f"{tree.root}/"))
         for path in tree.files

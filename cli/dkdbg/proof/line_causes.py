@@ -400,11 +400,7 @@ def _ran_before(asked: Asked, says: str, *, or_never: str = "") -> Finding:
 
 
 def _is_past(asked: Asked, file: LoadedFile, *, before: bool = False) -> bool:
-    """Return whether the threads in the line's function are all past the line, and no loop leads back.
-
-    Args:
-        before: whether to test for threads that are before the line instead.
-    """
+    """Return whether the threads in the line's function are all past (or `before`) the line, and no loop leads back."""
     if file.again and not before:
         return False
     behind = [each for each in file.at if (each < asked.line if before else each > asked.line)]

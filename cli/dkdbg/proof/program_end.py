@@ -83,11 +83,9 @@ class Around:
 
 
 def cause_of(text: str, code: int | None, around: Around) -> Finding:
-    """Return why a program has ended, or has not begun.
+    """Return why a program has ended, or has not begun, by the end of its and the agent's output.
 
-    Args:
-        text: end of what the program and the agent have printed.
-        code: exit code of the program, None if it still runs.
+    `code` is None while it runs.
     """
     clean = bounded(text.replace("\x1b[2K", ""))
     if found := of_agent(clean):
@@ -622,12 +620,7 @@ def _called(code: int | None) -> str:
 
 
 def interpreters_with(module: str, first: str = "") -> str:
-    """Return a shell script that prints the interpreters that find a module.
-
-    Args:
-        module: top-level name, an identifier.
-        first: interpreter to ask first, without its options; empty for none.
-    """
+    """Return a shell script that prints the interpreters that find a module (top-level name), `first` before the usual."""
     if not re.fullmatch(r"\w+", module):
         return "true"
     code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
@@ -656,11 +649,7 @@ def in_other_interpreter(finding: Finding, module: str, python: str) -> Finding:
 
 
 def places_of(module: str) -> str:
-    """Return a shell script that prints the first usual folder of an image that contains a module.
-
-    Args:
-        module: top-level name, an identifier.
-    """
+    """Return a shell script that prints the first usual folder of an image that contains a module (top-level name)."""
     if not re.fullmatch(r"\w+", module):
         return "true"
     return (
@@ -714,11 +703,7 @@ _ERROR_LINE = re.compile(r"\bE:|[Ee]rror\b|ERROR|\b[Ff]atal\b|\b[Ff]ail(?:ed|ure
 
 
 def of_start(error: DkdbgError, output: Sequence[str], around: Around) -> Finding:
-    """Return the finding for a start that failed.
-
-    Args:
-        output: lines of the start's progress.
-    """
+    """Return the finding for a start that failed after these lines of progress."""
     text = error.message
     first, *more = text.splitlines()
     found = next((each for each in _START_CAUSES if re.search(each[0], text, re.IGNORECASE)), None)

@@ -541,12 +541,7 @@ def _short(value: str) -> str:
 
 
 def _check_gpu(given: tuple[str, str], wish: str) -> None:
-    """Raise BrokenError if a GPU was requested, and the container got none.
-
-    Args:
-        given: how the container gets a GPU, and why.
-        wish: source of the request; empty without one.
-    """
+    """Raise BrokenError if `wish` requests a GPU, and the container got none; `given` is how it gets one, and why."""
     kind, why = given
     if kind == "none" and wish:
         raise BrokenError(
@@ -560,10 +555,6 @@ def _check_gpu(given: tuple[str, str], wish: str) -> None:
 
 def _gpu_seen(given: tuple[str, str], target: Target, executable: str) -> str:
     """Return as text what torch sees of the container's GPU; empty if the container got none.
-
-    Args:
-        given: how the container gets a GPU, and why.
-        executable: the program's interpreter there.
 
     Raises:
         BrokenError: torch does not see it.

@@ -62,13 +62,11 @@ def without_blanks(argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...
             not word.startswith("-")
             and not _KEY_AND_VALUE.match(word)
             and len(kept) > 1
-            and _takes_a_value(kept[-1])
+            and kept[-1].startswith("-")
+            and "=" not in kept[-1]
+            and kept[-1] not in {"-", "--", "-m"}
         ):
             left.append(f"{kept.pop()} {word}")
         else:
             left.append(word)
     return tuple(kept), tuple(left)
-
-
-def _takes_a_value(word: str) -> bool:
-    return word.startswith("-") and "=" not in word and word not in {"-", "--", "-m"}

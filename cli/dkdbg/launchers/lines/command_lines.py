@@ -160,11 +160,7 @@ def launchers_in(argv: Sequence[str], depth: int = 0) -> list[tuple[Launcher, Li
 
 
 def runs_python_alone(argv: Sequence[str], scripts: Collection[str] = ()) -> bool:
-    """Return whether an argv starts Python programs and nothing else that could need another user's rights.
-
-    Args:
-        scripts: names of shell scripts that need no other user's rights.
-    """
+    """Return whether an argv starts Python programs and `scripts`, and nothing that could need another user's rights."""
     if _CHANGES_USER.intersection(argv):
         return False
     words = unwrapped(list(argv))

@@ -108,9 +108,6 @@ def target_task(name: str, port: int, argv: Sequence[str]) -> dict[str, object]:
     """Return the task that F5 on a target runs first; its terminal is the program's, including Ctrl-C.
 
     The task keeps running in the background, and VS Code goes on once the remote agent reports that it listens.
-
-    Args:
-        argv: the program's command line at the target.
     """
     return _background(name, ["run", "--reload", "--wait", "--attach", str(port), "--on", name, "--", *argv])
 
@@ -163,11 +160,7 @@ def ranks_task(base: int) -> dict[str, object]:
 
 
 def copy_task(name: str, port: int, overlay: str) -> dict[str, object]:
-    """Return the task that F5 on a debug copy runs first: start the copy, forward the port, remove the copy at the end.
-
-    Args:
-        overlay: the folder of the copy's manifests.
-    """
+    """Return F5's first task on a debug copy: start it from its manifests in `overlay`, forward the port, remove it."""
     return _background(name, ["up", "--on", name, "--overlay", overlay, "--attach", str(port), "--yes"])
 
 

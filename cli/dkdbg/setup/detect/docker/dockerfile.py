@@ -581,8 +581,7 @@ def _all_count(paths: list[str]) -> bool:
 def keeps_bytecode_out(text: str) -> bool:
     """Return whether the text of a .dockerignore excludes every `__pycache__` from the build.
 
-    Args:
-        text: content of the .dockerignore; the last matching pattern decides, so only those after the last `!` count.
+    The last matching pattern decides, so only those after the last `!` count.
     """
     found = False
     for line in text.splitlines():

@@ -236,7 +236,8 @@ def ranked(services: tuple[RunningService, ...], preferred: str | None) -> tuple
     ]
 
     def in_file(pair: Ranked) -> float:
-        return pair[0] + _name_points(pair[1])
+        name = pair[1].fact.name
+        return pair[0] + 8 * bool(_MAIN_ROLES.search(name) and not _SIDE_ROLES.search(name))
 
     # A name such as `app` distinguishes services of one file. It says nothing about services of different projects.
     files = {pair[1].fact.file: pair for pair in sorted(pairs, key=in_file)}
@@ -259,10 +260,6 @@ def rivals(ranked: Sequence[Ranked], chosen: RunningService) -> tuple[Rival, ...
         for score, each in ranked
         if each is not chosen
     )
-
-
-def _name_points(service: RunningService) -> float:
-    return 8 if _MAIN_ROLES.search(service.fact.name) and not _SIDE_ROLES.search(service.fact.name) else 0
 
 
 def _points(service: RunningService, preferred: str | None) -> float:

@@ -73,9 +73,6 @@ def with_local(tree: Tree, choice: Choice, files: Sequence[DependencyFile]) -> C
     """Add the repository's own packages that the choice installs, directly or indirectly, and their requirements.
 
     The result has no requirement for these packages, so pip does not look for them on an index.
-
-    Args:
-        files: every dependency file.
     """
     named: dict[str, str] = {
         canonicalize_name(each.name): parent(each.path)
