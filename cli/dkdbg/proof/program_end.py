@@ -406,36 +406,32 @@ _ARGUMENTS = (
 
 
 def _of_arguments(text: str, code: int | None, around: Around) -> Finding | None:
+    command = around.command or "python train.py"
     if found := re.search(
         r"^(?:Could not override|Error merging override|Cannot find primary config) '", text, re.MULTILINE
     ):
         return _finding(
             "argument-wrong", f"Hydra refuses the configuration: {line_at(text, found.start())}",
-            f"correct the file, or the KEY=VALUE in dkdbg init --command {shlex.quote(around.command or 'python train.py')}", text,
+            f"correct the file, or the KEY=VALUE in dkdbg init --command {shlex.quote(command)}", text,
         )  # fmt: skip
     for pattern in _ARGUMENTS:
         if found := re.search(pattern, text):
             names = next(each for each in found.groups() if each).strip().rstrip(".")
-            return _arguments(names, text, around)
+            shown = " ".join(
+                f"{word} VALUE" if word.startswith("--") else "VALUE" if word.startswith("sys.") else word
+                for word in re.split(r",\s*|\s+or\s+", names)
+            )
+            return _finding(
+                "argument-missing", f"the program demands {names}",
+                f"give it: dkdbg init --command {shlex.quote(f'{command} {shown}')}", text, subject=names,
+            )  # fmt: skip
     refused = re.fullmatch(r"\S+: error: (.+)", _last_line(text))
     if code in {None, _USAGE} and re.search(r"^usage: ", text, re.MULTILINE) and (refused or code):
         return _finding(
             "argument-wrong", f"the program refuses its arguments: {refused[1] if refused else _last_line(text)}",
-            f"correct them: dkdbg init --command {shlex.quote(around.command or 'python train.py')}", text,
+            f"correct them: dkdbg init --command {shlex.quote(command)}", text,
         )  # fmt: skip
     return None
-
-
-def _arguments(names: str, text: str, around: Around) -> Finding:
-    command = around.command or "python train.py"
-    shown = " ".join(
-        f"{word} VALUE" if word.startswith("--") else "VALUE" if word.startswith("sys.") else word
-        for word in re.split(r",\s*|\s+or\s+", names)
-    )
-    return _finding(
-        "argument-missing", f"the program demands {names}",
-        f"give it: dkdbg init --command {shlex.quote(f'{command} {shown}')}", text, subject=names,
-    )  # fmt: skip
 
 
 _WITH_LF = "store it with LF: git add --renormalize after '*.sh text eol=lf' in .gitattributes"

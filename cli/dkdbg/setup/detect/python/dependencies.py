@@ -39,7 +39,8 @@ _SIDE_FILES = re.compile(
 def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
     """Return every dependency file of the repository, without third-party code, shallow ones first."""
     found: list[DependencyFile] = []
-    unusual = [path for path in tree.matching(re.compile(r".*\.ya?ml")) if _may_be_conda(path)][:_MAX_UNUSUAL]
+    yaml = tree.matching(re.compile(r".*\.ya?ml"))
+    unusual = [path for path in yaml if path.count("/") < 2 and not path.startswith(".")][:_MAX_UNUSUAL]
     conda_files, left = {path for path in unusual if _is_conda(tree.text(path))}, _MAX_CONDA_CHARS
     for path in tree.files:
         name = path.rsplit("/", 1)[-1]
@@ -63,11 +64,6 @@ def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
         ):
             found.append(read_requirements(tree, path))
     return tuple(found)
-
-
-def _may_be_conda(path: str) -> bool:
-    """Return whether a file is in a place for conda environments, whatever its name."""
-    return path.count("/") < 2 and not path.startswith(".")
 
 
 def _is_conda(text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -368,5 +369,4 @@ def _named_in_builds(
 
 def _folders_of(path: str | None) -> tuple[str, ...]:
     """Return the folders that contain a file, the nearest first, without the root."""
-    steps = path.split("/")[:-1] if path else []
-    return tuple("/".join(steps[:count]) for count in range(len(steps), 0, -1))
+    return tuple(map(str, PurePosixPath(path or "").parents[:-1]))

@@ -97,10 +97,7 @@ def _statements(
     workflows: Iterable[tuple[str, str]],
     documents: Iterable[tuple[str, str]],
 ) -> Iterable[Statement]:
-    for path, version in images:
-        if version and (match := _MINOR.search(version)):
-            yield Statement(minor=int(match[1]), source=path)
-    yield from _named(pins)
+    yield from _named((*((path, version or "") for path, version in images), *pins))
     for file in files:
         for spec, key in file.python:
             if match := re.fullmatch(
@@ -159,12 +156,5 @@ def _minors_of(spec: str) -> set[int] | None:
 
 
 def _of_torch(version: str | None) -> set[int] | None:
-    known = version and ".".join(version.split(".")[:2])
-    return next(
-        (
-            set(range(release.python[0], release.python[1] + 1))
-            for release in torch_matrix.RELEASES
-            if release.torch == known
-        ),
-        None,
-    )
+    release = torch_matrix.release_of(version) if version and "." in version else None
+    return set(range(release.python[0], release.python[1] + 1)) if release else None
