@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-import shlex
+
+from dkdbg.launchers.words import split
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,11 +41,7 @@ def as_words(command: str) -> tuple[str, ...]:
     """
     while (fewer := _OPTIONAL.sub("", command)) != command:
         command = fewer
-    joined = _IN_WORDS.sub(lambda match: re.sub(r"\s+", "_", match[0]), command)
-    try:
-        return tuple(shlex.split(joined))
-    except ValueError:
-        return tuple(joined.split())
+    return tuple(split(_IN_WORDS.sub(lambda match: re.sub(r"\s+", "_", match[0]), command)))
 
 
 def without_blanks(argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -10,7 +10,7 @@ from dkdbg.launchers.bash import BASH, Bash
 from dkdbg.launchers.launcher import Launch, Line, Reader
 from dkdbg.launchers.lines.wrappers import after_options, assignments, unwrapped
 from dkdbg.launchers.python import PYTHON, Python, interpreted
-from dkdbg.launchers.words import join
+from dkdbg.launchers.words import join, split
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -211,10 +211,7 @@ def idles(argv: tuple[str, ...]) -> bool:
 
 def port_of(command: str) -> int | None:
     """Return the port that a command line names, or else its launcher's default port."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        words = command.split()
+    words = split(command)
     found = launchers_in(words)
     launcher, rest = (found[-1][0], found[-1][1].rest) if found else (PYTHON, words)
     return launcher.port_of(rest)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg.core.facts import ServiceFact
-from dkdbg.launchers.words import whole_number
+from dkdbg.launchers.words import split, whole_number
 from dkdbg.setup.detect.docker.dockerfile import absolute
 from dkdbg.setup.detect.files import is_address, is_fixed, join, parent
 from dkdbg.setup.detect.values import Value, elements, table
@@ -143,12 +142,7 @@ def argv(value: Value) -> tuple[str, ...] | None:
     """Return a compose `command` or `entrypoint` as argv: compose splits strings like a shell, but does not run one."""
     if isinstance(value, list):
         return tuple(str(item) for item in value)
-    if isinstance(value, str):
-        try:
-            return tuple(shlex.split(value))
-        except ValueError:
-            return tuple(value.split())
-    return None
+    return tuple(split(value)) if isinstance(value, str) else None
 
 
 def _mounts(volumes: list[Value], devices: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

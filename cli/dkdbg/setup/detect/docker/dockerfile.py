@@ -7,6 +7,7 @@ here-documents, ARG and ENV substitution, JSON and shell form, stages that build
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 import shlex
 from dataclasses import dataclass, field, replace
@@ -452,14 +453,7 @@ def _venvs(stages: list[_Stage], final: _Stage) -> tuple[str, ...]:
 
 def absolute(directory: str, path: str) -> str:
     """Return the absolute form of `path`, resolved from the container's `directory`, without a final slash."""
-    steps: list[str] = []
-    for step in PurePosixPath(directory, path).parts:
-        if step == "..":
-            if len(steps) > 1:
-                steps.pop()
-        elif step != ".":
-            steps.append(step)
-    return str(PurePosixPath(*steps)) if steps else "/"
+    return posixpath.normpath(posixpath.join(directory, path))
 
 
 def image_inputs(text: str) -> tuple[str, ...] | None:

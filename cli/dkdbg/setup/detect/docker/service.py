@@ -265,28 +265,21 @@ def rivals(ranked: Sequence[Ranked], chosen: RunningService) -> tuple[Rival, ...
 def _points(service: RunningService, preferred: str | None) -> float:
     fact = service.fact
     name = fact.name
-    score = 0.0
-    if preferred and fact.name == preferred:
-        score += 60
-    if fact.context is not None:
-        score += 25
-    if service.mappings:
-        score += 15
-    if service.seen is not None:
-        score += 15
-    if service.file is not None:
-        score += 15
     started = registry.role_of(service.seen.launch.launcher) if service.seen is not None else ""
-    if started == WORKER:
-        score -= 12
-    if started in {MONITOR, NOTEBOOK}:
-        score -= 40
-    if _SIDE_ROLES.search(name):
-        score -= 35
-    if _WORKER_ROLES.search(name):
-        score -= 10
-    if _VARIANT.search(name):
-        score -= 5
+    points = (
+        (60, preferred and name == preferred),
+        (25, fact.context is not None),
+        (15, service.mappings),
+        (15, service.seen is not None),
+        (15, service.file is not None),
+        (-12, started == WORKER),
+        (-40, started in {MONITOR, NOTEBOOK}),
+        (-35, _SIDE_ROLES.search(name)),
+        (-10, _WORKER_ROLES.search(name)),
+        (-5, _VARIANT.search(name)),
+        (-3, fact.profiles),
+    )
+    score = sum(each for each, applies in points if applies)
     if "/" in fact.file:
         score -= 12 + 2 * fact.file.count("/")
         if re.search(
@@ -299,8 +292,6 @@ def _points(service: RunningService, preferred: str | None) -> float:
         score -= 10
         if _VARIANT.search(fact.file.rsplit(".", 1)[0]):
             score -= 4
-    if fact.profiles:
-        score -= 3
     return score
 
 
