@@ -143,20 +143,9 @@ def ranks_compound(entries: Sequence[Mapping[str, object]]) -> dict[str, object]
 
 def ranks_task(base: int) -> dict[str, object]:
     """Return the compound's task, which starts the service and opens each rank's port, even before the rank runs."""
-    return {
-        **_background("", ["attach", "--ports", str(base)]),
-        "label": RANKS_NAME,
-        "dependsOn": [UP_LABEL],
-        "problemMatcher": {
-            "owner": "dkdbg",
-            "pattern": {"regexp": "^dkdbg: never: (.*)$", "message": 1},
-            "background": {
-                "activeOnStart": True,
-                "beginsPattern": "attach your editor to ",
-                "endsPattern": "rank r: attach to ",
-            },
-        },
-    }
+    argv = ["attach", "--ports", str(base)]
+    task = _background("", argv, begins="attach your editor to ", ends="rank r: attach to ")
+    return {**task, "label": RANKS_NAME, "dependsOn": [UP_LABEL]}
 
 
 def copy_task(name: str, port: int, overlay: str) -> dict[str, object]:
@@ -164,8 +153,17 @@ def copy_task(name: str, port: int, overlay: str) -> dict[str, object]:
     return _background(name, ["up", "--on", name, "--overlay", overlay, "--attach", str(port), "--yes"])
 
 
-def _background(name: str, argv: Sequence[str]) -> dict[str, object]:
-    """Return a background task that runs as long as the user debugs at a target."""
+def _background(
+    name: str,
+    argv: Sequence[str],
+    *,
+    begins: str = "^dkdbg: attach an editor to ",
+    ends: str = "^dkdbg: (waiting for a debugger|a debugger can attach) on ",
+) -> dict[str, object]:
+    """Return a background task that runs as long as the user debugs at a target.
+
+    VS Code goes on once a line matches `ends`.
+    """
     return {
         "label": TARGET_LABEL + name,
         "type": "process",
@@ -178,11 +176,7 @@ def _background(name: str, argv: Sequence[str]) -> dict[str, object]:
             "owner": "dkdbg",
             # VS Code requires a pattern. This one never matches, because the program reports no problems in files.
             "pattern": {"regexp": "^dkdbg: never: (.*)$", "message": 1},
-            "background": {
-                "activeOnStart": True,
-                "beginsPattern": "^dkdbg: attach an editor to ",
-                "endsPattern": "^dkdbg: (waiting for a debugger|a debugger can attach) on ",
-            },
+            "background": {"activeOnStart": True, "beginsPattern": begins, "endsPattern": ends},
         },
     }
 
