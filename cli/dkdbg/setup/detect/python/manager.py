@@ -186,20 +186,10 @@ def _with_member(choice: Choice, files: Sequence[DependencyFile], entry: str | N
     if any(file.wanted or file.local or file.members for file in choice.read if file.kind != "lock"):
         return choice
     for directory in _folders_of(entry):
-        member = next(
-            (
-                file
-                for file in files
-                if file.kind == "pyproject"
-                and parent(file.path) == directory
-                and (file.wanted or file.local or file.members)
-            ),
-            None,
-        )
-        if member is not None:
-            return Choice(
-                manager=choice.manager, files=(*choice.files, member.path), read=(*choice.read, member)
-            )
+        for file in files:
+            is_member = file.kind == "pyproject" and parent(file.path) == directory
+            if is_member and (file.wanted or file.local or file.members):
+                return replace(choice, files=(*choice.files, file.path), read=(*choice.read, file))
     return choice
 
 
