@@ -630,10 +630,7 @@ def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "overrid
 def _wait(entry: EntryPoint | None, argv: tuple[str, ...], ports: tuple[int, ...], *, idle: bool) -> int:
     """Return the seconds to wait for an editor: 0 for a server, since an editor may attach to it later.
 
-    Args:
-        entry: the entry point behind a command such as `/entry.sh`, None if the user gave a command.
-        ports: ports that the service publishes.
-        idle: whether the command only idles.
+    `entry` is the one behind a command such as `/entry.sh`, None if the user gave a command.
     """
     by = registry.named(entry.launcher) if entry else None
     is_server = (

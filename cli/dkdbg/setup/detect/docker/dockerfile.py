@@ -127,10 +127,8 @@ def read_dockerfile(
     """Return the facts of the final (or `target`) stage; copies are relative to the build context.
 
     Args:
-        text: content of the Dockerfile.
         path: path of the Dockerfile relative to the repository root, for the result only.
         args: build arguments, which override ARG defaults.
-        target: name of the stage to read.
         inherited: what is known of base images.
     """
     given = dict(args or {})

@@ -109,8 +109,6 @@ def read_service(
     """Return a service with its program, source file and mappings.
 
     Args:
-        fact: the service from its compose file.
-        build: its build section.
         scripts: console scripts of the repository, with their targets.
         projects: possible names of an image of this repository.
         images: Dockerfiles that may build a release of this repository, the likeliest first, with their build folders.

@@ -114,12 +114,10 @@ def choose_manager(
     """Choose the package manager.
 
     Args:
-        files: every dependency file.
         home: directory of the project to check first: the service's context, or the root.
         entry: file of the program, whose folders may contain its requirements.
         build: (path, context, RUN lines) of the Dockerfile in use, None if missing.
         dockerfiles: the same triple for every Dockerfile.
-        readme: text of the root's README.
         in_readme: package manager of the README's install lines, used if there are no dependency files.
     """
     for directory in dict.fromkeys((home, ".")):
