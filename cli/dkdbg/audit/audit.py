@@ -132,9 +132,7 @@ def _parsed(own: dict[str, str], tree: Tree, until: float) -> tuple[frozenset[in
         if is_test(path):
             continue
         if path.endswith(".py"):
-            ports_of |= dict.fromkeys(
-                python_sources.debug_ports(text) if python_sources.WORTH.search(text) else ()
-            )
+            ports_of |= dict.fromkeys(python_sources.debug_ports(text))
         elif dockerfiles.is_dockerfile(path):
             ports_of |= dict.fromkeys(dockerfiles.debug_ports(text))
         elif scripts.is_script(path, text):
@@ -203,7 +201,7 @@ def _of_kind(
     elif is_test(path):
         return
     elif path.endswith(".py"):
-        yield from python_sources.audit(path, text) if python_sources.WORTH.search(text) else ()
+        yield from python_sources.audit(path, text)
     elif scripts.is_script(path, text):
         yield from scripts.audit(path, text, debug)
 

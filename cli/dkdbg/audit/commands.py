@@ -11,6 +11,9 @@ from dkdbg.audit.rules import BUILD_SECRET, HOST_PORT, OPEN_PORT, PRIVILEGED, PT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dkdbg.audit.documents import Value
+    from dkdbg.audit.rules import Found as FoundInFile
+
 #: A shell word, which may contain `$(...)` and the brackets of an IPv6 address.
 _WORD = r"[\"']?((?:\$\([^)\n]{0,80}\)|\[[0-9A-Fa-f:]{2,40}\]|[^\s\"';&|,\])])+)"
 _STARTS = r"(?<![\w-])(?:debugpy|ptvsd)(?:-adapter)?[\"']?"
@@ -47,9 +50,17 @@ def traces(capability: str) -> bool:
     return capability.upper().removeprefix("CAP_") in {"SYS_PTRACE", "ALL"}
 
 
-def unconfined(option: str) -> bool:
+def _unconfined(option: str) -> bool:
     """Return whether a security option switches the seccomp filter off."""
     return option.replace(":", "=") == "seccomp=unconfined"
+
+
+def granted(container: Value, capabilities: str, security: str) -> Iterator[FoundInFile]:
+    """Return the findings in a container's added capabilities and its security options, which have these keys."""
+    for key, is_found, rule in ((capabilities, traces, PTRACE), (security, _unconfined, UNCONFINED)):
+        for value in container.get(key).each():
+            if is_found(value.text):
+                yield value.line, rule, f"{key}: {value.text}"
 
 
 def starts_debugger(text: str) -> bool:
@@ -91,11 +102,7 @@ def listens(text: str) -> Iterator[Found]:
 
 
 def forwards(text: str, debug: frozenset[int]) -> Iterator[Found]:
-    """Return a finding for each debug port that ssh, kubectl or socat opens beyond loopback.
-
-    Args:
-        debug: debug ports of the repository.
-    """
+    """Return a finding for each of the `debug` ports that ssh, kubectl or socat opens beyond loopback."""
     by_ssh, by_kubectl, by_socat = _FORWARDS
     for found in by_ssh.finditer(text):
         host, _, port = ports.resolved(found[1]).rsplit(":", 2)[0].rpartition(":")
@@ -131,11 +138,7 @@ def containers(text: str, debug: frozenset[int]) -> Iterator[Found]:
 
 
 def options(text: str, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings in options of `docker run`, also in the `runArgs` of a dev container.
-
-    Args:
-        debug: ports of debuggers.
-    """
+    """Return the findings in options of `docker run`, as in `runArgs`; `debug` has the ports of debuggers."""
     for found in _PUBLISH.finditer(text):
         if (opened := ports.published(found[1], debug)) is not None:
             yield OPEN_PORT, f"debug port {opened[0]} is published on {opened[1]}"

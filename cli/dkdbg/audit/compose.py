@@ -5,17 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dkdbg.audit import commands, ports, secrets
-from dkdbg.audit.rules import (
-    BUILD_SECRET,
-    HOST_PORT,
-    OPEN_PORT,
-    PRIVILEGED,
-    PTRACE,
-    SHIPS,
-    UNCONFINED,
-    Found,
-    is_for_debugging,
-)
+from dkdbg.audit.rules import BUILD_SECRET, HOST_PORT, OPEN_PORT, PRIVILEGED, SHIPS, Found, is_for_debugging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,11 +32,7 @@ def debug_ports(document: Value) -> Iterator[int]:
 
 
 def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings of a compose file.
-
-    Args:
-        debug: ports of debuggers.
-    """
+    """Return the findings of a compose file; `debug` has the ports of debuggers."""
     for name, service in document.get("services").pairs():
         opens = ports.of_program(f"{name} {service.get('image').text}", debug)
         for line, rule, message in _service(service, opens, ships=_ships(path, document, service)):
@@ -103,12 +89,7 @@ def _service(service: Value, debug: frozenset[int], *, ships: bool) -> Iterator[
     for line, text in assigned if ships else ():
         for rule, message in commands.listens(text):
             yield line, rule, message
-    for value in service.get("cap_add").each():
-        if commands.traces(value.text) and ships:
-            yield value.line, PTRACE, f"cap_add: {value.text}"
-    for value in service.get("security_opt").each():
-        if commands.unconfined(value.text) and ships:
-            yield value.line, UNCONFINED, f"security_opt: {value.text}"
+    yield from commands.granted(service, "cap_add", "security_opt") if ships else ()
     if service.get("privileged").text.lower() in {"true", "yes", "on"}:
         yield service.get("privileged").line, PRIVILEGED, "privileged: true"
     arguments = service.get("build", "args")

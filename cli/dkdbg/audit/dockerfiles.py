@@ -95,11 +95,6 @@ def installed(path: str, text: str) -> str:
     return "\n".join(_text(step) for step in steps if step.keyword == "RUN")
 
 
-def installs_project(lines: str) -> bool:
-    """Return whether RUN lines install the repository's package, and with it the requirements of its pyproject.toml."""
-    return _INSTALLS_PROJECT.search(lines) is not None
-
-
 def debug_ports(text: str) -> Iterator[int]:
     """Return the ports on which a debugger of the image listens."""
     for step in parse_instructions(text):
@@ -107,12 +102,7 @@ def debug_ports(text: str) -> Iterator[int]:
 
 
 def audit(text: str, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
-    """Return the findings of a Dockerfile.
-
-    Args:
-        debug: ports of debuggers.
-        ships: whether the image is for production.
-    """
+    """Return the findings of a Dockerfile, whose image may ship; `debug` has the ports of debuggers."""
     before, stages = _stages(text)
     for step in (*before, *(step for stage in stages for step in stage.steps)):
         for name in _secrets(step):
@@ -185,8 +175,8 @@ def audit_requirements(path: str, text: str, images: Mapping[str, str]) -> Itera
 
 
 def _installs_list(lines: str, name: str) -> bool:
-    if name == "pyproject.toml":
-        return installs_project(lines)
+    if name == "pyproject.toml":  # the requirements come with the repository's package
+        return _INSTALLS_PROJECT.search(lines) is not None
     return re.search(rf"(?<![\w-]){re.escape(name)}", lines) is not None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dkdbg.audit import commands, ports, secrets
-from dkdbg.audit.rules import BUILD_SECRET, OPEN_PORT, PRIVILEGED, PTRACE, UNCONFINED, Found
+from dkdbg.audit.rules import BUILD_SECRET, OPEN_PORT, PRIVILEGED, Found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,11 +24,7 @@ def is_launch(path: str) -> bool:
 
 
 def audit_devcontainer(document: Value, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings of a devcontainer.json.
-
-    Args:
-        debug: ports of debuggers.
-    """
+    """Return the findings of a devcontainer.json; `debug` has the ports of debuggers."""
     # A number in appPort is published on 127.0.0.1; a string has the syntax of `docker run -p`.
     for port in document.get("appPort").each():
         opened = ports.published(port.text, debug) if ":" in port.text else None
@@ -45,12 +41,7 @@ def audit_devcontainer(document: Value, debug: frozenset[int]) -> Iterator[Found
             yield word.line, rule, message
     if document.get("privileged").text == "true":
         yield document.get("privileged").line, PRIVILEGED, "privileged: true"
-    for value in document.get("capAdd").each():
-        if commands.traces(value.text):
-            yield value.line, PTRACE, f"capAdd: {value.text}"
-    for value in document.get("securityOpt").each():
-        if commands.unconfined(value.text):
-            yield value.line, UNCONFINED, f"securityOpt: {value.text}"
+    yield from commands.granted(document, "capAdd", "securityOpt")
     for name, value in document.get("build", "args").pairs():
         if secrets.is_secret_name(name):
             yield value.line, BUILD_SECRET, f"the build argument {name} is a secret"

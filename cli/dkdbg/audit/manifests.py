@@ -38,11 +38,7 @@ def debug_ports(document: Value) -> Iterator[int]:
 
 
 def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings of an object, or of the objects in a List.
-
-    Args:
-        debug: ports of debuggers.
-    """
+    """Return the findings of an object, or of the objects in a List; `debug` has the ports of debuggers."""
     is_list = document.get("kind").text == "List"
     seen: set[int] = set()
     for each in dict.fromkeys(document.get("items").items) if is_list else (document,):

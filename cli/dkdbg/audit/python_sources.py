@@ -26,7 +26,7 @@ _STARTS = frozenset(
     {"run", "call", "check_call", "check_output", "Popen", "system", "popen", "create_subprocess_exec"}
 )
 #: Pattern of sources worth parsing; the others have nothing to audit.
-WORTH = re.compile(r"debugpy|ptvsd|remote_pdb|rpdb|web_pdb")
+_WORTH = re.compile(r"debugpy|ptvsd|remote_pdb|rpdb|web_pdb")
 _LINES = (
     (
         re.compile(
@@ -78,7 +78,7 @@ def audit(path: str, text: str) -> Iterator[Found]:
 def _calls(text: str) -> list[_Call] | None:
     """Return the calls in a source that use a debugger or start a process; None if it cannot be parsed."""
     try:
-        return _found(parsed(text))
+        return _found(parsed(text)) if _WORTH.search(text) else []
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

@@ -43,11 +43,7 @@ def debug_ports(text: str) -> Iterator[int]:
 
 
 def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings of a script.
-
-    Args:
-        debug: ports of debuggers.
-    """
+    """Return the findings of a script; `debug` has the ports of debuggers."""
     lines, entry, has_entries = text.split("\n"), "", _HAS_ENTRIES.fullmatch(path)
     for number, line in _lines(text):
         if has_entries and (name := _ENTRY.match(lines[number - 1])):
@@ -58,11 +54,7 @@ def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Found]:
 
 
 def audit_document(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings in the command lines of a YAML document, such as the values of a chart.
-
-    Args:
-        debug: ports of debuggers.
-    """
+    """Return the findings in the command lines of a YAML document, such as a chart's values; `debug` as for `audit`."""
     for value in document.commands():
         for number, rule, message in audit(path, value.command(), debug):
             yield value.line + number - (not value.block), rule, message

@@ -13,7 +13,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.launchers.lines.idling import idles
+from dkdbg.launchers.lines.command_lines import idles
 from dkdbg.printable import is_text
 
 if TYPE_CHECKING:

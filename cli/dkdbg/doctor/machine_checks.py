@@ -174,12 +174,7 @@ def _instances(situation: Situation) -> Iterator[Values]:
 
 
 def _limit(situation: Situation, what: str, used: int) -> dict[str, object]:
-    """Return the name, value and remedy command of the lowest inotify limit of a kind; empty unless it is used up.
-
-    Args:
-        what: kind of the limit, `watches` or `instances`.
-        used: number in use.
-    """
+    """Return name, value and remedy of the lowest inotify limit of `watches` or `instances`; empty unless used up."""
     system_limits = situation.machine.limits
     value, name = min(
         ((system_limits[name], name) for name in limits.names(what) if name in system_limits), default=(0, "")

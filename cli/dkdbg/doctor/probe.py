@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dkdbg.doctor.situation import Disk, Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterator, Mapping
 
 #: Programs whose absence a check reports.
 PROGRAMS = ("docker", "git", "ssh", "nvidia-smi", "nvidia-ctk", "podman")
@@ -96,10 +96,17 @@ def machine(answer: str, *, label: str, asked: float, answered: float) -> Machin
         key, tab, value = line.partition("\t")
         if tab:
             found.setdefault(key, []).append(value.strip(" "))
+
+    def pairs(key: str) -> Iterator[tuple[str, str]]:
+        """Yield the `NAME VALUE` pairs of a key."""
+        for name, _, value in (each.rpartition(" ") for each in found.get(key, ())):
+            if name and value:
+                yield name, value
+
     one = {key: values[0] for key, values in found.items()}
     as_is: dict[str, Any] = {key: one[key] for key in _TEXTS if key in one}
     as_is |= {key: _number(one.get(key)) for key in _NUMBERS}
-    mounts = dict(pair for each in found.get("mount", ()) if (pair := _pair(each)) is not None)
+    mounts = dict(pairs("mount"))
     torch = one.get("torch", "").split(" ")
     disks = [_disk(each, mounts, {".": one.get("folder", "")}) for each in found.get("disk", ())]
     return Machine(
@@ -108,11 +115,15 @@ def machine(answer: str, *, label: str, asked: float, answered: float) -> Machin
         skew=_skew(one.get("time", ""), asked, answered),
         is_writable="unwritable" not in one,
         umask=int(one["umask"], 8) if re.fullmatch(r"[0-7]{1,5}", one.get("umask", "")) else None,
-        pythons=tuple(pair for each in found.get("python", ()) if (pair := _pair(each)) is not None),
+        pythons=tuple(pairs("python")),
         programs=frozenset(found.get("program", ())),
         disks=tuple(each for each in disks if each is not None),
         shm=_disk(one["shm"], mounts, {}) if "shm" in one else None,
-        limits=_limits(found.get("limit", ())),
+        limits={
+            name.replace("/", "."): number
+            for name, text in pairs("limit")
+            if (number := _number(text)) is not None
+        },
         has_nvidia="nvidia" in one,
         has_device="device" in one,
         torch=torch[0].strip("-"),
@@ -133,16 +144,6 @@ def _skew(text: str, asked: float, answered: float) -> float:
     if remote_time is None:
         return 0.0
     return remote_time - answered if remote_time > answered else min(0.0, remote_time + 1 - asked)
-
-
-def _pair(text: str) -> tuple[str, str] | None:
-    name, _, value = text.rpartition(" ")
-    return (name, value) if name and value else None
-
-
-def _limits(answer: Iterable[str]) -> Mapping[str, int]:
-    pairs = [pair for each in answer if (pair := _pair(each)) is not None]
-    return {name.replace("/", "."): value for name, text in pairs if (value := _number(text)) is not None}
 
 
 def _disk(text: str, mounts: Mapping[str, str], names: Mapping[str, str]) -> Disk | None:

@@ -209,9 +209,7 @@ def _holder(root: Path, port: int, *, has_engine: bool) -> str:
 def _is_of_service(process_folder: Path | None, root: Path) -> bool:
     """Return whether a process may belong to a debug service on the host's network.
 
-    Args:
-        process_folder: its folder in /proc; None for another user's process, which may belong to any such service.
-        root: root of the repository.
+    Its folder in /proc is None for another user's process, which may belong to any such service.
     """
     with contextlib.suppress(DkdbgError):
         running = [

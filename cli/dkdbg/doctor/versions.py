@@ -22,12 +22,7 @@ _NUMBER = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,3})")
 def _fails(
     versions: str, applies: Callable[[Engine, Situation], object] = lambda _engine, _situation: True
 ) -> Callable[[Situation], Iterator[Values]]:
-    """Return a `read` for a check that finds a failing version.
-
-    Args:
-        versions: engine, compose or podman, and the versions that fail.
-        applies: returns whether the failure matters for this engine and situation.
-    """
+    """Return a `read` for a check that finds failing versions of engine, compose or podman, where that `applies`."""
     row = Requirement(versions)
 
     def read(situation: Situation) -> Iterator[Values]:

@@ -58,6 +58,16 @@ def app_module(word: str) -> str | None:
     return match.group(1) if match else None
 
 
+def split(text: str) -> list[str]:
+    """Split as a shell does; at blanks if a quote is not closed."""
+    import shlex  # noqa: PLC0415 (the agent splits nothing)
+
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
 def join(words: Sequence[str]) -> str:
     """Join for display: quote only where the shell would split or remove something.
 

@@ -137,9 +137,7 @@ class Entry:
 def of_repository(root: Path, planned: Iterable[tuple[str, str]] = ()) -> Entry:
     """Return dkdbg's entry in launch.json; without one, an entry with the planned mapping.
 
-    Args:
-        root: the repository's root, resolved.
-        planned: folders relative to the root, with their remote paths.
+    `root` is resolved, and folders in `planned` are relative to it.
     """
     entry = editor_files.attach_entry(root)
     if not entry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -186,14 +187,9 @@ def _differs(path: Path, remote_file: RemoteFile, local_facts: dict[str, object]
 
 def _tail(path: Path, actual: str) -> str:
     """Return the longest common end of two paths."""
-    local_parts, remote_parts = path.parts, actual.split("/")
-    count = 0
-    while (
-        count < min(len(local_parts), len(remote_parts))
-        and local_parts[-1 - count] == remote_parts[-1 - count]
-    ):
-        count += 1
-    return "/".join(remote_parts[len(remote_parts) - count :])
+    pairs = zip(reversed(path.parts), reversed(actual.split("/")), strict=False)
+    common = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+    return "/".join(reversed(common))
 
 
 def _mapping_line(path: Path, actual: str, root: Path) -> str:

@@ -1,4 +1,7 @@
-"""Choose the lines at which a run is certain to stop: the first ones of the user's modules and functions."""
+"""Choose the lines at which a run is certain to stop: the first ones of the user's modules and functions.
+
+What a program lacks shows only after its imports, so this module also tells from stacks whether it still imports.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,14 @@ from dkdbg.setup.detect.launch.candidates import find_file, module_file
 from dkdbg.setup.detect.python.python_source import parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from dkdbg.core.stacks import Frame, Session
 
 #: Maximum files to set breakpoints in.
 _MAX_FILES = 400
+#: Prefix of the files of Python's import system.
+_IMPORT = "<frozen importlib"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +43,7 @@ class FirstLines:
 
 
 def program_of(tree: Tree, argv: Sequence[str]) -> str:
-    """Return the file of the program that a command line starts: absolute, local side; empty if unknown.
-
-    Args:
-        tree: the files of the mapped folder.
-        argv: the command line under the agent.
-    """
+    """Return the file of `tree` that a command line at the target starts: absolute, local side; empty if unknown."""
     for launcher, line in launchers_in(argv):
         launch = launcher.launch(line)
         target = launch.target if launch is not None else None
@@ -55,11 +57,7 @@ def program_of(tree: Tree, argv: Sequence[str]) -> str:
 
 
 def of_tree(tree: Tree, entry: str) -> tuple[FirstLines, ...]:
-    """Return the first lines of the user's files, the entry first, then those nearest to it.
-
-    Args:
-        entry: absolute path of the program's file; empty if unknown.
-    """
+    """Return the first lines of the user's files, the entry (absolute; empty if unknown) first, then those nearest to it."""
     near = {
         path: _distance(path, entry.removeprefix(f"{tree.root}/"))
         for path in tree.files
@@ -89,6 +87,27 @@ def of_text(path: str, text: str) -> FirstLines | None:
         return None
     imports = (each.lineno for each in module.body if isinstance(each, ast.Import | ast.ImportFrom))
     return FirstLines(path=path, module=first, functions=functions, last_import=max(imports, default=0))
+
+
+def is_importing(sessions: Iterable[Session], last_import: Callable[[str], int]) -> bool:
+    """Return whether the main thread of a process imports, or does not answer, as while it loads a library in C.
+
+    `last_import` returns the line of the last import in the own code of a remote module; 0 if unknown.
+    """
+    return any(
+        process.threads is None
+        or any(_imports(thread.frames, last_import) for thread in process.threads if thread.main)
+        for session in sessions
+        for process in session.processes
+    )
+
+
+def _imports(frames: Iterable[Frame], last_import: Callable[[str], int]) -> bool:
+    return any(
+        frame.path.startswith(_IMPORT)
+        or (frame.own and frame.function == "<module>" and frame.line <= last_import(frame.path))
+        for frame in frames
+    )
 
 
 def _distance(path: str, entry: str) -> tuple[int, int, str]:

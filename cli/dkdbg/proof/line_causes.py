@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from typing import TYPE_CHECKING
 
 from dkdbg.core.address import is_loopback
+from dkdbg.core.target import Capability
+from dkdbg.errors import DkdbgError
+from dkdbg.launchers.words import whole_number
 from dkdbg.proof import file_causes
 from dkdbg.proof.asked import INSTALLED
 from dkdbg.proof.finding import Finding
@@ -15,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from dkdbg.core.pythons import PythonThere
+    from dkdbg.core.target import Target
     from dkdbg.proof.asked import Asked
     from dkdbg.proof.line_answer import LineSession, LoadedFile, Process
 
@@ -394,11 +400,7 @@ def _ran_before(asked: Asked, says: str, *, or_never: str = "") -> Finding:
 
 
 def _is_past(asked: Asked, file: LoadedFile, *, before: bool = False) -> bool:
-    """Return whether the threads in the line's function are all past the line, and no loop leads back.
-
-    Args:
-        before: whether to test for threads that are before the line instead.
-    """
+    """Return whether the threads in the line's function are all past (or `before`) the line, and no loop leads back."""
     if file.again and not before:
         return False
     behind = [each for each in file.at if (each < asked.line if before else each > asked.line)]
@@ -432,6 +434,34 @@ def listens_inside(session: LineSession) -> Finding:
         says=f"the agent listens on {session.host}:{session.port} inside the container, where no published port leads",
         remedy='DKDBG_HOST: "0.0.0.0" in the service\'s environment; its ports: line keeps the port on 127.0.0.1 of this machine',
     )  # fmt: skip
+
+
+def of_debugpy(target: Target) -> Finding | None:
+    """Return the finding for a plain debugpy that this machine cannot reach; None without one."""
+    if Capability.LIST_PROCESSES not in target.capabilities:
+        return None
+    with contextlib.suppress(DkdbgError):
+        host, _ = target.listen_address()
+        if is_loopback(host):  # the target's loopback is this machine's
+            return None
+        for each in target.pythons():
+            at = each.listens or _of_adapter(each)
+            if at is not None and is_loopback(at[0]):
+                return Finding(
+                    link="listen", cause="loopback-inside",
+                    says=f"debugpy (process {each.pid}) listens on {at[0]}:{at[1]} inside {target.label}, where no published port leads",
+                    remedy=f'debugpy --listen 0.0.0.0:{at[1]} there, published as "127.0.0.1:{at[1]}:{at[1]}"; or start it under dkdbg, which needs neither',
+                )  # fmt: skip
+    return None
+
+
+def _of_adapter(python: PythonThere) -> tuple[str, int] | None:
+    """Return where debugpy's adapter listens, by its command line, as `debugpy.listen()` starts it."""
+    if not python.is_adapter:
+        return None
+    options = dict(zip(python.argv, python.argv[1:], strict=False))
+    host, port = options.get("--host", "127.0.0.1"), whole_number(options.get("--port", ""), 65535)
+    return None if port is None else (host, port)
 
 
 def _named(processes: Sequence[Process]) -> str:

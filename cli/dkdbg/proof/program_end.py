@@ -83,11 +83,9 @@ class Around:
 
 
 def cause_of(text: str, code: int | None, around: Around) -> Finding:
-    """Return why a program has ended, or has not begun.
+    """Return why a program has ended, or has not begun, by the end of its and the agent's output.
 
-    Args:
-        text: end of what the program and the agent have printed.
-        code: exit code of the program, None if it still runs.
+    `code` is None while it runs.
     """
     clean = bounded(text.replace("\x1b[2K", ""))
     if found := of_agent(clean):
@@ -408,36 +406,32 @@ _ARGUMENTS = (
 
 
 def _of_arguments(text: str, code: int | None, around: Around) -> Finding | None:
+    command = around.command or "python train.py"
     if found := re.search(
         r"^(?:Could not override|Error merging override|Cannot find primary config) '", text, re.MULTILINE
     ):
         return _finding(
             "argument-wrong", f"Hydra refuses the configuration: {line_at(text, found.start())}",
-            f"correct the file, or the KEY=VALUE in dkdbg init --command {shlex.quote(around.command or 'python train.py')}", text,
+            f"correct the file, or the KEY=VALUE in dkdbg init --command {shlex.quote(command)}", text,
         )  # fmt: skip
     for pattern in _ARGUMENTS:
         if found := re.search(pattern, text):
             names = next(each for each in found.groups() if each).strip().rstrip(".")
-            return _arguments(names, text, around)
+            shown = " ".join(
+                f"{word} VALUE" if word.startswith("--") else "VALUE" if word.startswith("sys.") else word
+                for word in re.split(r",\s*|\s+or\s+", names)
+            )
+            return _finding(
+                "argument-missing", f"the program demands {names}",
+                f"give it: dkdbg init --command {shlex.quote(f'{command} {shown}')}", text, subject=names,
+            )  # fmt: skip
     refused = re.fullmatch(r"\S+: error: (.+)", _last_line(text))
     if code in {None, _USAGE} and re.search(r"^usage: ", text, re.MULTILINE) and (refused or code):
         return _finding(
             "argument-wrong", f"the program refuses its arguments: {refused[1] if refused else _last_line(text)}",
-            f"correct them: dkdbg init --command {shlex.quote(around.command or 'python train.py')}", text,
+            f"correct them: dkdbg init --command {shlex.quote(command)}", text,
         )  # fmt: skip
     return None
-
-
-def _arguments(names: str, text: str, around: Around) -> Finding:
-    command = around.command or "python train.py"
-    shown = " ".join(
-        f"{word} VALUE" if word.startswith("--") else "VALUE" if word.startswith("sys.") else word
-        for word in re.split(r",\s*|\s+or\s+", names)
-    )
-    return _finding(
-        "argument-missing", f"the program demands {names}",
-        f"give it: dkdbg init --command {shlex.quote(f'{command} {shown}')}", text, subject=names,
-    )  # fmt: skip
 
 
 _WITH_LF = "store it with LF: git add --renormalize after '*.sh text eol=lf' in .gitattributes"
@@ -622,12 +616,7 @@ def _called(code: int | None) -> str:
 
 
 def interpreters_with(module: str, first: str = "") -> str:
-    """Return a shell script that prints the interpreters that find a module.
-
-    Args:
-        module: top-level name, an identifier.
-        first: interpreter to ask first, without its options; empty for none.
-    """
+    """Return a shell script that prints the interpreters that find a module (top-level name), `first` before the usual."""
     if not re.fullmatch(r"\w+", module):
         return "true"
     code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
@@ -656,11 +645,7 @@ def in_other_interpreter(finding: Finding, module: str, python: str) -> Finding:
 
 
 def places_of(module: str) -> str:
-    """Return a shell script that prints the first usual folder of an image that contains a module.
-
-    Args:
-        module: top-level name, an identifier.
-    """
+    """Return a shell script that prints the first usual folder of an image that contains a module (top-level name)."""
     if not re.fullmatch(r"\w+", module):
         return "true"
     return (
@@ -714,11 +699,7 @@ _ERROR_LINE = re.compile(r"\bE:|[Ee]rror\b|ERROR|\b[Ff]atal\b|\b[Ff]ail(?:ed|ure
 
 
 def of_start(error: DkdbgError, output: Sequence[str], around: Around) -> Finding:
-    """Return the finding for a start that failed.
-
-    Args:
-        output: lines of the start's progress.
-    """
+    """Return the finding for a start that failed after these lines of progress."""
     text = error.message
     first, *more = text.splitlines()
     found = next((each for each in _START_CAUSES if re.search(each[0], text, re.IGNORECASE)), None)

@@ -19,7 +19,7 @@ from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from dkdbg.hang import query
 from dkdbg.launchers.python import PYTHON
-from dkdbg.proof import file_causes, first_lines, importing, line_answer, line_causes, program_end, stopping
+from dkdbg.proof import file_causes, first_lines, line_answer, line_causes, program_end, stopping
 from dkdbg.proof.asked import INSTALLED, Asked, below_packages
 from dkdbg.proof.finding import BrokenError, Finding, silent
 from dkdbg.setup.detect.files import Tree
@@ -315,7 +315,7 @@ class _Run:
         def check(is_last: bool, file: FirstLines | None = None) -> bool:
             with contextlib.suppress(DkdbgError):
                 causes = self._causes(self._ask(target, file or self._files[0]))
-                found[:] = [each for each in causes if is_last or each.cause in _DECISIVE]
+                found[:] = causes if is_last else _decisive(causes)
             return bool(found)
 
         try:
@@ -431,7 +431,7 @@ class _Run:
     def _check_end(self, trial: Trial) -> None:
         """Raise BrokenError if the program ends for a known cause soon after its imports, as on missing arguments."""
         end = time.monotonic() + _IMPORT_TIMEOUT_S
-        while time.monotonic() < end and importing.is_importing(self._stacks(trial), self._last_import):
+        while time.monotonic() < end and first_lines.is_importing(self._stacks(trial), self._last_import):
             if self._code_within(trial, _AFTER_IMPORTS_S) is not None:
                 break
         code = self._code_within(trial, _AFTER_IMPORTS_S)
@@ -462,8 +462,7 @@ class _Run:
         return self._code_within(trial, _END_TIMEOUT_S if attempt.has_ended else 0.0)
 
     def _why_no_stop(self, trial: Trial, attempt: Attempt, found: list[Finding]) -> Finding:
-        decisive = [each for each in found if each.cause in _DECISIVE]
-        if decisive:
+        if decisive := _decisive(found):
             return decisive[0]
         code, text = self._end_of(trial, attempt), trial.output()
         if code:
@@ -493,8 +492,7 @@ class _Run:
                 stopping.copy_of(
                     self._options(trial, target), self._files, timeout=_BY_NAME_TIMEOUT_S, check=collect
                 )
-        decisive = [each for each in found if each.cause in _DECISIVE]
-        if decisive:
+        if decisive := _decisive(found):
             return decisive[0]
         detail = tuple(text.splitlines()[-8:])
         if copies and copies[0] in {each.path for each in self._files}:
@@ -521,6 +519,10 @@ class _Run:
         )  # fmt: skip
 
 
+def _decisive(findings: list[Finding]) -> list[Finding]:
+    return [each for each in findings if each.cause in _DECISIVE]
+
+
 def _interpreter(program: Sequence[str]) -> tuple[str, list[str]]:
     """Return the Python that a command line names, and its options that hide modules; empty for another program."""
     if not program or not PYTHON.starts(program[0]):
@@ -539,12 +541,7 @@ def _short(value: str) -> str:
 
 
 def _check_gpu(given: tuple[str, str], wish: str) -> None:
-    """Raise BrokenError if a GPU was requested, and the container got none.
-
-    Args:
-        given: how the container gets a GPU, and why.
-        wish: source of the request; empty without one.
-    """
+    """Raise BrokenError if `wish` requests a GPU, and the container got none; `given` is how it gets one, and why."""
     kind, why = given
     if kind == "none" and wish:
         raise BrokenError(
@@ -558,10 +555,6 @@ def _check_gpu(given: tuple[str, str], wish: str) -> None:
 
 def _gpu_seen(given: tuple[str, str], target: Target, executable: str) -> str:
     """Return as text what torch sees of the container's GPU; empty if the container got none.
-
-    Args:
-        given: how the container gets a GPU, and why.
-        executable: the program's interpreter there.
 
     Raises:
         BrokenError: torch does not see it.

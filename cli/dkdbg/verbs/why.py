@@ -15,7 +15,7 @@ from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_ENGINE, EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.launchers.words import whole_number
 from dkdbg.printable import printable
-from dkdbg.proof import foreign, line_answer, line_causes, program_end
+from dkdbg.proof import line_answer, line_causes, program_end
 from dkdbg.proof.asked import Asked, Entry, absolute, of_launch, of_repository
 from dkdbg.proof.finding import BrokenError, Finding, silent
 from dkdbg.repository.dotenv import local_port
@@ -161,7 +161,7 @@ def _not_running(error: DkdbgError) -> Finding:
 
 def _without_agent(root: Path, target: Target) -> Finding:
     """Return the finding for a container that runs without dkdbg."""
-    plain = foreign.of_debugpy(target)
+    plain = line_causes.of_debugpy(target)
     if plain is not None:
         return plain
     try:

@@ -3,7 +3,7 @@
 import pytest
 
 from dkdbg.core.stacks import Frame, Process, Session, Thread
-from dkdbg.proof.importing import is_importing
+from dkdbg.proof.first_lines import is_importing
 
 IMPORT = Frame("<frozen importlib._bootstrap>", 1360, "_find_and_load", own=False)
 TORCH = Frame("/opt/venv/lib/python3.11/site-packages/torch/__init__.py", 9, "<module>", own=False)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dkdbg.core.again import again, of_several_lines
-from dkdbg.launchers.lines.idling import idles
+from dkdbg.launchers.lines.command_lines import idles
 
 ID = "740d2d6e0b28f800ce7ac763c5a845a1cb3a28ec7181872fae6b0ff5e179b251"
 PLAIN: dict[str, Any] = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-import shlex
+
+from dkdbg.launchers.words import split
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,11 +41,7 @@ def as_words(command: str) -> tuple[str, ...]:
     """
     while (fewer := _OPTIONAL.sub("", command)) != command:
         command = fewer
-    joined = _IN_WORDS.sub(lambda match: re.sub(r"\s+", "_", match[0]), command)
-    try:
-        return tuple(shlex.split(joined))
-    except ValueError:
-        return tuple(joined.split())
+    return tuple(split(_IN_WORDS.sub(lambda match: re.sub(r"\s+", "_", match[0]), command)))
 
 
 def without_blanks(argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -62,13 +59,11 @@ def without_blanks(argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...
             not word.startswith("-")
             and not _KEY_AND_VALUE.match(word)
             and len(kept) > 1
-            and _takes_a_value(kept[-1])
+            and kept[-1].startswith("-")
+            and "=" not in kept[-1]
+            and kept[-1] not in {"-", "--", "-m"}
         ):
             left.append(f"{kept.pop()} {word}")
         else:
             left.append(word)
     return tuple(kept), tuple(left)
-
-
-def _takes_a_value(word: str) -> bool:
-    return word.startswith("-") and "=" not in word and word not in {"-", "--", "-m"}

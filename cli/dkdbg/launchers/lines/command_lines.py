@@ -10,7 +10,7 @@ from dkdbg.launchers.bash import BASH, Bash
 from dkdbg.launchers.launcher import Launch, Line, Reader
 from dkdbg.launchers.lines.wrappers import after_options, assignments, unwrapped
 from dkdbg.launchers.python import PYTHON, Python, interpreted
-from dkdbg.launchers.words import join
+from dkdbg.launchers.words import join, split
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ _USER_OPTIONS = {
     "celery": ("--uid", "--gid"),
     "uwsgi": ("--uid", "--gid"),
 }
+#: Shells that alone keep a container open for a user, and programs that show the machine's load.
+_SHELLS = frozenset({"sh", "bash", "zsh", "fish"})
+_MONITORS = frozenset({"nvidia-smi", "nvtop", "gpustat", "rocm-smi", "top", "htop", "watch"})
 #: Maximum depth of shells, wrappers and entry scripts inside one another.
 _MAX_DEPTH = 8
 
@@ -157,11 +160,7 @@ def launchers_in(argv: Sequence[str], depth: int = 0) -> list[tuple[Launcher, Li
 
 
 def runs_python_alone(argv: Sequence[str], scripts: Collection[str] = ()) -> bool:
-    """Return whether an argv starts Python programs and nothing else that could need another user's rights.
-
-    Args:
-        scripts: names of shell scripts that need no other user's rights.
-    """
+    """Return whether an argv starts Python programs and `scripts`, and nothing that could need another user's rights."""
     if _CHANGES_USER.intersection(argv):
         return False
     words = unwrapped(list(argv))
@@ -194,12 +193,25 @@ def serves(argv: Sequence[str]) -> bool:
     return any(launcher.serves(line.rest) for launcher, line in launchers_in(argv))
 
 
+def idles(argv: tuple[str, ...]) -> bool:
+    """Return whether a command only keeps a container open: a bare shell, a sleep, an endless tail, a monitor."""
+    if not argv:
+        return False
+    name = argv[0].rsplit("/", 1)[-1]
+    if name in _SHELLS:
+        rest = " ".join(argv[1:])
+        inner = tuple(rest.removeprefix("-c ").split())  # CMD /bin/bash is `/bin/sh -c /bin/bash`
+        if rest.startswith("-c ") and inner and inner[0].rsplit("/", 1)[-1] in _SHELLS:
+            return idles(inner)
+        return all(word.startswith("-") and "c" not in word for word in argv[1:]) or bool(
+            re.search(r"(sleep\s+(infinity|inf)|tail\s+-f\s+/dev/null|while\s+(true|:|sleep))", rest)
+        )
+    return name in _MONITORS or name == "sleep" or (name == "tail" and argv[-1] == "/dev/null")
+
+
 def port_of(command: str) -> int | None:
     """Return the port that a command line names, or else its launcher's default port."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        words = command.split()
+    words = split(command)
     found = launchers_in(words)
     launcher, rest = (found[-1][0], found[-1][1].rest) if found else (PYTHON, words)
     return launcher.port_of(rest)

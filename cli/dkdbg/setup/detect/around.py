@@ -20,11 +20,7 @@ PROJECT_FILES = (
 
 
 def no_way_to(directory: str, error: Exception, verb: str) -> DkdbgError:
-    """Return the error for a folder that cannot be entered or read, with the parent that denies access.
-
-    Args:
-        verb: the verb that the user typed; empty for none.
-    """
+    """Return the error for a folder that cannot be entered or read, with the parent that denies access."""
     typed = f"dkdbg -C PATH {verb}".rstrip()
     if isinstance(error, PermissionError):
         whole = Path(directory).absolute()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import stat
 import time
@@ -168,17 +169,8 @@ def decode(raw: bytes) -> str:
 
 def inside(path: str) -> str | None:
     """Return a relative POSIX path without `.` and `..` steps; `.` for the root, None if it leaves the root."""
-    steps: list[str] = []
-    for step in PurePosixPath(path).parts:
-        if step == "/":
-            return None
-        if step == "..":
-            if not steps:
-                return None
-            steps.pop()
-        elif step != ".":
-            steps.append(step)
-    return "/".join(steps) or "."
+    found = posixpath.normpath(path)
+    return None if found.startswith(("/", "../")) or found == ".." else found
 
 
 def is_address(source: str) -> bool:

@@ -100,8 +100,9 @@ def find(root: Path) -> Manifests:
             found = _documents(tree.text(path), path, problems)
             if not is_vendored(path):
                 kustomizations.setdefault(parent(path), Kustomization.of(found[0] if found else {}))
+    templates = tuple(f"{each}/templates/" if each != "." else "templates/" for each in charts)
     for path in tree.matching(_YAML):
-        text = "" if is_vendored(path) or _in_chart(path, charts) else tree.text(path)
+        text = "" if is_vendored(path) or path.startswith(templates) else tree.text(path)
         if _KIND.search(text):
             workloads += [
                 each for document in _documents(text, path, problems) for each in _workload(document, path)
@@ -112,10 +113,6 @@ def find(root: Path) -> Manifests:
         charts=charts,
         problems=(*problems, *tree.problems),
     )
-
-
-def _in_chart(path: str, charts: tuple[str, ...]) -> bool:
-    return any(path.startswith(f"{each}/templates/" if each != "." else "templates/") for each in charts)
 
 
 def _documents(text: str, path: str, problems: list[str]) -> list[dict[str, Any]]:

@@ -293,10 +293,9 @@ class Survey:
         paths = [
             path
             for path in self.tree.matching(_INSTALL_DOCUMENT)
-            if path.count("/") <= 2 and not is_vendored(path)
-        ]
-        paths = [
-            path for path in paths if not re.search(r"[-_.](?:zh|cn|ja|ko|fr|de|es|ru|pt)\w*\.", path.lower())
+            if path.count("/") <= 2
+            and not is_vendored(path)
+            and not re.search(r"[-_.](?:zh|cn|ja|ko|fr|de|es|ru|pt)\w*\.", path.lower())
         ]
         paths.sort(key=lambda path: (path.count("/"), not path.lower().startswith("readme"), path))
         return tuple((path, self.tree.text(path)) for path in paths[:25])

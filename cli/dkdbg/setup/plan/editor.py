@@ -108,9 +108,6 @@ def target_task(name: str, port: int, argv: Sequence[str]) -> dict[str, object]:
     """Return the task that F5 on a target runs first; its terminal is the program's, including Ctrl-C.
 
     The task keeps running in the background, and VS Code goes on once the remote agent reports that it listens.
-
-    Args:
-        argv: the program's command line at the target.
     """
     return _background(name, ["run", "--reload", "--wait", "--attach", str(port), "--on", name, "--", *argv])
 
@@ -146,33 +143,27 @@ def ranks_compound(entries: Sequence[Mapping[str, object]]) -> dict[str, object]
 
 def ranks_task(base: int) -> dict[str, object]:
     """Return the compound's task, which starts the service and opens each rank's port, even before the rank runs."""
-    return {
-        **_background("", ["attach", "--ports", str(base)]),
-        "label": RANKS_NAME,
-        "dependsOn": [UP_LABEL],
-        "problemMatcher": {
-            "owner": "dkdbg",
-            "pattern": {"regexp": "^dkdbg: never: (.*)$", "message": 1},
-            "background": {
-                "activeOnStart": True,
-                "beginsPattern": "attach your editor to ",
-                "endsPattern": "rank r: attach to ",
-            },
-        },
-    }
+    argv = ["attach", "--ports", str(base)]
+    task = _background("", argv, begins="attach your editor to ", ends="rank r: attach to ")
+    return {**task, "label": RANKS_NAME, "dependsOn": [UP_LABEL]}
 
 
 def copy_task(name: str, port: int, overlay: str) -> dict[str, object]:
-    """Return the task that F5 on a debug copy runs first: start the copy, forward the port, remove the copy at the end.
-
-    Args:
-        overlay: the folder of the copy's manifests.
-    """
+    """Return F5's first task on a debug copy: start it from its manifests in `overlay`, forward the port, remove it."""
     return _background(name, ["up", "--on", name, "--overlay", overlay, "--attach", str(port), "--yes"])
 
 
-def _background(name: str, argv: Sequence[str]) -> dict[str, object]:
-    """Return a background task that runs as long as the user debugs at a target."""
+def _background(
+    name: str,
+    argv: Sequence[str],
+    *,
+    begins: str = "^dkdbg: attach an editor to ",
+    ends: str = "^dkdbg: (waiting for a debugger|a debugger can attach) on ",
+) -> dict[str, object]:
+    """Return a background task that runs as long as the user debugs at a target.
+
+    VS Code goes on once a line matches `ends`.
+    """
     return {
         "label": TARGET_LABEL + name,
         "type": "process",
@@ -185,11 +176,7 @@ def _background(name: str, argv: Sequence[str]) -> dict[str, object]:
             "owner": "dkdbg",
             # VS Code requires a pattern. This one never matches, because the program reports no problems in files.
             "pattern": {"regexp": "^dkdbg: never: (.*)$", "message": 1},
-            "background": {
-                "activeOnStart": True,
-                "beginsPattern": "^dkdbg: attach an editor to ",
-                "endsPattern": "^dkdbg: (waiting for a debugger|a debugger can attach) on ",
-            },
+            "background": {"activeOnStart": True, "beginsPattern": begins, "endsPattern": ends},
         },
     }
 
@@ -217,6 +204,7 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
     volumes = ["--volumes"] if plan.service.masks else []
     up = [*compose, "up", "--build", "--detach", "--wait", "--wait-timeout", "300", plan.service.name]
     down = [*compose, "rm", "--stop", "--force", *volumes, plan.service.name]
+    stop = [*compose, "stop", plan.service.name]
     restart = [*compose, "exec", "-T", plan.service.name, *plan.service.agent, "restart"]
     common = {
         "type": "process",
@@ -224,40 +212,19 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
         "options": {"cwd": "${workspaceFolder}"},
         "problemMatcher": [],
     }
-    return (
-        {
-            "label": UP_LABEL,
-            **common,
-            "args": [".dkdbg/up.sh"],
-            "windows": {"command": "docker", "args": up},
-            "presentation": shown,
-        },
-        {
-            "label": RESTART_LABEL,
-            **common,
-            "args": [".dkdbg/up.sh", "restart"],
-            "windows": {"command": "docker", "args": restart},
-            "presentation": shown,
-        },
-        {
-            "label": STOP_LABEL,
-            **common,
-            "args": [".dkdbg/up.sh", "stop"],
-            "windows": {"command": "docker", "args": [*compose, "stop", plan.service.name]},
-            "presentation": quiet,
-        },
-        {
-            "label": LOGS_LABEL,
-            **common,
-            "command": "docker",
-            "args": [*compose, "logs", "--follow", "--tail", "200", plan.service.name],
-            "presentation": shown,
-        },
-        {
-            "label": DOWN_LABEL,
-            **common,
-            "args": [".dkdbg/up.sh", "down"],
-            "windows": {"command": "docker", "args": down},
-            "presentation": quiet,
-        },
+    script = ".dkdbg/up.sh"
+    logs = {"command": "docker", "args": [*compose, "logs", "--follow", "--tail", "200", plan.service.name]}
+    each = (
+        (UP_LABEL, {"args": [script], "windows": {"command": "docker", "args": up}}, shown),
+        (
+            RESTART_LABEL,
+            {"args": [script, "restart"], "windows": {"command": "docker", "args": restart}},
+            shown,
+        ),
+        (STOP_LABEL, {"args": [script, "stop"], "windows": {"command": "docker", "args": stop}}, quiet),
+        (LOGS_LABEL, logs, shown),
+        (DOWN_LABEL, {"args": [script, "down"], "windows": {"command": "docker", "args": down}}, quiet),
+    )
+    return tuple(
+        {"label": label, **common, **runs, "presentation": presentation} for label, runs, presentation in each
     )

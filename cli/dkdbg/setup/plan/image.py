@@ -87,11 +87,11 @@ def choose_base(facts: RepoFacts) -> tuple[str, str]:
     if environment := conda_environment(facts):
         return "mambaorg/micromamba:2", f"{environment} is installed by micromamba"
     if _compiles_cuda(facts):
+        base = DEVEL_BASE
         if facts.torch and facts.torch.version and facts.torch.cuda:
             cudnn = 9 if _version_key(facts.torch.version) >= (2, 4) else 8
-            tag = f"{_patch(facts.torch.version)}-cuda{facts.torch.cuda}-cudnn{cudnn}-devel"
-            return f"pytorch/pytorch:{tag}", "a dependency compiles CUDA code, so nvcc must be in the image"
-        return DEVEL_BASE, "a dependency compiles CUDA code, so nvcc must be in the image"
+            base = f"pytorch/pytorch:{_patch(facts.torch.version)}-cuda{facts.torch.cuda}-cudnn{cudnn}-devel"
+        return base, "a dependency compiles CUDA code, so nvcc must be in the image"
     why = f"Python {version} fits ({facts.python.source})"
     return f"python:{version}-slim", why + ("; wheels bring CUDA themselves" if facts.torch else "")
 
@@ -125,11 +125,11 @@ def conda_environment(facts: RepoFacts) -> str | None:
 
 
 def _installer(facts: RepoFacts) -> str:
-    if facts.package_manager == "conda" and conda_environment(facts) is None:
-        return "pip"
-    return {"none": "pip", "setuptools": "pip", "docker": "pip"}.get(
-        facts.package_manager, facts.package_manager
+    manager = facts.package_manager
+    by_pip = manager in {"none", "setuptools", "docker"} or (
+        manager == "conda" and not conda_environment(facts)
     )
+    return "pip" if by_pip else manager
 
 
 def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:

@@ -27,6 +27,8 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 _SPECIAL = re.compile(r"[\\\"'$`*?!#<>\[\]{}|&;]")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][^\s\\]*( @ [^\s\\]+)?( ;( [^\s\\]+)+)?")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+#: NUL, and lone surrogates, which have no UTF-8.
+_NOT_AN_ARGUMENT = re.compile("[\0\ud800-\udfff]")
 #: A value in a .env file that needs no quotes.
 _ENV_VALUE = re.compile(r"[^\s\"'$`#\\]+")
 
@@ -46,7 +48,7 @@ def check(
         if not is_name(name):
             raise _refused(name, "a service name consists of letters, digits, `.`, `_` and `-`")
     for word in service.argv:
-        if "\0" in word or not _encodes(word):
+        if _NOT_AN_ARGUMENT.search(word):
             raise _refused(word, "a command line cannot contain NUL or an incomplete character")
     paths = [*chain, *service.includes, *(word for mount in service.mounts for word in mount), *service.masks]
     paths += [word for mapping in mappings for word in (mapping.local, str(mapping.remote))]
@@ -101,14 +103,6 @@ def _check_path(path: str) -> None:
         raise _refused(path, "editors replace ${...}, which cannot be escaped")
     if not all(map(is_text, path)):
         raise _refused(path, "a path must be text")
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _refused(text: str, why: str) -> DkdbgError:

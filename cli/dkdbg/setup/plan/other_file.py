@@ -63,10 +63,7 @@ _OWN_PROFILES = frozenset({PROFILE, DEVCONTAINER_PROFILE})
 def left_out(facts: RepoFacts, base: ServiceFact | None) -> tuple[str, ...]:
     """Return the services to add to dkdbg's profiles, because services that those profiles start depend on them.
 
-    Only services of files that compose merges with dkdbg's are returned.
-
-    Args:
-        base: the service that the debug service extends, None without one.
+    Only services of files that compose merges with dkdbg's are returned. The debug service extends `base`.
     """
     merged = main_files(facts.compose_files, facts.compose_env)
     profiles: dict[str, set[str]] = {}

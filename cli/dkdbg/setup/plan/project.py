@@ -88,7 +88,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
         workspace=workspace,
         remote_user=_remote_user(service, dockerfile),
         token=config.token,
-        extensions=_extensions(facts),
+        extensions=("ms-python.python", "ms-python.debugpy", *(("ms-toolsai.jupyter",) if facts.notebooks else ())),
         decisions=(
             *image_why,
             *(Decision(what=", ".join(lines), why=f"the image {base_image} sets it") for base_image, lines in facts.inherited),
@@ -263,11 +263,6 @@ def _remote_user(service: ServicePlan, dockerfile: DockerfileFact | None) -> str
     name = user_of(service.extends, dockerfile)
     # A user given as a number or a variable may lack an entry in the image's passwd.
     return name if name != "root" and literal.is_user(name) else REMOTE_USER
-
-
-def _extensions(facts: RepoFacts) -> tuple[str, ...]:
-    base = ("ms-python.python", "ms-python.debugpy")
-    return (*base, "ms-toolsai.jupyter") if facts.notebooks else base
 
 
 def _token_and_gpu(facts: RepoFacts, config: Config, service: ServicePlan) -> Iterator[Decision]:

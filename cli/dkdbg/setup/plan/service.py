@@ -17,8 +17,7 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import NOTEBOOK
 from dkdbg.launchers.lines.blanks import as_words, without_blanks
-from dkdbg.launchers.lines.command_lines import launchers_in, one_process, runs_python_alone, serves
-from dkdbg.launchers.lines.idling import idles
+from dkdbg.launchers.lines.command_lines import idles, launchers_in, one_process, runs_python_alone, serves
 from dkdbg.launchers.python import PYTHON
 from dkdbg.launchers.words import whole_number
 from dkdbg.setup.plan.image import inputs_of_generated, inputs_of_users, takes_bytecode
@@ -497,22 +496,14 @@ def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -
 
     Source: compose specification, service `entrypoint`.
     """
-    command = base.command if base else None
-    if base and base.entrypoint is not None:
-        return Command(
-            entrypoint=base.entrypoint,
-            command=command or (),
-            inherited=command is not None and not base.without,
-            from_env=(*base.entrypoint_from_env, *_later(base.command_from_env, base.entrypoint)),
-            why=f"{base.file} runs it",
-        )
-    entrypoint = (dockerfile.entrypoint if dockerfile else None) or ()
-    if base and command is not None:
+    own = base.entrypoint if base else None
+    entrypoint = own if own is not None else (dockerfile.entrypoint if dockerfile else None) or ()
+    if base and (own is not None or base.command is not None):
         return Command(
             entrypoint=entrypoint,
-            command=command,
-            inherited=not base.without,
-            from_env=_later(base.command_from_env, entrypoint),
+            command=base.command or (),
+            inherited=base.command is not None and not base.without,
+            from_env=(*base.entrypoint_from_env, *_later(base.command_from_env, entrypoint)),
             why=f"{base.file} runs it",
         )
     path = dockerfile.path if dockerfile else ""
@@ -606,7 +597,9 @@ def plan_mounts(
         if any(_below(venv, remote) for _, remote in added)
     )  # fmt: skip
     mappings = tuple(
-        Mapping(local=local, remote=PurePosixPath(remote)) for local, remote in _longest_first((*pairs,))
+        Mapping(local=local, remote=PurePosixPath(remote))
+        # The longest first: pydevd takes the first match (debugpy #1911).
+        for local, remote in sorted(pairs, key=lambda pair: (-len(PurePosixPath(pair[0]).parts), pair))
     )
     return mappings, added, masks
 
@@ -624,11 +617,6 @@ def _below(path: str, parent: str) -> bool:
     return parent == "." or PurePosixPath(path).is_relative_to(parent)
 
 
-def _longest_first(pairs: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
-    """Sort mappings, the longest first: pydevd takes the first match (debugpy #1911)."""
-    return sorted(pairs, key=lambda pair: (-len(PurePosixPath(pair[0]).parts), pair))
-
-
 def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "override", "COMPOSE_FILE"]]:
     """Return the compose file to write, and how plain `docker compose` reads it."""
     merged = main_files(facts.compose_files, facts.compose_env)
@@ -642,10 +630,7 @@ def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "overrid
 def _wait(entry: EntryPoint | None, argv: tuple[str, ...], ports: tuple[int, ...], *, idle: bool) -> int:
     """Return the seconds to wait for an editor: 0 for a server, since an editor may attach to it later.
 
-    Args:
-        entry: the entry point behind a command such as `/entry.sh`, None if the user gave a command.
-        ports: ports that the service publishes.
-        idle: whether the command only idles.
+    `entry` is the one behind a command such as `/entry.sh`, None if the user gave a command.
     """
     by = registry.named(entry.launcher) if entry else None
     is_server = (

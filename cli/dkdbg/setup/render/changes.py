@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -238,7 +239,10 @@ def _file(change: Change) -> Iterator[str]:
         yield "line ends: CRLF\n"
     ending = "" if all_crlf else "^M"
     # Split at \n only, as git does: str.splitlines also splits at form feeds and U+2028.
-    left, right = ([line.replace("\r\n", ending + "\n") for line in _lines(text)] for text in (before, after))
+    left, right = (
+        [line.replace("\r\n", ending + "\n") for line in re.findall(r".*\n|.+", text)]
+        for text in (before, after)
+    )
     for line in difflib.unified_diff(left, right, old, new):
         yield line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}"
 
@@ -251,9 +255,3 @@ def _text(data: bytes | None) -> str | None:
         return None if b"\0" in data else data.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _lines(text: str) -> list[str]:
-    lines = [line + "\n" for line in text.split("\n")]
-    lines[-1] = lines[-1][:-1]
-    return lines if lines[-1] else lines[:-1]

@@ -26,11 +26,7 @@ _FORM = re.compile(r"# dkdbg (\S{1,40}), Python (\d{1,2})\.(\d{1,3})\n([0-9a-f]{
 
 
 def files(agent: bytes, python: tuple[int, ...]) -> dict[str, FileWanted]:
-    """Return the files that represent the agent in git: its digest, and a .gitignore for the agent itself.
-
-    Args:
-        python: the Python that the agent is built for, such as (3, 11).
-    """
+    """Return the files that represent an agent for `python`, such as (3, 11), in git: its digest, and a .gitignore."""
     digest = f"# dkdbg {__version__}, Python {'.'.join(map(str, python))}\n{hashlib.sha256(agent).hexdigest()}  {single_file.NAME}\n"
     return {
         str(DIGEST): FileWanted(

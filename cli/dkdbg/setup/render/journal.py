@@ -169,9 +169,8 @@ class Journal:
         """Read the journal among the user's files; ignore one that git tracks, as it describes another checkout."""
         if not os.path.lexists(self.root / BESIDE):
             return None
-        if _in_checkout(self.root) and git.tracks(self.root, str(BESIDE)):
-            return None
-        return read(self.root, BESIDE)
+        in_checkout = any(os.path.lexists(folder / ".git") for folder in (self.root, *self.root.parents))
+        return None if in_checkout and git.tracks(self.root, str(BESIDE)) else read(self.root, BESIDE)
 
     def _make_folder(self) -> bool:
         """Create the journal's folder, and return whether it was missing."""
@@ -299,10 +298,6 @@ class Journal:
             with contextlib.suppress(OSError), Folder.at(self._base) as base_folder:
                 base_folder.remove_folder(self._path.parent.name)
         remove_empty(inside, directories)
-
-
-def _in_checkout(root: Path) -> bool:
-    return any(os.path.lexists(folder / ".git") for folder in (root, *root.parents))
 
 
 def _name_in_git(root: Path) -> PurePosixPath:

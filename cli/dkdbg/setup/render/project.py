@@ -293,15 +293,8 @@ def _devcontainer(plan: ProjectPlan) -> dict[str, FileWanted | None]:
         "extensions": plan.extensions,
     }
     text = render("devcontainer/devcontainer.json.j2", **values)
-    return {plan.devcontainer: _text(text, "Reopen in Container"), **_owner_feature(folder)}
-
-
-def _owner_feature(folder: str) -> dict[str, FileWanted | None]:
-    """Return the local Feature that makes the remote user the owner of its files.
-
-    A local Feature has to be below .devcontainer/.
-    """
-    return {
+    # A local Feature, which makes the remote user the owner of its files, has to be below .devcontainer/.
+    feature = {
         f"{folder}/{OWNER_FEATURE}/{name}": FileWanted(
             content=artefact("devcontainer", f"owner/{name}").read_bytes(),
             reason="your files stay yours in the dev container",
@@ -309,6 +302,7 @@ def _owner_feature(folder: str) -> dict[str, FileWanted | None]:
         )
         for name in ("devcontainer-feature.json", "install.sh")
     }
+    return {plan.devcontainer: _text(text, "Reopen in Container"), **feature}
 
 
 def _reads(root: Path, plan: ProjectPlan) -> dict[str, str]:

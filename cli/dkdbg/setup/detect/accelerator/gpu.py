@@ -105,7 +105,6 @@ def read_gpu(
         devcontainers: path, and whether it requests a GPU.
         base_cuda: (file, image) of a Dockerfile based on a CUDA image.
         entry: (path, text) of the program.
-        launcher: launcher of the program.
         sources: (path, text) of Python files, those near the program first.
         documents: (path, text) of README files; only their words "GPU" and "CUDA" count.
         configs: (path, text) of configuration files.

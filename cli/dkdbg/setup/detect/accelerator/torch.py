@@ -174,7 +174,9 @@ def _file_pins(file: DependencyFile) -> Iterable[_Pin]:
         wheel = wheel or _nvidia_cuda(file.wanted)
     for item in wanted:
         cuda = _local(item.spec) or conda_cuda or _build_cuda(item) or wheel
-        yield _Pin(version=_exact(item.spec), spec=_clean(item.spec), cuda=cuda, source=item.source)
+        yield _Pin(
+            version=_exact(item.spec), spec=re.sub(r"\+[\w.]+", "", item.spec), cuda=cuda, source=item.source
+        )
     if not wanted and (conda_cuda or wheel):
         yield _Pin(version=None, spec="", cuda=conda_cuda or wheel, source=file.path)
 
@@ -245,10 +247,6 @@ def _nvidia_cuda(wanted: Iterable[Wanted]) -> str | None:
 def _exact(spec: str) -> str | None:
     match = re.fullmatch(r"={2,3}\s*(\d+(?:\.\d+)*)(?:\+[\w.]+)?", spec)
     return match[1] if match else None
-
-
-def _clean(spec: str) -> str:
-    return re.sub(r"\+[\w.]+", "", spec)
 
 
 def _local(spec: str) -> str | None:

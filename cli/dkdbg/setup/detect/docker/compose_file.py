@@ -201,7 +201,11 @@ class _File:
         """
         body = self.bodies[name]
         if not is_name(name):
-            _refuse_name(self.tree, self.path, name, strict=self.strict)
+            message = f"{self.path}: {name[:80]!r} is not a valid service name: use letters, digits, `.`, `_` and `-`"
+            if self.strict:
+                hint = f"Rename it in {self.path}; then check it: docker compose config -q"
+                raise DkdbgError(message, hint=hint)
+            self.tree.add_problem(message)
             return None
         if not isinstance(body, dict):
             return None
@@ -336,15 +340,7 @@ def _without_secrets(
 
 
 def _takes(word: str, env: dict[str, str]) -> bool:
-    names = re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", word.replace("$$", ""))
-    return any(name in env and name != "PWD" for name in names)
-
-
-def _refuse_name(tree: Tree, path: str, name: str, *, strict: bool) -> None:
-    message = f"{path}: {name[:80]!r} is not a valid service name: use letters, digits, `.`, `_` and `-`"
-    if strict:
-        raise DkdbgError(message, hint=f"Rename it in {path}; then check it: docker compose config -q")
-    tree.add_problem(message)
+    return any(name in env and name != "PWD" for name in names(word))
 
 
 def _typed_in(tree: Tree, path: str, document: Value) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg.core.facts import ServiceFact
-from dkdbg.launchers.words import whole_number
+from dkdbg.launchers.words import split, whole_number
 from dkdbg.setup.detect.docker.dockerfile import absolute
 from dkdbg.setup.detect.files import is_address, is_fixed, join, parent
 from dkdbg.setup.detect.values import Value, elements, table
@@ -46,6 +45,7 @@ def read_body(
     if context is not None and isinstance(inline, str):
         dockerfile = f"{path}:{name}"
         tree.hold(dockerfile, inline)
+    networks = body.get("networks")
     refers, environment = dict(_refers(body)), _environment(body.get("environment"))
     mounts = tuple(_mounts(elements(body.get("volumes")), devices))
     fact = ServiceFact(
@@ -64,7 +64,11 @@ def read_body(
         ports=_ports(elements(body.get("ports"))),
         gpu=wants_gpu(body),
         depends_on=tuple(dict.fromkeys(each for named in refers.values() for each in named)),
-        optional=tuple(_optional(body.get("depends_on"))),
+        optional=tuple(
+            str(each)
+            for each, how in table(body.get("depends_on")).items()
+            if table(how).get("required") is False
+        ),
         refers=tuple(refers),
         host_network=body.get("network_mode") == "host",
         fixes_user=_drops_setuid(body),
@@ -72,7 +76,7 @@ def read_body(
         env_files=_env_files(tree, folder, body.get("env_file")),
         pythonpath=environment.get("PYTHONPATH"),
         variables=frozenset(environment),
-        networks=_networks(body.get("networks")),
+        networks=tuple(map(str, table(networks) or elements(networks))),
         called=tuple(
             filter(_NAME.fullmatch, (_text(body.get(key)) or "" for key in ("container_name", "hostname")))
         ),
@@ -109,16 +113,6 @@ def _refers(body: Value) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield key, tuple(found)
 
 
-def _networks(said: Value) -> tuple[str, ...]:
-    return tuple(str(name) for name in (said if isinstance(said, dict) else elements(said)))
-
-
-def _optional(depends: Value) -> Iterator[str]:
-    for name, how in table(depends).items():
-        if table(how).get("required") is False:
-            yield str(name)
-
-
 def read_build(tree: Tree, folder: str, build: Value) -> tuple[str | None, str | None, ComposeBuild]:
     """Return context and Dockerfile relative to the root (None if outside), and the rest of the build section."""
     if isinstance(build, str):
@@ -148,12 +142,7 @@ def argv(value: Value) -> tuple[str, ...] | None:
     """Return a compose `command` or `entrypoint` as argv: compose splits strings like a shell, but does not run one."""
     if isinstance(value, list):
         return tuple(str(item) for item in value)
-    if isinstance(value, str):
-        try:
-            return tuple(shlex.split(value))
-        except ValueError:
-            return tuple(value.split())
-    return None
+    return tuple(split(value)) if isinstance(value, str) else None
 
 
 def _mounts(volumes: list[Value], devices: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

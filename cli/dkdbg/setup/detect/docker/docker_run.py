@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg.core.facts import DockerRun
 from dkdbg.launchers.lines.blanks import has_blank
 from dkdbg.launchers.lines.command_lines import logical_lines
-from dkdbg.launchers.words import whole_number
+from dkdbg.launchers.words import split, whole_number
 from dkdbg.setup.detect.docker.dockerfile import absolute
 from dkdbg.setup.detect.files import is_vendored, join, parent
 
@@ -123,11 +122,7 @@ def _text(tree: Tree, path: str) -> str:
 
 
 def _read(tree: Tree, path: str, text: str, built: Mapping[str, str]) -> DockerRun | None:
-    text = re.sub(r"\$\(\s*(pwd|CURDIR|shell pwd)\s*\)|`pwd`", "$PWD", text)
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        words = text.split()
+    words = split(re.sub(r"\$\(\s*(pwd|CURDIR|shell pwd)\s*\)|`pwd`", "$PWD", text))
     given: dict[str, list[str]] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         option, equals, value = word.partition("=")

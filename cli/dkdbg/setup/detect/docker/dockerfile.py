@@ -7,6 +7,7 @@ here-documents, ARG and ENV substitution, JSON and shell form, stages that build
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 import shlex
 from dataclasses import dataclass, field, replace
@@ -126,10 +127,8 @@ def read_dockerfile(
     """Return the facts of the final (or `target`) stage; copies are relative to the build context.
 
     Args:
-        text: content of the Dockerfile.
         path: path of the Dockerfile relative to the repository root, for the result only.
         args: build arguments, which override ARG defaults.
-        target: name of the stage to read.
         inherited: what is known of base images.
     """
     given = dict(args or {})
@@ -452,14 +451,7 @@ def _venvs(stages: list[_Stage], final: _Stage) -> tuple[str, ...]:
 
 def absolute(directory: str, path: str) -> str:
     """Return the absolute form of `path`, resolved from the container's `directory`, without a final slash."""
-    steps: list[str] = []
-    for step in PurePosixPath(directory, path).parts:
-        if step == "..":
-            if len(steps) > 1:
-                steps.pop()
-        elif step != ".":
-            steps.append(step)
-    return str(PurePosixPath(*steps)) if steps else "/"
+    return posixpath.normpath(posixpath.join(directory, path))
 
 
 def image_inputs(text: str) -> tuple[str, ...] | None:
@@ -581,8 +573,7 @@ def _all_count(paths: list[str]) -> bool:
 def keeps_bytecode_out(text: str) -> bool:
     """Return whether the text of a .dockerignore excludes every `__pycache__` from the build.
 
-    Args:
-        text: content of the .dockerignore; the last matching pattern decides, so only those after the last `!` count.
+    The last matching pattern decides, so only those after the last `!` count.
     """
     found = False
     for line in text.splitlines():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from dataclasses import dataclass
+
+from dkdbg.launchers import words
 
 #: Name of a Dockerfile.
 NAME = re.compile(r"(?:[\w.-]+[._-])?(?:Dockerfile|Containerfile)(?:[._-][\w.-]+)?", re.IGNORECASE)
@@ -90,12 +91,7 @@ _MAX_SPLIT = 50_000
 
 def split(text: str) -> list[str]:
     """Split as a shell does; at blanks if a quote is not closed, or the text is longer than _MAX_SPLIT."""
-    if len(text) > _MAX_SPLIT:
-        return text.split()
-    try:
-        return shlex.split(text)
-    except (ValueError, RecursionError):
-        return text.split()
+    return text.split() if len(text) > _MAX_SPLIT else words.split(text)
 
 
 def unquote(text: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
+from packaging.utils import canonicalize_name
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -34,7 +36,7 @@ def how_installed(lines: Iterable[str], names: Iterable[str]) -> Installed:
         lines: RUN lines from setup/detect/docker/dockerfile.py.
         names: distribution names of the project, in any spelling.
     """
-    own = {re.sub(r"[-_.]+", "-", name.lower()) for name in names}
+    own = set(map(canonicalize_name, names))
     found: Installed = ""
     for line in lines:
         if _EDITABLE.search(line):
@@ -44,8 +46,7 @@ def how_installed(lines: Iterable[str], names: Iterable[str]) -> Installed:
         for match in _INSTALL.finditer(line):
             words = _OF_A_FILE.sub(" ", match[1])
             bare = {
-                re.sub(r"[-_.]+", "-", re.split(r"[\[=<>~!@]", word.strip("\"'"))[0].lower())
-                for word in words.split()
+                canonicalize_name(re.split(r"[\[=<>~!@]", word.strip("\"'"))[0]) for word in words.split()
             }
             if _COPIED.search(words):
                 found = "copied"

@@ -109,8 +109,6 @@ def read_service(
     """Return a service with its program, source file and mappings.
 
     Args:
-        fact: the service from its compose file.
-        build: its build section.
         scripts: console scripts of the repository, with their targets.
         projects: possible names of an image of this repository.
         images: Dockerfiles that may build a release of this repository, the likeliest first, with their build folders.
@@ -236,7 +234,8 @@ def ranked(services: tuple[RunningService, ...], preferred: str | None) -> tuple
     ]
 
     def in_file(pair: Ranked) -> float:
-        return pair[0] + _name_points(pair[1])
+        name = pair[1].fact.name
+        return pair[0] + 8 * bool(_MAIN_ROLES.search(name) and not _SIDE_ROLES.search(name))
 
     # A name such as `app` distinguishes services of one file. It says nothing about services of different projects.
     files = {pair[1].fact.file: pair for pair in sorted(pairs, key=in_file)}
@@ -261,35 +260,24 @@ def rivals(ranked: Sequence[Ranked], chosen: RunningService) -> tuple[Rival, ...
     )
 
 
-def _name_points(service: RunningService) -> float:
-    return 8 if _MAIN_ROLES.search(service.fact.name) and not _SIDE_ROLES.search(service.fact.name) else 0
-
-
 def _points(service: RunningService, preferred: str | None) -> float:
     fact = service.fact
     name = fact.name
-    score = 0.0
-    if preferred and fact.name == preferred:
-        score += 60
-    if fact.context is not None:
-        score += 25
-    if service.mappings:
-        score += 15
-    if service.seen is not None:
-        score += 15
-    if service.file is not None:
-        score += 15
     started = registry.role_of(service.seen.launch.launcher) if service.seen is not None else ""
-    if started == WORKER:
-        score -= 12
-    if started in {MONITOR, NOTEBOOK}:
-        score -= 40
-    if _SIDE_ROLES.search(name):
-        score -= 35
-    if _WORKER_ROLES.search(name):
-        score -= 10
-    if _VARIANT.search(name):
-        score -= 5
+    points = (
+        (60, preferred and name == preferred),
+        (25, fact.context is not None),
+        (15, service.mappings),
+        (15, service.seen is not None),
+        (15, service.file is not None),
+        (-12, started == WORKER),
+        (-40, started in {MONITOR, NOTEBOOK}),
+        (-35, _SIDE_ROLES.search(name)),
+        (-10, _WORKER_ROLES.search(name)),
+        (-5, _VARIANT.search(name)),
+        (-3, fact.profiles),
+    )
+    score = sum(each for each, applies in points if applies)
     if "/" in fact.file:
         score -= 12 + 2 * fact.file.count("/")
         if re.search(
@@ -302,8 +290,6 @@ def _points(service: RunningService, preferred: str | None) -> float:
         score -= 10
         if _VARIANT.search(fact.file.rsplit(".", 1)[0]):
             score -= 4
-    if fact.profiles:
-        score -= 3
     return score
 
 

@@ -215,14 +215,8 @@ def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
         if _NEVER.search(path) or is_vendored(path) or path.count("/") > 5:
             continue
         text = tree.text(path)
-        if (app := served(tree, path, text)) is not None:
-            found[path] = Candidate(
-                launch=app[0], file=path, cwd=app[1], command=app[0].command, place="guard", source="its own code",
-                order=600 + order,
-            )  # fmt: skip
-            continue
-        place = "guard"
-        if "__main__" not in text and not path.endswith("__main__.py"):
+        app, place = served(tree, path, text), "guard"
+        if app is None and "__main__" not in text and not path.endswith("__main__.py"):
             if "/" in path and role_of(path) != "train":
                 continue
             fact = read_source(text)
@@ -231,9 +225,10 @@ def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
             if not text or not (fact.runs or is_named):
                 continue
             place = "top-level"
-        launch = Launch(command=f"python {path}", launcher="python", target=path)
-        cwd = "."
-        if path.endswith("/__main__.py"):
+        launch, cwd = Launch(command=f"python {path}", launcher="python", target=path), "."
+        if app is not None:
+            launch, cwd = app
+        elif path.endswith("/__main__.py"):
             module = parent(path).removeprefix("src/").replace("/", ".")
             launch = Launch(command=f"python -m {module}", launcher="python", target=module, is_module=True)
         elif (inside := as_module(tree, path, text)) is not None:

@@ -103,7 +103,9 @@ def gather(tree: Tree, scripts: Collection[str]) -> tuple[Seen, ...]:
         found.extend(_lines(tree, list(task), f"{runner} task {name}", "script", scripts=scripts, home="."))
     for path, home, lines in pipelines(tree):
         found.extend(_lines(tree, lines, path, "makefile", scripts=scripts, home=home))
-    found.extend(_procfiles(tree, scripts))
+    for path in tree.named("Procfile"):
+        lines = [line.partition(":")[2] for line in tree.text(path).split("\n")]
+        found.extend(_lines(tree, lines, path, "procfile", scripts=scripts, home=parent(path)))
     found.extend(_editor(tree))
     shells = [
         path for path in tree.matching(re.compile(r".*\.(?:sh|bash|slurm|sbatch)")) if not is_vendored(path)
@@ -224,12 +226,6 @@ def spreads(launch: Launch) -> bool:
     """Return whether a launch line starts several processes of its program."""
     by = registry.named(launch.launcher)
     return by is not None and by.spreads
-
-
-def _procfiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:
-    for path in tree.named("Procfile"):
-        lines = [line.partition(":")[2] for line in tree.text(path).split("\n")]
-        yield from _lines(tree, lines, path, "procfile", scripts=scripts, home=parent(path))
 
 
 def _editor(tree: Tree) -> Iterator[Seen]:

@@ -17,7 +17,7 @@ from dkdbg.setup.detect.python.requirements import DependencyFile, items_of, rea
 from dkdbg.setup.detect.values import Value, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from dkdbg.setup.detect.files import Tree
 
@@ -39,24 +39,15 @@ _SIDE_FILES = re.compile(
 def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
     """Return every dependency file of the repository, without third-party code, shallow ones first."""
     found: list[DependencyFile] = []
-    unusual = [path for path in tree.matching(re.compile(r".*\.ya?ml")) if _may_be_conda(path)][:_MAX_UNUSUAL]
+    yaml = tree.matching(re.compile(r".*\.ya?ml"))
+    unusual = [path for path in yaml if path.count("/") < 2 and not path.startswith(".")][:_MAX_UNUSUAL]
     conda_files, left = {path for path in unusual if _is_conda(tree.text(path))}, _MAX_CONDA_CHARS
     for path in tree.files:
         name = path.rsplit("/", 1)[-1]
         if is_vendored(path) or path.count("/") > 4:
             continue
-        if name == "pyproject.toml":
-            found.append(read_pyproject(tree, path))
-        elif name == "setup.py":
-            found.append(read_setup_py(tree, path))
-        elif name == "setup.cfg":
-            found.append(read_setup_cfg(tree, path))
-        elif name == "Pipfile":
-            found.append(read_pipfile(tree, path))
-        elif name == "pixi.toml":
-            found.append(read_pixi(tree, path))
-        elif name in {"uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "pixi.lock"}:
-            found.append(read_lock(tree, path))
+        if read := _READERS.get(name):
+            found.append(read(tree, path))
         elif path in conda_files or _USUAL_CONDA.fullmatch(name):
             left -= len(tree.text(path))
             conda = read_conda(tree, path) if left >= 0 else None
@@ -66,18 +57,13 @@ def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
                 )
             if conda is not None:
                 found.append(conda)
-        elif name in {"python_env.yaml", "python_env.yml"}:
+        elif name in {"python_env.yaml", "python_env.yml"}:  # after conda, whose files may have this name too
             found.append(read_python_env(tree, path))
         elif REQUIREMENT_FILES.fullmatch(name) or (
             parent(path).rsplit("/", 1)[-1] == "requirements" and name.endswith((".txt", ".in"))
         ):
             found.append(read_requirements(tree, path))
     return tuple(found)
-
-
-def _may_be_conda(path: str) -> bool:
-    """Return whether a file is in a place for conda environments, whatever its name."""
-    return path.count("/") < 2 and not path.startswith(".")
 
 
 def _is_conda(text: str) -> bool:
@@ -218,3 +204,14 @@ def read_setup_cfg(tree: Tree, path: str) -> DependencyFile:
         name=parser.get("metadata", "name", fallback=None),
         tables=("project",) if parser.has_option("metadata", "name") else (),
     )
+
+
+#: Reader of each file with a fixed name.
+_READERS: dict[str, Callable[[Tree, str], DependencyFile]] = {
+    "pyproject.toml": read_pyproject,
+    "setup.py": read_setup_py,
+    "setup.cfg": read_setup_cfg,
+    "Pipfile": read_pipfile,
+    "pixi.toml": read_pixi,
+    **dict.fromkeys(("uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "pixi.lock"), read_lock),
+}

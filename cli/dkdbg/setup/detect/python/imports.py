@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from dkdbg.setup.detect.files import is_vendored, parent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from dkdbg.setup.detect.files import Tree
 
@@ -93,12 +93,6 @@ def imported_at_once(tree: Tree, program: Sequence[tuple[str, str]]) -> tuple[st
     """
     lines = (line for _, text in program for line in text.splitlines())
     return _third_party(tree, (line for line in lines if line[:1] in {"i", "f"}))
-
-
-def _imported(text: str) -> Iterator[str]:
-    """Yield the modules in import lines, as written (`torch.utils.data`)."""
-    for match in _IMPORT.finditer(text):
-        yield from re.split(r"\s*,\s*", match[1] or match[2])
 
 
 def notebook_code(tree: Tree, path: str) -> str:
@@ -226,7 +220,8 @@ def own_names(tree: Tree) -> frozenset[str]:
 def _third_party(tree: Tree, texts: Iterable[str]) -> tuple[str, ...]:
     own = own_names(tree)
     found: dict[str, None] = {}
-    for dotted in (dotted for text in texts for dotted in _imported(text)):
+    imports = (match[1] or match[2] for text in texts for match in _IMPORT.finditer(text))
+    for dotted in (dotted for each in imports for dotted in re.split(r"\s*,\s*", each)):
         name = dotted.split(".")[0]
         # torch contains this wrapper, but not tensorboard itself.
         if dotted.startswith("torch.utils.tensorboard"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -73,9 +74,6 @@ def with_local(tree: Tree, choice: Choice, files: Sequence[DependencyFile]) -> C
     """Add the repository's own packages that the choice installs, directly or indirectly, and their requirements.
 
     The result has no requirement for these packages, so pip does not look for them on an index.
-
-    Args:
-        files: every dependency file.
     """
     named: dict[str, str] = {
         canonicalize_name(each.name): parent(each.path)
@@ -116,12 +114,10 @@ def choose_manager(
     """Choose the package manager.
 
     Args:
-        files: every dependency file.
         home: directory of the project to check first: the service's context, or the root.
         entry: file of the program, whose folders may contain its requirements.
         build: (path, context, RUN lines) of the Dockerfile in use, None if missing.
         dockerfiles: the same triple for every Dockerfile.
-        readme: text of the root's README.
         in_readme: package manager of the README's install lines, used if there are no dependency files.
     """
     for directory in dict.fromkeys((home, ".")):
@@ -141,18 +137,14 @@ def choose_manager(
     named = _named_in_builds(tree, [*([build] if build else []), *dockerfiles], entry)
     if named:
         return _of_requirements(named, files)
-    for directory in (*_folders_of(entry), *_installed_folders(readme)):
-        found = _in_directory(tree, files, directory, readme)
-        if found is not None:
-            return found
+    if found := _first_of(tree, files, (*_folders_of(entry), *_installed_folders(readme)), readme):
+        return found
     if by := _conda_named_in(files, readme, Choice(manager="none", files=(), read=())):
         return by
     if stated := _named_in(tree, readme):
         return _of_requirements(stated, files)
-    for directory in _USUAL_FOLDERS:
-        found = _in_directory(tree, files, directory, readme)
-        if found is not None:
-            return found
+    if found := _first_of(tree, files, _USUAL_FOLDERS, readme):
+        return found
     if dockerfiles and any(_BUILD_INSTALLS.search(line) for _, _, lines in dockerfiles for line in lines):
         path = build[0] if build else dockerfiles[0][0]
         return Choice(manager="docker", files=(path,) if "/" not in path else (), read=())
@@ -192,21 +184,17 @@ def _with_member(choice: Choice, files: Sequence[DependencyFile], entry: str | N
     if any(file.wanted or file.local or file.members for file in choice.read if file.kind != "lock"):
         return choice
     for directory in _folders_of(entry):
-        member = next(
-            (
-                file
-                for file in files
-                if file.kind == "pyproject"
-                and parent(file.path) == directory
-                and (file.wanted or file.local or file.members)
-            ),
-            None,
-        )
-        if member is not None:
-            return Choice(
-                manager=choice.manager, files=(*choice.files, member.path), read=(*choice.read, member)
-            )
+        for file in files:
+            is_member = file.kind == "pyproject" and parent(file.path) == directory
+            if is_member and (file.wanted or file.local or file.members):
+                return replace(choice, files=(*choice.files, file.path), read=(*choice.read, file))
     return choice
+
+
+def _first_of(
+    tree: Tree, every: Sequence[DependencyFile], folders: Sequence[str], readme: str
+) -> Choice | None:
+    return next(filter(None, (_in_directory(tree, every, each, readme) for each in folders)), None)
 
 
 def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, readme: str) -> Choice | None:
@@ -369,5 +357,4 @@ def _named_in_builds(
 
 def _folders_of(path: str | None) -> tuple[str, ...]:
     """Return the folders that contain a file, the nearest first, without the root."""
-    steps = path.split("/")[:-1] if path else []
-    return tuple("/".join(steps[:count]) for count in range(len(steps), 0, -1))
+    return tuple(map(str, PurePosixPath(path or "").parents[:-1]))

@@ -64,9 +64,13 @@ def read_python(
         torch: torch version to install, from any source; it decides if nothing else does.
     """
     allowed = _allowed(files)
-    stated = [
-        each for each in _statements(images, pins, files, workflows, documents) if each.minor in allowed
-    ]
+    every = (
+        *_named((*((path, version or "") for path, version in images), *pins)),
+        *_pinned(files),
+        *_in_prose(documents),
+        *_in_workflows(workflows),
+    )
+    stated = [each for each in every if each.minor in allowed]
     fitting = _narrow(set(allowed), _of_torch(torch))
     requires = next((f"{file.path}: {key} {spec}" for file in files for spec, key in file.python if spec), "")
     free = [number for number in _ORDER if number in fitting] or [DEFAULT]
@@ -90,30 +94,22 @@ def _named(texts: Iterable[tuple[str, str]]) -> Iterable[Statement]:
             yield Statement(minor=int(match[1]), source=path)
 
 
-def _statements(
-    images: Iterable[tuple[str, str | None]],
-    pins: Iterable[tuple[str, str]],
-    files: tuple[DependencyFile, ...],
-    workflows: Iterable[tuple[str, str]],
-    documents: Iterable[tuple[str, str]],
-) -> Iterable[Statement]:
-    for path, version in images:
-        if version and (match := _MINOR.search(version)):
-            yield Statement(minor=int(match[1]), source=path)
-    yield from _named(pins)
+def _pinned(files: tuple[DependencyFile, ...]) -> Iterable[Statement]:
     for file in files:
         for spec, key in file.python:
             if match := re.fullmatch(
                 r"={1,3}\s*3\.(\d{1,2})(?:\.\d+)?(?:\.\*)?|~=\s*3\.(\d{1,2})\.\d+", spec
             ):
                 yield Statement(minor=int(match[1] or match[2]), source=f"{file.path}: {key}")
+
+
+def _in_prose(documents: Iterable[tuple[str, str]]) -> Iterable[Statement]:
     for path, text in documents:
         # "Python 3.8+" is a lower bound, not the version in use.
         for match in _PROSE.finditer(text):
             before = text[max(0, match.start() - 4) : match.end()]
             if not match[2] and not re.search(r">=|≥|>", before):
                 yield Statement(minor=int(match[1]), source=path, in_prose=True)
-    yield from _in_workflows(workflows)
 
 
 def _in_workflows(workflows: Iterable[tuple[str, str]]) -> Iterable[Statement]:
@@ -159,12 +155,5 @@ def _minors_of(spec: str) -> set[int] | None:
 
 
 def _of_torch(version: str | None) -> set[int] | None:
-    known = version and ".".join(version.split(".")[:2])
-    return next(
-        (
-            set(range(release.python[0], release.python[1] + 1))
-            for release in torch_matrix.RELEASES
-            if release.torch == known
-        ),
-        None,
-    )
+    release = torch_matrix.release_of(version) if version and "." in version else None
+    return set(range(release.python[0], release.python[1] + 1)) if release else None

@@ -5,54 +5,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from dkdbg.setup.detect.python.requirements import Wanted
 
-#: Distribution -> Debian packages at run time (names of bookworm; trixie and Ubuntu 24.04 have them as aliases).
+#: Debian packages at run time (names of bookworm; trixie and Ubuntu 24.04 have them as aliases) -> distributions.
 _RUN = {
-    "opencv-python": ("libgl1", "libglib2.0-0"),
-    "opencv-contrib-python": ("libgl1", "libglib2.0-0"),
-    "open3d": ("libgl1", "libgomp1", "libx11-6"),
-    "mediapipe": ("libgl1", "libglib2.0-0"),
-    "easyocr": ("libgl1", "libglib2.0-0"),
-    "ultralytics": ("libgl1", "libglib2.0-0"),
-    "insightface": ("libgl1", "libglib2.0-0"),
-    "soundfile": ("libsndfile1",),
-    "pysoundfile": ("libsndfile1",),
-    "librosa": ("libsndfile1", "ffmpeg"),
-    "pyaudio": ("libportaudio2",),
-    "sounddevice": ("libportaudio2",),
-    "pydub": ("ffmpeg",),
-    "ffmpeg-python": ("ffmpeg",),
-    "openai-whisper": ("ffmpeg",),
-    "moviepy": ("ffmpeg",),
-    "graphviz": ("graphviz",),
-    "pygraphviz": ("graphviz",),
-    "pydot": ("graphviz",),
-    "pytesseract": ("tesseract-ocr",),
-    "pdf2image": ("poppler-utils",),
-    "mpi4py": ("openmpi-bin",),
-    "psycopg2": ("libpq5",),
-    "mujoco-py": ("libosmesa6", "libglfw3", "patchelf"),
-    "mujoco": ("libgl1", "libegl1", "libosmesa6"),
-    "dm-control": ("libgl1", "libegl1", "libosmesa6"),
-    "pyrender": ("libgl1", "libegl1", "libosmesa6"),
-    "pyopengl": ("libgl1",),
-    "glfw": ("libglfw3",),
-    "vtk": ("libgl1", "libxrender1"),
-    "pyvista": ("libgl1", "libxrender1"),
-    "pygame": ("libgl1", "libglib2.0-0"),
-    "weasyprint": ("libpango-1.0-0", "libpangoft2-1.0-0"),
-    "tk": ("python3-tk",),
-    "lightgbm": ("libgomp1",),
-    "pyzbar": ("libzbar0",),
-    "python-magic": ("libmagic1",),
-    "selenium": ("chromium",),
-    "phonemizer": ("espeak-ng",),
-    "pycairo": ("libcairo2",),
-    "cairosvg": ("libcairo2",),
-    "wand": ("libmagickwand-6.q16-6",),
+    "libgl1 libglib2.0-0": "opencv-python opencv-contrib-python mediapipe easyocr ultralytics insightface pygame",
+    "libgl1 libgomp1 libx11-6": "open3d",
+    "libsndfile1": "soundfile pysoundfile",
+    "libsndfile1 ffmpeg": "librosa",
+    "libportaudio2": "pyaudio sounddevice",
+    "ffmpeg": "pydub ffmpeg-python openai-whisper moviepy",
+    "graphviz": "graphviz pygraphviz pydot",
+    "tesseract-ocr": "pytesseract",
+    "poppler-utils": "pdf2image",
+    "openmpi-bin": "mpi4py",
+    "libpq5": "psycopg2",
+    "libosmesa6 libglfw3 patchelf": "mujoco-py",
+    "libgl1 libegl1 libosmesa6": "mujoco dm-control pyrender",
+    "libgl1": "pyopengl",
+    "libglfw3": "glfw",
+    "libgl1 libxrender1": "vtk pyvista",
+    "libpango-1.0-0 libpangoft2-1.0-0": "weasyprint",
+    "python3-tk": "tk",
+    "libgomp1": "lightgbm",
+    "libzbar0": "pyzbar",
+    "libmagic1": "python-magic",
+    "chromium": "selenium",
+    "espeak-ng": "phonemizer",
+    "libcairo2": "pycairo cairosvg",
+    "libmagickwand-6.q16-6": "wand",
 }
 #: Shared library, as the loader names it but without version -> Debian package (names of bookworm).
 _LIBRARIES = {
@@ -66,33 +49,22 @@ _LIBRARIES = {
     "libtcmalloc.so": "libgoogle-perftools4", "libjemalloc.so": "libjemalloc2", "libaio.so": "libaio1", "libmysqlclient.so": "libmysqlclient21",
     "libmariadb.so": "libmariadb3", "libgdal.so": "libgdal32", "libgeos_c.so": "libgeos-c1v5", "libhdf5.so": "libhdf5-103-1",
 }  # fmt: skip
-_COMPILER = ("build-essential",)
-#: Distribution without Linux wheels -> Debian packages for its build.
+#: Debian packages besides the compiler for the build of distributions without Linux wheels -> distributions.
 _BUILD = {
-    "mpi4py": ("build-essential", "libopenmpi-dev"),
-    "psycopg2": ("build-essential", "libpq-dev"),
-    "mysqlclient": ("build-essential", "default-libmysqlclient-dev", "pkg-config"),
-    "pygraphviz": ("build-essential", "libgraphviz-dev"),
-    "pyaudio": ("build-essential", "portaudio19-dev"),
-    "pycairo": ("build-essential", "libcairo2-dev", "pkg-config"),
-    "python-ldap": ("build-essential", "libldap2-dev", "libsasl2-dev"),
-    "mujoco-py": ("build-essential", "libosmesa6-dev"),
-    "flash-attn": ("build-essential", "git", "ninja-build"),
-    "apex": ("build-essential", "git", "ninja-build"),
-    "pycocotools": _COMPILER,
-    "insightface": _COMPILER,
-    "cython-bbox": _COMPILER,
-    "detectron2": ("build-essential", "git"),
-    "fairseq": ("build-essential", "git"),
-    "deepspeed": ("build-essential", "ninja-build"),
-    "llama-cpp-python": ("build-essential", "cmake"),
-    "dlib": ("build-essential", "cmake"),
-    "box2d-py": ("build-essential", "swig"),
-    "hnswlib": _COMPILER,
-    "annoy": _COMPILER,
-    "pyopenjtalk": ("build-essential", "cmake"),
-    "webrtcvad": _COMPILER,
-    "triton": _COMPILER,
+    "libopenmpi-dev": "mpi4py",
+    "libpq-dev": "psycopg2",
+    "default-libmysqlclient-dev pkg-config": "mysqlclient",
+    "libgraphviz-dev": "pygraphviz",
+    "portaudio19-dev": "pyaudio",
+    "libcairo2-dev pkg-config": "pycairo",
+    "libldap2-dev libsasl2-dev": "python-ldap",
+    "libosmesa6-dev": "mujoco-py",
+    "git ninja-build": "flash-attn apex",
+    "": "pycocotools insightface cython-bbox hnswlib annoy webrtcvad triton",
+    "git": "detectron2 fairseq",
+    "ninja-build": "deepspeed",
+    "cmake": "llama-cpp-python dlib pyopenjtalk",
+    "swig": "box2d-py",
 }
 
 
@@ -112,8 +84,14 @@ def system_packages(
     """
     items = list(wanted)
     known = {item.name for item in items} | set(names)
-    run = {package for name in known for package in _RUN.get(name, ())}
-    build = {package for name in known for package in _BUILD.get(name, ())}
+    run, build = _needed(_RUN, known), _needed(_BUILD, known)
+    if not known.isdisjoint(" ".join(_BUILD.values()).split()):
+        build.add("build-essential")
     if any((item.url or "").startswith("git+") for item in items):
         build.add("git")
     return tuple(sorted(run)), tuple(sorted(build))
+
+
+def _needed(packages: Mapping[str, str], known: set[str]) -> set[str]:
+    named = (debian for debian, names in packages.items() if not known.isdisjoint(names.split()))
+    return {package for debian in named for package in debian.split()}
