@@ -66,7 +66,7 @@ ENTRIES: Sequence[Entry] = (
     _batch("pbs", "PBS", "qsub"),
     _batch("lsf", "LSF", "bsub"),
     Entry(scheme="pai", form="pai://HOST/USER/JOB[/ROLE/INDEX]", module="dkdbg.targets.openpai.target"),
-    Entry(scheme="ray", form="ray://HEAD:8265", module="dkdbg.targets.ray.target", around=True),
+    Entry(scheme="ray", form="ray://HEAD:8265", module="dkdbg.targets.ray", around=True),
     Entry(scheme="call", form="call://JOB", module="dkdbg.targets.reverse.target"),
     Entry(scheme="endpoint", form="HOST:PORT", module="dkdbg.targets.endpoint"),
 )
@@ -262,6 +262,6 @@ def _entry(address: Address) -> Entry:
 
 
 def _has_compose_file(root: Path) -> bool:
-    from dkdbg.core.compose_files import DEFAULT_NAMES
+    from dkdbg.core.compose_names import DEFAULT_NAMES
 
     return any(os.path.lexists(root / each) for each in DEFAULT_NAMES)

@@ -17,7 +17,7 @@ from dkdbg.relay.relay import Relay
 RUNS = """
 import pathlib, signal, sys, time
 from dkdbg import agent
-from dkdbg.core.local_commands import Local
+from dkdbg.core.target import Local
 from dkdbg.errors import DkdbgError
 from dkdbg.relay import remote_program
 

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from dkdbg.core.local_commands import Local
-from dkdbg.core.target import Executor
+from dkdbg.core.target import Executor, Local
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import Replica
 from dkdbg.sync.report import Event

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.core.local_commands import Local
+from dkdbg.core.target import Local
 from dkdbg.errors import DkdbgError
 from dkdbg.sync import session
 from dkdbg.sync.remote import sender, stream

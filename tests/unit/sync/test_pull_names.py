@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from dkdbg.core.local_commands import Local
+from dkdbg.core.target import Local
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.pull import destination, pull, relative
 from dkdbg.sync.roots import Roots

@@ -13,8 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dkdbg.core.local_commands import Local
-from dkdbg.core.target import Executor
+from dkdbg.core.target import Executor, Local
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.pull import destination, pull
 from dkdbg.sync.receiver import wire

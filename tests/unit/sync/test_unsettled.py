@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from dkdbg.core.local_commands import Local
-from dkdbg.core.target import Executor
+from dkdbg.core.target import Executor, Local
 from dkdbg.sync.report import as_line
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.session import MIN_REST_S, OFTEN, Retries, Session

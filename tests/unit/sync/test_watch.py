@@ -353,7 +353,7 @@ import sys, threading, time
 from pathlib import Path
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import Session
-from dkdbg.core.local_commands import Local
+from dkdbg.core.target import Local
 here, there = Path(sys.argv[1]), Path(sys.argv[1] + ".there")
 said = threading.Event()
 def report(event):

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from dkdbg import hints, process
 from dkdbg.core import brought, mapping
 from dkdbg.core.address import Address
+from dkdbg.core.mapping import Workspace
 from dkdbg.core.record import BadRecord
 from dkdbg.core.sessions import SeenSession, of_records, unreadable
-from dkdbg.core.target import Capability, Changes, Endpoint, Kind, Target, Workspace
+from dkdbg.core.target import Capability, Changes, Endpoint, Kind, Target
 from dkdbg.core.target_values import CopyPlan
 from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
 from dkdbg.printable import printable

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dkdbg import process
-from dkdbg.core.local_commands import Local
+from dkdbg.core.target import Local
 from dkdbg.targets.ssh.command import FAILED
 from dkdbg.targets.ssh.connection import CONNECT_LIMIT, SharedConnection
 from dkdbg.targets.ssh.errors import explain
