@@ -104,11 +104,9 @@ class Local(Executor):
     """The `local:` target.
 
     Attributes:
-        python: interpreter that runs the agent.
         label: name for display.
     """
 
-    python: str
     label: str = "local"
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class LocalTarget(Target):
 
     def find(self) -> Executor:
         """Return this machine, which always exists."""
-        return Local(python=sys.executable)
+        return Local()
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
         """Return `argv` unchanged."""

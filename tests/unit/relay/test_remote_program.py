@@ -24,7 +24,7 @@ from dkdbg.relay import remote_program
 class Target:
     def again(self, *, silent, limit):
         if sys.argv[1] != "unreachable":
-            return Local(python=sys.executable)
+            return Local()
         while signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
             time.sleep(0.01)
         print("connecting", flush=True)

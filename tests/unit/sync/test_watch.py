@@ -362,7 +362,7 @@ def report(event):
     if event.name == "polled":
         print(event.facts["reason"])
 roots = Roots(local=str(here), remote=str(there), pythons=(sys.executable,))
-session = Session(roots, lambda: Local(python=sys.executable), report=report)
+session = Session(roots, Local, report=report)
 following = threading.Thread(target=session.follow, daemon=True)
 following.start()
 assert said.wait(300)

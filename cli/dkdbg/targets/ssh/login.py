@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from dkdbg import process
@@ -44,7 +43,7 @@ class Login:
             DkdbgError: connecting failed.
         """
         if self._hosts is None or self._connection is None:
-            return Local(python=sys.executable, label="this machine")
+            return Local(label="this machine")
         return self._connection.executor(asks=asks, limit=limit)
 
     def read(self, argv: Sequence[str], *, limit: float) -> process.Result:
