@@ -192,7 +192,7 @@ def _init(root: Path, options: argparse.Namespace) -> int:
             root = root / folder
             plan, config = make_plan(root, ask=ask, **asked)
         plan, config = _with_answers(root, plan, config, asked, ask)
-    plan = _with_former(root, _with_unasked(plan))
+    plan = _with_former(root, replace(plan, notes=(*plan.notes, *unasked(plan.choices))))
     return offer(
         root, files_for(root, plan, config), plan.describe(console.width()), options,
         as_json=lambda todo, kept, written: _as_json(plan, todo, kept, written=written),
@@ -404,8 +404,3 @@ def _choose_project(plan: ProjectPlan) -> str:
         start=own,
     )
     return "" if chosen is None else folders[chosen]
-
-
-def _with_unasked(plan: ProjectPlan) -> ProjectPlan:
-    """Return the plan with a note for each choice that has not been asked."""
-    return replace(plan, notes=(*plan.notes, *unasked(plan.choices)))

@@ -85,7 +85,7 @@ def prepare(
         elif host.is_podman:
             image.build(lambda: podman.build(model, service.name, root, env=env, report=report))
         else:
-            image.build(lambda: compose_cli.build(target, root, env=env, report=report))
+            image.build(lambda: compose_cli.run(target, target.build(), root, env=env, report=report))
     # Only now: a build takes minutes, and another program may take the port meanwhile.
     port = wanted.port
     if detached:  # another repository's trial starts at the same time

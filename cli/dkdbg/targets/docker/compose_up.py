@@ -74,7 +74,7 @@ def start(
             up_podman(env)
             return
         if build and (service.masks or service.image_files):
-            image.build(lambda: compose_cli.build(target, root, env=env, report=report))
+            image.build(lambda: compose_cli.run(target, target.build(), root, env=env, report=report))
         _before_start(image, model, service, root, report)
         try:
             compose_cli.up(
