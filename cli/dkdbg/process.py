@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from dkdbg import signals
 from dkdbg.errors import EXIT_NO_PROGRAM, EXIT_TIMEOUT, DkdbgError
@@ -74,11 +74,8 @@ def run(
     Raises:
         DkdbgError: it outran `timeout`.
     """
-    with _exists(argv[0]), _start():
-        running = subprocess.Popen(
-            list(argv), executable=_found(argv[0], env), cwd=cwd, env=_environment(env, cwd), stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+    with _start():
+        running = _popen(argv, cwd=cwd, env=env, stdin=PIPE, stdout=PIPE, stderr=PIPE)
         _running.add(running)
     with running:
         try:
@@ -95,6 +92,16 @@ def run(
             _running.discard(running)
     decoded = os.fsdecode if names else _text
     return Result(argv=tuple(argv), code=running.returncode, stdout=decoded(out), stderr=decoded(stderr))
+
+
+def _popen(
+    argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, **more: Any  # noqa: ANN401
+) -> subprocess.Popen[Any]:  # fmt: skip
+    """Start `argv` with further arguments of Popen. Raises DkdbgError: it does not exist."""
+    with _exists(argv[0]):
+        return subprocess.Popen(
+            list(argv), executable=_found(argv[0], env), cwd=cwd, env=_environment(env, cwd), **more
+        )
 
 
 def _environment(env: Mapping[str, str] | None, cwd: Path | None) -> Mapping[str, str]:
@@ -189,11 +196,10 @@ def read(
     Raises:
         DkdbgError: it outran `timeout` or wrote too much.
     """
-    with _exists(argv[0]), _input(stdin_text) as stdin:
-        running = subprocess.Popen(
-            list(argv), executable=_found(argv[0], env), cwd=cwd, env=_environment(env, cwd), stdin=stdin,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=new_session,
-        )  # fmt: skip
+    with _input(stdin_text) as stdin:
+        running = _popen(
+            argv, cwd=cwd, env=env, stdin=stdin, stdout=PIPE, stderr=PIPE, start_new_session=new_session
+        )
     outran = threading.Event()
 
     def end() -> None:
@@ -323,29 +329,19 @@ def attached(
         elif not (tty and number == signal.SIGINT):
             (on_signal or child.send_signal)(number)
 
-    former = signals.handle(passed_on)  # the child inherits what is ignored
-    try:
-        with _exists(argv[0]):
-            child = subprocess.Popen(
-                list(argv),
-                executable=_found(argv[0], env),
-                cwd=cwd,
-                env=_environment(env, cwd),
-                start_new_session=not tty,
-                stdout=outputs[0],
-                stderr=outputs[1],
+    with signals.handled(passed_on):  # the child inherits what is ignored
+        try:
+            child = _popen(
+                argv, cwd=cwd, env=env, start_new_session=not tty, stdout=outputs[0], stderr=outputs[1]
             )
-        for number in early:
-            (on_signal or child.send_signal)(number)
-        code = child.wait()
-    except BaseException:  # raised by `on_signal`
-        if child is not None:
-            child.terminate()
-            child.wait()
-        raise
-    finally:
-        for each, handler in former.items():
-            signal.signal(each, handler)
+            for number in early:
+                (on_signal or child.send_signal)(number)
+            code: int = child.wait()
+        except BaseException:  # raised by `on_signal`
+            if child is not None:
+                child.terminate()
+                child.wait()
+            raise
     return code if code >= 0 else 128 - code
 
 
@@ -401,11 +397,10 @@ def start(
     new_session: bool = False,
 ) -> subprocess.Popen[str]:
     """Start `argv` and return at once; the caller has to end it."""
-    with _exists(argv[0]):
-        return subprocess.Popen(
-            list(argv), executable=_found(argv[0], env), cwd=cwd, env=_environment(env, cwd), stdin=stdin, stdout=stdout,
-            stderr=stderr, text=True, errors="replace", start_new_session=new_session,
-        )  # fmt: skip
+    return _popen(
+        argv, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, text=True, errors="replace",
+        start_new_session=new_session,
+    )  # fmt: skip
 
 
 def converse(argv: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -416,24 +411,14 @@ def converse(argv: Sequence[str]) -> subprocess.Popen[bytes]:
     Raises:
         DkdbgError: the file is not executable.
     """
-    with _exists(argv[0]):
-        path = _found(argv[0])
-        try:
-            return subprocess.Popen(
-                list(argv),
-                executable=path,
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=PIPE,
-                bufsize=0,
-                start_new_session=True,
-            )
-        except PermissionError as error:
-            raise DkdbgError(
-                f"{argv[0]!r} is not executable",
-                hint=f"ls -l {shlex.quote(path)} shows its permissions",
-                exit_code=126,
-            ) from error
+    try:
+        return _popen(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, bufsize=0, start_new_session=True)
+    except PermissionError as error:
+        raise DkdbgError(
+            f"{argv[0]!r} is not executable",
+            hint=f"ls -l {shlex.quote(_found(argv[0]))} shows its permissions",
+            exit_code=126,
+        ) from error
 
 
 def end(running: subprocess.Popen[bytes]) -> None:

@@ -101,9 +101,12 @@ def delayed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def handled(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> Iterator[None]:
+def handled(
+    handler: Callable[[int, FrameType | None], object] | signal.Handlers,
+    numbers: Iterable[signal.Signals] = ENDING,
+) -> Iterator[None]:
     """Set the handler of signals that end a verb until the with statement's end; see `handle`."""
-    former = handle(handler)
+    former = handle(handler, numbers)
     try:
         yield
     finally:

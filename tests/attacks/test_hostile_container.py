@@ -16,7 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from dkdbg.core.pairs import pairs_of
+from dkdbg.core.mapping import pairs_of
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import wait_for

@@ -1,7 +1,7 @@
 """A job of eight ranks as `dkdbg where` sees it, one of them hostile: for the page's test and its picture."""
 
 from dkdbg.core.stacks import Collective, Frame, Process, ProcessGroup, Session, Thread
-from dkdbg.hang import hang_map, json_output, page
+from dkdbg.hang import hang_map, output, page
 
 REDUCE = Frame(
     "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 3252, "all_reduce", own=False
@@ -33,7 +33,7 @@ def of_eight(*, evil: str = "") -> str:
     place = {"target": "container shop-train-1", "address": "compose://train"}
     session = Session(id="train", name=f"train{evil}", processes=tuple(ranks), **place)
     return page.page(
-        [json_output.job(each) for each in hang_map.jobs([session])],
+        [output.as_json(each) for each in hang_map.jobs([session])],
         asked="2026-11-23 14:03:00 UTC",
         again=False,
     )

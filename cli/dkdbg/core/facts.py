@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 Gpu = Literal["required", "optional", "none"]
@@ -510,3 +512,22 @@ def facts_json(facts: RepoFacts) -> dict[str, object]:
         "devcontainers": list(facts.devcontainers),
         "problems": list(facts.problems),
     }
+
+
+_WORD = r"[\w./:@%+=,-]{1,500}"
+#: The instructions that are inherited, with values that a Dockerfile takes as they are, without substitution.
+_INHERITED = (
+    rf'(?:WORKDIR |USER |ENV PYTHONPATH=){_WORD}|(?:SHELL|ENTRYPOINT) \["{_WORD}"(?:, "{_WORD}"){{0,9}}\]'
+)
+#: The lines of an image that sets neither.
+_NOT_INHERITED = frozenset({"WORKDIR /", "USER root", "USER 0", "USER 0:0"})
+_MAX_INHERITED = 5
+
+
+def inherited_lines(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the Dockerfile lines that count for what a build inherits from its base image, up to a maximum.
+
+    Image and manifest are untrusted.
+    """
+    found = (each for each in lines if re.fullmatch(_INHERITED, each, re.ASCII))
+    return tuple(each for each in found if each not in _NOT_INHERITED)[:_MAX_INHERITED]

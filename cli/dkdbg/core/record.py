@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.contract import ATTACHABLE, LOOPBACK
 from dkdbg.agent.state import deadlines
-from dkdbg.core.pairs import pairs_of_record
+from dkdbg.core.mapping import pairs_of_record
 
 if TYPE_CHECKING:
     from dkdbg.agent.contract import Deadline

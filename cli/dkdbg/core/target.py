@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.contract import Deadline
     from dkdbg.core.address import Address
     from dkdbg.core.jobs import Queue
+    from dkdbg.core.mapping import Workspace
     from dkdbg.core.plan import DebugService
     from dkdbg.core.pythons import PythonThere
     from dkdbg.core.sessions import SeenSession
@@ -98,6 +99,21 @@ class Executor(ABC):
         return self.wrap(relay)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Local(Executor):
+    """The `local:` target.
+
+    Attributes:
+        label: name for display.
+    """
+
+    label: str = "local"
+
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
+        """Return `argv` unchanged."""
+        return tuple(argv)
+
+
 #: Reason for waiting while the session of a certain `dkdbg run` does not exist.
 RUN_ABSENT = "the program is being started, or has ended"
 
@@ -121,21 +137,6 @@ class Endpoint:
         """Return the endpoint of a target that cannot be reached; `label` is left out of the reason."""
         why = str(error).splitlines()[0].removeprefix(f"{label}: ")
         return cls(address=None, why=why, hint=getattr(error, "hint", ""))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Workspace:
-    """Location of the code on a target.
-
-    Attributes:
-        local: folder relative to the repository's root, `.` for the root itself.
-        remote: absolute path on the target.
-        why: source of that information.
-    """
-
-    local: str
-    remote: str
-    why: str
 
 
 class Changes(ABC):

@@ -32,7 +32,7 @@ def page(jobs: Sequence[dict[str, Any]], *, asked: str, again: bool) -> str:
     """Return the HTML of the page.
 
     Args:
-        jobs: values of `json_output.job`.
+        jobs: values of `output.as_json`.
         asked: time of the query, as text.
         again: reload the page automatically, because it is written repeatedly.
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.dap import paths, sources
-from dkdbg.core.pairs import ROOT
+from dkdbg.core.mapping import ROOT
 from dkdbg.setup.render import editor_files
 
 if TYPE_CHECKING:

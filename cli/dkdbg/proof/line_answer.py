@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dkdbg import process
 from dkdbg.agent.dap.messages import as_dict, as_list, as_text
 from dkdbg.core.known_errors import last_line
-from dkdbg.core.pairs import pairs_of_record
+from dkdbg.core.mapping import pairs_of_record
 from dkdbg.core.record import BadRecord, decode
 from dkdbg.core.target import Capability
 from dkdbg.errors import DkdbgError

@@ -29,7 +29,6 @@ from dkdbg.agent.relay.wire import WireError
 from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError, GoneError
 from dkdbg.printable import printable
-from dkdbg.relay.answer import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +78,31 @@ class _Running:
 
     def close(self) -> None:
         process.end(self._running)
+
+
+class Answer:
+    """A remote agent's answer to one query.
+
+    Args:
+        leave: function that abandons the query on both machines.
+
+    Attributes:
+        stdio, stderr: sockets with the query's output and errors.
+        ended: set once `code` is known, or will never be known.
+        code: exit code of the query; None if the keeper is gone.
+    """
+
+    def __init__(self, stdio: socket.socket, stderr: socket.socket, leave: Callable[[], None]) -> None:
+        self.stdio, self.stderr = stdio, stderr
+        self.ended = threading.Event()
+        self.code: int | None = None
+        self._leave = leave
+
+    def close(self) -> None:
+        """Abandon the query on both machines, and close the sockets."""
+        self._leave()
+        self.stdio.close()
+        self.stderr.close()
 
 
 class _KeeperGoneError(Exception):

@@ -237,14 +237,9 @@ class _RemoteProgram:
                 size = os.get_terminal_size(0)
                 self._relay.tell(wire.SIZE, size.lines.to_bytes(2, "big") + size.columns.to_bytes(2, "big"))
 
-        former = signals.handle(passed_on)
-        if self._tty:
-            former |= signals.handle(resized, [signal.SIGWINCH])
-        try:
+        sizes = [signal.SIGWINCH] if self._tty else []
+        with signals.handled(passed_on), signals.handled(resized, sizes):
             yield
-        finally:
-            for each, handler in former.items():
-                signal.signal(each, handler)
 
     @contextlib.contextmanager
     def _raw(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from dkdbg.sync.tree.entries import Entry
 
@@ -52,11 +52,6 @@ class Step(NamedTuple):
 def link_digest(target: str) -> str:
     """Return the receiver's digest of a link with this target."""
     return hashlib.sha256(os.fsencode(target)).hexdigest()
-
-
-def unknown(local: Iterable[str], remote: Mapping[str, RemoteEntry]) -> list[str]:
-    """Return the local paths that the listing lacks; they may exist remotely, and STAT finds out."""
-    return [path for path in local if path not in remote]
 
 
 def plan(local: Mapping[str, Entry], remote: Mapping[str, RemoteEntry]) -> list[Step]:

@@ -19,7 +19,8 @@ from dkdbg.sync.remote.stream import StreamEndedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dkdbg.core.target import Executor, Target, Workspace
+    from dkdbg.core.mapping import Workspace
+    from dkdbg.core.target import Executor, Target
 
 _MOUNTS = "/proc/self/mountinfo"
 #: Maximum bytes of an answer, and timeout in seconds.

@@ -53,7 +53,12 @@ class Reporter:
         if self._json:
             console.emit_line(happened.as_json())
         elif happened.name == "progress":
-            self._progress(progress(happened.facts), share(happened.facts))
+            text = progress(happened.facts)
+            if self._status.live:
+                self._status.show(text, share(happened.facts))
+            elif self._clock() >= self._next:
+                self._next = self._clock() + _PROGRESS_INTERVAL_S
+                console.say(text)
         elif happened.name == "changed":
             facts = happened.facts
             text = status(facts["files"], facts["last"], facts["seconds"], failed=facts["failed"])
@@ -106,13 +111,6 @@ class Reporter:
     def close(self) -> None:
         """Restore the terminal."""
         self._status.clear()
-
-    def _progress(self, text: str, done: float) -> None:
-        if self._status.live:
-            self._status.show(text, done)
-        elif self._clock() >= self._next:
-            self._next = self._clock() + _PROGRESS_INTERVAL_S
-            console.say(text)
 
     def _few(self, happened: Event) -> None:
         """Print the first events of one kind, then once that there are more; restart after `_LISTED_WITHIN_S`."""

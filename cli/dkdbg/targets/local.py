@@ -14,9 +14,9 @@ from dkdbg.agent.settings import ENV_PORT
 from dkdbg.agent.state import records
 from dkdbg.core import sessions
 from dkdbg.core.address import LOCAL, Address
-from dkdbg.core.local_commands import Local
+from dkdbg.core.mapping import Workspace
 from dkdbg.core.record import BadRecord, parse
-from dkdbg.core.target import RUN_ABSENT, Endpoint, Kind, Target, Workspace
+from dkdbg.core.target import RUN_ABSENT, Endpoint, Kind, Local, Target
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class LocalTarget(Target):
 
     def find(self) -> Executor:
         """Return this machine, which always exists."""
-        return Local(python=sys.executable)
+        return Local()
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
         """Return `argv` unchanged."""

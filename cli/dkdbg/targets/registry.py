@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dkdbg.core import address as addresses
 from dkdbg.core import config
 from dkdbg.core.address import Address
+from dkdbg.core.compose_names import DEFAULT_NAMES
 from dkdbg.errors import EXIT_NO_PROGRAM, EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ ENTRIES: Sequence[Entry] = (
     _batch("pbs", "PBS", "qsub"),
     _batch("lsf", "LSF", "bsub"),
     Entry(scheme="pai", form="pai://HOST/USER/JOB[/ROLE/INDEX]", module="dkdbg.targets.openpai.target"),
-    Entry(scheme="ray", form="ray://HEAD:8265", module="dkdbg.targets.ray.target", around=True),
+    Entry(scheme="ray", form="ray://HEAD:8265", module="dkdbg.targets.ray", around=True),
     Entry(scheme="call", form="call://JOB", module="dkdbg.targets.reverse.target"),
     Entry(scheme="endpoint", form="HOST:PORT", module="dkdbg.targets.endpoint"),
 )
@@ -132,7 +133,7 @@ def target_of(name: str, root: Path) -> Target:
     named = {each.address for each in sessions()[0] if name in {each.name, each.id} and not each.is_ended}
     if len(named) == 1:
         return target_at(_parse(named.pop()), root)
-    if silent is not None and not _has_compose_file(root):
+    if silent is not None and not any(os.path.lexists(root / each) for each in DEFAULT_NAMES):
         raise DkdbgError(
             f"nothing here is called {name!r}: it is not in [targets] of dkdbg.toml, there is no compose file "
             f"with services, and the engine cannot be queried for a container of that name: {silent.message.splitlines()[0]}",
@@ -259,9 +260,3 @@ def _entry(address: Address) -> Entry:
         hint=f"a target is {forms()}",
         exit_code=EXIT_USAGE,
     )
-
-
-def _has_compose_file(root: Path) -> bool:
-    from dkdbg.core.compose_files import DEFAULT_NAMES
-
-    return any(os.path.lexists(root / each) for each in DEFAULT_NAMES)

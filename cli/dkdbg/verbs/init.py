@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from dkdbg import console, hints
 from dkdbg.agent.contract import LOOPBACK
+from dkdbg.core import compose_names
 from dkdbg.core import config as configuration
-from dkdbg.core import debug_names
 from dkdbg.core.facts import GPU_NEEDS
 from dkdbg.core.settings import PYTHONS
 from dkdbg.delivery import single_file
@@ -192,7 +192,7 @@ def _init(root: Path, options: argparse.Namespace) -> int:
             root = root / folder
             plan, config = make_plan(root, ask=ask, **asked)
         plan, config = _with_answers(root, plan, config, asked, ask)
-    plan = _with_former(root, _with_unasked(plan))
+    plan = _with_former(root, replace(plan, notes=(*plan.notes, *unasked(plan.choices))))
     return offer(
         root, files_for(root, plan, config), plan.describe(console.width()), options,
         as_json=lambda todo, kept, written: _as_json(plan, todo, kept, written=written),
@@ -203,7 +203,7 @@ def _init(root: Path, options: argparse.Namespace) -> int:
 def _with_former(root: Path, plan: ProjectPlan) -> ProjectPlan:
     """Return the plan with a note on the former debug service that it replaces."""
     former = manifest.debug_service(root)
-    service = debug_names.service_of(former.name) if former else ""
+    service = compose_names.service_of(former.name) if former else ""
     if former is None or not service or former.name == plan.service.name:
         return plan
     return replace(plan, notes=(*plan.notes, hints.INIT_BESIDE(former=former.name, service=service)))
@@ -404,8 +404,3 @@ def _choose_project(plan: ProjectPlan) -> str:
         start=own,
     )
     return "" if chosen is None else folders[chosen]
-
-
-def _with_unasked(plan: ProjectPlan) -> ProjectPlan:
-    """Return the plan with a note for each choice that has not been asked."""
-    return replace(plan, notes=(*plan.notes, *unasked(plan.choices)))

@@ -57,16 +57,10 @@ def call(options: argparse.Namespace, root: Path) -> int:
             if failure and not _has_ended(target):
                 raise _not_restarted(target, failure)
             return _start_again(root, target, f"its program had ended ({failure})") if failure else 0
-    else:
-        target = registry.target_of(name, root)
-    with contextlib.closing(target):
-        return _restart(root, target, name)
-
-
-def _restart(root: Path, target: Target, name: str | None) -> int:
-    if failure := _failure(root, target, _which(target, name)):
-        raise _not_restarted(target, failure)
-    return 0
+    with contextlib.closing(registry.target_of(name, root)) as target:
+        if failure := _failure(root, target, _which(target, name)):
+            raise _not_restarted(target, failure)
+        return 0
 
 
 def _not_restarted(target: Target, failure: str) -> DkdbgError:

@@ -26,7 +26,7 @@ from dkdbg.verbs import values
 from dkdbg.verbs.parts.launch_options import launch_flags, ranks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from dkdbg.core.target import Executor, Target
@@ -205,8 +205,11 @@ def run(
         with_env = _env_argv(target, copy.environment if copy else ())
         code = _attached(target, executor, brought, (*with_env, *brought.argv, *argv))
         if profiling and profiling.pull and name is not None:
-            with _interruptible():
+            signals.handle(signals.interrupt_once)  # Ctrl-C is for this process again, until all is closed
+            try:
                 return _fetch(root, name, target, executor, python, code=code)
+            finally:
+                signals.ignore()
         return code
 
 
@@ -294,16 +297,6 @@ def _attached(target: Target, executor: Executor, brought: Brought, argv: Sequen
         if over and code in _ENDED and (why := target.lost()):
             raise DkdbgError(why, exit_code=code)
         return code
-    finally:
-        signals.ignore()
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """After the program's end, handle Ctrl-C in this process again until opened resources are closed."""
-    signals.handle(signals.interrupt_once)
-    try:
-        yield
     finally:
         signals.ignore()
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg import console, signals
-from dkdbg.core.mapping import folder_name
-from dkdbg.core.target import Workspace
+from dkdbg.core.mapping import Workspace, folder_name
 from dkdbg.errors import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 from dkdbg.sync.beneath import local_root
 from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError

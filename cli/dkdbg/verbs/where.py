@@ -11,7 +11,7 @@ from dkdbg import console
 from dkdbg.core import sessions
 from dkdbg.core.ranks import rank_set
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
-from dkdbg.hang import hang_map, json_output, text_output
+from dkdbg.hang import hang_map, output
 from dkdbg.hang.hang_map import Staleness
 from dkdbg.hang.query import Wanted, ask
 from dkdbg.printable import printable
@@ -90,7 +90,7 @@ def _show(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: S
         staleness.update(jobs, began)
     asked = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}"
     page_file = None if options.html is None else root / options.html
-    shown = [json_output.job(each, partial=bool(missing)) for each in jobs]
+    shown = [output.as_json(each, partial=bool(missing)) for each in jobs]
     if page_file is not None:
         from dkdbg.hang import page  # 40 ms, needed only here
 
@@ -100,7 +100,7 @@ def _show(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: S
         (console.emit_line if options.watch else console.emit)(answer)
         return EXIT_ERROR if is_short or (missing and not jobs) else 0
     several_targets.warn(missing)
-    lines = [line for job in jobs for line in [*text_output.lines(job, staleness, partial=bool(missing)), ""]]
+    lines = [line for job in jobs for line in [*output.lines(job, staleness, partial=bool(missing)), ""]]
     waiting = [
         _not_started(each, name) for each in wanted_of if each.label not in silent for name in each.waiting
     ]

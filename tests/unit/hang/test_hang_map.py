@@ -3,7 +3,7 @@
 from typing import Any
 
 from dkdbg.core.stacks import Frame, Process, Session, Thread
-from dkdbg.hang import hang_map, text_output
+from dkdbg.hang import hang_map, output
 
 STEP = Frame("/w/train.py", 41, "step", own=True)
 REDUCE = Frame(
@@ -31,14 +31,14 @@ def session(*processes: Process, name: str = "job") -> Session:
 
 
 def lines(*sessions: Session) -> str:
-    return "\n".join(line for job in hang_map.jobs(sessions) for line in text_output.lines(job))
+    return "\n".join(line for job in hang_map.jobs(sessions) for line in output.lines(job))
 
 
 def test_the_one_that_is_elsewhere_comes_before_the_many():
     waiting = [process(rank, main(REDUCE, STEP)) for rank in (0, 1, 3)]
     (job,) = hang_map.jobs([session(*waiting, process(2, main(LOAD, STEP)))])
     assert [each.ranks for each in job.ranks] == [(2,), (0, 1, 3)]
-    assert [text_output.headline(each, job) for each in job.ranks] == [
+    assert [output.headline(each, job) for each in job.ranks] == [
         "rank 2 in load_batch at data.py:12",
         "3 ranks (0, 1, 3) in all_reduce, from step at train.py:41",
     ]
@@ -85,5 +85,5 @@ def test_what_processes_say_commands_no_terminal_and_makes_no_long_list():
 
 def test_ranks_that_may_be_on_a_target_without_an_answer_are_not_said_to_have_ended():
     (job,) = hang_map.jobs([session(process(0, main(STEP)))])
-    assert text_output.absent(job).endswith(" are missing: ended, or never started")
-    assert "never started, or on a target that cannot be queried" in text_output.absent(job, partial=True)
+    assert output.absent(job).endswith(" are missing: ended, or never started")
+    assert "never started, or on a target that cannot be queried" in output.absent(job, partial=True)

@@ -17,14 +17,14 @@ from dkdbg.relay.relay import Relay
 RUNS = """
 import pathlib, signal, sys, time
 from dkdbg import agent
-from dkdbg.core.local_commands import Local
+from dkdbg.core.target import Local
 from dkdbg.errors import DkdbgError
 from dkdbg.relay import remote_program
 
 class Target:
     def again(self, *, silent, limit):
         if sys.argv[1] != "unreachable":
-            return Local(python=sys.executable)
+            return Local()
         while signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
             time.sleep(0.01)
         print("connecting", flush=True)

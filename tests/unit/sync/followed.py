@@ -1,13 +1,11 @@
 """A session that follows a local folder, and a replica, with a receiver on another local folder."""
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from dkdbg.core.local_commands import Local
-from dkdbg.core.target import Executor
+from dkdbg.core.target import Executor, Local
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import Replica
 from dkdbg.sync.report import Event
@@ -53,9 +51,7 @@ class Followed:
 
 
 @contextmanager
-def following(
-    roots: Roots, executor: Callable[[], Executor] = lambda: Local(python=sys.executable)
-) -> Iterator[Followed]:
+def following(roots: Roots, executor: Callable[[], Executor] = Local) -> Iterator[Followed]:
     """A session that was in sync once, and is ended afterwards."""
     followed = Followed(roots, executor)
     try:
@@ -71,7 +67,7 @@ def following(
 def learnt(roots: Roots) -> Iterator[tuple[Replica, Scanner, Index]]:
     """A replica that knows what is there, with the scanner of the local root and its index."""
     contact = Contact(roots.remote, roots.local, pythons=roots.pythons)
-    contact.start(Local(python=sys.executable))
+    contact.start(Local())
     stream, ready = contact.ready()
     try:
         scanner = Scanner(roots.local)

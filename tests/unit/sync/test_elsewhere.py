@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.core.local_commands import Local
+from dkdbg.core.target import Local
 from dkdbg.errors import DkdbgError
 from dkdbg.sync import session
 from dkdbg.sync.remote import sender, stream
@@ -112,7 +112,7 @@ def test_a_receiver_that_is_killed_during_the_first_copy_has_the_rest_sent_by_th
 def test_a_second_sync_is_told_which_process_of_which_machine_has_the_folder(roots):
     """The receiver's own pid says nothing to the user: it comes back when it is killed."""
     with following(roots), pytest.raises(DkdbgError) as caught:
-        session.Session(roots, lambda: Local(python=sys.executable), report=lambda _: None).once()
+        session.Session(roots, Local, report=lambda _: None).once()
     assert (
         f"is writing to this folder on the target: pid {os.getpid()} on {os.uname().nodename}, "
         in caught.value.message

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkdbg.sync.plan import LARGE_BYTES, RemoteEntry, link_digest, plan, unknown
+from dkdbg.sync.plan import LARGE_BYTES, RemoteEntry, link_digest, plan
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,6 @@ def test_the_plan_makes_the_remote_tree_the_local_one_and_loses_nothing_not_ours
 def test_equal_trees_need_nothing(tree):
     local = local_of(tree)
     assert plan(local, remote_of(tree, [True], [True])) == []
-    assert unknown(local, remote_of(tree, [True], [True])) == []
 
 
 def test_the_folder_of_a_deleted_file_goes_after_it_and_both_before_what_replaces_them():

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from dkdbg.core.local_commands import Local
+from dkdbg.core.target import Local
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.pull import destination, pull, relative
 from dkdbg.sync.roots import Roots
@@ -29,9 +29,7 @@ def test_the_whole_root_is_copied_when_it_is_named(tmp_path):
     put(tmp_path, {"there/sub/f": "1", "here/": ""})
     roots = Roots(local=str(tmp_path / "here"), remote=str(tmp_path / "there"), pythons=(sys.executable,))
     into = destination(roots.local, None, "there", roots)
-    done = pull(
-        roots, Local(python=sys.executable), [relative(".", roots.remote)], into, report=lambda _: None
-    )
+    done = pull(roots, Local(), [relative(".", roots.remote)], into, report=lambda _: None)
     assert (done.files, done.left_out) == (1, {})
 
 
@@ -39,7 +37,7 @@ def pulled(folder, into):
     """Pull `out` of the folder `there` into `into`."""
     roots = Roots(local=str(folder / "here"), remote=str(folder / "there"), pythons=(sys.executable,))
     goal = destination(roots.local, str(into), "there", roots)
-    return pull(roots, Local(python=sys.executable), ["out"], goal, report=lambda _: None)
+    return pull(roots, Local(), ["out"], goal, report=lambda _: None)
 
 
 def test_files_here_that_a_pull_has_not_written_stay(tmp_path):

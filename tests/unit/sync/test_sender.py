@@ -13,8 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dkdbg.core.local_commands import Local
-from dkdbg.core.target import Executor
+from dkdbg.core.target import Executor, Local
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.pull import destination, pull
 from dkdbg.sync.receiver import wire
@@ -34,7 +33,7 @@ from tests.unit.sync.trees import git, put
 
 def once(roots):
     events = []
-    session = Session(roots, lambda: Local(python=sys.executable), report=events.append)
+    session = Session(roots, Local, report=events.append)
     session.once()
     return session, [event.as_json() for event in events]
 
@@ -155,7 +154,7 @@ def test_verify_says_what_is_missing_different_and_left_over(roots, here, there)
     (there / "other").write_text("OTHER")
     (there / "mode").chmod(0o755)
     (there / "only_there").write_text("")
-    found = verify(roots, Local(python=sys.executable))
+    found = verify(roots, Local())
     assert found.equal == 1
     assert found.only_remote == ("only_there",)
     assert found.differences == {
@@ -232,7 +231,7 @@ def test_another_python_is_tried_when_the_first_is_too_old(roots, here, there):
 @pytest.mark.parametrize("program", ["/bin/false", "/bin/true", "/bin/cat"])
 def test_a_program_that_was_named_as_python_and_is_none_is_said_with_the_way_on(roots, program):
     named = Roots(local=roots.local, remote=roots.remote, pythons=(program,))
-    for go in (once, lambda roots: verify(roots, Local(python=sys.executable))):
+    for go in (once, lambda roots: verify(roots, Local())):
         with pytest.raises(DkdbgError) as caught:
             go(named)
         assert f"{program} on local did not run sync's receiver: " in caught.value.message
@@ -330,7 +329,7 @@ def test_a_receiver_of_another_version_is_an_error_and_its_process_ends(roots):
             return (sys.executable, "-c", code)
 
     contact = Contact(roots.remote, roots.local, pythons=roots.pythons)
-    contact.start(Old(python=sys.executable))
+    contact.start(Old())
     child = contact._stream._child
     with pytest.raises(
         DkdbgError, match=f"uses version 1 of the sync protocol, this dkdbg version {wire.VERSION}"
@@ -479,7 +478,7 @@ def test_a_time_that_only_some_filesystems_have_ends_no_stream(roots, there, yea
         }  # fmt: skip
         back = replace(roots, local=str(there), remote=str(here))
         into = destination(back.local, None, "there", back)
-        done = pull(back, Local(python=sys.executable), [""], into, report=lambda _: None)
+        done = pull(back, Local(), [""], into, report=lambda _: None)
         assert (done.files, done.left_out) == (3, {})
 
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from dkdbg.core.local_commands import Local
-from dkdbg.core.target import Executor
+from dkdbg.core.target import Executor, Local
 from dkdbg.sync.report import as_line
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.session import MIN_REST_S, OFTEN, Retries, Session
@@ -122,7 +121,7 @@ def test_once_sends_of_a_log_what_is_there_and_says_that_it_grows(roots, here, t
 
     monkeypatch.setattr(reading.os, "read", read_and_grow)
     events = []
-    session = Session(roots, lambda: Local(python=sys.executable), report=events.append)
+    session = Session(roots, Local, report=events.append)
     session.once()
     assert (here / "log").read_bytes().startswith((there / "log").read_bytes())
     assert (there / "log").stat().st_size >= 10_000
@@ -131,7 +130,7 @@ def test_once_sends_of_a_log_what_is_there_and_says_that_it_grows(roots, here, t
 
 
 def test_a_file_that_is_not_there_yet_does_not_count_as_in_sync(roots, here):
-    session = Session(roots, lambda: Local(python=sys.executable), report=lambda _: None)
+    session = Session(roots, Local, report=lambda _: None)
     put(here, {"a": "1", "b": "2"})
     session.once()
     assert session.files == 2
@@ -181,7 +180,7 @@ def test_a_file_that_became_too_large_is_said_until_it_is_small_again_or_gone(ro
             in followed.named("failed")[0].facts["reason"]
         )
         assert followed.session.files == 1
-        assert list(verify(limited(roots), Local(python=sys.executable)).differences) == ["data"]
+        assert list(verify(limited(roots), Local()).differences) == ["data"]
         put(here, {"data": "3"})
         followed.until(lambda: (there / "data").read_text() == "3")
         followed.until(lambda: followed.session.failed == {})

@@ -353,7 +353,7 @@ import sys, threading, time
 from pathlib import Path
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import Session
-from dkdbg.core.local_commands import Local
+from dkdbg.core.target import Local
 here, there = Path(sys.argv[1]), Path(sys.argv[1] + ".there")
 said = threading.Event()
 def report(event):
@@ -362,7 +362,7 @@ def report(event):
     if event.name == "polled":
         print(event.facts["reason"])
 roots = Roots(local=str(here), remote=str(there), pythons=(sys.executable,))
-session = Session(roots, lambda: Local(python=sys.executable), report=report)
+session = Session(roots, Local, report=report)
 following = threading.Thread(target=session.follow, daemon=True)
 following.start()
 assert said.wait(300)

@@ -49,7 +49,7 @@ def test_a_build_inherits_what_the_configuration_of_its_base_says(docker, config
 
 
 def test_no_more_lines_are_taken_than_an_image_has():
-    assert len(base_image.checked(["USER a"] * 1000)) < 100
+    assert len(base_image.inherited_lines(["USER a"] * 1000)) < 100
 
 
 @pytest.mark.parametrize("host", ["unix:///nowhere.sock", ""])

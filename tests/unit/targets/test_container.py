@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dkdbg import process
-from dkdbg.core.target import Workspace
+from dkdbg.core.mapping import Workspace
 from dkdbg.errors import DkdbgError
 from dkdbg.targets import registry
 from dkdbg.targets.docker import client, compose_cli, containers

@@ -2,8 +2,7 @@
 
 import pytest
 
-from dkdbg.core.mapping import described, folder_name
-from dkdbg.core.pairs import pairs_of_record
+from dkdbg.core.mapping import described, folder_name, pairs_of_record
 
 ROOT = "${workspaceFolder}"
 

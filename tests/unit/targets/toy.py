@@ -8,7 +8,8 @@ from pathlib import Path
 
 from dkdbg.core import record, sessions
 from dkdbg.core.address import Address
-from dkdbg.core.target import Endpoint, Executor, Kind, Target, Workspace
+from dkdbg.core.mapping import Workspace
+from dkdbg.core.target import Endpoint, Executor, Kind, Target
 
 
 class ToyExecutor(Executor):

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from dkdbg.core.address import parse
+from dkdbg.core.mapping import Workspace
 from dkdbg.core.sessions import SeenSession
-from dkdbg.core.target import Target, Workspace
+from dkdbg.core.target import Target
 from dkdbg.errors import DkdbgError
 from dkdbg.proof import line_answer
 from dkdbg.targets import registry

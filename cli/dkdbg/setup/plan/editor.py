@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.dap.messages import PROJECT
-from dkdbg.core import debug_names
+from dkdbg.core import compose_names
 from dkdbg.core.plan import FROM_ENVIRONMENT, FROM_NOWHERE, FROM_PERSON, PUBLISHED_ON
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
     """
     quiet = {"reveal": "silent", "panel": "dedicated", "showReuseMessage": False, "clear": True}
     shown = {**quiet, "reveal": "always"}
-    compose = ["compose", "--progress", "plain", "--profile", debug_names.PROFILE]
+    compose = ["compose", "--progress", "plain", "--profile", compose_names.PROFILE]
     volumes = ["--volumes"] if plan.service.masks else []
     up = [*compose, "up", "--build", "--detach", "--wait", "--wait-timeout", "300", plan.service.name]
     down = [*compose, "rm", "--stop", "--force", *volumes, plan.service.name]

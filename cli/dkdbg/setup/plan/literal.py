@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from dkdbg.core.compose_names import is_name
 from dkdbg.core.config import DEBIAN_PACKAGE
-from dkdbg.core.debug_names import is_name
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.printable import is_text, printable
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.core.compose_files import main_files
-from dkdbg.core.debug_names import DEVCONTAINER_PROFILE, PROFILE
+from dkdbg.core.compose_names import DEVCONTAINER_PROFILE, PROFILE, main_files
 
 if TYPE_CHECKING:
     from dkdbg.core.facts import RepoFacts, ServiceFact

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from posixpath import join, normpath
 from typing import TYPE_CHECKING
 
-from dkdbg.core.compose_files import main_files
+from dkdbg.core.compose_names import main_files
 from dkdbg.core.facts import BY_WHEELS, PythonFact
 from dkdbg.core.plan import (
     FROM_ENVIRONMENT,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
-from dkdbg.core import debug_names
-from dkdbg.core.compose_files import main_files
+from dkdbg.core import compose_names
+from dkdbg.core.compose_names import main_files
 from dkdbg.core.config import Config, shell_argv
 from dkdbg.core.facts import DockerRun
 from dkdbg.core.plan import Decision, Mapping, ServicePlan
@@ -348,7 +348,7 @@ def _shown(command: Command) -> str:
 
 def _name(of: str, taken: set[str]) -> str:
     """Return a name for the debug service that no service of the user's has: compose would merge the two."""
-    return next(name for name in debug_names.names(of) if name not in taken)
+    return next(name for name in compose_names.names(of) if name not in taken)
 
 
 def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.agent.dap.messages import as_dict
 from dkdbg.core import config as configuration
-from dkdbg.core.debug_names import is_name
+from dkdbg.core.compose_names import is_name
 from dkdbg.core.plan import DebugService
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.repository import folders

@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.settings import SERVICE
+from dkdbg.core import compose_names
 from dkdbg.core import config as configuration
-from dkdbg.core import debug_names
 from dkdbg.core.facts import PROJECT_FILES
 from dkdbg.core.plan import FETCHED, FROM_NOWHERE, PUBLISHED_ON, mount_points
 from dkdbg.core.settings import SETTINGS, toml_template
@@ -172,7 +172,7 @@ def _service(plan: ProjectPlan, project: str) -> str:
     values = {
         **vars(service),
         "project": project,
-        "devcontainer": debug_names.devcontainer(plan.service.name),
+        "devcontainer": compose_names.devcontainer(plan.service.name),
         "parts": {
             section: [(name, json.loads(body)) for part, name, body in service.parts if part == section]
             for section in ("networks", "volumes", "configs", "secrets")
@@ -231,7 +231,7 @@ def _settings(plan: ProjectPlan) -> list[tuple[Setting, object]]:
 def _aliases(service: ServicePlan) -> tuple[str, ...]:
     """Return the extended service's network names, for the debug service; empty if it is in no compose network."""
     base = service.extends
-    alone = base is None or "network_mode" in base.says or not debug_names.is_name(base.name)
+    alone = base is None or "network_mode" in base.says or not compose_names.is_name(base.name)
     return () if base is None or alone else tuple(dict.fromkeys((base.name, *base.called)))
 
 
@@ -286,7 +286,7 @@ def _devcontainer(plan: ProjectPlan) -> dict[str, FileWanted | None]:
         **vars(service),
         "title": f"dkdbg: {service.name}",
         "files": [posixpath.relpath(name, folder) for name in plan.compose_chain],
-        "name": debug_names.devcontainer(service.name),
+        "name": compose_names.devcontainer(service.name),
         "workspace": plan.workspace,
         "remote_user": plan.remote_user,
         "owner_feature": OWNER_FEATURE,

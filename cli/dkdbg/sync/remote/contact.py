@@ -7,14 +7,14 @@ import os
 import posixpath
 import re
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
+from dkdbg.repository.folders import git_folder
 from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.receiver import boot, wire
-from dkdbg.sync.remote.source import source_of
 from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ IS_IT_RUNNING = "is the target still running? try again: the next error gives th
 #: Seconds without a frame after which the receiver gives up and releases its lock; a session pings more
 #: often.
 SILENCE_S = 300
+#: Files in git's folder that git creates with the clone or worktree, and never changes.
+_AS_OLD = ("commondir", "description")
 
 
 class SameFolderError(DkdbgError):
@@ -260,3 +262,21 @@ def is_local(local: str, ready: Ready) -> bool:
     except OSError:
         return False
     return True
+
+
+def source_of(local: str) -> str:
+    """Return the local root as the ledger records it: the ID of its checkout, NUL, and its path, absolute.
+
+    The ID is the time and the inode of a file that git has created with the clone. Another clone has another
+    time, a copy has another inode, and neither changes when a dev container is rebuilt around the checkout.
+    Without git the ID is the machine's name and the root's inode.
+    """
+    folder = git_folder(Path(local))
+    for name in _AS_OLD if folder is not None else ():
+        with contextlib.suppress(OSError):
+            made = os.stat(os.path.join(folder or "", name), follow_symlinks=False)
+            return f"{made.st_mtime_ns} {made.st_ino}\0{local}"
+    machine = os.uname().nodename
+    with contextlib.suppress(OSError):
+        machine += f" {os.stat(local).st_ino}"
+    return f"{machine}\0{local}"

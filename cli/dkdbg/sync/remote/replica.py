@@ -64,7 +64,7 @@ class Replica:
             StreamEndedError, DkdbgError: as `expect`.
         """
         self.view.update(listing(self.stream, wire.LISTING, known=len(local)))
-        asked = [] if self.ready.empty else plan.unknown(local, self.view)
+        asked = [] if self.ready.empty else [path for path in local if path not in self.view]
         self.view.update(stat(self.stream, asked))
 
     def converge(self, index: Index) -> Counts:
@@ -77,7 +77,7 @@ class Replica:
             remote = {path: entry for path, entry in remote.items() if path not in alone}
         self._forgive(index, list(self.sender.failed))
         self._say_stale(index, index.skipped)
-        return self._carry_out(plan.plan(local, remote))
+        return self.perform(plan.plan(local, remote), quiet=False)
 
     def steps(self, index: Index, paths: Iterable[str], scanned: Collection[str] = ()) -> list[Step]:
         """Return the steps for `paths`, and for remote entries below `scanned` (`Changes.scanned`) that are gone here."""
@@ -133,11 +133,8 @@ class Replica:
             if skip and not skip.unknown and entry and entry.held:
                 self.sender.fail(path, *stale(skip.reason))
 
-    def perform(self, steps: list[Step]) -> Counts:
-        """Carry out `steps`, and return the results."""
-        return self._carry_out(steps, quiet=True)
-
-    def _carry_out(self, steps: list[Step], *, quiet: bool = False) -> Counts:
+    def perform(self, steps: list[Step], *, quiet: bool = True) -> Counts:
+        """Carry out `steps`, and return the results; report progress unless `quiet`."""
         self.sender.counts = Counts()
         self.sender.progress = (lambda _files, _bytes: None) if quiet else Progress(steps, self._report)
         self.sender.perform(steps)

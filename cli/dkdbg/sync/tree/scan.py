@@ -280,7 +280,8 @@ class Scanner:
                     FILE, status.st_mode & 0o777, size, status.st_mtime_ns, stamp(status)
                 )
                 return True
-            found.skipped[path] = Skip(too_large(size, self.rules.max_size))
+            limit = f"more than max_size of [sync] in dkdbg.toml, {self.rules.max_size / 1e6:.0f} MB"
+            found.skipped[path] = Skip(f"{size / 1e6:.0f} MB, {limit}")
         elif stat.S_ISLNK(status.st_mode):
             text = os.readlink(path.rpartition("/")[2], dir_fd=at)
             target = _travelling_target(self.root, path, text)
@@ -333,11 +334,6 @@ def stamp(status: os.stat_result) -> str:
 def inode_of(entry: Entry) -> int:
     """Return the inode in a file's stamp."""
     return int(entry.stamp.rpartition(".")[2] or 0)
-
-
-def too_large(size: int, limit: int) -> str:
-    """Return why a file of `size` bytes stays out."""
-    return f"{size / 1e6:.0f} MB, more than max_size of [sync] in dkdbg.toml, {limit / 1e6:.0f} MB"
 
 
 def _listed(folder: int) -> list[os.DirEntry[str]]:

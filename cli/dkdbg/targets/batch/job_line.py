@@ -54,13 +54,11 @@ class Node:
     """A node of a job, and how to reach it.
 
     Attributes:
-        user: our user name there.
         agents: files of our agents there.
     """
 
     job: Job
     executor: JobNode
-    user: str
     agents: tuple[str, ...]
 
 
@@ -199,12 +197,7 @@ class JobLine:
                     )
                 self._way = (name, way)
                 shown = f"{executor.label} ({printable(seen.user)}@{printable(seen.host)})"
-                return Node(
-                    job=job,
-                    executor=dataclasses.replace(executor, label=shown),
-                    user=seen.user,
-                    agents=seen.agents,
-                )
+                return Node(job=job, executor=dataclasses.replace(executor, label=shown), agents=seen.agents)
             lines.append(stderr)
         self._way = None
         raise self._closed(job, name, lines)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core import sessions
 from dkdbg.core.address import Address
+from dkdbg.core.mapping import Workspace
 from dkdbg.core.record import BadRecord, SeenRecord
-from dkdbg.core.target import RUN_ABSENT, Capability, Endpoint, Kind, Target, Workspace
+from dkdbg.core.target import RUN_ABSENT, Capability, Endpoint, Kind, Target
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import DkdbgError
 from dkdbg.relay import remote_sessions

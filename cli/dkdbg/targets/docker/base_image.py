@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from dkdbg import process
 from dkdbg.agent.dap.messages import as_dict, as_list
-from dkdbg.core.inherited import checked
+from dkdbg.core.facts import inherited_lines
 from dkdbg.errors import DkdbgError
 from dkdbg.targets.docker import client
 
@@ -43,6 +43,6 @@ def _lines(config: dict[str, object]) -> tuple[str, ...]:
     values = {"WORKDIR": config.get("WorkingDir"), "USER": config.get("User")}
     found = [f"{keyword} {value}" for keyword, value in values.items() if isinstance(value, str)]
     found.append(f"SHELL {json.dumps(config.get('Shell'))}")
-    if any(each.startswith("USER ") for each in checked(found)):
+    if any(each.startswith("USER ") for each in inherited_lines(found)):
         found.append(f"ENTRYPOINT {json.dumps(config.get('Entrypoint'))}")
-    return checked((*found, *(f"ENV {each}" for each in as_list(config.get("Env")))))
+    return inherited_lines((*found, *(f"ENV {each}" for each in as_list(config.get("Env")))))

@@ -89,20 +89,18 @@ def _of_environment(host: str) -> Endpoint:
     return Endpoint(host=host, tls=folder, verify=verify)
 
 
-def connect() -> APIClient:
-    """Return a client of the selected engine; the caller closes it. The first call loads the SDK, a third of a second.
+def connect(where: Endpoint | None = None) -> APIClient:
+    """Return a client of an engine, by default the selected one; the caller closes it.
+
+    The first call loads the SDK, a third of a second.
 
     Raises:
         DkdbgError: no such context, no engine, no permission or unusable certificates.
     """
-    return connect_to(endpoint())
-
-
-def connect_to(where: Endpoint) -> APIClient:
-    """Return a client of this engine; see `connect`."""
     from docker.api.client import APIClient
     from docker.errors import DockerException
 
+    where = where or endpoint()
     try:
         if where.is_ssh:
             from dkdbg.targets.docker.ssh_client import SshClient

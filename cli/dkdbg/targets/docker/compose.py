@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.settings import ENV_STANDS_FOR, ENV_TOKEN_FILE
 from dkdbg.core.address import is_loopback
-from dkdbg.core.debug_names import DEVCONTAINER_PROFILE, PROFILE
+from dkdbg.core.compose_names import DEVCONTAINER_PROFILE, PROFILE
 from dkdbg.launchers.lines.command_lines import idles, launchers_in
 
 if TYPE_CHECKING:

@@ -59,18 +59,11 @@ def check_project(
     return model
 
 
-def build(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
-    """Build the service's image. Raises DkdbgError: the build failed."""
-    check(process.stream(target.build(), cwd=root, env=env, report=report, stdin_text=target.model))
-
-
-def create(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
-    """Create the service's container without starting it; an up-to-date running one is left alone.
-
-    Raises:
-        DkdbgError: compose failed.
-    """
-    check(process.stream(target.create(), cwd=root, env=env, report=report, stdin_text=target.model))
+def run(
+    target: ComposeService, argv: tuple[str, ...], root: Path, *, env: dict[str, str], report: Report
+) -> None:
+    """Run `argv`, the service's command line to build or create. Raises DkdbgError: compose failed."""
+    check(process.stream(argv, cwd=root, env=env, report=report, stdin_text=target.model))
 
 
 def up(

@@ -14,7 +14,7 @@ from dkdbg.core.target_values import Prepared
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.launchers.lines.command_lines import launchers_in
 from dkdbg.launchers.words import whole_number
-from dkdbg.targets.docker import compose_cli, containers, podman_engine
+from dkdbg.targets.docker import compose_cli, containers, podman
 from dkdbg.targets.docker.compose import ComposeService, runs_nothing, started
 from dkdbg.targets.docker.compose_up import check_name, check_published, choose_gpu, make_mount_points
 from dkdbg.targets.docker.host import host_facts
@@ -83,9 +83,9 @@ def prepare(
         if runs and image.is_shown:
             report(f"{service.name} is running, so its image is not rebuilt; dkdbg up builds it")
         elif host.is_podman:
-            image.build(lambda: podman_engine.build(model, service.name, root, env=env, report=report))
+            image.build(lambda: podman.build(model, service.name, root, env=env, report=report))
         else:
-            image.build(lambda: compose_cli.build(target, root, env=env, report=report))
+            image.build(lambda: compose_cli.run(target, target.build(), root, env=env, report=report))
     # Only now: a build takes minutes, and another program may take the port meanwhile.
     port = wanted.port
     if detached:  # another repository's trial starts at the same time

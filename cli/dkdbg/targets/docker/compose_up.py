@@ -15,7 +15,7 @@ from dkdbg.core.plan import GPU_KINDS, mount_points
 from dkdbg.core.target_values import Started
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.repository import dotenv
-from dkdbg.targets.docker import compose_cli, containers, podman_engine
+from dkdbg.targets.docker import compose_cli, containers, podman
 from dkdbg.targets.docker.compose import (
     ComposeService,
     asks_for_token,
@@ -74,7 +74,7 @@ def start(
             up_podman(env)
             return
         if build and (service.masks or service.image_files):
-            image.build(lambda: compose_cli.build(target, root, env=env, report=report))
+            image.build(lambda: compose_cli.run(target, target.build(), root, env=env, report=report))
         _before_start(image, model, service, root, report)
         try:
             compose_cli.up(
@@ -98,9 +98,9 @@ def start(
         if host.has_selinux:
             now = unlabelled(now, service.name)
         if build:
-            image.build(lambda: podman_engine.build(now, service.name, root, env=env, report=report))
+            image.build(lambda: podman.build(now, service.name, root, env=env, report=report))
         _before_start(image, model, service, root, report)
-        podman_engine.up(
+        podman.up(
             ComposeService(service=service.name, model=json.dumps(now), folder=str(root)),
             root, env=env, report=report, wait_timeout=wanted.wait,
         )  # fmt: skip

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.contract import DEFAULT_PORT, LOOPBACK
 from dkdbg.agent.settings import ENV_MAPPINGS, ENV_PORT
-from dkdbg.core import debug_names, mapping, sessions
+from dkdbg.core import compose_names, mapping, sessions
 from dkdbg.core.brought import is_brought
+from dkdbg.core.mapping import Workspace
 from dkdbg.core.plan import AGENT_FILE
 from dkdbg.core.sessions import SeenSession
-from dkdbg.core.target import Endpoint, Executor, Workspace
+from dkdbg.core.target import Endpoint, Executor
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ def choose(containers: Iterable[Container], service: str) -> Container | None:
 
 
 def _rank(service: str, container: Container) -> int | None:
-    ranks = [debug_names.rank(service, name) for name in (container.service, container.label) if name]
+    ranks = [compose_names.rank(service, name) for name in (container.service, container.label) if name]
     return min((rank for rank in ranks if rank is not None), default=None)
 
 

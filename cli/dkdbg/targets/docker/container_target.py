@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.contract import Deadline
     from dkdbg.core.address import Address
+    from dkdbg.core.mapping import Workspace
     from dkdbg.core.pythons import PythonThere
     from dkdbg.core.sessions import SeenSession
-    from dkdbg.core.target import Changes, Executor, Workspace
+    from dkdbg.core.target import Changes, Executor
     from dkdbg.targets.docker.container import Container
 
 

@@ -278,7 +278,7 @@ class ContainerChanges(Changes):
 
     def _open(self) -> tuple[Iterable[object], Callable[[], None]]:
         where = client.endpoint()
-        engine = client.connect_to(where)
+        engine = client.connect(where)
         filters = {"type": "container", "label": LABEL, "event": ["start", "die", "destroy"]}
         try:
             stream = engine.events(filters=filters)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dkdbg import process, signals
 from dkdbg.agent.settings import IMAGE_FILES
 from dkdbg.agent.supervisor.image_files import exclude
-from dkdbg.core import debug_names
+from dkdbg.core import compose_names
 from dkdbg.repository.artefacts import artefact
 from dkdbg.targets.docker import client, containers
 from dkdbg.targets.docker.container import PROJECT_NAME, SERVICE
@@ -202,7 +202,7 @@ def remove_project(root: Path, target: ComposeService, service: DebugService) ->
 
 def _of_service(present: Sequence[Container], service: DebugService) -> list[Container]:
     """Return the containers of the debug service, and of the service that Reopen in Container starts."""
-    names = {service.name, debug_names.devcontainer(service.name)}
+    names = {service.name, compose_names.devcontainer(service.name)}
     return [each for each in present if each.label in names]
 
 

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.settings import ENV_MAPPINGS
-from dkdbg.core import pairs
+from dkdbg.core import mapping
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.docker.compose import started
@@ -83,7 +83,7 @@ def remote_project(
     debug = services[service]
     local_root = PurePosixPath(root)
     mappings = str((debug.get("environment") or {}).get(ENV_MAPPINGS, "")).replace("$$", "$")
-    planned = [PurePosixPath(remote) for _, remote in pairs.pairs_of(mappings)]
+    planned = [PurePosixPath(remote) for _, remote in mapping.pairs_of(mappings)]
     filled: list[Filled] = []
     absent: list[str] = []
     for name in started(made, service):

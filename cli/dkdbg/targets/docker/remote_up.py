@@ -71,10 +71,10 @@ def start(
     image = ImageBuild(root, service, plain)
     build = image.is_needed
     if build:
-        compose_cli.build(target, root, env=env, report=report)
+        compose_cli.run(target, target.build(), root, env=env, report=report)
         image.remove_stale()
     image.copy_files(str(model.get("name", "")), report)
-    compose_cli.create(target, root, env=env, report=report)
+    compose_cli.run(target, target.create(), root, env=env, report=report)
     found = containers.inspected_service(plain, root)
     if found is None:
         raise DkdbgError(

@@ -270,8 +270,6 @@ def _trouble(names: Sequence[str], about: dict[str, Any], status: dict[str, Any]
             why = f"it is {phase.lower() or 'not started yet'}{_pending(status)}"
         if why:
             found[name] = why
-        elif for_all:
-            found[name] = for_all
     return found
 
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from dkdbg import hints, process
 from dkdbg.core import brought, mapping
 from dkdbg.core.address import Address
+from dkdbg.core.mapping import Workspace
 from dkdbg.core.record import BadRecord
 from dkdbg.core.sessions import SeenSession, of_records, unreadable
-from dkdbg.core.target import Capability, Changes, Endpoint, Kind, Target, Workspace
+from dkdbg.core.target import Capability, Changes, Endpoint, Kind, Target
 from dkdbg.core.target_values import CopyPlan
 from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
 from dkdbg.printable import printable
@@ -100,8 +101,9 @@ class PodTarget(Target):
         return self._running().executor.wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """Return the command of an agent that runs in the container; None without one."""
-        path = _agent_in(self._running().executor)
+        """Return the command of an agent that runs in the container; None without one, or if the pod is gone."""
+        done = _asked(self._running().executor)
+        path = None if done.code else brought.agent_in(done.stdout)
         return None if path is None else ("sh", path)
 
     def workspace(self) -> Workspace:
@@ -114,7 +116,7 @@ class PodTarget(Target):
         if folder:
             why = "the workingDir of the pod"
         else:
-            done = self._read(("pwd",))
+            done = process.read(self.wrap(("pwd",)), max_bytes=_MAX_ANSWER, timeout=_ANSWER_TIMEOUT_S)
             folder, why = done.stdout.removesuffix("\n"), "the working folder of the container"
             if done.code:
                 raise found.executor.explain(done.stderr) or DkdbgError(
@@ -349,21 +351,12 @@ class PodTarget(Target):
         assert self._found is not None  # noqa: S101 - `find` sets it or raises
         return self._found
 
-    def _read(self, argv: Sequence[str]) -> process.Result:
-        return process.read(self.wrap(argv), max_bytes=_MAX_ANSWER, timeout=_ANSWER_TIMEOUT_S)
-
 
 def _asked(executor: PodExecutor) -> process.Result:
     """Query the agents in a container."""
     return process.read(
         executor.wrap(brought.finding_words()), max_bytes=_MAX_ANSWER, timeout=_ANSWER_TIMEOUT_S
     )
-
-
-def _agent_in(executor: PodExecutor) -> str | None:
-    """Return the file of an agent that runs there; None without one, or if the pod is gone."""
-    done = _asked(executor)
-    return None if done.code else brought.agent_in(done.stdout)
 
 
 def _sessions() -> list[SeenSession]:

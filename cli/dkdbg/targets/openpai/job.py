@@ -275,11 +275,9 @@ class _Edit:
                 else "it came from another version of dkdbg"
             )
             self.decisions.append((f"dkdbg takes over the deployment {name}", why))
-        else:
-            self.decisions.append((f"one more command in the deployment {name}", "it brings the debugger"))
-        if any(is_own):
             self._exchange(commands, [n for n, gone in enumerate(is_own) if gone], command)
         else:
+            self.decisions.append((f"one more command in the deployment {name}", "it brings the debugger"))
             self._insert_item(commands, command)
         role_value["preCommands"] = [command, *kept]
 

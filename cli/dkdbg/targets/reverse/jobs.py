@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dkdbg.agent.relay.secure_channel import SecureChannel
-    from dkdbg.relay.answer import Answer
+    from dkdbg.relay.relay import Answer
     from dkdbg.targets.reverse.certificate import Certificate
 
 #: Maximum number of pending connections, and of known jobs; maximum bytes of a job's description.

@@ -23,7 +23,7 @@ from dkdbg.targets.reverse import query_client
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from dkdbg.relay.answer import Answer
+    from dkdbg.relay.relay import Answer
     from dkdbg.targets.reverse.jobs import ConnectedJob
 
 #: The verbs that an agent of our version answers.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from dkdbg import process
-from dkdbg.core.local_commands import Local
+from dkdbg.core.target import Local
 from dkdbg.targets.ssh.command import FAILED
 from dkdbg.targets.ssh.connection import CONNECT_LIMIT, SharedConnection
 from dkdbg.targets.ssh.errors import explain
@@ -44,7 +43,7 @@ class Login:
             DkdbgError: connecting failed.
         """
         if self._hosts is None or self._connection is None:
-            return Local(python=sys.executable, label="this machine")
+            return Local(label="this machine")
         return self._connection.executor(asks=asks, limit=limit)
 
     def read(self, argv: Sequence[str], *, limit: float) -> process.Result:

@@ -12,8 +12,9 @@ from dkdbg.core import sessions
 from dkdbg.core.address import Address
 from dkdbg.core.brought import LISTING, is_agent, relay_words
 from dkdbg.core.known_errors import last_line
+from dkdbg.core.mapping import Workspace
 from dkdbg.core.record import BadRecord, SeenRecord
-from dkdbg.core.target import Capability, Endpoint, Kind, Target, Workspace
+from dkdbg.core.target import Capability, Endpoint, Kind, Target
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
 from dkdbg.printable import printable

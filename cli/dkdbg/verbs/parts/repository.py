@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dkdbg import hints
 from dkdbg.core import config as configuration
 from dkdbg.core import sessions
-from dkdbg.core.inherited import checked
+from dkdbg.core.facts import inherited_lines
 from dkdbg.delivery import single_file
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.repository.dotenv import saved_port
@@ -90,7 +90,7 @@ def make_plan(
 
     def inherited(image: str) -> tuple[str, ...]:
         found = ask(image)
-        return checked(manifest.inherited(known).get(image, ())) if found is None else found
+        return inherited_lines(manifest.inherited(known).get(image, ())) if found is None else found
 
     facts = inspect(
         root,

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from dkdbg.core.compose_files import DEFAULT_NAMES, OVERRIDE_NAMES, main_files
-from dkdbg.core.debug_names import is_name
+from dkdbg.core.compose_names import DEFAULT_NAMES, OVERRIDE_NAMES, is_name, main_files
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.detect.docker.compose_service import absent_files, argv, read_body, read_build
 from dkdbg.setup.detect.files import is_address, is_fixed, is_vendored, join, parent

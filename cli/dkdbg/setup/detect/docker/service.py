@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dkdbg.core.compose_files import DEFAULT_NAMES
+from dkdbg.core.compose_names import DEFAULT_NAMES
 from dkdbg.core.facts import Rival
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import MONITOR, NOTEBOOK, WORKER

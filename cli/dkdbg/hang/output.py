@@ -1,9 +1,10 @@
-"""Format the hang map for a terminal. Pure; makes all text of the processes printable."""
+"""Format the hang map for a terminal, with all text of the processes printable, and as JSON values. Pure."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.inprocess.ranks import spans
 from dkdbg.agent.state import deadlines
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.stacks import Frame
     from dkdbg.hang.collectives import Mismatch
-    from dkdbg.hang.hang_map import Aside, Group, Job, Staleness
+    from dkdbg.hang.hang_map import Aside, Group, Job, Member, Staleness
 
 #: Maximum frames to show of a thread, and maximum other threads of a group.
 _MAX_FRAMES, _MAX_ASIDES = 12, 8
@@ -214,3 +215,63 @@ def ranks(numbers: Sequence[int]) -> str:
 
 def _count(number: int, one: str, ending: str = "s") -> str:
     return f"{number} {one}{'' if number == 1 else ending}"
+
+
+def as_json(found: Job, *, partial: bool = False) -> dict[str, Any]:
+    """Return one job as JSON values, for `--json` and the page.
+
+    Args:
+        partial: see `absent`.
+    """
+    return {
+        "heading": heading(found),
+        "sessions": [
+            {"id": each.id, "name": each.name, "target": each.target, "address": each.address} for each in found.sessions
+        ],
+        "deadlines": deadlines.as_json(found.deadlines, time.time()),
+        "world_size": found.world_size,
+        "absent": list(found.absent),
+        "absent_text": absent(found, partial=partial),
+        "findings": [
+            {"kind": "late" if isinstance(each, Late) else "mismatch", "text": "\n".join(finding_lines(each)), **asdict(each)}
+            for each in found.findings
+        ],
+        "ranks": [_group_json(each, found) for each in found.ranks],
+        "others": [_group_json(each, found) for each in found.others],
+    }  # fmt: skip
+
+
+def _group_json(group: Group, found: Job) -> dict[str, Any]:
+    return {
+        "headline": headline(group, found),
+        "ranks": list(group.ranks),
+        "frames": _frames_json(group.frames),
+        "more": group.more,
+        "why": group.why,
+        "processes": [_process_json(each) for each in group.members],
+        "threads": [
+            {
+                "name": each.name,
+                "of": owners_text(each, group),
+                "pids": [member.process.pid for member in each.members],
+                "frames": _frames_json(each.frames),
+            }
+            for each in group.asides
+        ],
+    }
+
+
+def _process_json(member: Member) -> dict[str, Any]:
+    process = member.process
+    return {
+        "pid": process.pid, "rank": process.rank, "name": process.name, "session": member.session.id, "state": process.state,
+        "stopped": process.stopped, "note": process.note, "by": process.by or "itself",
+        "collectives": [
+            {"group": each.description or each.name, "last": [asdict(one) for one in each.last]}
+            for each in process.collectives or ()
+        ],
+    }  # fmt: skip
+
+
+def _frames_json(frames: Sequence[Frame]) -> list[dict[str, Any]]:
+    return [asdict(each) for each in frames]

@@ -30,7 +30,8 @@ from dkdbg.relay.remote_sessions import RelayedEndpoint
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dkdbg.core.target import Executor, Workspace
+    from dkdbg.core.mapping import Workspace
+    from dkdbg.core.target import Executor
     from dkdbg.delivery.bring import Brought
 
 #: Timeout for the remote agent to query the cluster.

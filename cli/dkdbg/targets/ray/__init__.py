@@ -1,1 +1,0 @@
-"""Workers of a Ray cluster."""
