@@ -19,7 +19,7 @@ _NAME = b"content-length"
 
 
 class FrameError(ValueError):
-    """The bytes are not a frame, or it is larger than allowed."""
+    """The bytes are not a frame, or the frame is larger than allowed."""
 
 
 class FrameParser:

@@ -20,10 +20,12 @@ OBSERVE = "look-on"
 TAKE_OVER = "take-over"
 #: Property of the attach request within `connect`: the expected project.
 PROJECT = "project"
-#: Property of the attach request: leaving one process's session leaves only that process; without it, all processes.
+#: Property of the attach request: with STOP_PROCESS, disconnecting a process's session leaves only that process, by
+#: default all.
 STOP = "dkdbgStop"
 STOP_PROCESS = "process"
-#: Property of the attach request: continuing or pausing a rank affects only that rank; without it, its whole job.
+#: Property of the attach request: with CONTINUE_ONE, continuing or pausing a rank affects only that rank, by default
+#: the whole job.
 CONTINUE = "dkdbgContinue"
 #: RANKS: property of the attach request to the root session, the ranks to debug in the syntax of
 #: inprocess/ranks.py. CHOOSE: request of that session's client to debug other ranks.

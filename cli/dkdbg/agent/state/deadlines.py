@@ -1,4 +1,4 @@
-"""Time limits outside the program that go on while it is held: a batch job's, a probe's, a collective's (issue 33).
+"""Time limits that keep running while the program is held: a batch job's, a probe's, a collective's (issue 33).
 
 The agent reads those of its environment. `dkdbg attach` sends those that only the target shows (messages.DEADLINES).
 `now` is in epoch seconds.
@@ -34,7 +34,7 @@ def _slurm(environ: Mapping[str, str]) -> float:
 
 
 def _torque(environ: Mapping[str, str]) -> float:
-    return _start_of_job("PBS_JOBID") + float(environ["PBS_WALLTIME"])  # OpenPBS does not set it
+    return _start_of_job("PBS_JOBID") + float(environ["PBS_WALLTIME"])  # OpenPBS does not set PBS_WALLTIME
 
 
 #: A row for each batch system that tells a job its time limit: its name, the job's variable, and the end of the job in
@@ -53,7 +53,7 @@ _LIFTS = {
 
 
 def of_job(system: str, job: str, ends: float) -> contract.Deadline:
-    """Return the time limit of a job; agent and target describe it by the same text, see `merged`."""
+    """Return the time limit of a job; `merged` drops duplicates because agent and target use this same text."""
     what = "%s ends job %s" % (system, job.partition(".")[0])  # 12 of PBS's 12.server
     return {
         "what": what,
