@@ -138,7 +138,7 @@ class Child:
             raise _start_error(argv[0], error) from error
 
     def pass_on(self, arrival: Arrival) -> None:
-        """Forward a signal to the child, unless it gets it anyway."""
+        """Forward a signal to the child, unless the sender has sent it to the child too."""
         # When a terminal closes, the kernel signals only the session's leader, which may be the agent.
         must_forward = self.own_group or arrival.number in {signal.SIGHUP, *self._missed}
         self._missed -= {arrival.number}

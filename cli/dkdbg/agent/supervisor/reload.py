@@ -1,8 +1,8 @@
 """Watches source files by polling their modification times, and compiles them before the program does.
 
-Kernel events do not pass a bind mount of Docker Desktop or a network file system, and polling is cheap
-enough: a folder is listed again only when its own time has changed, so a tree costs one stat(2) per folder
-and source file.
+Kernel events do not pass a bind mount of Docker Desktop or a network file system. Polling is cheap enough: a
+folder is listed again only when its modification time has changed, so a tree costs one stat(2) per folder and
+source file.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class Session:
     _control: Optional[control.Control] = None
     #: The program's last run.
     _running: Optional[child.Child] = None
-    #: A signal has asked the agent to end after the program's end.
+    #: Since the program's end, a signal has asked the agent to end.
     _hurries = False
     _next_edit_check = 0.0
 
@@ -507,8 +507,8 @@ class Session:
     def _wait_for_late_editor(self, code: int, detail: str) -> None:
         """After a short program, keep the port open for a late editor and report the end to it.
 
-        A failed session counts as unhealthy from now on, so that no editor starts for it. But compose may have
-        seen it healthy a moment before, and then the editor comes.
+        A failed session is unhealthy from now on, so that compose starts no editor for it. But compose may have seen
+        it healthy a moment before, and then an editor still attaches.
         """
         end = self._since + self.options.linger
         before = self.attaches if self._attaches_before_end is None else self._attaches_before_end

@@ -60,7 +60,7 @@ class Supervisor:
         """Run the loop; return the exit code of the last run, and a description of its end."""
         watcher = self._watcher()
         try:
-            self._take_reason()  # the first start has all changes before it already
+            self._take_reason()  # changes before the first start need no restart
             while True:
                 self._one_run()
                 if self._leaving or not self._wait():
