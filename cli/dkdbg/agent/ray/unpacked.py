@@ -51,8 +51,8 @@ class Code:
 
     Attributes:
         mappings: the editor's, preceded by that of the unpacked folder; empty if the editor's own are right.
-        script, alias: the editor's path of the driver's script, and its alias in breakpoints: debugpy uses the first
-            matching mapping, and only this file is not in the folder. Empty if not needed.
+        script, alias: the editor's path of the driver's script, and its alias in breakpoints. debugpy would use the
+            first matching mapping, but this one file is not in the unpacked folder. Empty if not needed.
     """
 
     def __init__(
