@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 #: Modification time of an unpacked file, epoch seconds; a later change sets another one.
 _WHEN = 315532800
 _FOLDER = "agent-"
-#: Folder inside it. Tools that look for the program's own modules leave out a path with this name, as Hypothesis, which
-#: draws examples from their constants.
+#: Folder inside it. Tools that look for the program's own modules skip paths with this name; Hypothesis for example
+#: draws examples from constants in such modules.
 _PACKAGES = "site-packages"
 #: Prefix of a folder that is being unpacked, and seconds after which such a folder counts as left by a killed process.
 _SCRATCH, _LEFT_AFTER_S = ".unpack-", 3600.0
@@ -99,8 +99,8 @@ def _run_and_remove(archive: str, argv: List[str]) -> int:
         return True
 
     if argv[:1] in (["launch"], ["supervise"]):
-        # SIGTERM at the job's end waits until the supervisor takes the signals. By default it would end this process
-        # before the folder is removed, and the SystemExit of a handler is lost in a weakref callback of an import.
+        # Block SIGTERM, which the job's end sends, until the supervisor takes the signals: its default would end this
+        # process before the folder is removed, and a handler's SystemExit is lost in a weakref callback of an import.
         if signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]):
             argv.insert(1, _UNBLOCK)
     else:
@@ -108,7 +108,7 @@ def _run_and_remove(archive: str, argv: List[str]) -> int:
     try:
         return _run(archive, argv, _TRANSIENT, hold)
     finally:
-        if not held:  # ended after it had unpacked the folder, and before it held it
+        if not held:  # ended between unpacking the folder and holding it
             with contextlib.suppress(OSError, runtime_dir.RuntimeDirError):
                 hold(_target(archive, runtime_dir.open_runtime_dir(_asked_runtime(argv))) + _TRANSIENT)
         for each in held:
