@@ -39,7 +39,7 @@ class Backend:
     Args:
         debugpy_dir: folder that holds the `debugpy` package.
         processes: path of the socket for the user's processes, in the folder where they announce themselves.
-        announce: the listener's port.
+        announce: the listener's port, which the adapter announces as its own.
         make_stub: makes the root session stub from a connection to the adapter and `on_lost`.
         on_lost: called when the adapter has died.
         on_restart: called after a new adapter has taken over; processes have to join again.

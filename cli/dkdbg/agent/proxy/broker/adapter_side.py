@@ -128,8 +128,8 @@ class AdapterSide:
         if name == "exited":
             self._exited = True
         if name == "terminated":
-            # End this session alone if its client has asked for that, or if the adapter has ended it and the
-            # agent lives on.
+            # Keep the observers' sessions if this client has ended only its own, or if the adapter has ended it and
+            # the agent lives on.
             alone = connection.leaving or (connection.key == ROOT and not self._exited)
             connection.leaving = True
             ends = [] if alone else [action for one in beside for action in one.phase.end()]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Agent:
-    """Access to the agent's adapter and program; this base class has neither.
+    """Access to the agent's adapter and program; the methods of this base class have no effect.
 
     Attributes:
         token: see tokens.py; empty to accept each attach.

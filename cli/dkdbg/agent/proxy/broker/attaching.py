@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Connection
     from dkdbg.agent.proxy.broker.phase import Parts
 
-#: Maximum seconds that an attach waits for the end of a previous client, for the adapter to release the process,
-#: and for a controller to observe.
+#: Maximum seconds that an attach waits: until a previous client has left, until the adapter has released the process,
+#: and until there is a controller to observe.
 GRACE_S = 0.3
 RELEASE_TIMEOUT_S = 20.0
 CONTROLLER_TIMEOUT_S = 20.0
@@ -38,7 +38,7 @@ CONTROLLER_TIMEOUT_S = 20.0
 #: Maximum properties of an unauthenticated `initialize`, and characters of each, that reach the adapter.
 MAX_PROPERTIES = 64
 MAX_CHARACTERS = 256
-#: Properties with which debugpy would use other processes and ports than the agent's.
+#: Properties of an attach that would make debugpy use other processes and ports than the agent's.
 _REJECTED = ("processId", "listen")
 
 #: Events that an attach waits for.

@@ -171,7 +171,7 @@ class Phase:
         return []
 
     def no_adapter(self, reason: str) -> List[Action]:
-        """Handle the lack of an adapter to connect to."""
+        """Refuse the client because no adapter could be reached; `reason` is one line."""
         connection = self.connection
         refused = [connection.refuse(connection.initialize, reason)] if connection.initialize else []
         return [*refused, *connection.close(reason)]

@@ -47,7 +47,7 @@ MAX_PENDING = 64
 CLOSE_TIMEOUT_S = 1.0
 #: Seconds between two log lines for refused peers.
 REFUSAL_LOG_INTERVAL_S = 10.0
-#: Fields of the status without the token. The attach proxy needs the agent's identity and whether the adapter is up.
+#: Status fields for clients without the token. The attach proxy needs the agent's identity and `adapter_up`.
 _PUBLIC = ("id", "name", "pid", "state", "client", "adapter_up", "started", "updated", "runs", "exit_code")
 _HTTP_METHODS = (b"GET ", b"HEAD ")
 #: Maximum bytes of a request's head.
