@@ -59,7 +59,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one subcommand and return the exit code."""
     if argv is None:
         console.open_closed_streams()
-    owner.become_owner(os.environ)  # for every subcommand: the runtime folder is the owner's
+    owner.become_owner(os.environ)  # in every subcommand, because the runtime folder belongs to that owner
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = arguments.pop(0) if arguments else ""
     if command in ("launch", "supervise"):

@@ -2,8 +2,8 @@
 
 debugpy and the hook have to be real files, and modules load faster from a folder than from a zip because
 their .pyc are kept. The folder is named by the file's digest. It is used only while everything in it belongs
-to this user and has the archive's content. Python 3.8+ with few imports: every start of a program passes
-here.
+to this user and has the archive's content. Python 3.8+ with few imports, because every start of a program
+runs this.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def main(archive: str) -> int:
                 sys.stderr.write("dkdbg: %s is gone: %s\n" % (archive, error.strerror or "removed meanwhile"))
                 return 125
             os.environ[runtime_dir.ENV_RUNTIME_DIR] = os.path.dirname(archive)
-            run = os.environ.pop(kept.ENV_RUN, "")  # for /proc and the record, not for the program
+            # The host's id of this run stays in /proc and the record, but is not passed on to the program.
+            run = os.environ.pop(kept.ENV_RUN, "")
             at = {"launch": 1, "supervise": 1, "enter": 2}.get(argv[0] if argv else "")
             if run and at:
                 argv[at:at] = ["--run", run]
@@ -79,7 +80,7 @@ def _open_sites() -> None:
 
         try:
             site_folders.open_files(os.environ)
-        except Exception as error:  # PYTHONPATH brings the hook in too
+        except Exception as error:  # not fatal: PYTHONPATH loads the hook too
             sys.stderr.write("dkdbg: no .pth file: %s\n" % error)
 
 
@@ -142,7 +143,7 @@ def _give_up(argv: List[str], reason: str) -> int:
         if _UNBLOCK in argv[:2]:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         return child.run_undebugged(argv[argv.index("--") + 1 :], reason)
-    if argv[:1] == ["accompany"]:  # it may be a container's first process, whose end would end the program
+    if argv[:1] == ["accompany"]:  # this may be a container's process 1, and its end would end the program
         from dkdbg.agent.supervisor import sidecar
 
         return sidecar.main(argv[1:], "", reason)

@@ -173,7 +173,7 @@ def has_consoles(client: Dict[str, Any]) -> bool:
 def announcement(client: Dict[str, Any], number: Callable[[], int], configuration: Dict[str, Any]) -> bytes:
     """Encode the request to open a session for a process.
 
-    Clients without `startDebugging` get debugpy's own event, which is harmless if they do not support that either.
+    Clients without `startDebugging` get debugpy's event `debugpyAttach`, which other clients ignore.
 
     Args:
         client: the arguments of its `initialize`. number: returns the sequence number of a request.

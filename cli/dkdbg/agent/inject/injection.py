@@ -207,7 +207,7 @@ class _Stopped:
         with contextlib.suppress(OSError, InjectionError):
             try:
                 self._release()
-            except OSError:  # not stopped; and if it has ended, we must wait for it before its parent can
+            except OSError:  # it was not stopped, or has ended: its tracer must reap it before its parent can
                 self._wait()
                 self._release()
 

@@ -119,7 +119,7 @@ class ChildProxy:
         parser.feed(self._received)
         with contextlib.suppress(OSError, frames.FrameError):
             for body in frames.received(self._worker.recv, parser):
-                if self._left:  # data that a shut socket has received can still be read
+                if self._left:  # received data can still be read after the shutdown
                     break
                 self._from_worker(body)
         with self._lock, contextlib.suppress(OSError):

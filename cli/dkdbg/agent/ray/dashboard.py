@@ -136,7 +136,7 @@ class Dashboard:
         return version
 
     def workers(self, also: Optional[Set[str]] = None) -> List[Worker]:
-        """Return the workers whose debugger waits, by node and pid.
+        """Return the workers whose debugger waits, sorted by node and pid.
 
         Args:
             also: ids of further workers to return if alive.

@@ -94,7 +94,7 @@ class Editor:
                 self._send(messages.event("terminated"))
 
     def _take(self, message: Message, parser: frames.FrameParser) -> bool:
-        """Handle a request; False to stop reading."""
+        """Handle a request; return False to stop reading."""
         command = message.get("command")
         if message.get("type") != "request":
             return True

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SESSION = re.compile(r"session_[0-9A-Za-z_.-]{1,80}")
 _PACKAGE = re.compile(r"gcs://(_ray_pkg_[0-9a-f]{1,64})\.zip")
-#: Suffix of the checkout's path in aliases; no such folder exists.
+#: Suffix of the checkout's path in aliases of the driver's script; no such folder exists.
 _ALIAS = ".dkdbg-driver"
 #: Folder of Ray's sessions, unless the head was started with --temp-dir.
 _FOLDER = "/tmp/ray/%s/runtime_resources/working_dir_files/%s"  # noqa: S108

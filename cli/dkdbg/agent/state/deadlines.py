@@ -123,12 +123,12 @@ def merged(*lists: Iterable[contract.Deadline]) -> List[contract.Deadline]:
 
 
 def left(deadline: contract.Deadline, now: float) -> Optional[float]:
-    """Return the seconds until a deadline, negative after it; None where it depends on a hold or is unknown."""
+    """Return the seconds until a deadline, negative after it; None if it depends on the hold's length or is unknown."""
     return None if deadline["ends"] is None else deadline["ends"] - now
 
 
 def as_json(found: Iterable[contract.Deadline], now: float) -> List[Dict[str, object]]:
-    """Return deadlines for `--json`: `what`, `lift`, and the seconds `left_s`, or `after_s` of a hold."""
+    """Return deadlines for `--json`: `what`, `lift`, `left_s` (seconds from now) or `after_s` (from a hold's start)."""
     return [
         {
             "what": each["what"],

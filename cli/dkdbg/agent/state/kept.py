@@ -102,7 +102,7 @@ def _python_of(path: str) -> str:
 
 
 def _link_python(path: str) -> None:
-    """Record this Python for `attach`, `ps` and the relay, which run the file later: PATH may have none then."""
+    """Record this Python for `attach`, `ps` and the relay, which run the file later: PATH may have no Python then."""
     link = _python_of(path)
     new = "%s.%d.new" % (link, os.getpid())
     with contextlib.suppress(OSError):

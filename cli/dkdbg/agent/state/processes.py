@@ -157,9 +157,7 @@ class ProcessTable:
         path = self._path(pid, ".sock")
 
         def ask_one() -> None:
-            answer, *clocks = ask(path, "timeouts").split(
-                "\t"
-            )  # a process that is joining answers only afterwards
+            answer, *clocks = ask(path, "timeouts").split("\t")  # a joining process answers only afterwards
             self._on_clocks(pid, clocks)
             fields = answer.split()
             with contextlib.suppress(ValueError, IndexError):
@@ -193,7 +191,7 @@ class ProcessTable:
         return sorted(found)
 
     def adapter_died(self) -> None:
-        """Treat every process as disconnected, whatever it answers: it needs up to 1 s to notice."""
+        """Treat every process as disconnected, whatever it answers: a process needs up to 1 s to notice."""
         self._died = time.monotonic()
         self.ask_again()
 

@@ -32,7 +32,7 @@ def lock(file: int) -> bool:
     Raises:
         OSError: the file system has no locks.
     """
-    import fcntl  # which most starts do not need
+    import fcntl  # here, because most starts do not need it
 
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dkdbg.agent import contract
 
-#: Minimum seconds before a further stop reports the deadlines again: each step is a stop.
+#: Minimum seconds between two reports of the deadlines at stops: each step ends in a stop.
 REPEAT_S = 60.0
 #: Seconds before a deadline at which it is reported again during a stop.
 WARN_AT_S = (600.0, 300.0, 60.0)

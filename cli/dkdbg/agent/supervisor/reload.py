@@ -64,7 +64,7 @@ class Watcher:
         self._said_full = False
 
     def start(self) -> None:
-        """Take the present state as unchanged, and start watching."""
+        """Start watching for changes from the present state."""
         threading.Thread(target=self._watch, name="dkdbg reload", daemon=True).start()
 
     def stop(self) -> None:

@@ -291,7 +291,7 @@ class Session:
             self.restarts.over()
             try:
                 self._clean_up(code, detail)
-            except Exception as error:  # the exit code matters more
+            except Exception as error:  # the exit code matters more than an incomplete cleanup
                 console.log("the agent has failed while cleaning up: %r" % error)
         return contract.EXIT_AGENT if code is None else code
 
@@ -548,7 +548,7 @@ class Session:
         self._write(exit_code=code, detail=detail, client=False, expires=None, processes=[])
         try:
             profiles.report(self.store.directory, os.environ, self.tell, self._pause)
-        except Exception as error:  # the session's end matters more
+        except Exception as error:  # the cleanup has to continue
             console.log("cannot report the profiles: %r" % error)
         self._backend.end(code)
         if had_client:
@@ -613,7 +613,7 @@ class Session:
         Returns:
             The pids of the program's processes, if it is to be restarted.
         """
-        if self._asks:  # a query does not care about new code
+        if self._asks:  # the agent's own client attaches for a query, and needs no restart
             return set()
         self._edited = self._edited_files()
         held = any(process["state"] for process in self.store.snapshot()["processes"])
@@ -688,7 +688,7 @@ class Session:
             self._deadlines.attached()
         self.table.follow_timeouts()
         self._say_choice()
-        if changed and self._should_restart:  # now that new processes join, and stop from their first line on
+        if changed and self._should_restart:  # only now: new processes join, and stop from line 1 on
             self.restarts.request(restarts.described(changed))
         elif changed:
             self.tell(restarts.changed_text(changed, self.options.restart), "important")

@@ -105,11 +105,11 @@ def main(argv: Sequence[str], usage: str, failure: str = "") -> int:
                 start_file.write_exit(path, code)
             elif code == contract.EXIT_AGENT:
                 start_file.write_failure(path)
-            elif is_child:  # the signal that ended the wait has reached us alone
+            elif is_child:  # only this process got the signal that ended the wait
                 program.send(code - 128)
         with contextlib.suppress(OSError):
             os.close(ready)
-    os.close(lock)  # process 1 stays, without an agent for other programs
+    os.close(lock)  # a process 1 stays, but no longer as the agent
     return _act_as_init(program) if is_child else code
 
 
