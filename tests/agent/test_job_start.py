@@ -400,7 +400,7 @@ def test_who_reads_the_output_sees_its_end(job):
 @pytest.mark.parametrize(
     ("environment", "cause"),
     [
-        ({"DKDBG_LISTEN": "here"}, "DKDBG_LISTEN is PORT or HOST:PORT, not 'here'"),
+        ({"DKDBG_LISTEN": "here"}, "DKDBG_LISTEN takes PORT or HOST:PORT, not 'here'"),
         ({"DKDBG_LISTEN": "", "DKDBG_CONNECT": f"10.0.0.1:5670#sha256:{'0' * 64}"}, "the token is missing"),
         ({"DKDBG_LISTEN": "", "DKDBG_CONNECT": "10.0.0.1:5670"}, "no fingerprint"),
         ({"DKDBG_TOKEN_FILE": "/nowhere/token"}, "cannot read DKDBG_TOKEN_FILE=/nowhere/token"),

@@ -293,7 +293,7 @@ def test_a_busy_port_is_named_and_nothing_starts(launch, tmp_path):
         ("DKDBG_THEN", "stop", "--then (DKDBG_THEN) takes exit or run"),
         ("DKDBG_ON_CRASH", "hold=soon", "--on-crash (DKDBG_ON_CRASH) takes hold=TIME, such as hold=20m"),
         ("DKDBG_FOR", "later", "DKDBG_FOR takes a time such as 2h, 30m or 90s"),
-        ("DKDBG_RESTART", "maybe", "DKDBG_RESTART is auto, ask, never"),
+        ("DKDBG_RESTART", "maybe", "DKDBG_RESTART takes auto, ask, never"),
     ],
 )
 def test_a_wrong_setting_is_named(launch, name, value, message):

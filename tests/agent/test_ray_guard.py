@@ -129,7 +129,7 @@ def test_clients_that_answer_nothing_are_limited_in_number_and_keep_no_editor_ou
 def test_a_run_of_another_machine_is_said(guarded, monkeypatch):
     proxy, _ = guarded
     monkeypatch.setattr(guard, "runs", list)
-    with pytest.raises(OSError, match="started from another machine"):
+    with pytest.raises(OSError, match="started on another machine"):
         guard.connect("127.0.0.1", proxy.port)
 
 

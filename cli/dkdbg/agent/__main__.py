@@ -35,14 +35,14 @@ _USAGE = """usage: dkdbg.agent launch [--host H] [--port P] [--wait SECONDS] [--
        dkdbg.agent health [--wait] | sessions [--json] | mapping | relay WORD | call
        dkdbg.agent ray list | proxy [--dashboard [HOST:]PORT]
 
-       --ranks (DKDBG_RANKS): debug these ranks alone, such as 0,3 or 0-7:2 or failing; the others run free
-       --continue (DKDBG_CONTINUE): Continue and Pause in an editor are for all ranks, or for the one in focus
+       --ranks (DKDBG_RANKS): debug only these ranks, such as 0,3 or 0-7:2 or failing; the others run free
+       --continue (DKDBG_CONTINUE): Continue and Pause in an editor act on all ranks, or on the one in focus
        --beats 'heartbeat,Lease*' (DKDBG_BEATS): threads that run on while the others of the process are held
-       --connect (DKDBG_CONNECT): connect to a dkdbg attach --listen there, if this machine accepts no connections
-       --nsys '*policy*,*vllm*', --nsys-ranks 0 (DKDBG_NSYS, DKDBG_NSYS_RANKS): profile these workers; so with --py-spy
-       and --torch-profile; files go to ./dkdbg-profiles (DKDBG_PROFILE_DIR)
-       --housekeeping (DKDBG_HOUSEKEEPING=1): debug processes that serve others as well, such as multiprocessing's
-       resource tracker and forkserver, torch's compile workers and Ray's own"""
+       --connect (DKDBG_CONNECT): connect to a waiting dkdbg attach --listen, if this machine accepts no connections
+       --nsys '*policy*,*vllm*', --nsys-ranks 0 (DKDBG_NSYS, DKDBG_NSYS_RANKS): profile these workers; --py-spy and
+       --torch-profile do the same; files go to ./dkdbg-profiles (DKDBG_PROFILE_DIR)
+       --housekeeping (DKDBG_HOUSEKEEPING=1): debug helper processes too, such as multiprocessing's resource tracker
+       and forkserver, torch's compile workers and Ray's own"""
 
 #: Modules of subcommands whose `main` takes the arguments after the subcommand.
 _MODULES = {
@@ -59,7 +59,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one subcommand and return the exit code."""
     if argv is None:
         console.open_closed_streams()
-    owner.become_owner(os.environ)  # for every subcommand: the runtime folder is the owner's
+    owner.become_owner(os.environ)  # in every subcommand, because the runtime folder belongs to that owner
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = arguments.pop(0) if arguments else ""
     if command in ("launch", "supervise"):

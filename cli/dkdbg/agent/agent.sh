@@ -3,8 +3,8 @@
 #
 # In agent.pyz a zip follows this script (unzip -l shows it): the agent, and debugpy without its binaries. It is unpacked
 # once into a private folder, DKDBG_RUNTIME_DIR or /tmp/dkdbg-UID.
-# DKDBG_PYTHON names one when none is found here. The agent runs isolated (-I -S) and writes no .pyc (-B): nothing of
-# the image's site-packages, the working directory or PYTHONPATH reaches it, and nothing of it reaches the program.
+# DKDBG_PYTHON names a Python if none is found here. The agent runs isolated (-I -S) and writes no .pyc (-B): it imports
+# nothing from the image's site-packages, the working directory or PYTHONPATH, and the program imports nothing of it.
 case $0 in
 *.pyz) main=$0 ;;
 -c) main=-c ;; # `sh -c THIS -c CODE`: any Python here, for the code that brings the file
@@ -12,8 +12,8 @@ case $0 in
 *) main=__main__.py ;;
 esac
 
-# The health check, without Python while the agent lives and its port listens (state 0A). Otherwise the slow way below
-# reports the reason. It makes no connection.
+# The health check: it needs no Python while the agent lives and its port listens (state 0A), and makes no connection.
+# Otherwise the agent, started below, reports the reason.
 runtime=${DKDBG_RUNTIME_DIR:-/nowhere} ready=$runtime/ready
 is_ready() {
   [ -r "$ready" ] && read -r pid port since _ <"$ready" && [ -d "/proc/$pid" ] || return 1
@@ -32,9 +32,10 @@ is_new() { # for less than 1 s; uptimes in hundredths of a second. Only digits m
   [ "${#since}" -lt 15 ] && [ "$((now - since))" -lt 100 ]
 } 2>/dev/null
 if [ "${1:-}" = health ]; then
-  # `health --wait`, for an engine that repeats the check at once (its own start_interval is an error with Docker before
-  # 25 and with Podman): "yes" comes the moment it is true, and later at most every other second; "no" comes after 20 s,
-  # or 2 s if it has been true before. Where the folder cannot be made the agent has another one, which Python finds.
+  # `health --wait`, for an engine that repeats the check at once (start_interval is an error with Docker before 25 and
+  # with Podman). The first success is reported at once, later ones at most every other second; a failure after 20 s, or
+  # after 2 s if the check has succeeded before. If the folder cannot be created, the agent uses another, which only
+  # Python finds.
   if [ "${2:-}" = --wait ] && is_ready; then
     is_new || sleep 2
     set -- health
@@ -50,9 +51,9 @@ if [ "${1:-}" = health ]; then
   is_ready && exit 0
 fi
 
-# A Python in the workspace is code of every user who may write there, and this may run as root, before we have become
-# the workspace's owner. It is used only if root or this user alone can have put it there; root does not use another
-# user's even from PATH. DKDBG_PYTHON is the user's own choice.
+# Every user who can write to the workspace can change a Python there, and this script may run as root, before the agent
+# becomes the workspace's owner. Such a Python is used only if no other user than root and this one can have changed it; root
+# does not use another user's Python even from PATH. DKDBG_PYTHON is the user's own choice.
 foreign=
 is_ours() { # FOLDER/bin/python: a link counts as its target; pyvenv.cfg names Python's standard library
   me=$(id -u 2>/dev/null || echo 0) bin=${1%/*}
@@ -95,7 +96,7 @@ for word; do
 done
 case ${named##*/} in python | python3 | python3.[0-9]*) ;; *) named= ;; esac
 case $named in */*) [ ! -O / ] || is_ours "$named" || named= ;; esac
-first=$named # tried once as CPython alone: the agent of a program under PyPy, which cannot be debugged, runs on the usual one
+first=$named # tried once, only as CPython: PyPy cannot be debugged, so the agent of a PyPy program runs on another Python
 
 tried=
 for python in "$DKDBG_PYTHON" "$brought" "$named" python3 python "$VIRTUAL_ENV/bin/python" ./.venv/bin/python ./venv/bin/python \

@@ -32,7 +32,8 @@ def open_closed_streams() -> None:
         try:
             os.fstat(number)
         except OSError:  # noqa: PERF203 - each on its own
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number: this one
+            # open(2) returns the lowest free number: this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
             mode = "w" if number else "r"
             stream = open(number, mode, closefd=False, errors="backslashreplace")  # noqa: SIM115 - until the end
             setattr(sys, name, stream)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
     ]
 
     class Mapping(TypedDict):
-        """One pair of roots in an editor's form, with what the agent found for the remote one.
+        """One path mapping in an editor's form, and what the agent found out about its remote root.
 
         Attributes:
             localRoot: folder on the machine of the editor; may hold `${workspaceFolder}`.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
             started: epoch seconds.
             spread: whether its launcher reports ranks on other machines too.
             rank: global rank according to its launcher (torchrun, Slurm, Open MPI), or null.
-            joined: whether it is connected to the adapter.
+            joined: whether it is connected to debugpy's adapter.
             state: `breakpoint` or `post-mortem` (after a crash) while it waits for an editor; empty while it
                 runs.
             detail: location of that wait. expires: epoch seconds of that wait's end, null without one.
@@ -141,7 +141,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         Attributes:
             adapter: path of the Unix socket on which the adapter accepts processes.
             token: token that the adapter shows to a joining process, which would hang with a wrong one.
-            ppid: the agent's pid: the adapter announces a joining process to the session of this pid.
+            ppid: the agent's pid: the adapter announces a joining process in the root session, which has this pid.
             search: folders that may hold debugpy zips. runtime: folder for an unpacked one.
             deadline: seconds that a starting program waits for the editor's breakpoints.
         """

@@ -144,9 +144,9 @@ ENV_OWN_CONTAINER = declare(
     more="A .pth file loads the hook in Pythons that ignore `PYTHONPATH`, and programs of other users that root "
     "starts can be debugged. " + _BY_INIT,
 )
-ENV_STANDS_FOR = declare("DKDBG_STANDS_FOR", JOB, "the service whose name the container answers to", more=_BY_INIT)
+ENV_STANDS_FOR = declare("DKDBG_STANDS_FOR", JOB, "name of the original service, to which this container answers too", more=_BY_INIT)
 ENV_IMAGE_FILES = declare(
-    "DKDBG_IMAGE_FILES", JOB, "the folders of the image that the checkout (/app), or a folder of it (src=/app/src), is mounted over, with colons between them", more=_BY_INIT
+    "DKDBG_IMAGE_FILES", JOB, "folders of the image, separated by colons, that the checkout (`/app`) or a folder of it (`src=/app/src`) is mounted over", more=_BY_INIT
 )
 ENV_JOIN_DEADLINE = declare(
     "DKDBG_JOIN_DEADLINE", JOB, "how long a Python process that starts or joins waits for an attached editor's breakpoints",

@@ -2,8 +2,8 @@
 
 debugpy and the hook have to be real files, and modules load faster from a folder than from a zip because
 their .pyc are kept. The folder is named by the file's digest. It is used only while everything in it belongs
-to this user and has the archive's content. Python 3.8+ with few imports: every start of a program passes
-here.
+to this user and has the archive's content. Python 3.8+ with few imports, because every start of a program
+runs this.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 #: Modification time of an unpacked file, epoch seconds; a later change sets another one.
 _WHEN = 315532800
 _FOLDER = "agent-"
-#: Folder inside it. Tools that look for the program's own modules leave out a path with this name, as Hypothesis, which
-#: draws examples from their constants.
+#: Folder inside it. Tools that look for the program's own modules skip paths with this name; Hypothesis for example
+#: draws examples from constants in such modules.
 _PACKAGES = "site-packages"
 #: Prefix of a folder that is being unpacked, and seconds after which such a folder counts as left by a killed process.
 _SCRATCH, _LEFT_AFTER_S = ".unpack-", 3600.0
@@ -61,7 +61,8 @@ def main(archive: str) -> int:
                 sys.stderr.write("dkdbg: %s is gone: %s\n" % (archive, error.strerror or "removed meanwhile"))
                 return 125
             os.environ[runtime_dir.ENV_RUNTIME_DIR] = os.path.dirname(archive)
-            run = os.environ.pop(kept.ENV_RUN, "")  # for /proc and the record, not for the program
+            # The host's id of this run stays in /proc and the record, but is not passed on to the program.
+            run = os.environ.pop(kept.ENV_RUN, "")
             at = {"launch": 1, "supervise": 1, "enter": 2}.get(argv[0] if argv else "")
             if run and at:
                 argv[at:at] = ["--run", run]
@@ -79,7 +80,7 @@ def _open_sites() -> None:
 
         try:
             site_folders.open_files(os.environ)
-        except Exception as error:  # PYTHONPATH brings the hook in too
+        except Exception as error:  # not fatal: PYTHONPATH loads the hook too
             sys.stderr.write("dkdbg: no .pth file: %s\n" % error)
 
 
@@ -99,8 +100,8 @@ def _run_and_remove(archive: str, argv: List[str]) -> int:
         return True
 
     if argv[:1] in (["launch"], ["supervise"]):
-        # SIGTERM at the job's end waits until the supervisor takes the signals. By default it would end this process
-        # before the folder is removed, and the SystemExit of a handler is lost in a weakref callback of an import.
+        # Block SIGTERM, which the job's end sends, until the supervisor takes the signals: its default would end this
+        # process before the folder is removed, and a handler's SystemExit is lost in a weakref callback of an import.
         if signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]):
             argv.insert(1, _UNBLOCK)
     else:
@@ -108,7 +109,7 @@ def _run_and_remove(archive: str, argv: List[str]) -> int:
     try:
         return _run(archive, argv, _TRANSIENT, hold)
     finally:
-        if not held:  # ended after it had unpacked the folder, and before it held it
+        if not held:  # ended between unpacking the folder and holding it
             with contextlib.suppress(OSError, runtime_dir.RuntimeDirError):
                 hold(_target(archive, runtime_dir.open_runtime_dir(_asked_runtime(argv))) + _TRANSIENT)
         for each in held:
@@ -142,7 +143,7 @@ def _give_up(argv: List[str], reason: str) -> int:
         if _UNBLOCK in argv[:2]:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         return child.run_undebugged(argv[argv.index("--") + 1 :], reason)
-    if argv[:1] == ["accompany"]:  # it may be a container's first process, whose end would end the program
+    if argv[:1] == ["accompany"]:  # this may be a container's process 1, and its end would end the program
         from dkdbg.agent.supervisor import sidecar
 
         return sidecar.main(argv[1:], "", reason)

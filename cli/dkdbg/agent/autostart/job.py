@@ -124,7 +124,7 @@ def _own_lock() -> Optional[int]:
 
 
 def _find_or_start(archive: str, argv: List[str], runtime: str) -> Optional[start_file.StartFile]:
-    """Return the agent's start file to its members; None when no agent runs here and none can be started.
+    """Return the start file that the agent has written; None when no agent runs here and none can be started.
 
     Raises OSError where the file system has no locks.
     """
@@ -158,8 +158,8 @@ def _find_or_start(archive: str, argv: List[str], runtime: str) -> Optional[star
             if is_locked:
                 start_file.remove(path)
                 return _start(archive, argv, path, lock)
-            # A starting agent has already removed its predecessor's start file. One that stays belongs to an agent
-            # of another PID namespace, or to one that failed as PID 1.
+            # A starting agent has already removed its predecessor's start file. A start file that stays belongs to an
+            # agent of another PID namespace, or to one that failed as PID 1.
             end = limit if found is None else _RENEWAL_TIMEOUT_S
             if end is not None and time.time() > begun + end:
                 return None

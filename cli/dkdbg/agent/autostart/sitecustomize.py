@@ -58,7 +58,7 @@ def _hook():  # type: () -> str
 
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-        os._exit(130)  # the kernel drops the signal to a container's first process
+        os._exit(130)  # reached only in a container's process 1: the kernel drops its signal
     except Exception as error:
         if os.environ.get("DKDBG_DEBUG"):
             sys.stderr.write("dkdbg: not started in pid %d: %r\n" % (os.getpid(), error))
@@ -79,7 +79,7 @@ def _main():  # type: () -> None
     sys.path[:] = _without_archive()
     try:
         _next()
-    finally:  # the user's may have changed the path
+    finally:  # the user's `sitecustomize` may have changed the path
         for at, entry in removed:
             if entry not in sys.path:
                 sys.path.insert(at, entry)

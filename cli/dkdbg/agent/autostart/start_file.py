@@ -1,4 +1,4 @@
-"""The start file, from a container's agent to the processes that become its members: one file, written atomically."""
+"""The start file, which a container's agent writes atomically for the processes that become its members."""
 
 from __future__ import annotations
 

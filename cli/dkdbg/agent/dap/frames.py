@@ -19,14 +19,14 @@ _NAME = b"content-length"
 
 
 class FrameError(ValueError):
-    """The bytes are not a frame, or it is larger than allowed."""
+    """The bytes are not a frame, or the frame is larger than allowed."""
 
 
 class FrameParser:
     """Splits a byte stream into frames; a frame may arrive in any number of pieces.
 
     `feed` accepts bytes, `take` returns the body of the next complete frame or None.
-    After a FrameError the stream is lost: the protocol has no way to find the next frame.
+    After a FrameError the stream is unusable: the protocol has no way to find the next frame.
     """
 
     def __init__(self, max_body: int = MAX_BODY) -> None:
@@ -117,7 +117,7 @@ def _reject_garbage(start: bytes) -> None:
     for line in start.split(b"\r\n"):
         name, colon, _ = line.partition(b":")
         if not colon:
-            name = name.rstrip(b"\r")  # the first half of a line end
+            name = name.rstrip(b"\r")  # the "\n" has not arrived yet
         if not all(c == 0x2D or 0x41 <= c <= 0x5A or 0x61 <= c <= 0x7A for c in name):
             raise FrameError("not a header line: %r" % line[:40])
         if not colon and len(name) > 64:

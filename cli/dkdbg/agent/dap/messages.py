@@ -20,10 +20,12 @@ OBSERVE = "look-on"
 TAKE_OVER = "take-over"
 #: Property of the attach request within `connect`: the expected project.
 PROJECT = "project"
-#: Property of the attach request: leaving one process's session leaves only that process; without it, all processes.
+#: Property of the attach request: with STOP_PROCESS, disconnecting a process's session leaves only that process, by
+#: default all.
 STOP = "dkdbgStop"
 STOP_PROCESS = "process"
-#: Property of the attach request: continuing or pausing a rank affects only that rank; without it, its whole job.
+#: Property of the attach request: with CONTINUE_ONE, continuing or pausing a rank affects only that rank, by default
+#: the whole job.
 CONTINUE = "dkdbgContinue"
 #: RANKS: property of the attach request to the root session, the ranks to debug in the syntax of
 #: inprocess/ranks.py. CHOOSE: request of that session's client to debug other ranks.
@@ -171,7 +173,7 @@ def has_consoles(client: Dict[str, Any]) -> bool:
 def announcement(client: Dict[str, Any], number: Callable[[], int], configuration: Dict[str, Any]) -> bytes:
     """Encode the request to open a session for a process.
 
-    Clients without `startDebugging` get debugpy's own event, which is harmless if they do not support that either.
+    Clients without `startDebugging` get debugpy's event `debugpyAttach`, which other clients ignore.
 
     Args:
         client: the arguments of its `initialize`. number: returns the sequence number of a request.

@@ -20,7 +20,7 @@ def mapped(path: str, mappings: Iterable[Tuple[str, str]]) -> Optional[Tuple[Tup
     """Return the first mapping that contains an editor's file, and the file's remote path; None without a match.
 
     Args:
-        path: the editor's; for a Windows path, case and the kind of slash are ignored.
+        path: the file's path in the editor; for a Windows path, case and the kind of slash are ignored.
         mappings: local root, remote root, in order.
     """
     is_windows = path[1:3] in (":\\", ":/")

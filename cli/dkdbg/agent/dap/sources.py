@@ -18,7 +18,7 @@ def describe(path: str) -> Dict[str, Any]:
     """Return digest, number of lines, line endings and times (epoch seconds) of a regular file.
 
     `line_ends` is `CRLF`, `LF`, `mixed`, or empty without any. `changed` is the mtime, which is copied along with
-    a file. `placed`, the ctime, is when the file came to this machine, by its clock.
+    a file. `placed`, the ctime, is when the file came to this machine, by this machine's clock.
 
     Return an empty dict for a path that is not absolute, and for a file that is missing, not readable or larger
     than MAX_BYTES.

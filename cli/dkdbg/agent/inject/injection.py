@@ -1,10 +1,10 @@
 """Makes a running CPython without PEP 768 execute a line of Python, by ptrace.
 
 Python 3.14 has `sys.remote_exec` for this (PEP 768). In older versions only `Py_AddPendingCall` may be called at
-any moment and from any thread: it queues a function for the main thread's next bytecode. So the process is
-stopped for less than a millisecond and made to call it with `PyRun_SimpleString` and the address of source text
-in its own memory. Then all its registers are restored. No Python code runs while the process is stopped, whatever
-lock it holds. Signals wait until it continues, because a handler would begin with the registers of the call.
+any moment and from any thread: it queues a function for the main thread's next bytecode. So the process is stopped
+for less than a millisecond and made to call `Py_AddPendingCall` with `PyRun_SimpleString` and the address of source
+text in its own memory. Then all its registers are restored. No Python code runs while the process is stopped,
+whatever lock it holds. Signals wait until it continues, because a handler would begin with the registers of the call.
 (gdb's `call` does the same; images have no gdb.)
 
 This works on Linux on x86-64. See ptrace(2). PTRACE_SEIZE sends no signal that the program could notice.
@@ -207,7 +207,7 @@ class _Stopped:
         with contextlib.suppress(OSError, InjectionError):
             try:
                 self._release()
-            except OSError:  # not stopped; and if it has ended, we must wait for it before its parent can
+            except OSError:  # it was not stopped, or has ended: its tracer must reap it before its parent can
                 self._wait()
                 self._release()
 

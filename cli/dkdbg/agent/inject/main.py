@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Set, Tuple
 
 
-#: Seconds after which a process is reported whose main thread has not returned to Python code.
+#: Seconds until a process is reported because its main thread has not returned to Python code.
 TIMEOUT_S = 5.0
 #: Seconds for a call of `sys.remote_exec`.
 _REMOTE_EXEC_TIMEOUT_S = 20.0

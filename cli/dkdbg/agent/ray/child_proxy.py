@@ -83,7 +83,7 @@ class ChildProxy:
     def tell_held(self) -> None:
         """Stop the clocks of the worker and of its processes for some seconds; see `stop_clocks` in inprocess/adapter.py.
 
-        A worker that does not read is left out: the caller serves the other workers too.
+        A worker that does not read is skipped: waiting for it would delay the other workers.
         """
         if not self._worker_lock.acquire(blocking=False):
             return
@@ -119,7 +119,7 @@ class ChildProxy:
         parser.feed(self._received)
         with contextlib.suppress(OSError, frames.FrameError):
             for body in frames.received(self._worker.recv, parser):
-                if self._left:  # data that a shut socket has received can still be read
+                if self._left:  # received data can still be read after the shutdown
                     break
                 self._from_worker(body)
         with self._lock, contextlib.suppress(OSError):
@@ -172,7 +172,7 @@ def release(worker: socket.socket, received: bytes, pid: int) -> None:
     """Resume a forked process: open a session for it and end the session at once.
 
     Args:
-        worker, received: a connection to its worker's adapter, and the data that it has sent already.
+        worker, received: a connection to the adapter of the worker that forked it, and the data read from it so far.
     """
     requests: Tuple[Tuple[str, Dict[str, Any]], ...] = (
         ("initialize", {"adapterID": "debugpy"}),

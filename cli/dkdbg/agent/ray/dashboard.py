@@ -60,8 +60,9 @@ class Worker:
 
     Attributes:
         id: Ray's. node: name of its node, else the address. ip, port: address of its debugger. pid: on its node.
-        is_driver: it is a driver. paused: number of waiting threads.
-        task: name of its task; empty if unknown. actor: its class; empty for a task. actor_name: as given.
+        is_driver: whether it is a driver. paused: number of waiting threads.
+        task: name of its task; empty if unknown. actor: its class; empty for a task. actor_name: name that the
+            program gave the actor.
         called: name that the worker itself reports, if it has dkdbg's guard; empty otherwise.
         unpacked, main, source, modules: see `unpacked.Code`; empty while unknown.
     """
@@ -135,7 +136,7 @@ class Dashboard:
         return version
 
     def workers(self, also: Optional[Set[str]] = None) -> List[Worker]:
-        """Return the workers whose debugger waits, by node and pid.
+        """Return the workers whose debugger waits, sorted by node and pid.
 
         Args:
             also: ids of further workers to return if alive.

@@ -94,7 +94,7 @@ class Editor:
                 self._send(messages.event("terminated"))
 
     def _take(self, message: Message, parser: frames.FrameParser) -> bool:
-        """Handle a request; False to stop reading."""
+        """Handle a request; return False to stop reading."""
         command = message.get("command")
         if message.get("type") != "request":
             return True
@@ -140,7 +140,7 @@ class Editor:
         else:
             self._send(
                 messages.refuse(
-                    message, "this is the session of the cluster; choose that of a worker", show=False
+                    message, "this is the session of the cluster; choose a worker's session", show=False
                 )
             )
         return True
@@ -169,7 +169,7 @@ class Editor:
             try:
                 worker, received, run = guard.connect(entry.worker.ip, entry.worker.port)
             except OSError as error:
-                why = "%s cannot be reached at %s:%d (%s): it has ended since it was listed, or a firewall is between"
+                why = "%s cannot be reached at %s:%d (%s): it has ended since it was listed, or a firewall blocks it"
                 text = why % (entry.name, entry.worker.ip, entry.worker.port, error.strerror or error)
                 self._send(messages.refuse(attach, text))
                 return

@@ -1,8 +1,8 @@
-"""Connect to a worker's debug port, past the guard that dkdbg puts in front of debugpy.
+"""Connect to a worker's debug port, through the guard that dkdbg puts in front of debugpy.
 
-Both debugpy and the guard (`inprocess/ray/worker.py`) send first, so that a client can tell them apart without sending a
-byte. The answer to the guard is HMAC-SHA256 over its nonce, keyed with the secret of the run, which the driver has left
-in its session's folder (`inprocess/ray/driver.py`).
+Both debugpy and the guard (`inprocess/ray/worker.py`) send first, so a client can tell them apart without sending a
+byte. The answer to the guard is HMAC-SHA256 over the guard's nonce, keyed with the secret of the run, which the driver
+has written to its session's folder (`inprocess/ray/driver.py`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def connect(ip: str, port: int) -> Tuple[socket.socket, bytes, str]:
         if not secrets:
             raise GuardError(
                 0,
-                "its driver was started from another machine, or by another user: attach from where it runs",
+                "its driver was started on another machine, or by another user: attach there, as that user",
             )
         sock.sendall(answer(fields[2], secrets[0]))
         if not rest:

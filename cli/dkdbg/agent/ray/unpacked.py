@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SESSION = re.compile(r"session_[0-9A-Za-z_.-]{1,80}")
 _PACKAGE = re.compile(r"gcs://(_ray_pkg_[0-9a-f]{1,64})\.zip")
-#: Suffix of the checkout's path in aliases; no such folder exists.
+#: Suffix of the checkout's path in aliases of the driver's script; no such folder exists.
 _ALIAS = ".dkdbg-driver"
 #: Folder of Ray's sessions, unless the head was started with --temp-dir.
 _FOLDER = "/tmp/ray/%s/runtime_resources/working_dir_files/%s"  # noqa: S108
@@ -51,8 +51,8 @@ class Code:
 
     Attributes:
         mappings: the editor's, preceded by that of the unpacked folder; empty if the editor's own are right.
-        script, alias: the editor's path of the driver's script, and its alias in breakpoints: debugpy uses the first
-            matching mapping, and only this file is not in the folder. Empty if not needed.
+        script, alias: the editor's path of the driver's script, and its alias in breakpoints. debugpy would use the
+            first matching mapping, but this one file is not in the unpacked folder. Empty if not needed.
     """
 
     def __init__(

@@ -151,7 +151,7 @@ class WorkerRegistry:
         with self._lock:
             known = self._entries.get(forked.key)
             if known is not None and not known.is_taken:
-                return known.number  # a taken one has executed another program, and its session ends
+                return known.number  # a taken entry's process has called exec, and its session ends
             of_worker = [each for each in self._entries.values() if each.worker.id == entry.worker.id]
             if len(of_worker) > MAX_FORKED:
                 return 0

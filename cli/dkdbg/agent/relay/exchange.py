@@ -164,14 +164,14 @@ class Channel:
         return self.is_read_out and self._is_shut
 
     def take(self, data: bytes) -> None:
-        """Queue bytes from the other end. Raises WireError: more than it may send."""
+        """Queue bytes from the other end. Raises WireError: the other end has exceeded its credit."""
         self._uncredited += len(data)
         if self._uncredited > wire.WINDOW or self._is_ended:
             raise WireError("the other end sent more than its credit")
         self.waiting += data
 
     def end(self) -> None:
-        """Note that the other end has ended its direction. Raises WireError: it already had."""
+        """Note that the other end has ended its direction. Raises WireError: it has done so before."""
         if self._is_ended:
             raise WireError("a connection that ends twice")
         self._is_ended = True
@@ -450,7 +450,7 @@ class Exchange:
             channel.take(payload)
         else:
             channel.end()
-        try:  # in most cases the socket accepts it at once
+        try:  # without waiting for the next turn: the socket mostly accepts the data at once
             self._write(channel)
         except OSError as error:
             self.reset(channel, error.strerror or str(error))

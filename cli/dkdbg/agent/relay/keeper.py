@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional, Tuple
 
-#: Seconds to live without data, and without the first hello (the other end was stopped while it connected).
+#: Seconds until the keeper exits: without data, and without a first hello (the other end was stopped while connecting).
 GRACE, FIRST_GRACE = 120.0, 15.0
 #: Seconds to keep the last output of a program for a machine that sleeps; seconds of silence after which the other end
 #: counts as asleep.
@@ -42,7 +42,7 @@ _SECRET_LIMIT = 5.0
 _STREAMS = 2
 #: Timeout to connect on this machine; below the time after which the other end considers the relay dead.
 _CONNECT_LIMIT = 1.5
-#: Exit code for a query above the maximum number at a time.
+#: Exit code of a query that is refused because MAX_QUERIES others are running.
 _BUSY = 75
 _TURN = 1.0
 
@@ -163,7 +163,7 @@ class Keeper(Exchange):
             return self._is_over or time.monotonic() - self.heard > grace
         if self.program.is_running:
             return False
-        # Once the other end has read the exit code, it need not return, even if its goodbye was lost.
+        # After the other end has read the exit code, wait only GRACE for it: perhaps only its goodbye was lost.
         limit = min(
             self._result_timeout, GRACE if self._is_exit_sent and self.counting.is_confirmed else NIGHT
         )

@@ -175,7 +175,7 @@ class Program:
         return master
 
     def _feed(self, source: socket.socket, target: int) -> None:
-        """Forward its input to the end, even after the program stops reading."""
+        """Forward the program's input until it ends, even after the program has stopped reading."""
         takes = True
         with contextlib.suppress(OSError):
             while True:

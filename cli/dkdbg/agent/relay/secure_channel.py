@@ -1,7 +1,7 @@
 """TLS 1.3 between a job and the `dkdbg attach --listen` that it connects to; each side then proves that it knows the token.
 
-The waiting side has a self-signed certificate. The job knows its SHA-256 fingerprint (DKDBG_CONNECT) and closes the
-connection before it sends anything but its ClientHello when the certificate is another one. The proofs are those of
+The waiting side has a self-signed certificate. The job knows the certificate's SHA-256 fingerprint (DKDBG_CONNECT). If
+it gets another certificate, it closes the connection, having sent only its ClientHello. The proofs are those of
 agent/proxy/listener/proof.py, with the fingerprint as a part of their purpose: a proof made for one certificate is worth
 nothing on a connection to another one, so a man in the middle, who has another certificate, cannot pass it on.
 

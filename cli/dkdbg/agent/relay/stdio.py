@@ -3,8 +3,8 @@
 The first line of the input is `ID SECRET`, in hexadecimal, so that no other user sees it in a list of processes. The
 first line of the output is the prefix given on the command line, because a login shell may print something before.
 With `again` no keeper is started: if it is gone, the first line of the output ends with GONE. With `keep` this process
-becomes the keeper, as is necessary in a step of a batch job, whose processes end with it. With `wait` this process waits
-for that keeper.
+itself becomes the keeper: a batch system would end a separate one together with the job's step. With `wait` this
+process waits for that keeper.
 """
 
 from __future__ import annotations

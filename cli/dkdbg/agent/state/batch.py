@@ -17,7 +17,7 @@ _NAMES = (
     ("{}+{}", "SLURM_HET_JOB_ID", "SLURM_HET_JOB_OFFSET"),
     ("{}", "PBS_JOBID"),
     ("{}", "LSB_JOBID"),
-    ("{}[{}]", "LSB_JOBID", "LSB_JOBINDEX"),  # 0 outside of an array: a name that is never used
+    ("{}[{}]", "LSB_JOBID", "LSB_JOBINDEX"),  # the index is 0 outside of an array: no job has that name
 )
 
 #: Variables with the job ids of a heterogeneous job's parts, its own id first; each task has them all.

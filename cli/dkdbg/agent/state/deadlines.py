@@ -1,4 +1,4 @@
-"""Time limits outside the program that go on while it is held: a batch job's, a probe's, a collective's (issue 33).
+"""Time limits that keep running while the program is held: a batch job's, a probe's, a collective's (issue 33).
 
 The agent reads those of its environment. `dkdbg attach` sends those that only the target shows (messages.DEADLINES).
 `now` is in epoch seconds.
@@ -34,7 +34,7 @@ def _slurm(environ: Mapping[str, str]) -> float:
 
 
 def _torque(environ: Mapping[str, str]) -> float:
-    return _start_of_job("PBS_JOBID") + float(environ["PBS_WALLTIME"])  # OpenPBS does not set it
+    return _start_of_job("PBS_JOBID") + float(environ["PBS_WALLTIME"])  # OpenPBS does not set PBS_WALLTIME
 
 
 #: A row for each batch system that tells a job its time limit: its name, the job's variable, and the end of the job in
@@ -53,7 +53,7 @@ _LIFTS = {
 
 
 def of_job(system: str, job: str, ends: float) -> contract.Deadline:
-    """Return the time limit of a job; agent and target describe it by the same text, see `merged`."""
+    """Return the time limit of a job; `merged` drops duplicates because agent and target use this same text."""
     what = "%s ends job %s" % (system, job.partition(".")[0])  # 12 of PBS's 12.server
     return {
         "what": what,
@@ -123,12 +123,12 @@ def merged(*lists: Iterable[contract.Deadline]) -> List[contract.Deadline]:
 
 
 def left(deadline: contract.Deadline, now: float) -> Optional[float]:
-    """Return the seconds until a deadline, negative after it; None where it depends on a hold or is unknown."""
+    """Return the seconds until a deadline, negative after it; None if it depends on the hold's length or is unknown."""
     return None if deadline["ends"] is None else deadline["ends"] - now
 
 
 def as_json(found: Iterable[contract.Deadline], now: float) -> List[Dict[str, object]]:
-    """Return deadlines for `--json`: `what`, `lift`, and the seconds `left_s`, or `after_s` of a hold."""
+    """Return deadlines for `--json`: `what`, `lift`, `left_s` (seconds from now) or `after_s` (from a hold's start)."""
     return [
         {
             "what": each["what"],

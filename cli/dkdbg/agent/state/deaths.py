@@ -48,7 +48,7 @@ class Deaths:
         name_of: returns a process's name by its pid.
         held_at: returns where a debugger has stopped a process; empty when it runs.
         report: called with the pid, one line, the frames of the stack, innermost first, whether the line says more
-            than the signal, and whether the program may have meant it: a pool ends its workers by SIGKILL.
+            than the signal, and whether the program may have killed the process itself: a pool sends SIGKILL.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Deaths:
         while True:
             for number, _ in poll.poll():
                 with contextlib.suppress(Exception):  # the folder may be being removed
-                    self.ended(self._pids[number])  # before the pidfd is closed, which may have the status
+                    self.ended(self._pids[number])  # the pidfd may have the status: read it before closing
                 with self._lock:
                     del self._pids[number]
                     poll.unregister(number)
@@ -110,7 +110,7 @@ class Deaths:
 
     @contextlib.contextmanager
     def ignored(self) -> Iterator[None]:
-        """Report no deaths in this context, in which the agent ends the program."""
+        """Report no deaths in this context: the agent ends the program."""
         self._is_ending = True
         try:
             yield

@@ -1,8 +1,8 @@
 """The single file that was brought to a target: kept in the runtime folder by its digest, removed by its last user.
 
-The host sends `receive` as source code (dkdbg.delivery.bring), which holds the file while the host is connected. The
-agent that runs from the file holds it as well. A lock on the file marks it as in use. A holder that releases the last
-lock removes the file.
+The host sends this module as source code (dkdbg.delivery.bring); its `receive` holds the file while the host is
+connected. The agent that runs from the file holds it as well. A shared lock on the file marks it as in use; the process
+that releases the last lock removes the file.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ class Hold:
 
 
 def _remove(path: str) -> None:
-    """Remove the file, and before it the folder unpacked from it, which one rename puts aside.
+    """Rename the folder unpacked from the file aside, remove the file, then delete that folder.
 
-    A process that brings the file again waits until the file is gone too.
+    A process that brings the file again waits until the file is gone.
     """
     folder = path[: -len(".pyz")] if path.endswith(".pyz") else path
     aside = "%s.%d.old" % (folder, os.getpid())
@@ -102,7 +102,7 @@ def _python_of(path: str) -> str:
 
 
 def _link_python(path: str) -> None:
-    """Record this Python for `attach`, `ps` and the relay, which run the file later: PATH may have none then."""
+    """Record this Python for `attach`, `ps` and the relay, which run the file later: PATH may have no Python then."""
     link = _python_of(path)
     new = "%s.%d.new" % (link, os.getpid())
     with contextlib.suppress(OSError):

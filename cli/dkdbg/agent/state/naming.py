@@ -33,7 +33,7 @@ def is_generic(process: contract.Process) -> bool:
 
 
 def is_first_rank_of(process: contract.Process, first: contract.Process) -> bool:
-    """Tell whether `first`, which has no rank, is the first rank of this rank's job, as with Lightning."""
+    """Tell whether `first`, which announced no rank, is rank 0 of the job of `process`, as Lightning starts it."""
     by_lightning = process["rank"] is not None and process["rank"] == process["local_rank"] != 0
     same = program(process["argv"]) == program(first["argv"]) and not _launcher_of(first["argv"])
     return (
@@ -103,7 +103,7 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
         return "%s (%d), forked from %d" % (what, process["pid"], process["ppid"])
     if process["rank"] is None:
         return what
-    if parent is not None and parent["rank"] == process["rank"]:  # the variable is inherited
+    if parent is not None and parent["rank"] == process["rank"]:  # from the inherited variable
         return "%s (%d) of rank %d" % (what, process["pid"], process["rank"])
     return _rank(process)
 

@@ -1,4 +1,4 @@
-"""Reads `PID.note`, in which a process below the agent records its wait; on_demand.py writes it."""
+"""Reads `PID.note`, in which a process records that it waits for an editor, and why; on_demand.py writes it."""
 
 from __future__ import annotations
 

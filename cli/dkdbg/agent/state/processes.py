@@ -55,7 +55,8 @@ class ProcessTable:
         on_refusal: called once per reason why a process cannot be debugged, with one line.
         choice: returns the ranks to debug.
         on_absent: called for each process that did not join when asked, and for each that has ended.
-        on_clocks: called with each process that was asked about its timeouts: its pid, and its clocks that still run.
+        on_clocks: called with each process that was asked about its timeouts: its pid, and which of its clocks
+            (inprocess/clocks) still run.
         on_pending: called with each process that was asked about its timeouts: pid, name of the collective that it
             waits in with an unraised timeout (empty for none), seconds that it has waited, seconds until the timeout.
         on_raised: called whenever a process has raised the timeouts of its process groups, with the former
@@ -156,7 +157,7 @@ class ProcessTable:
         path = self._path(pid, ".sock")
 
         def ask_one() -> None:
-            answer, *clocks = ask(path, "timeouts").split("\t")  # a process that joins now answers after that
+            answer, *clocks = ask(path, "timeouts").split("\t")  # a joining process answers only afterwards
             self._on_clocks(pid, clocks)
             fields = answer.split()
             with contextlib.suppress(ValueError, IndexError):
@@ -190,7 +191,7 @@ class ProcessTable:
         return sorted(found)
 
     def adapter_died(self) -> None:
-        """Treat every process as disconnected, whatever it answers: it needs up to 1 s to notice."""
+        """Treat every process as disconnected, whatever it answers: a process needs up to 1 s to notice."""
         self._died = time.monotonic()
         self.ask_again()
 
@@ -261,9 +262,9 @@ class ProcessTable:
         return sorted({rank for rank in map(self.rank_of, known) if rank is not None})
 
     def ranks_to_gather(self) -> List[contract.Process]:
-        """Return the ranks, also a single one, that an attach is to stop together with those of other agents.
+        """Return the ranks, even a single one, that an attach stops together with the ranks of other agents.
 
-        Empty where one of them waits for the editor in a breakpoint: that one has to stop where it is.
+        Empty if one of them already waits for the editor in a breakpoint: it has to stop where it is.
         """
         found = [each for each in self._ranks_now(1) if self.is_chosen(each["pid"])]
         return [] if any(notes.read(self._path(each["pid"], ".note"))[0] for each in found) else found

@@ -1,4 +1,4 @@
-"""Reads processes and listening ports from /proc on Linux; everything degrades without it (macOS)."""
+"""Reads processes and listening ports from /proc (Linux); without /proc (macOS) most results are unknown or empty."""
 
 from __future__ import annotations
 

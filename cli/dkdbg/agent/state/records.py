@@ -176,7 +176,7 @@ def _trouble_of(record: contract.Record, listening: Optional[Set[int]]) -> str:
 def prune(folder: str) -> None:
     """Remove the folders of all but the newest finished sessions. Errors are left for the next time.
 
-    The newest keep only their record: an agent that was killed has left its sockets and its token behind.
+    The newest finished sessions keep only their record: an agent that was killed leaves its sockets and its token.
     """
     import shutil
 
@@ -208,7 +208,7 @@ def _is_old(directory: str) -> bool:
 
 
 def _clear(directory: str, last: str) -> None:
-    """Remove the files that only a running agent needs from a session's folder, and finally its lock or its record."""
+    """Remove the files that only a running agent needs from a session's folder; `last` is removed last."""
     import shutil
 
     shutil.rmtree(os.path.join(directory, contract.USERS_NAME), ignore_errors=True)
@@ -226,9 +226,9 @@ def _clear(directory: str, last: str) -> None:
 def _own_folder(path: str) -> Tuple[str, int]:
     """Create the folder PATH-PID, and return it with the descriptor of its lock.
 
-    A folder that an agent of the same pid has left is emptied and used again. If a living agent in another PID namespace
-    or on another machine has it, the folder is PATH.2-PID. On a file system without locks, or whose locks other machines
-    do not see, such a living agent loses its folder.
+    A folder left by an earlier agent with the same pid is emptied and used again. If a living agent in another PID
+    namespace or on another machine has it, the folder is PATH.2-PID. If the file system has no locks, or other machines
+    do not see them, that living agent loses its folder.
     """
     import shutil
 
@@ -371,7 +371,7 @@ class SessionStore:
         if self._join_info is not None:
             self._let_join(uid, self._join_info)
         os.mkdir(processes, 0o700)
-        os.utime(processes, (0, 0))  # an announcement changes it (hook_check.py)
+        os.utime(processes, (0, 0))  # an announcement changes this mtime (hook_check.py)
         os.chown(processes, uid, gid)  # must be last: a process of that user waits for it
 
     def _folder_of(self, uid: int) -> str:

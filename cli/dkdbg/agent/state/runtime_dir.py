@@ -32,7 +32,7 @@ def lock(file: int) -> bool:
     Raises:
         OSError: the file system has no locks.
     """
-    import fcntl  # which most starts do not need
+    import fcntl  # here, because most starts do not need it
 
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,9 +83,9 @@ def open_runtime_dir(path: Optional[str] = None) -> str:
 
 
 def folders() -> List[str]:
-    """Return the folders that this user's agents here may have from `open_runtime_dir`, the usual one first.
+    """Return the folders that `open_runtime_dir` may have given to this user's agents here, the usual one first.
 
-    The folder of DKDBG_RUNTIME_DIR may be another user's where root looks into a container.
+    Root may look into another user's folder, such as a container's, by DKDBG_RUNTIME_DIR.
     """
     usual = default_runtime_dir()
     found = []
@@ -166,7 +166,7 @@ def _foreign(info: os.stat_result) -> str:
 def _make_private(folder: str, info: os.stat_result) -> bool:
     """Close our folder to others; return False when others could write to it and have left files in it.
 
-    Then its mode stays unchanged: it may be a shared folder.
+    If False, its mode stays unchanged: it may be a shared folder.
 
     Raises:
         OSError: it cannot be closed.
@@ -195,8 +195,7 @@ def _is_all_own(folder: str) -> bool:
 def _is_exchangeable(path: str) -> bool:
     """Tell whether a user other than root and us could replace `path`.
 
-    That is an owner of a folder above it, or a user with write access to one without the sticky bit, which
-    /tmp has.
+    Such a user owns a folder above it, or can write to a folder above it that lacks the sticky bit (/tmp has it).
     """
     # `/` is root's or, in a user namespace without root, an unknown user's.
     trusted = (0, os.getuid(), os.stat("/").st_uid)

@@ -103,7 +103,7 @@ class Child:
     Args:
         argv: the command and its arguments; no shell is involved.
         mask: the signal mask that the agent itself was started with.
-        own_group: start it in a process group of its own, which needs the terminal's signals forwarded.
+        own_group: start it in its own process group, to which the agent has to forward the terminal's signals.
 
     Raises:
         StartError: the command does not exist, or cannot be executed.
@@ -138,7 +138,7 @@ class Child:
             raise _start_error(argv[0], error) from error
 
     def pass_on(self, arrival: Arrival) -> None:
-        """Forward a signal to the child, unless it gets it anyway."""
+        """Forward a signal to the child, unless the sender has sent it to the child too."""
         # When a terminal closes, the kernel signals only the session's leader, which may be the agent.
         must_forward = self.own_group or arrival.number in {signal.SIGHUP, *self._missed}
         self._missed -= {arrival.number}
@@ -199,13 +199,13 @@ class Child:
 
 
 def run_undebugged(command: Sequence[str], reason: str, mask: Optional[Iterable[int]] = None) -> int:
-    """Replace this process with a command that cannot be debugged, such as on a full disk, and report the reason.
+    """Replace this process with a command that cannot be debugged (a full disk, for example), and report the reason.
 
     Args:
         mask: the signals that it starts with blocked; None leaves them unchanged.
 
     Returns:
-        An exit code, where the command cannot be executed.
+        The exit code if the command cannot be executed; otherwise this does not return.
     """
     console.log("%s: %s" % (reason, RUNS_ON))
     argv = _with_python(list(command))

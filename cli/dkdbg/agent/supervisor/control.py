@@ -1,4 +1,4 @@
-"""Control socket of an agent, in its private folder: a line restarts or ends the program, or queries its ranks."""
+"""Control socket of an agent, in its private folder: each request is a line: restart, end, or query the ranks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Control:
 
     Args:
         processes_dir: folder for the socket.
-        restart: restarts for a client; returns one line, which begins with `restarted` or states the reason why not.
+        restart: restarts the program; returns one line, `restarted...` or why it was not restarted.
         gather: see Session.ask_ranks.
 
     Raises:

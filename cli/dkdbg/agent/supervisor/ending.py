@@ -151,7 +151,7 @@ def left_text(names: Sequence[str], *, ends_too: bool) -> str:
     """Return the text about processes that outlive the program; empty without any.
 
     Args:
-        ends_too: whether the container ends with the program, and they with it.
+        ends_too: whether the container, and so these processes, end with the program.
     """
     if not names:
         return ""

@@ -1,7 +1,7 @@
-"""Time limits of a held program: stops the clocks that can stop, and tells the user which limits go on.
+"""Time limits of a held program: stops the program's own clocks where possible, and reports the limits that go on.
 
-See inprocess/clocks/clocks.py and state/deadlines.py. The timeout of a collective that began before the attach goes
-on too: it is too late to raise it (issue 33).
+See inprocess/clocks/clocks.py and state/deadlines.py. The timeout of a collective that began before the attach also
+goes on: it cannot be raised any more (issue 33).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dkdbg.agent import contract
 
-#: Minimum seconds before a further stop reports the deadlines again: each step is a stop.
+#: Minimum seconds between two reports of the deadlines at stops: each step ends in a stop.
 REPEAT_S = 60.0
 #: Seconds before a deadline at which it is reported again during a stop.
 WARN_AT_S = (600.0, 300.0, 60.0)
@@ -42,11 +42,11 @@ class StoppedClocks:
     """Records when the clocks of a session stop and continue.
 
     Args:
-        on_hold: called when a stop begins, and every INTERVAL_S during it, with whether the clocks go on
-            nevertheless; if not, it tells processes to replace their clocks.
-        evaluates: tells whether a stopped process evaluates an expression, begun after a monotonic time. The
-            evaluation may wait for another process, so the clocks go on meanwhile, unless a process stops after
-            it began.
+        on_hold: called when a stop begins, and every INTERVAL_S during it. Its argument is True if the clocks go on
+            meanwhile; if False, it makes the processes replace their clocks.
+        evaluates: takes a pid and a monotonic time; tells whether this stopped process evaluates an expression that
+            it began after that time. The evaluation may wait for another process, so the clocks go on meanwhile,
+            unless a process stops after it began.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class HeldDeadlines:
         self._soonest = float("inf")
 
     def take(self, said: object) -> None:
-        """Store the deadlines that `dkdbg attach` has sent, an unchecked value."""
+        """Store the valid deadlines that `dkdbg attach` has sent; `said` is not validated yet."""
         self._host = deadlines.parse(said)
 
     def set_running_clocks(self, pid: int, found: List[str]) -> None:
@@ -201,7 +201,7 @@ class HeldDeadlines:
         # Here, not in `stopped`: this reads files of /proc, and a stop must not wait for it.
         self._parents = deadlines.of_parents(self._pids())
         self._soonest, current = self._left(), self.current()
-        self._changed(current)  # before the line, whose reader may look at the record
+        self._changed(current)  # before the line: a user who reads it may look at the record
         self._tell(current)
 
     def _left(self) -> float:

@@ -26,13 +26,13 @@ TIMEOUT_S = 10.0
 ANNOUNCE_TIMEOUT_S, INTERVAL_S = 3.0, 1.0
 #: Messages about a program, and about one of its processes.
 NOT_LOADED = (
-    "no Python process of the program has loaded the agent so far, and no breakpoint stops one that has not"
+    "no Python process of the program has loaded the agent so far; breakpoints stop only processes that have"
 )
 PROCESS_NOT_LOADED = "%s (pid %d) has not loaded the agent, so no breakpoint stops it: %s"
 PROCESS_REFUSED = "%s (pid %d) cannot be debugged: it %s (a sandbox, seccomp?)"
 #: Maximum characters of a reason that a process gives.
 _MAX_REASON = 200
-#: Advice after NOTE: for a binary that may hold a Python, and for any other program.
+#: Advice after NOT_LOADED: for a binary that may hold a Python, and for any other program.
 _NO_PYTHON = "if %s is a frozen or embedded Python, run the program from its source"
 _USUAL = "if one has started: python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
 _PYTHON = re.compile(r"python[0-9.]*$")
@@ -86,7 +86,7 @@ class HookCheck:
         """Return messages about Pythons below the pid `program` that have not announced themselves.
 
         Args:
-            attached: whether an editor is. Until then, and in the moment in which it attaches, /proc is not searched.
+            attached: whether an editor is attached. /proc is searched only from INTERVAL_S after the attach on.
         """
         now = time.monotonic()
         if not attached:

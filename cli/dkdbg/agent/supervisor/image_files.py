@@ -1,7 +1,7 @@
 """Shows the image's own files (generated modules, weights) below the folders that the checkout is mounted over.
 
-`dkdbg up` and F5 have copied them into a volume (templates/image_files.sh), which has the folders of the checkout. Each
-name that the checkout lacks becomes a link while the session lasts, and `.git/info/exclude` hides it from git. A small
+`dkdbg up` and F5 have copied them into a volume with the checkout's folders (templates/image_files.sh). Each name that
+the checkout lacks becomes a link while the session lasts, and `.git/info/exclude` hides it from git. A small
 folder becomes a folder of links, because `os.walk` and `rglob` skip a link to a folder. Existing files are not touched.
 """
 
@@ -34,7 +34,7 @@ def hides(path: str, environ: Mapping[str, str]) -> str:
 
 
 def _folders(environ: Mapping[str, str]) -> List[Tuple[str, str]]:
-    """Return folders of the checkout with those of the image that they are mounted over."""
+    """Return pairs: a folder of the checkout, "" for all of it, and the image's folder that it is mounted over."""
     named = environ.get(settings.ENV_IMAGE_FILES, "").split(":")
     pairs = [("=" + each if each.startswith("/") else each).partition("=/") for each in named if each]
     return [(local, "/" + folder) for local, _, folder in pairs]
@@ -51,7 +51,7 @@ class ImageFiles:
     def __init__(self, environ: Mapping[str, str], volume: str = settings.IMAGE_FILES) -> None:
         self._folders = _folders(environ)
         self._volume = volume
-        #: Paths of the links, and those that they lead to.
+        #: Path and target of each link.
         self._links: List[Tuple[str, str]] = []
         #: Folders that stay when they are empty: mounted ones, and those that were empty before.
         self._kept = {folder for _, folder in self._folders}
@@ -96,7 +96,7 @@ class ImageFiles:
 
     def _exclude(self) -> None:
         for local, folder in self._folders:
-            if not local:  # git's folder is in that of the whole checkout alone
+            if not local:  # only the whole checkout contains .git
                 exclude(folder, [os.path.relpath(target, self._volume) for _, target in self._links])
 
     def _remove_empty(self, folder: str) -> None:
@@ -105,9 +105,9 @@ class ImageFiles:
             folder = os.path.dirname(folder)
 
     def _missing(self, folder: str, volume: str) -> Iterator[Tuple[str, str]]:
-        """Yield each path below a folder that it lacks, or that is such a link, with the one in the volume.
+        """Yield path and target of each link below a folder, existing or to be created.
 
-        Create the small folders that it lacks.
+        Create small missing folders as folders of links.
         """
         above = os.stat(folder)
         for name in sorted(os.listdir(volume)):
@@ -136,9 +136,9 @@ class ImageFiles:
 def _can_be_created(folder: str, above: os.stat_result, room: int) -> bool:
     """Return whether a folder of links can replace a link to this folder of the volume.
 
-    Only root and the owner of the checkout may write to it, as to the folder of links. An empty folder is a link: a
-    start could not tell it from an empty folder of the user. templates/image_files.sh finds no links in .git
-    or with line breaks in their names.
+    Only root and the owner of the checkout may be able to write to the volume's folder, as to the folder of links. An
+    empty folder becomes a link: the next start could not tell a folder without links from an empty folder of the
+    user. templates/image_files.sh finds no links in .git or with line breaks in their names.
 
     Args:
         above: the status of the checkout's folder.

@@ -1,6 +1,6 @@
 """`launch`: run a command to its end, so that an editor can attach to its Python processes at any time.
 
-It is restarted only on request while it runs: by `restart`, an editor, or an attach after an edit.
+The command is restarted only on request while it runs: by `restart`, an editor, or an attach after an edit.
 """
 
 from __future__ import annotations

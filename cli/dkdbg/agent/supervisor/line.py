@@ -137,7 +137,7 @@ def _unhooked(record: contract.Record, folders: announced.Folders, hooked: Set[i
 
 
 def _hook_of(pid: int) -> str:
-    """Return the hook's folder on the PYTHONPATH of a process; without one `hook`, which no PYTHONPATH holds."""
+    """Return the hook's folder on the PYTHONPATH of a process; if missing, `hook`, which no PYTHONPATH contains."""
     for entry in (procfs.environment(pid) or {}).get("PYTHONPATH", "").split(os.pathsep):
         if os.path.basename(entry) == "hook" and os.path.exists(os.path.join(entry, "sitecustomize.py")):
             return entry

@@ -51,8 +51,8 @@ class Options(types.SimpleNamespace):
         then: `exit` or `run`, if no editor attaches in that time.
         restart: one of contract.RESTART.
         supervision: None when the program runs once.
-        linger: seconds from the program's start during which the agent, if it did not wait for an editor before, waits
-            for one at the program's end.
+        linger: seconds from the program's start. If the program ends earlier, the agent waits for an editor until
+            then, unless it waited before the start or an editor has attached.
         run: ID of the `dkdbg run` that has started the agent.
         unblock_sigterm: unblock SIGTERM for the program: only the agent itself has blocked it, see unpack.py.
         limit: seconds after which the port closes, 0 for none.
@@ -95,7 +95,7 @@ def parse(argv: List[str], *, supervised: bool, usage: str) -> Options:
         raise ValueError("--then (%s) takes exit or run, not %r" % (settings.ENV_THEN, given.then))
     restart = os.environ.get(settings.ENV_RESTART) or contract.RESTART_ASK
     if restart not in contract.RESTART:
-        raise ValueError("%s is %s, not %r" % (settings.ENV_RESTART, ", ".join(contract.RESTART), restart))
+        raise ValueError("%s takes %s, not %r" % (settings.ENV_RESTART, ", ".join(contract.RESTART), restart))
     refused = exposure.refusal(given.host, os.environ)
     if refused:
         raise ValueError(refused)

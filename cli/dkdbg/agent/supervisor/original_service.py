@@ -1,4 +1,4 @@
-"""Warns when the debugged service's name also resolves to its original container: calls there never stop here."""
+"""Warns when the debugged service's name also resolves to its original container: requests sent there do not stop."""
 
 from __future__ import annotations
 

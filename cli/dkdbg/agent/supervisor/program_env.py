@@ -64,7 +64,7 @@ def take_flags(argv: List[str], environment: MutableMapping[str, str]) -> List[s
         environment[settings.ENV_RANKS] = _ranks(environment[settings.ENV_RANKS])
     if environment.get(settings.ENV_CONTINUE, CONTINUE_ALL) not in (*CONTINUES, ""):
         raise ValueError(
-            "--continue (%s) is %s, not %r"
+            "--continue (%s) takes %s, not %r"
             % (settings.ENV_CONTINUE, " or ".join(CONTINUES), environment[settings.ENV_CONTINUE])
         )
     reverse.asked(environment)
@@ -147,7 +147,7 @@ def _ranks(text: str) -> str:
 def _address(text: str) -> str:
     host, _, port = text.rpartition(":")
     if whole_number(port, 65535) is None:
-        raise ValueError("--pdb (%s) is PORT or HOST:PORT, not %r" % (settings.ENV_PDB, text))
+        raise ValueError("--pdb (%s) takes PORT or HOST:PORT, not %r" % (settings.ENV_PDB, text))
     return "%s:%s" % (host or LOOPBACK, port)
 
 

@@ -1,8 +1,8 @@
 """Watches source files by polling their modification times, and compiles them before the program does.
 
-Kernel events do not pass a bind mount of Docker Desktop or a network file system, and polling is cheap
-enough: a folder is listed again only when its own time has changed, so a tree costs one stat(2) per folder
-and source file.
+Kernel events do not pass a bind mount of Docker Desktop or a network file system. Polling is cheap enough: a
+folder is listed again only when its modification time has changed, so a tree costs one stat(2) per folder and
+source file.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Watcher:
         self._said_full = False
 
     def start(self) -> None:
-        """Take the present state as unchanged, and start watching."""
+        """Start watching for changes from the present state."""
         threading.Thread(target=self._watch, name="dkdbg reload", daemon=True).start()
 
     def stop(self) -> None:

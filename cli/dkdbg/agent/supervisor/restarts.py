@@ -37,7 +37,7 @@ class Restarts:
         self._is_over = False
 
     def request(self, reason: str) -> None:
-        """Request a restart."""
+        """Request a restart; the first of several reasons is kept."""
         with self._changed:
             self.reason = self.reason or reason
         self._wake()

@@ -113,7 +113,7 @@ class Session:
     _control: Optional[control.Control] = None
     #: The program's last run.
     _running: Optional[child.Child] = None
-    #: A signal has asked the agent to end after the program's end.
+    #: Since the program's end, a signal has asked the agent to end.
     _hurries = False
     _next_edit_check = 0.0
 
@@ -291,7 +291,7 @@ class Session:
             self.restarts.over()
             try:
                 self._clean_up(code, detail)
-            except Exception as error:  # the exit code matters more
+            except Exception as error:  # the exit code matters more than an incomplete cleanup
                 console.log("the agent has failed while cleaning up: %r" % error)
         return contract.EXIT_AGENT if code is None else code
 
@@ -507,8 +507,8 @@ class Session:
     def _wait_for_late_editor(self, code: int, detail: str) -> None:
         """After a short program, keep the port open for a late editor and report the end to it.
 
-        A failed session counts as unhealthy from now on, so that no editor starts for it. But compose may have
-        seen it healthy a moment before, and then the editor comes.
+        A failed session is unhealthy from now on, so that compose starts no editor for it. But compose may have seen
+        it healthy a moment before, and then an editor still attaches.
         """
         end = self._since + self.options.linger
         before = self.attaches if self._attaches_before_end is None else self._attaches_before_end
@@ -548,7 +548,7 @@ class Session:
         self._write(exit_code=code, detail=detail, client=False, expires=None, processes=[])
         try:
             profiles.report(self.store.directory, os.environ, self.tell, self._pause)
-        except Exception as error:  # the session's end matters more
+        except Exception as error:  # the cleanup has to continue
             console.log("cannot report the profiles: %r" % error)
         self._backend.end(code)
         if had_client:
@@ -613,7 +613,7 @@ class Session:
         Returns:
             The pids of the program's processes, if it is to be restarted.
         """
-        if self._asks:  # a query does not care about new code
+        if self._asks:  # the agent's own client attaches for a query, and needs no restart
             return set()
         self._edited = self._edited_files()
         held = any(process["state"] for process in self.store.snapshot()["processes"])
@@ -688,7 +688,7 @@ class Session:
             self._deadlines.attached()
         self.table.follow_timeouts()
         self._say_choice()
-        if changed and self._should_restart:  # now that new processes join, and stop from their first line on
+        if changed and self._should_restart:  # only now: new processes join, and stop from line 1 on
             self.restarts.request(restarts.described(changed))
         elif changed:
             self.tell(restarts.changed_text(changed, self.options.restart), "important")

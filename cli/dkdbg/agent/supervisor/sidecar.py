@@ -1,8 +1,8 @@
 """`accompany`: the agent beside programs that it did not start; see autostart/job.py.
 
-It starts and restarts nothing. In a container it stays as long as the first process: a job may be a script of
-many programs, and they are one session. Elsewhere it ends a moment after the last of them. As the first
-process itself it is an init: it forwards signals to the program, its child, and exits with its code.
+It starts and restarts nothing. In a container it stays as long as process 1: a job may be a script that runs many
+programs, in one session. Elsewhere it ends TIMEOUT_S after the last program. If the agent itself is process 1, it
+acts as an init: it forwards signals to its child, the program, and exits with the program's code.
 """
 
 from __future__ import annotations
@@ -105,11 +105,11 @@ def main(argv: Sequence[str], usage: str, failure: str = "") -> int:
                 start_file.write_exit(path, code)
             elif code == contract.EXIT_AGENT:
                 start_file.write_failure(path)
-            elif is_child:  # the signal that ended the wait has reached us alone
+            elif is_child:  # only this process got the signal that ended the wait
                 program.send(code - 128)
         with contextlib.suppress(OSError):
             os.close(ready)
-    os.close(lock)  # process 1 stays, without an agent for other programs
+    os.close(lock)  # a process 1 stays, but no longer as the agent
     return _act_as_init(program) if is_child else code
 
 
@@ -124,7 +124,7 @@ def _close_inherited(own: set[int]) -> None:
 
 
 def _detach() -> bool:
-    """Detach from the parent and the terminal; return False in the process that is left behind."""
+    """Detach from the parent and the terminal by a fork; return False in the original process."""
     if os.fork():
         return False
     os.setsid()
@@ -140,11 +140,11 @@ def _asked(command: List[str], runtime: str, usage: str) -> options.Options:
     if listen:
         host, _, port = listen.rpartition(":")
         if whole_number(port, 65535) is None:
-            raise ValueError("%s is PORT or HOST:PORT, not %r" % (settings.ENV_LISTEN, listen))
+            raise ValueError("%s takes PORT or HOST:PORT, not %r" % (settings.ENV_LISTEN, listen))
         host = host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
         flags += ["--host", host or contract.LOOPBACK, "--port", port]
     elif not environment.get(settings.ENV_PORT):
-        flags += ["--port", "0"]  # the port need not be known: we connect
+        flags += ["--port", "0"]  # any free port: the agent connects out, and announces it
     asked = options.parse([*flags, "--", *command], supervised=False, usage=usage)
     asked.restart = contract.RESTART_NEVER
     asked.linger = 0.0

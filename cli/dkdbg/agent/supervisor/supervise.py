@@ -1,6 +1,6 @@
-"""`supervise`: the program is restarted again and again; port, adapter and the editor's session stay.
+"""`supervise`: restart the program when necessary, and keep port, adapter and the editor's session meanwhile.
 
-It restarts on request (`restart`, SIGHUP, one Ctrl-C in a terminal), on a changed file and, if configured,
+The program restarts on request (`restart`, SIGHUP, one Ctrl-C in a terminal), on a changed file and, if configured,
 after a crash. Otherwise a program that has ended stays down until the next change, request or editor.
 """
 
@@ -60,7 +60,7 @@ class Supervisor:
         """Run the loop; return the exit code of the last run, and a description of its end."""
         watcher = self._watcher()
         try:
-            self._take_reason()  # the first start has all changes before it already
+            self._take_reason()  # changes before the first start need no restart
             while True:
                 self._one_run()
                 if self._leaving or not self._wait():
@@ -105,7 +105,7 @@ class Supervisor:
 
     def _ended(self, code: int, end: str) -> None:
         self._code, self._end = code, end
-        self._attaches = self._session.attaches  # before its end is visible to others
+        self._attaches = self._session.attaches  # read before the program's end is visible to others
         self._session.show(
             "idle" if not self._restarts.reason else "restarting",
             child=None,

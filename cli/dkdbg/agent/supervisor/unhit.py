@@ -1,8 +1,9 @@
 """Reports breakpoints that cannot stop although their line has run: what `dkdbg why` would answer, unasked.
 
 It reports only what is certain: another copy of the file has run the line, the line ran while its module was
-imported, or numba or triton has compiled its function. A line of a function is left out: it may have run before the breakpoint was set, and may run again. Code that
-torch.compile hides, and Pythons without the hook, are reported elsewhere (inprocess/missed_code.py, hook_check.py).
+imported, or numba or triton has compiled its function. Other lines in functions are left out: they may have run
+before the breakpoint was set, and may run again. Code that torch.compile hides, and Pythons without the hook, are
+reported elsewhere (inprocess/missed_code.py, hook_check.py).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The processes are asked in parallel over their own sockets, and answer in the hook's thread. Access to the
 session's private folder is enough. A process that does not answer in time is inspected from outside: its kernel
-state and, where installed and permitted, py-spy. py-spy is never required. It shows a process that holds the GIL in C
-for good, and native frames.
+state and, where installed and permitted, py-spy. py-spy is never required; it shows native frames, and the stack of a
+process that does not release the GIL.
 """
 
 from __future__ import annotations

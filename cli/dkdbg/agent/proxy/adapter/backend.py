@@ -39,7 +39,7 @@ class Backend:
     Args:
         debugpy_dir: folder that holds the `debugpy` package.
         processes: path of the socket for the user's processes, in the folder where they announce themselves.
-        announce: the listener's port.
+        announce: the listener's port, which the adapter announces as its own.
         make_stub: makes the root session stub from a connection to the adapter and `on_lost`.
         on_lost: called when the adapter has died.
         on_restart: called after a new adapter has taken over; processes have to join again.
@@ -184,7 +184,8 @@ class Backend:
 class WarmUp:
     """Writes debugpy's .pyc files once, in parallel with the program and at the lowest priority.
 
-    The zip contains only sources, and images often set PYTHONDONTWRITEBYTECODE: without this the first stop of each run would be 0.2 s slower.
+    The zip contains only sources, and images often set PYTHONDONTWRITEBYTECODE: without these files the first stop of
+    each run would take 0.2 s longer.
     """
 
     def __init__(self, debugpy_dir: str) -> None:

@@ -33,7 +33,7 @@ class RootStub:
         is_new: called before configurationDone is answered; tells whether the editor is new, as opposed to the
             previous one at a new adapter.
         on_attach: called with the result of `is_new`, after the answer.
-        on_breakpoints: called with a path here and the lines of its unconditional breakpoints.
+        on_breakpoints: called with a source path on this machine and the lines of its unconditional breakpoints.
         on_detach: called with True if the editor asks to end the program, with False if it only leaves.
         on_lost: called when the adapter closes the connection unexpectedly.
     """
@@ -79,7 +79,7 @@ class RootStub:
         self._event("terminated")
 
     def close(self) -> None:
-        """Leave the adapter."""
+        """Close the connection to the adapter."""
         self._closing = True
         sockets.shut(self._sock)
         self._sock.close()

@@ -1,6 +1,6 @@
-"""Messages of the adapter to a client: answers, events with copies for observers, new processes. No I/O.
+"""Handles the adapter's messages to one client: responses, events (copied to observers), new processes. No I/O.
 
-Also the unanswered requests on a connection: the client's, the adapter's and the broker's.
+Also keeps the unanswered requests on a connection: the client's, the adapter's and the broker's.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _MAX_PARSED_BYTES = 32 << 10
 _ANSWER = re.compile(rb'\{"seq": ?\d+, ?"type": ?"response", ?"request_seq": ?(\d{1,18}),')
 _ADVICE = (
-    "this session belongs to the agent and never stops: each Python process has a session of its own. If your client "
-    "does not open those, `dkdbg attach --ports` on your machine gives each process a port"
+    "this session belongs to the agent and never stops at a breakpoint: each Python process has its own session. If "
+    "your client opens no child sessions, type `dkdbg attach --ports` on your machine: it gives each process a port"
 )
-#: Maximum seconds that the session of the program's first process stays open after its end, for the exit code.
+#: Maximum seconds to keep the first process's session open after that process has ended, to print its exit code.
 END_TIMEOUT_S = 10.0
 _COPIED = ("stopped", "continued", "output", "thread", "process", "module", "exited")
 
@@ -49,7 +49,7 @@ class AdapterSide:
         self._free: Dict[int, Message] = {}
 
     def take(self, body: bytes) -> List[Action]:
-        """Pass one message on, with the messages to other clients that it causes."""
+        """Return the actions that pass one message on, and the messages to other clients that it causes."""
         passed = [self._connection.to_client(body)]
         if len(body) > _MAX_PARSED_BYTES:
             found = _ANSWER.match(body[:200])
@@ -128,8 +128,8 @@ class AdapterSide:
         if name == "exited":
             self._exited = True
         if name == "terminated":
-            # End this session alone if its client has asked for that, or if the adapter has ended it and the
-            # agent lives on.
+            # Keep the observers' sessions if this client has ended only its own, or if the adapter has ended it and
+            # the agent lives on.
             alone = connection.leaving or (connection.key == ROOT and not self._exited)
             connection.leaving = True
             ends = [] if alone else [action for one in beside for action in one.phase.end()]
@@ -160,7 +160,7 @@ class AdapterSide:
     # -- the end of the program -------------------------------------------------------------------------------------
 
     def knows_the_end(self) -> bool:
-        """Tell whether the program's exit code is known, or cannot become known: it was restarted, or has called exec."""
+        """Tell whether the program's exit code is known, or never will be: the program was restarted or called exec."""
         sessions, key = self._sessions, self._connection.key
         return bool(sessions.end) or key != sessions.program or key in sessions.offered
 
@@ -172,7 +172,7 @@ class AdapterSide:
         return passed
 
     def _tells_the_end(self) -> bool:
-        """Tell whether this is the first process's session, whose console may be the only one shown."""
+        """Tell whether this is the session of the program's first process: an editor may show only its console."""
         connection = self._connection
         is_first = connection.phase.name == CONTROLLING and connection.key == self._sessions.program
         return is_first and messages.has_consoles(connection.client_info)
@@ -230,10 +230,10 @@ class AdapterSide:
         return actions
 
     def _has_it(self, pid: int) -> bool:
-        """Tell whether the client already has a session of the process, as an observer.
+        """Tell whether the client already has a session with the process, opened as an observer.
 
-        That session becomes the controller, or has become it. The adapter does not know about it, and would make
-        the client open another one. An observer that still waits for a controller becomes the controller now.
+        That session becomes the controller, or already is. The adapter does not know about it: its announcement
+        would make the client open a second session. An observer that waits for a controller becomes it now.
         """
         editor, controller = self._connection.editor, self._sessions.controller(pid)
         if (
@@ -319,7 +319,7 @@ class OpenRequests:
         self._client.pop(sequence, None)
 
     def answered_adapter(self, response: Message) -> bool:
-        """Record an answer of the client; tell whether this adapter, not a former one, has requested it."""
+        """Record a response of the client; return whether this adapter, not a former one, sent the request."""
         sequence = response.get("request_seq")
         if not isinstance(sequence, int) or sequence not in self._adapter:
             return False

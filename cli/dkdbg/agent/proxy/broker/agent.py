@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
 
 class Agent:
-    """Access to the agent's adapter and program; this base class has neither.
+    """Access to the agent's adapter and program; the methods of this base class have no effect.
 
     Attributes:
         token: see tokens.py; empty to accept each attach.
-        project: id of the project that this port belongs to; empty to accept an attach for any.
-        what_runs: command, for messages.
-        continues: whether continuing one rank continues the others, unless the editor decides; see group_control.py.
+        project: id of the project that this port belongs to; empty to accept an attach for any project.
+        what_runs: the program's command, for messages.
+        continues: CONTINUE_ONE if continuing a rank continues only that rank, unless the editor's configuration
+            decides otherwise; see group_control.py.
         may_restart: whether an editor may restart the program.
         checks_code: whether to call `check_code` before an attach; see `CHECK_CODE` in connection.py.
     """
@@ -84,10 +85,10 @@ class Agent:
         return True
 
     def choose(self, wanted: Optional[RankSet]) -> None:
-        """Debug these ranks, None for those that the agent was started with."""
+        """Select the ranks to debug; None selects those that the agent was started with."""
 
     def take_deadlines(self, said: object) -> None:
-        """Record the time limits of the target that the controller knows; `said` is unchecked."""
+        """Record the target's time limits as the controller sent them; `said` is not validated."""
 
     def release(self, pid: int) -> None:
         """Resume a process that waits at its start for a session."""

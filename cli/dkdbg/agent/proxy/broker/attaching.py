@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Connection
     from dkdbg.agent.proxy.broker.phase import Parts
 
-#: Maximum seconds that an attach waits for the end of a previous client, for the adapter to release the process,
-#: and for a controller to observe.
+#: Maximum seconds that an attach waits: until a previous client has left, until the adapter has released the process,
+#: and until there is a controller to observe.
 GRACE_S = 0.3
 RELEASE_TIMEOUT_S = 20.0
 CONTROLLER_TIMEOUT_S = 20.0
@@ -38,7 +38,7 @@ CONTROLLER_TIMEOUT_S = 20.0
 #: Maximum properties of an unauthenticated `initialize`, and characters of each, that reach the adapter.
 MAX_PROPERTIES = 64
 MAX_CHARACTERS = 256
-#: Properties with which debugpy would use other processes and ports than the agent's.
+#: Properties of an attach that would make debugpy use other processes and ports than the agent's.
 _REJECTED = ("processId", "listen")
 
 #: Events that an attach waits for.
@@ -134,7 +134,7 @@ class Attaching(SessionPhase):
             return [connection.refuse(request, self._another(project))]
         role = arguments.get(ROLE, "")
         if role not in ("", OBSERVE, TAKE_OVER):
-            return [connection.refuse(request, '"%s" is "%s" or "%s"' % (ROLE, OBSERVE, TAKE_OVER))]
+            return [connection.refuse(request, '"%s" must be "%s" or "%s"' % (ROLE, OBSERVE, TAKE_OVER))]
         try:
             connection.ranks = ranks.parse(str(arguments[RANKS])) if arguments.get(RANKS) else None
         except ranks.RankSetError as error:
@@ -180,7 +180,7 @@ class Attaching(SessionPhase):
         return self._settle(self._waited)
 
     def offer(self) -> List[Action]:
-        """Let this waiting observer become the controller: the adapter offers the process to its editor."""
+        """Let this waiting observer become the controller: the adapter offers the process to the same editor."""
         self._role = ""
         return []
 
@@ -191,7 +191,7 @@ class Attaching(SessionPhase):
         if connection.key != ROOT and connection.editor in self._sessions.evicted:
             return (
                 self._no_controller()
-            )  # its editor still opens processes that were announced before it lost the session
+            )  # the editor still opens sessions for processes announced before it lost the root session
         if role == OBSERVE and (controller is None or controller.leaving or not controller.configured):
             return self._no_controller() if waited else self._wait(_CONTROLLER, CONTROLLER_TIMEOUT_S)
         if controller is None or (controller.leaving and waited == _RELEASE):
@@ -243,7 +243,7 @@ class Attaching(SessionPhase):
         return text % (_name(self._sessions.agent.project), self._sessions.agent.what_runs, _name(project))
 
     def _evict(self) -> List[Action]:
-        """Take the process from its controller; with a root session, end all its other sessions and observations."""
+        """Take the process from its controller; with the root session, take all processes and end observations."""
         sessions, key = self._sessions, self.connection.key
         found = sessions.controllers()
         self._evicted = [one for other, one in found.items() if key in (ROOT, other) and not one.leaving]

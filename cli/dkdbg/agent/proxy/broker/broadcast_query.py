@@ -1,8 +1,8 @@
-"""One query to many processes, through their controllers: all answers, or why there is no answer. No I/O.
+"""Sends one query to many processes and collects each answer, or the reason for a missing one. No I/O.
 
-Serves `dkdbg ranks`, and `@all EXPRESSION` in an editor's Debug Console. No editor is detached for a query: it is a
-request of the broker on the connection of the process's controller, as for an observer. Expressions are evaluated in
-the stopped thread, so a running rank cannot be queried.
+Serves `dkdbg ranks`, and `@all EXPRESSION` in an editor's Debug Console. No editor is detached: the broker sends the
+query on the connection of each process's controller, as it does for an observer. Expressions are evaluated in the
+stopped thread, so a running rank cannot be queried.
 """
 
 from __future__ import annotations

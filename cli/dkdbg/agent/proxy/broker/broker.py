@@ -111,7 +111,7 @@ class Broker:
         return self.connection.phase.again()
 
     def no_adapter(self, reason: str) -> List[Action]:
-        """Handle the lack of an adapter for `initialize`."""
+        """Refuse the client because no adapter could be reached; `reason` is one line."""
         return self.connection.phase.no_adapter(reason)
 
     def ended(self) -> List[Action]:

@@ -171,7 +171,7 @@ class Phase:
         return []
 
     def no_adapter(self, reason: str) -> List[Action]:
-        """Handle the lack of an adapter to connect to."""
+        """Refuse the client because no adapter could be reached; `reason` is one line."""
         connection = self.connection
         refused = [connection.refuse(connection.initialize, reason)] if connection.initialize else []
         return [*refused, *connection.close(reason)]
@@ -208,7 +208,7 @@ class Phase:
         return []
 
     def offer(self) -> List[Action]:
-        """Let the waiting observer become the controller: the adapter offers the process to its editor."""
+        """Let the waiting observer become the controller: the adapter offers the process to the same editor."""
         return []
 
     def follow(self, controller: Connection) -> List[Action]:  # noqa: ARG002
@@ -231,7 +231,7 @@ class Connection:
         phase: the current phase.
         turn: enters the phase of this name and returns it.
         key: pid of the attached process, ROOT for the root session.
-        since: time of day at which its client became the controller; empty before.
+        since: time of day (HH:MM) at which its client became the controller; empty before.
         editor: number of the editor that this session belongs to; 0 if unknown.
         inherited: its client was an observer before it became the controller.
         admitted: its attach has shown the right token.

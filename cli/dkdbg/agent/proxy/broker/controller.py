@@ -63,7 +63,7 @@ class Controlling(SessionPhase):
         if command == "disconnect":
             ends = group_control.left(
                 connection, self._sessions, request
-            )  # first: the event goes through the root session, which may be this one
+            )  # before handover.left, which may end the root session that this event goes through
             ends += handover.left(connection, self._sessions, request)
             connection.leaving = True
             connection.restarting = as_dict(request.get("arguments")).get("restart") is True
@@ -172,7 +172,7 @@ class Controlling(SessionPhase):
         return [self.connection.to_client(messages.answer(request, **found))]
 
     def _lost(self) -> List[Action]:
-        """Handle the death of the adapter, which has closed the connection of an attached client unasked.
+        """Handle the death of the adapter: its connection closed although the client had not disconnected.
 
         The broker sets the root session up again at the new adapter on the client's behalf. Child sessions end
         and are announced again.

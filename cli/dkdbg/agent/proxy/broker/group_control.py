@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Action, Connection
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
-#: Command sent to the other agents while a rank is stopped here; all other commands are the editor's.
+#: Command sent to the other agents while a rank is stopped here; the other commands are an editor's DAP requests.
 HELD = "held"
 
 

@@ -27,9 +27,9 @@ RESTART_GRACE_S = 10.0
 def left(connection: Connection, sessions: Sessions, request: Message) -> List[Action]:
     """End all other sessions of an editor that disconnects one.
 
-    An editor's stop button ends one session: the root session, or that of the process in focus. Otherwise a
-    stopped process with another session would stay stopped until the button is pressed for that session too. The
-    configuration can ask to leave processes one by one; the root session always takes all others along.
+    An editor's stop button disconnects one session: the root session, or that of the process in focus. A process
+    stopped in another session would stay stopped until the user stops that session too. A configuration can ask
+    to leave processes one by one (STOP_PROCESS); disconnecting the root session always ends all others.
 
     Args:
         request: its `disconnect`. The other sessions stay if it has `restart`, because the editor comes back, or
@@ -118,7 +118,8 @@ def heir(connection: Connection, former: Connection, sessions: Sessions) -> Opti
     of_root = [one for one in waiting if one.editor == root.editor]
     if of_root:
         return of_root[0] if root.phase.name == CONTROLLING else None
-    # The root's editor has left only this process; the adapter is about to announce it to another editor.
+    # If the root's editor has left only this process, its observers are other editors: the earliest one gets it.
+    # Otherwise the adapter is about to announce the process to the root's editor.
     return first if former.editor == root.editor else None
 
 

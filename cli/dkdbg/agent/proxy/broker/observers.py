@@ -32,7 +32,7 @@ _READS = (
     "exceptionInfo",
     "loadedSources",
 )
-#: Requests that each editor sends while it attaches. Answered without effect: an error would be shown each time.
+#: Requests that each editor sends while it attaches. They succeed without effect: an editor would show each error.
 _SETS = (
     "setBreakpoints",
     "setFunctionBreakpoints",

@@ -1,7 +1,4 @@
-"""Base class of the phases of a connection, which can end a session, and the two last phases. No I/O.
-
-These are `Evicted`, while a client has been notified and has not left, and `Closed`.
-"""
+"""Base class of phases that can end a session, and the two last phases, `Evicted` and `Closed`. No I/O."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ class Evicted(SessionPhase):
         return handover.leave(self.connection, self._sessions, request)
 
     def from_adapter(self, body: bytes) -> List[Action]:
-        """Pass on messages for other clients only; this one already knows."""
+        """Pass on only messages for other clients: this client was already sent `terminated`."""
         return [action for action in self._adapter.take(body) if action.connection is not self.connection]
 
     def adapter_gone(self) -> List[Action]:

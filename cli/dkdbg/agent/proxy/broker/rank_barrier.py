@@ -8,10 +8,10 @@ are continued once: a rank that waits for them in a collective then reaches the 
 collective in each iteration no rank can be more than one iteration ahead of another, so all ranks stop in the
 same iteration, regardless of timing. Letting ranks pass the line only ensures progress.
 
-Some breakpoints are not for all ranks (`if rank == 0:`), so no rank passes a line that it reaches when all ranks have
-been armed for a moment, and one that has passed and not come back is reported. Other stops are reported after a
-timeout, with the names of the missing ranks. A conditional breakpoint selects ranks explicitly, so its stop is not
-withheld.
+Some breakpoints are not for all ranks (`if rank == 0:`). So the barrier opens if no rank has stopped a moment after
+all were armed: later stops are reported at once. Ranks are let pass only once; if others are still missing after that,
+or after a timeout, the stops are reported with the names of the missing ranks. A conditional breakpoint selects ranks
+explicitly, so its stop is not withheld.
 
 The ranks of one job may have several agents. Then the client, which has a root session with each of them, decides for
 all ranks: it gets an event for each change (`dkdbgGate`), and sends its decision as a request of that name. A request
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: Seconds without a decision of the client before the agent decides: longer than the client's own timeouts.
 LED_TIMEOUT_S = rank_timeouts.ARM_TIMEOUT_S + rank_timeouts.MAX_GATHER_TIMEOUT_S
-PASSED = "a breakpoint was reached before all ranks had theirs, and passed once, so that they stop at the same iteration"
+PASSED = "continued once at a breakpoint that not all ranks had yet, so that all stop at the same iteration"
 
 
 class RankBarrier:
@@ -57,7 +57,7 @@ class RankBarrier:
         self._tell = tell
         self._timeouts = rank_timeouts.RankTimeouts(clock)
         self._unarmed: Set[int] = set()
-        #: Sessions of the armed ranks, by key; that of a former editor may end while the next one's ranks are armed.
+        #: Sessions of the armed ranks, by key. A former editor's session may end while the next editor's ranks are armed.
         self._armed: Dict[int, Connection] = {}
         #: Withheld stops: the connection, the event and the stopped thread, by the key of the process.
         self._held: Dict[int, Tuple[Connection, bytes, int]] = {}
@@ -118,7 +118,7 @@ class RankBarrier:
         self._held.pop(key, None)
 
     def holds_back(self, connection: Connection, name: object, content: Message, body: bytes) -> bool:
-        """Tell whether an event of the adapter is withheld from the client, for now or for good; `body` is the message."""
+        """Tell whether to withhold an event of the adapter from the client; `body` is the message, kept for later."""
         key = connection.key
         if connection.leaving or (key not in self._unarmed and key not in self._armed):
             return False

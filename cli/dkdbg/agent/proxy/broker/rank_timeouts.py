@@ -82,7 +82,7 @@ class RankTimeouts:
         if quiet <= max(QUIET_S, min(MAX_QUIET_S, self._arming / 4)):
             return WAIT
         if not held:
-            return OPEN  # a later stop is in every rank's next round: all have breakpoints
+            return OPEN  # all ranks have their breakpoints, so they reach a later stop in the same iteration
         if self.has_passed:
             return GIVE_UP
         self.has_passed = True

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.agent import Agent
     from dkdbg.agent.proxy.broker.connection import Action, Link
 
-#: Seconds that a client waits for an adapter that is (re)starting, and until it gets a message about that.
+#: Maximum seconds that a client waits for an adapter that is (re)starting; seconds until the client is notified of the
+#: wait.
 BACKEND_TIMEOUT_S = 30.0
 BACKEND_NOTICE_S = 1.0
 #: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
@@ -79,7 +80,7 @@ class Service:
             self._lock.notify_all()
 
     def stderr_tail(self, pid: int, is_alive: Callable[[int], bool]) -> Tuple[str, str]:
-        """Return the stderr that best explains why the program `pid` failed; see StderrTail.
+        """Return process name and stderr that best explain why the program `pid` failed; see StderrTail.of_a_failure.
 
         Waits for the output of processes that have ended, for at most STDERR_TIMEOUT_S seconds.
         """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Message = Dict[str, Any]
 
-#: Requests whose effect lasts until they are sent again; setBreakpoints for each source.
+#: Requests to replay: only the latest of each counts, for setBreakpoints the latest of each source file.
 SETS = (
     "setBreakpoints",
     "setFunctionBreakpoints",

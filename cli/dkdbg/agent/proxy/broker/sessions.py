@@ -35,7 +35,7 @@ class Sessions:
         self.clock = clock
         self.barrier = RankBarrier(clock, agent.name_of, self._tell_root)
         self.wall = wall
-        #: Return the next sequence number for a request of the broker; return the next number for an editor,
+        #: Functions that return the next sequence number for a request of the broker, and the next editor number,
         #: which the editor's child sessions carry too.
         self.next_sequence = itertools.count(messages.OWN_SEQUENCE).__next__
         self.next_editor = itertools.count(1).__next__
@@ -44,7 +44,7 @@ class Sessions:
         self._waiting: Dict[int, List[Connection]] = {}
         #: Processes that the root session's client was offered, and is about to attach to.
         self.offered: Set[int] = set()
-        #: Editors whose root session was taken over. Sessions that they still open for its processes end at once.
+        #: Editors that lost the root session to another one. Child sessions that they still open end at once.
         self.evicted: Set[int] = set()
         self.stderr_tail = StderrTail(agent.name_of)
         #: Pid of the program's first process, 0 before it starts; how the program has ended, empty while it runs.
@@ -101,7 +101,7 @@ class Sessions:
         return list(self._observers)
 
     def add_observer(self, connection: Connection) -> None:
-        """Add an observer."""
+        """Add an observer of its process, unless it is one already."""
         _add(self._observers, connection)
 
     def waiting(self, key: int) -> List[Connection]:

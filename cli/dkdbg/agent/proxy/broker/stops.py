@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 #: Maximum remembered stackTrace requests, stopped threads, and characters of a file's name.
 _MAX_REQUESTS, _MAX_THREADS, _MAX_NAME = 64, 10_000, 100
-#: Seconds after which a running evaluation may be one that waits for another process of the job.
+#: Seconds after which an unfinished evaluation may be waiting for another process of the job.
 EVALUATES_S = 0.3
 
 

@@ -7,8 +7,8 @@ proofs, and accepted otherwise:
 
 - The cgroup holds only processes of a PID namespace inside ours that share our user namespace: root made that
   container. Flatpak, toolbox and rootless containers are a user's own and have a user namespace.
-- The cgroup is outside of this container, whose engine never connects from outside over loopback. Rootless
-  engines and the runtime of a pod do (`kubectl port-forward`), and so does every process in the host's network.
+- The cgroup is outside of this container, and this container's engine never connects over loopback. Rootless engines
+  and the runtime of a pod do (`kubectl port-forward`), and so does every process in the host's network.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _is_contained(pid: int) -> Optional[bool]:
 
 
 def _is_engines(pid: int) -> bool:
-    """Tell whether a process may be the engine's, which soon leaves the cgroup: it is root's or has ended."""
+    """Tell whether a process runs as root or has ended: it may be the engine's, which soon leaves the cgroup."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return os.stat("/proc/%d" % pid).st_uid == 0
     return True

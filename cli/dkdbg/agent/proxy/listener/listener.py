@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Seconds for the first complete request; an editor sends it within milliseconds.
 FIRST_FRAME_TIMEOUT_S = 10.0
-#: Seconds of silence before a client is greeted: it may wait for the greeting of debugpy's adapter.
+#: Seconds of silence before the listener sends the greeting of debugpy's adapter, which some clients wait for.
 GREETING_AFTER_S = 1.0
 #: Maximum bytes of the first message: an `initialize` request has about 600.
 MAX_FIRST_FRAME_BYTES = 64 << 10
@@ -47,7 +47,7 @@ MAX_PENDING = 64
 CLOSE_TIMEOUT_S = 1.0
 #: Seconds between two log lines for refused peers.
 REFUSAL_LOG_INTERVAL_S = 10.0
-#: Fields of the status without the token. The attach proxy needs the agent's identity and whether the adapter is up.
+#: Status fields for clients without the token. The attach proxy needs the agent's identity and `adapter_up`.
 _PUBLIC = ("id", "name", "pid", "state", "client", "adapter_up", "started", "updated", "runs", "exit_code")
 _HTTP_METHODS = (b"GET ", b"HEAD ")
 #: Maximum bytes of a request's head.
@@ -68,14 +68,15 @@ class Listener:
     Args:
         host: address to bind; an empty one means all, including IPv6.
         port: 0 for a free one; the `port` attribute has the actual port.
-        or_free: take a free port if that one is taken.
+        or_free: take a free port if `port` is taken.
         serve: takes over each client that has sent `initialize`; an OSError ends it. The listener closes the socket.
         ready: tells whether an attach would work now; answers /healthz.
         status: answers /status; /healthz adds its `state` and `client`.
         allow: peers that may connect besides loopback and the gateway.
         token: required in `Authorization: Bearer` for the whole status; empty for none.
         users: uids of this machine that may attach and see the whole status; None for all of them.
-        let_in_later: `serve` calls `let_in` for each client that it admits; otherwise it is admitted when passed on.
+        let_in_later: `serve` calls `let_in` for each client that it admits; otherwise the listener admits each client
+            that it passes on.
         log: takes one line for the user.
         greeting: version of debugpy for a client that expects a greeting before it sends `initialize`; empty for none.
         outsiders: hint for a client that is refused as a process of another container; empty to accept those.
@@ -177,7 +178,7 @@ class Listener:
                 self._leave(sock)
 
     def _take(self, sock: socket.socket, address: str) -> bool:
-        """Make room for a connection; False if admitted clients take all of it, or after `stop`."""
+        """Make room for a connection; return False if admitted clients use all connections, or after `stop`."""
         with self._lock:
             if self._is_stopped or len(self._open) - len(self._pending) >= MAX_CONNECTIONS - MAX_PENDING:
                 return False
@@ -289,7 +290,7 @@ class Listener:
 
     def _may_see_all(self, sock: socket.socket, request: _HttpRequest) -> bool:
         token = request.shown(b"bearer")
-        if not token or not self._check:  # not a guess
+        if not token or not self._check:  # must not count as a wrong token
             return not self._check and not self._refusal_of_user(sock)
         return self._knows(sock, token)
 
@@ -363,9 +364,9 @@ def _close(sock: socket.socket) -> None:
 
 
 class PendingConnections:
-    """At most `most` connections that have not shown a token yet, in order of arrival.
+    """At most `max_pending` connections that are not admitted yet, in order of arrival.
 
-    Above that number a new one replaces one of them, so silent connections cannot lock others out. Not thread-safe.
+    When full, a new connection replaces one of them, so silent connections cannot lock others out. Not thread-safe.
     """
 
     def __init__(self, max_pending: int) -> None:
@@ -398,9 +399,9 @@ class PendingConnections:
         self._initialized.discard(sock)
 
     def victim(self) -> Optional[socket.socket]:
-        """Return the connection to replace: silent if possible, of the most frequent address, the oldest.
+        """Return the connection to replace: the oldest of the address with the most connections.
 
-        Behind Docker's proxy all have the same address, so that the address alone is not enough.
+        Connections without an `initialize` go first: behind Docker's proxy all have the same address.
         """
         found = [each for each in self._addresses if each not in self._initialized] or list(self._addresses)
         counts = collections.Counter(self._addresses[each] for each in found)

@@ -1,8 +1,8 @@
 """Finds the user of a local connection: loopback is open to all users of a machine.
 
 Queries the kernel as `ss` does (sock_diag(7), linux/inet_diag.h): one query and answer for each connection. Where
-that is unsupported, reads /proc/net/tcp, which lists all connections. A connection from outside this network
-namespace, such as Docker's proxy or a port forward, has no other end in it, and no user.
+that is unsupported, reads /proc/net/tcp, which lists all connections. If a connection comes from outside this network
+namespace (Docker's proxy, a port forward), the kernel lists no socket of its other end here, and so no user.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _NOBODY_UID = 65534
 def of_this_agent(environment: Mapping[str, str]) -> Set[int]:
     """Return the uids that may attach without a token: root, our own, and users who control the program anyway.
 
-    Those are the caller of sudo, and the owner of the working directory: the user of a dev container, where the agent
-    may run as root.
+    The latter are the caller of sudo, and the owner of the working directory: in a dev container, where the agent may
+    run as root, that is the user.
     """
     uids = {0, os.getuid()}
     with contextlib.suppress(OSError):
@@ -70,7 +70,7 @@ def refusal(sock: socket.socket, allowed: Optional[Set[int]]) -> str:
     # The sender of the data is unknown: the other end is outside of this kernel (Windows around WSL), or gone.
     if found is None:
         return _UNKNOWN if _state(sock) == _ESTABLISHED else _CLOSED
-    # A closed socket has no owner. Ours may be established: while its receive window is full, the FIN cannot arrive.
+    # A closed socket has no owner. Ours may still be established: no FIN arrives while its receive window is full.
     if not found[1]:
         return _CLOSED
     uid = found[0]
@@ -155,8 +155,8 @@ def _owner(peer: Address, local: Address) -> Optional[Owner]:
 def _is_gone(sock: socket.socket, peer: Address, local: Address) -> bool:
     """Tell whether the other end was not found because it is closed, not because it is elsewhere.
 
-    Elsewhere means outside this network namespace. A port forward into gVisor has no socket at its other end.
-    sock_diag is unsupported there.
+    Elsewhere means outside this network namespace. A port forward into gVisor, where sock_diag is unsupported, has no
+    socket at its other end.
     """
     state = _state(sock)
     if not _is_local(peer, local):

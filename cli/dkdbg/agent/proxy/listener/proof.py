@@ -1,12 +1,13 @@
-"""Proof of knowing the token without sending it: `dkdbg attach` exchanges it with every target before its attach.
+"""Proves knowledge of the token without sending it: `dkdbg attach` and a target prove it to each other.
 
 Each side makes a nonce for the connection, and answers with HMAC-SHA256, keyed with the token, over both nonces, its
 side and the purpose. An impostor learns no token, and cannot reuse the proof on another connection. An editor that
 attaches directly does not support this and shows its token.
 
-The client proves first. If the agent did, every peer could guess tokens offline against its proof, past the limit on
-wrong tokens. So only a target that a user attaches to gets a proof, and a token of 32 random bytes, as dkdbg makes
-them, resists guessing. Not prevented: a relay attack by a man in the middle; the Debug Adapter Protocol is unencrypted.
+The client proves first. If the agent did, every peer could guess tokens offline against its proof, where no limit on
+wrong tokens applies. So only a target that a user attaches to gets a proof, and a token of 32 random bytes, as dkdbg
+makes them, resists guessing. Not prevented: a relay attack by a man in the middle; the Debug Adapter Protocol is
+unencrypted.
 
 With the Debug Adapter Protocol: `initialize` carries NONCE, and so does the body of its response; the request PROVE
 carries PROOF, and so does the body of its response. With HTTP: a request with the header `Dkdbg-Nonce` is answered by
@@ -24,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
-#: Names of the two DAP properties; the second is also the name of the request with the proof.
+#: NONCE, PROOF: properties of DAP messages. PROVE: the request that carries PROOF.
 NONCE = "dkdbgNonce"
 PROOF = "dkdbgProof"
 PROVE = "dkdbgProve"

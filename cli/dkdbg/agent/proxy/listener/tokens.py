@@ -1,7 +1,7 @@
 """Checks the token of an attach, where other users can reach the port.
 
-A right token is always accepted: guesses must not lock out the user, whose address is the same as the guesser's behind
-Docker's proxy. The token's length protects it against guesses. After many wrong tokens, answers are delayed.
+A right token is always accepted: behind Docker's proxy the user and a guesser have one address, and guesses must not
+lock out the user. The token's length protects it against guesses. After many wrong tokens, answers are delayed.
 
 The token appears in no log, record or answer. debugpy copies the whole attach request into those of child sessions,
 so these carry the token too.
@@ -65,9 +65,9 @@ class Check:
         return bool(self._token)
 
     def proven(self, exchange: proof.Exchange, shown: object) -> str:
-        """Return the value for `shown` of `refusal` when a client proves its token instead of showing it.
+        """Return what to pass to `refusal` as `shown` for a client that proves its token instead of showing it.
 
-        This is the token if the proof is right. Otherwise it is a wrong token, so that wrong proofs are counted too.
+        The token if the proof is right; otherwise a wrong token, so that wrong proofs are counted too.
         """
         token = self._token.decode("utf-8", "surrogatepass")
         return token if proof.is_same(shown, exchange.of_client(token)) else token + "?"
