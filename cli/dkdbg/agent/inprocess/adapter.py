@@ -1,9 +1,9 @@
 """debugpy's adapter, hardened. Run as a file by `proxy/adapter/backend.py`, and for a worker of Ray by `ray/worker.py`.
 
 It reads one line of JSON from stdin: debugpy's folder, the server token, the port to announce, the socket for
-processes, the path of privates.py, and for a worker of Ray the answer to processes that join. It writes one line
-of JSON to stdout: that it serves, or which private names this debugpy lacks. It ends when stdin ends, so an agent
-that was killed leaves no adapter behind. The adapter of a Ray worker ends with the last process.
+processes, the path of privates.py, and for a worker of Ray the content of `join.json`. It writes one line of
+JSON to stdout: that it serves, or which private names this debugpy lacks. It ends when stdin ends, so that a
+killed agent leaves no adapter behind. The adapter of a Ray worker ends with the last process.
 
 It listens on no port, because any user of the machine could connect and debug. The agent passes the connections of its
 clients and of the root session stub through stdin, a Unix socket. The user's processes connect to a Unix socket in the
@@ -17,16 +17,16 @@ Other differences from `debugpy/adapter/__main__.py`:
    calls os._exit.
 3. It stays a child of the agent instead of becoming a daemon, and its token is not on its command line.
 4. An editor that closes during an answer does not end the adapter with all its sessions: debugpy treats a broken
-   pipe in a handler as fatal and calls os._exit. An editor that closes during startDebugging is not waited for:
-   with debugpy its session stays locked, and no client can attach any more.
+   pipe in a handler as fatal and calls os._exit. The adapter does not wait for an editor that closes during
+   startDebugging: with debugpy its session stays locked, and no client can attach any more.
 5. An editor that reattaches at once gets the processes whose previous session is still ending. debugpy announces
    free processes only at configurationDone, and such a process could never be debugged again.
-6. A client that leaves before the root session stub has connected does not end the adapter: debugpy assumes that
-   it was the last one.
+6. A client that leaves before the root session stub has connected does not end the adapter. debugpy's would end,
+   because no process is connected yet.
 7. For a client that gave no address, child sessions use the listener's port, not one of this process.
 8. While an editor does not read, the adapter stops reading from its process after a few messages: debugpy would
    buffer all the output of a program.
-9. It reads through a buffer.
+9. It reads messages through a buffer (`buffer_reads`).
 """
 
 # debugpy has no types, and this is where it is imported.
@@ -126,7 +126,7 @@ class Processes:
         survive(self._connect, sock, self._log)
 
     def may_be(self, pid: int) -> bool:
-        """Tell whether the process whose connection this thread sets up may claim this pid."""
+        """Tell whether the process that this thread is connecting may report this pid as its own."""
         return getattr(self._present, "pid", 0) in (0, pid)
 
     def _known(self, sock: socket.socket) -> Optional[int]:
@@ -168,7 +168,7 @@ def survive(connect: Callable[[socket.socket], object], sock: socket.socket, log
 
 
 def outlive_reports(sessions: Any, log: Any) -> None:
-    """Tolerate a closed client when debugpy reports its sockets, as it does while another client connects."""
+    """Tolerate a closed client in `report_sockets`, which debugpy calls while another client connects."""
     report: Callable[[], None] = sessions.report_sockets
 
     def surviving_report() -> None:
@@ -183,7 +183,7 @@ def outlive_reports(sessions: Any, log: Any) -> None:
 def outlive_clients(messaging: Any, log: Any) -> Set[Any]:
     """Ignore failed writes to a closed client; return the set of threads that are writing to a client now.
 
-    The client's reader handles its end.
+    The thread that reads from the client handles the disconnect.
     """
     write: Callable[..., Any] = messaging.JsonIOStream.write_json
     writing: Set[Any] = set()
@@ -220,10 +220,10 @@ def outlive_announcements(clients: Any, messaging: Any, log: Any) -> None:
 
 
 class Buffered(io.BufferedReader):
-    """Buffered reader whose underlying stream the writer's side closes, as JsonIOStream does first."""
+    """Buffered reader that does not close its stream: JsonIOStream has closed that already, as its writer."""
 
     def close(self) -> None:
-        """Do nothing: `io.BufferedReader.close` would wait for a thread that reads, which ends only afterwards."""
+        """Do nothing: `io.BufferedReader.close` would wait for the thread that is reading."""
 
 
 def buffer_reads(messaging: Any) -> None:
@@ -237,7 +237,7 @@ def buffer_reads(messaging: Any) -> None:
 
 
 def wait_for_readers(messaging: Any, writing: Set[Any]) -> None:
-    """Stop reading from a process while its earlier messages wait for its client; `writing`: see outlive_clients."""
+    """Stop reading from a process while its client does not read earlier messages; `writing`: see outlive_clients."""
     parse: Callable[[Any], None] = messaging.JsonMessageChannel._parse_incoming_message
 
     def parse_in_time(self: Any) -> None:
@@ -309,7 +309,7 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
     disconnect: Callable[..., Any] = clients.Client.disconnect_request
 
     def root_of(connection: Any) -> Any:
-        """Return the root session that has announced this process: the next editor's may exist by now."""
+        """Return the root session that has announced this process; another editor's may exist already."""
         found = [each for each in list(sessions._sessions) if not each.is_finalizing]
         return next((each for each in found if connection in each.client.known_subprocesses), None)
 
@@ -335,7 +335,7 @@ _asked_for_timeouts: Set[str] = set()
 
 
 def let_join(servers: Any, session: str, info: Dict[str, Any]) -> None:
-    """Let processes join while an editor is attached to the process `info["ppid"]`, as an agent does.
+    """Let processes join, as an agent would, while an editor is attached to the process `info["ppid"]`.
 
     Args:
         session: the session's folder. info: content of its `join.json`, see JoinInfo in contract.py.
@@ -386,7 +386,9 @@ def announce_with_origin(messaging: Any, session: str) -> None:
 
 
 def stop_clocks(clients: Any, session: str) -> None:
-    """Let a client stop the clocks of a session for some seconds, as an agent does while one of its processes is held.
+    """Add the request `dkdbgTogether`, by which a client stops the session's clocks for held_time.LEASE_S seconds.
+
+    An agent stops them while one of its processes is held.
 
     Args:
         session: the session's folder.
@@ -427,9 +429,9 @@ def serve_agent(
     log: Any,
     ended: Callable[[], object],
 ) -> None:
-    """Accept the connections that the agent passes, until the agent ends or wants this process to end.
+    """Accept the connections that the agent passes; call `ended` when the agent closes its end of the socket.
 
-    A byte comes with each: `c` for a client, `p` for the root session stub.
+    A byte comes with each connection: `c` for a client, `p` for the root session stub.
     """
     size, flags = struct.calcsize("i"), getattr(socket, "MSG_CMSG_CLOEXEC", 0)
     while True:
@@ -461,7 +463,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     options = json.loads(sys.stdin.readline())
     join = options.get("join")
-    if join and os.fork():  # Ray kills the children of a worker that ends, before they have told their editor
+    if join and os.fork():  # not a child of the worker: Ray kills those when it ends, before the editor knows
         os._exit(0)
     sys.path.insert(0, options["debugpy"])
     import debugpy  # noqa: F401, T100

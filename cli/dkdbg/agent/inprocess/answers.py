@@ -1,6 +1,6 @@
 """Answers the agent's queries in a hooked process: join the adapter, open a pdb, report stacks or changed sources.
 
-Loaded by the hook with the first query; it runs in the hook's thread.
+The hook loads it at the first query, and runs it in the hook's thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .hook.sitecustomize import _Member as Member
     from .own_socket import OwnSocket
 
-#: Seconds for the client that has asked for pdb to connect.
+#: Seconds to wait for the connection of a client that has asked for pdb.
 CLIENT_TIMEOUT_S = 10.0
 #: Seconds for the asking side to read a long answer.
 READ_TIMEOUT_S = 5.0
@@ -39,8 +39,8 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
     """
     _follow_user(member)
     if command == b"join" and not member.joined and not _is_known() and not greenlets.why_not():
-        # A thread started through gevent's `threading` would never run here. debugpy brings an unpatched copy:
-        # load it.
+        # A thread started through gevent's `threading` would never run here. So load debugpy, which has an unpatched
+        # copy.
         if "gevent" in sys.modules:
             from . import join
 
@@ -60,7 +60,7 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
 
 
 def _follow_user(member: Member) -> None:
-    """Announce this process in the folder of the user that it has changed to since, who cannot reach its former one."""
+    """If this process has changed its user, announce it in the new user's folder: it cannot reach the former one."""
     if not os.path.exists(member.base + ".json"):
         with contextlib.suppress(KeyError, ValueError, OSError):  # the session has no folder for this user
             member.follow_user()

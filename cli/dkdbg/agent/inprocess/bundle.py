@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 #: debugpy versions that run on a range of Python versions (sources: Requires-Python on PyPI, and trials: 1.8.22 needs
 #: 3.10, 1.8.21 runs on 3.8 to 3.13, 1.7.0 is the last for 3.7).
-#: Columns: lowest Python, highest Python, lowest debugpy, highest debugpy; None is open, up to the limit in privates.py.
+#: Columns: lowest Python, highest Python, lowest debugpy, highest debugpy; None: no limit but `privates.BELOW`.
 SUPPORT = (
     ((3, 10), None, privates.OLDEST, None),
     ((3, 8), (3, 9), privates.OLDEST, (1, 8, 21)),
     ((3, 7), (3, 7), (1, 7, 0), (1, 7, 0)),
 )
 _NAME = re.compile(r"^debugpy-(\d+(?:\.\d+)*)$")
-#: Date of all entries of a zip, the earliest that it can hold: the bytes depend only on the content.
+#: Date of all entries of a zip, the earliest possible, so that the bytes depend only on the content.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LICENSES = ("LICENSE", "LICENSE.txt", "ThirdPartyNotices.txt")
 #: Library that sets the trace function of running threads, which Python 3.11 and older cannot do themselves.
@@ -90,7 +90,7 @@ def ensure_debugpy(
     Args:
         search_dirs: folders that may hold `debugpy-VERSION`, as the single file unpacks it.
         runtime_dir: the agent's private folder.
-        python: for which Python; the running one by default.
+        python: version of Python that debugpy has to support; the running one by default.
 
     Raises:
         NoDebugpy: none matches.
@@ -144,7 +144,7 @@ def _find(search_dirs: Iterable[str]) -> List[Tuple[Version, str]]:
 def copied(files: Iterable[Tuple[str, str]], target: str) -> str:
     """Copy files into a folder and return the folder.
 
-    It is complete or absent at any time, even if another process creates it at the same time.
+    The folder is complete or absent at any time, even if another process creates it too.
 
     Args:
         files: path on this machine, name in the folder.
@@ -166,7 +166,7 @@ def copied(files: Iterable[Tuple[str, str]], target: str) -> str:
         try:
             os.rename(scratch, target)
         except OSError:
-            if not is_own(target):  # nor has another process made it meanwhile
+            if not is_own(target):  # otherwise another process has created it meanwhile
                 raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

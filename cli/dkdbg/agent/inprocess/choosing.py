@@ -80,7 +80,7 @@ def program(argv: Sequence[str]) -> str:
 
 
 def what_runs(argv: Sequence[str]) -> Tuple[str, str, str]:
-    """Return a Python's option letters, the kind of program that it runs, and the program's name.
+    """Return the option letters of a Python command line, the kind of program that it runs, and the program's name.
 
     The kind is `file`, `module`, `code` (without a name), or empty for an interactive session or standard input.
     """
@@ -146,7 +146,7 @@ def runs_free(directory: str) -> bool:
 
 
 def own_rank(member: Member) -> Optional[int]:
-    """Return the rank that this process belongs to, determined anew: at its start there may have been no selection."""
+    """Return the rank that this process belongs to, determined now: it may have started without a selection."""
     below = bool(member.origin) or _is_below(member.directory)
     parents = member.belongs if member.rank is None else member.rank
     return rank_of(os.environ, member.argv, member.origin, below=below, parents=parents)

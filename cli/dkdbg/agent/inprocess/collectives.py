@@ -1,8 +1,8 @@
-"""The last collectives of this process from torch's flight recorder, for `dkdbg where`.
+"""Reads the last collectives of this process from torch's flight recorder, for `dkdbg where`.
 
 Torch records them automatically (TORCH_FR_BUFFER_SIZE, 2000 by default in torch 2.13; gloo and NCCL). The
-query runs in a thread of its own: it may wait for a device that hangs, and the hook's thread is needed for
-other questions.
+query runs in its own thread, because it may wait for a device that hangs, and the hook's thread must answer
+other queries.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MODULE = "torch._C._distributed_c10d"
 _DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
 #: Maximum collectives of a group, groups of a process, and tensors of a collective to report.
 MAX_COLLECTIVES, MAX_GROUPS, _MAX_TENSORS = 8, 64, 8
-#: Maximum Python frames between a collective and the thread that waits in it.
+#: Number of innermost frames of a waiting thread to search for torch's function of the collective.
 _WRAPPERS = 4
 #: Queries in progress, by pid: a forked child has its parent's entry, but not its thread.
 _asking: Dict[int, bool] = {}
@@ -33,7 +33,7 @@ _asking: Dict[int, bool] = {}
 def follow(member: Member, answer: Callable[[str], None], close: Callable[[], None]) -> None:
     """Send the latest collectives as one more line, from another thread, then close the connection.
 
-    Without any collectives, close it at once.
+    If torch has no flight recorder, or an earlier query is still running, close it at once.
     """
     dumps = [getattr(sys.modules.get(_MODULE), name, None) for name in _DUMPS]
     if not any(dumps) or _asking.get(os.getpid()):
@@ -59,9 +59,9 @@ def follow(member: Member, answer: Callable[[str], None], close: Callable[[], No
 
 
 def pending() -> Optional[Tuple[str, float, float]]:
-    """Return the collective in which a thread of this process waits; None for none, or where torch does not record it.
+    """Return the collective in which a thread of this process waits; None without one, or if torch does not record it.
 
-    NCCL's are not looked for: its dump may wait for a device.
+    Collectives of NCCL are not found: their dump may wait for a device.
 
     Returns:
         Its name, the seconds since it began, and the seconds until it gives up.
@@ -102,7 +102,7 @@ def _answer(dumps: List[Callable[..., Any]]) -> str:
 
 
 def reduced(answer: Dict[str, Any], now: float) -> List[Dict[str, Any]]:
-    """Return the process groups of a dump (format 2.10: torch 2.13), each with its last collectives, the newest last.
+    """Return the process groups of a dump (format 2.10: torch 2.13) with their last collectives, the newest last.
 
     Args:
         now: epoch seconds.

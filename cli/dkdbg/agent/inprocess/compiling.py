@@ -1,4 +1,4 @@
-"""Compiles sources of the program for the debugger, without the warnings that the program has printed already."""
+"""Compiles sources of the program for the debugger, without printing the compiler's warnings a second time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MAX_SOURCE_BYTES = 4 << 20
 
 @contextlib.contextmanager
 def without_warnings() -> Iterator[None]:
-    """Do not print what the compiler warns of in this thread, such as `x is 1`: the program has printed that already.
+    """Suppress the compiler's warnings in this thread, such as that of `x is 1`: the program has printed them already.
 
-    The filters stay as they are: after a change of them Python prints each warning of the program once more.
+    The warning filters stay unchanged: after a change Python prints each warning of the program once more.
     """
     true, thread = getattr(warnings, "_showwarnmsg", None), get_ident()
 
@@ -42,7 +42,7 @@ def compiled(file: str, optimize: int = -1) -> Optional[CodeType]:
     Args:
         optimize: see `compile`; -1 for this Python's own level.
     """
-    if not os.path.isfile(file):  # a pipe would be waited for
+    if not os.path.isfile(file):  # opening a pipe would block
         return None
     with without_warnings():
         try:

@@ -1,6 +1,6 @@
-"""Keep the agent's files out of what coverage measures.
+"""Makes coverage ignore the agent's files.
 
-They are removed with the session, and `coverage report` ends with an error for a measured file that is missing.
+They are removed with the session, and `coverage report` fails if a measured file is missing.
 """
 
 # ruff: noqa: ANN401
@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-#: Called in each thread in which coverage meets a new file.
+#: Called when coverage sees a new file, in the thread that executes it.
 meets_file: Callable[[], object] = lambda: None
 _AGENT = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
 #: Parts of the paths of debugpy, which the agent unpacks outside of the program's site-packages.
@@ -37,7 +37,7 @@ def measures() -> bool:
 
 
 def find_spec(name: str, path: Any, target: Any) -> Any:
-    """Return the spec of coverage's module, which gets patched after its import."""
+    """Return the spec of coverage's module; the import then patches the module."""
     return importing.Finder(name, _leave_out).find_spec(name, path, target)
 
 

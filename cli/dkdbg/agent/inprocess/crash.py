@@ -60,7 +60,7 @@ def hold(directory: str, failure: Failure) -> None:
 
 
 def describe(failure: Failure, place: Any) -> str:
-    """Return `train.py:6: ZeroDivisionError: division by zero`."""
+    """Return `train.py:6: ZeroDivisionError: division by zero`; `place` formats a path and a line."""
     import traceback
 
     kind, value, trace = failure

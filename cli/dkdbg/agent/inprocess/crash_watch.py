@@ -52,14 +52,14 @@ def arm(member: Member) -> None:
 def _is_outermost(frame: FrameType) -> bool:
     """Tell whether a frame is the program's outermost one.
 
-    Python records exceptions that leave it in sys.last_value. pytest and prompts record others there, and so does C++
-    that prints the exception of a function which it has called.
+    Python stores an exception that leaves this frame in sys.last_value. pytest and interactive prompts store others
+    there, and so does C++ code that prints the exception of a Python function that it has called.
     """
     return frame.f_back is None and frame.f_code.co_name in ("<module>", "_run_module_as_main")
 
 
 def arm_worker(member: Member) -> None:
-    """Watch exceptions in a worker of multiprocessing, which prints its exception itself and ends."""
+    """Watch exceptions in a worker of multiprocessing, which catches and prints them before it ends."""
     global _worker_armed  # noqa: PLW0603
     if _worker_armed:
         return

@@ -21,7 +21,7 @@ def seconds_of(text: str, least: float = 0.0) -> Optional[float]:
     """Return the seconds of a duration (s, m, h; without a unit seconds); None for another text.
 
     Args:
-        text: up to 365 days.
+        text: a duration of at most 365 days.
         least: minimum seconds.
     """
     found = _FORM.fullmatch(text)
@@ -33,7 +33,7 @@ def hold_seconds(text: str) -> float:
     """Return the seconds of `hold=20m`, for which a crashed process waits for an editor; FAILING_S for an empty text.
 
     Raises:
-        ValueError: it has another form.
+        ValueError: the text has another form.
     """
     name, _, value = (text.strip() or "hold=%s" % FAILING_S).partition("=")
     found = seconds_of(value) if name == "hold" else None
@@ -43,7 +43,7 @@ def hold_seconds(text: str) -> float:
 
 
 def later(seconds: float, call: Callable[[], object]) -> threading.Timer:
-    """Call a function on another thread after this time, unless the timer is cancelled or the process ends before."""
+    """Call a function on another thread after this time; return the timer. It does not keep the process alive."""
     timer = threading.Timer(seconds, call)
     timer.daemon = True
     timer.start()

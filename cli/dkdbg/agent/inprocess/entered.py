@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .hook.sitecustomize import _Member as Member
 
-#: Suffix of the file, beside a process's announcement, with the result.
+#: Suffix of the file with the result, beside the process's announcement.
 ANSWER = ".entered"
 ENTERED = "entered"
 SERVES = "it is a helper process and runs none of your code"
@@ -47,7 +47,7 @@ enter(%r, %r, %r)
 
 
 def enter(files: str, directory: str) -> str:
-    """Register with this session, on the main thread, from the hook's files; return ENTERED, or why not."""
+    """Register with this session, on the main thread, from the files in `files`; return ENTERED, or why not."""
     if sys.version_info < (3, 8):
         return "Python %d.%d is too old: the debugger needs 3.8 or newer" % sys.version_info[:2]
     if "debugpy" in sys.modules and "pydevd" in sys.modules and HOOK not in sys.modules:
@@ -55,7 +55,7 @@ def enter(files: str, directory: str) -> str:
         if known.get_global_debugger() is not None:
             return "another debugger is attached to it: debugpy, or an IDE's pydevd"
     package = sys.modules.get("_dkdbg")
-    if package is not None:  # the package of an agent that is gone together with its files
+    if package is not None:  # left by an earlier agent; its files are deleted
         package.__path__ = [files]
     for finder in sys.meta_path:
         if type(finder).__name__ == "_DkdbgFinder":
@@ -97,7 +97,7 @@ def _move(member: Member, directory: str, files: str) -> str:
         return "it is in another session of dkdbg already: " + os.path.basename(member.directory)
     former, member.directory = member.listener, directory
     if "pydevd" in sys.modules:
-        sys.modules["pydevd"].SetupHolder.setup = None  # pydevd would name the parent process to the adapter
+        sys.modules["pydevd"].SetupHolder.setup = None  # else pydevd reports the former agent as the parent
     _register(member, directory, files)
     if former is not None and former.fileno() >= 0 and former is not member.listener:
         try:  # noqa: SIM105 - contextlib may be the program's, see standard.py

@@ -82,7 +82,7 @@ def in_child(member: Member) -> None:
         forget = getattr(sys.modules.get("_dkdbg." + name), "forget", None)
         if forget is not None:
             forget()
-    if _is_about_to_exec() or is_half_joined:  # locks are held by a thread that the child does not have
+    if _is_about_to_exec() or is_half_joined:  # a thread that the child lacks holds locks
         return
     member.origin = origin()
     if member.origin.startswith("rank:"):
@@ -107,7 +107,7 @@ def origin() -> str:
     while frame is not None:
         path = frame.f_code.co_filename.replace(os.sep, "/")
         if path.endswith("multiprocessing/forkserver.py"):
-            return ""  # the command line shows the origin
+            return ""  # `enter` asks the parent, because of the command line
         if path.endswith("multiprocessing/popen_fork.py"):
             from . import parent_lookup
 
@@ -153,10 +153,10 @@ def _tries() -> Iterator[None]:
 
 
 def _block_signals(member: Member) -> None:
-    """Block signals until a forked child has joined.
+    """Prepare to block signals in each forked child until it has joined.
 
-    Python drops an exception that a signal handler raises in a callback of a fork. Only C functions are called,
-    so that no handler runs between the last call and the program's next line.
+    Python drops an exception that a signal handler raises in a callback of a fork. The last callback, which unblocks
+    the signals, is a C function, so that no handler runs before the program's next line.
     """
     import ctypes
     import functools
@@ -168,7 +168,7 @@ def _block_signals(member: Member) -> None:
         ctypes.create_string_buffer(128),
         ctypes.create_string_buffer(128),
     )
-    libc.sigfillset(everything)  # without the C library's own signals
+    libc.sigfillset(everything)  # it leaves out the C library's own signals
     for name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"):
         libc.sigdelset(everything, int(getattr(signal, name)))
     member.block_signals = functools.partial(mask, int(signal.SIG_BLOCK), everything, former)
@@ -176,7 +176,7 @@ def _block_signals(member: Member) -> None:
 
 
 class _OwnThreads:
-    """A pattern for `warnings`: Python 3.12's warning of a fork with threads, if the extra ones are dkdbg's."""
+    """Pattern for a warning filter: matches Python 3.12's warning of a fork with threads if all but one are dkdbg's."""
 
     def __init__(self, member: Member) -> None:
         self._member = member

@@ -1,4 +1,4 @@
-"""Runs a callback as soon as the program has imported a module, without importing that module for it."""
+"""Runs a callback as soon as the program has imported a module; imports none itself but built-in ones."""
 
 # ruff: noqa: ANN401
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def after(name: str, do: Callable[[Any], object]) -> None:
-    """Call `do` with this module: now if it is loaded, else when it is imported; once, however often it is registered.
+    """Call `do` with this module: now if it is loaded, else once when it is imported, even if registered twice.
 
     If another thread is importing the module now, `do` is called at the next import of any other module.
     An error in the callback is swallowed: the module may have an unknown version.
@@ -43,13 +43,13 @@ class Finder:
     """First finder on sys.meta_path until the module is imported; leaves finding it to the others.
 
     Args:
-        half: the module, if another thread was importing it when this was made.
+        half: the module, if another thread is importing it when the finder is created.
     """
 
     def __init__(self, name: str, do: Callable[[Any], object], half: Any = None) -> None:
         self.name = name
         self.do = do
-        self._half = [] if half is None else [half]  # a list: only one thread pops it
+        self._half = [] if half is None else [half]  # a list: `pop` gives it to one thread only
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Return a spec of the module that calls `do` after the import; None for other modules."""
@@ -68,7 +68,7 @@ class Finder:
         return None
 
     def _change(self, module: Any) -> None:
-        if sys.modules.get(self.name) is module:  # otherwise its import has failed, and is tried again
+        if sys.modules.get(self.name) is module:  # otherwise its import has failed; a later one may succeed
             self._leave()
             self.do(module)
 

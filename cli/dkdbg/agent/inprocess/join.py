@@ -1,4 +1,4 @@
-"""Joins a Python process to the adapter when an editor is attached. Loaded by the hook, and only then.
+"""Joins a Python process to the adapter. The hook loads this module only when an editor is attached.
 
 It imports debugpy into the user's process and connects it to the adapter as a child of the root session stub.
 It never hangs: an editor that ignores child sessions costs a starting program at most JoinInfo.deadline
@@ -44,7 +44,7 @@ def join(session_dir: str, at_start: bool) -> str:
     Args:
         session_dir: the session's folder.
         at_start: wait until the editor has set its breakpoints, so that the program's first line can stop.
-            Without it the call comes from the hook's thread in a running program, and the breakpoints follow.
+            In a running program this is False: return at once, and the breakpoints arrive later.
 
     Returns:
         One line: `joined`, `already joined`, or why not.
@@ -64,10 +64,10 @@ def join(session_dir: str, at_start: bool) -> str:
 
 
 def load(session_dir: str, main_ident: int) -> None:
-    """Import debugpy on this thread, if an editor is attached and it fits this process; `join` reports why not.
+    """Import debugpy on this thread, if an editor is attached; do nothing where `join` would report a conflict.
 
     debugpy's copy of `threading` takes the importing thread for the main thread, and pydevd ends the session when that
-    has ended. So the copy's main thread is replaced by the program's.
+    thread ends. So make the program's main thread the copy's.
     """
     with _lock, contextlib.suppress(Exception):
         info = _info(session_dir)
@@ -107,7 +107,7 @@ def forget() -> None:
 def until_configured(session_dir: str) -> str:
     """Wait until an editor has configured its session of this joined process; return why it has not, or "".
 
-    The limit is `DKDBG_JOIN_DEADLINE` seconds, as for a process that starts.
+    Wait at most `DKDBG_JOIN_DEADLINE` seconds, as a starting process does.
     """
     import pydevd
 
@@ -137,7 +137,7 @@ def _join(session_dir: str, at_start: bool) -> str:
         return NO_EDITOR
     from .clocks import clocks
 
-    clocks.follow(session_dir, at_start=at_start)  # first, so that an editor cannot stop this process before
+    clocks.follow(session_dir, at_start=at_start)  # first: after the join an editor can stop this process
     with contextlib.suppress(PermissionError):  # the agent is root's, and the program another user's
         os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
     if _has_pdb(session_dir):
@@ -220,7 +220,7 @@ def _connect(pydevd: Any, info: Dict[str, Any]) -> None:
 
 
 def _patch(session_dir: str) -> None:
-    """Change what pydevd does, in the order in which the changes build on each other."""
+    """Install the changes to pydevd. The order matters: later ones build on earlier ones."""
     from . import output
     from .arrays import array_views
     from .pydevd_patches import (
@@ -271,9 +271,9 @@ def _forget_former_stops() -> None:
 
 
 def _has_pdb(session_dir: str) -> bool:
-    """Return whether a pdb client holds this process; then it joins as soon as the client leaves.
+    """Return whether a pdb client is connected to this process. If so, join when that client leaves.
 
-    Both debuggers trace the same threads: up to Python 3.11 pdb would silently never stop again.
+    Both debuggers would trace the same threads: up to Python 3.11 pdb would silently never stop again.
     """
     socket_pdb: Any = sys.modules.get("_dkdbg.pdb.socket_pdb")
     client = socket_pdb.connected() if socket_pdb is not None else None
@@ -290,7 +290,7 @@ def _has_pdb(session_dir: str) -> bool:
 
 
 def _knock(session_dir: str) -> None:
-    """Make the hook's thread of this process join."""
+    """Ask the hook's thread of this process to join."""
     import socket
 
     sys.modules["_dkdbg.pdb.socket_pdb"].on_release = None  # type: ignore[attr-defined]
@@ -310,7 +310,7 @@ def _why_not_this_debugpy() -> str:
 
 
 def _what_is_too_little() -> str:
-    """Return why the debugger would take descriptors that the program needs; empty if it would not."""
+    """Return why the limit on open files is too low for program and debugger; empty if it is not."""
     limit = os.sysconf("SC_OPEN_MAX")
     if not 0 <= limit < MIN_OPEN_FILES:
         return ""
@@ -342,11 +342,11 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
         standard.folders[:] = [folder, folder + "/debugpy/_vendored/pydevd"]
         dont_write = sys.dont_write_bytecode
         # Images often set PYTHONDONTWRITEBYTECODE; without .pyc files this import takes 0.3 s instead of 0.1,
-        # each time. They go into dkdbg's private folder. Not done in a running program, whose own imports would
-        # write files too.
+        # each time. They go into dkdbg's private folder. Not in a running program: imports in its other threads
+        # would write .pyc files too.
         sys.dont_write_bytecode = dont_write and not at_start
         breakpointhook = sys.breakpointhook
-        # debugpy logs the platform, and Python runs `uname -p` for it: one more process, which gevent refuses here.
+        # debugpy logs `platform.platform()`, which runs `uname -p`: one more process, which gevent refuses here.
         described, platform.platform = platform.platform, lambda: sys.platform  # type: ignore[assignment, misc]
         this = session.member()
         try:
@@ -372,7 +372,7 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
 
 
 def _watch_configuration() -> None:
-    """Set the debugger's `dkdbg_configured` when configurationDone has arrived; then warn the editor.
+    """Set the debugger's `dkdbg_configured` when configurationDone has arrived; then send the editor any warnings.
 
     `ready_to_run` does not show that: pydevd sets it at once when asked not to wait, and when asked to wait it
     waits for good (debugpy #549).

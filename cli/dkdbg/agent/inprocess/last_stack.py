@@ -1,7 +1,7 @@
-"""Keeps the Python stack of a process that dies of a fatal signal, by `faulthandler` in a file of the session.
+"""Makes `faulthandler` write the Python stack of a process that dies of a fatal signal into a file of the session.
 
-Enabled when the process joins, so a program without an editor is not touched. A program that handles one of the
-signals itself, or has enabled `faulthandler`, keeps what it has. `agent/state/deaths.py` reads the file (issue 33).
+Enabled when the process joins, so a program without an editor is not touched. Nothing changes for a program that
+handles one of the signals itself, or has enabled `faulthandler`. `agent/state/deaths.py` reads the file (issue 33).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _file: Optional[int] = None
 
 
 class _Target:
-    """The file, as an object that only `faulthandler` refers to, until the program enables or disables its own."""
+    """File object to which only `faulthandler` refers, until the program enables or disables `faulthandler` itself."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -44,7 +44,7 @@ def enable(path: str) -> None:
     """Make `faulthandler` write into the file `path`, once.
 
     `faulthandler` writes without checking the descriptor, so the file has a high number, which a program does not reach
-    by opening files. Where there is no such number, nothing is kept.
+    by opening files. Where `ulimit -n` allows no such number, do nothing.
     """
     global _file, _target  # noqa: PLW0603
     if _file is not None or _is_handled():

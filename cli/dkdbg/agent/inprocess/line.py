@@ -1,7 +1,7 @@
-"""Reports what this process knows of one line of a source file, for `dkdbg why`.
+"""Reports what this process knows about one line of a source file, for `dkdbg why`.
 
 The answer contains the loaded modules from a file of that name, whether the line has code, and whether that code has
-run. It is made in the hook's thread; the program goes on meanwhile.
+run. The hook's thread computes it while the program continues.
 """
 
 # pydevd and torch have no types, and are only used where they are already loaded.
@@ -42,26 +42,27 @@ _KEEPS = "functools"
 _INNER = ("__wrapped__", "_torchdynamo_orig_callable", "_torchdynamo_inline", "py_func", "fn")
 #: Suffixes of modules that are loaded in compiled form instead of their source.
 _COMPILED = (".pyc", ".so", ".pyd")
-#: Statements of which some lines may not run.
+#: Statements that may skip some of their lines.
 _BRANCHES = ("If", "For", "While", "Try", "TryStar", "Match")
 #: Instructions of Python 3.12 that leave a function.
 _LEAVING = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "RAISE_VARARGS")
-#: Number of frozen objects from which the program is taken to have frozen its own (gc.freeze), which `gc` does
-#: not return. Python 3.12 starts with some 400.
+#: From this number of frozen objects on, the program has probably called gc.freeze, and `gc` does not return its
+#: objects. Python 3.12 itself starts with about 400.
 _MANY_FROZEN = 2000
-#: Types whose code waits outside of the threads' stacks, and the prefix of their attributes.
+#: Types of suspended code, which is on no thread's stack, and the prefix of their attributes (`cr_frame`).
 _SUSPENDABLE = {types.CoroutineType: "cr", types.GeneratorType: "gi", types.AsyncGeneratorType: "ag"}
 #: Instructions that jump.
 _JUMPS = frozenset(opcode.hasjrel + opcode.hasjabs)
-#: Flag of the code of functions, which that of modules and classes lacks.
+#: Flag that code objects of functions have, and those of modules and classes lack.
 _CO_OPTIMIZED = 1
 
 
 def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
-    """Return what this process knows of line `line` of the file that an editor's mapping calls `path`.
+    """Return what this process knows about a line of all files with the name of `path`.
 
     Args:
-        is_asked: whether the user has asked for it; only then all objects of the program are searched, slowly.
+        path: absolute, according to the editor's path mapping.
+        is_asked: whether a user runs `dkdbg why`; only then search all objects of the program, which is slow.
     """
     name = os.path.basename(path)
     running = _running(name, is_asked)
@@ -70,7 +71,7 @@ def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
     seen: Set[int] = set()
     for module_name, module in list(sys.modules.items()):
         file = _file_of(module)
-        if file and _is_called(file, name) and id(module) not in seen:  # `__main__` is often imported too
+        if file and _is_called(file, name) and id(module) not in seen:  # it may have two names
             seen.add(id(module))
             found.append(_of_file(file, module_name, module, line, running, functions=functions))
         elif not file and module_name.rpartition(".")[2] + ".py" == name and _is_frozen(module):
@@ -99,7 +100,7 @@ def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
 
 
 def _is_called(file: str, name: str) -> bool:
-    """Tell whether a module's file is the source `name`, or was compiled from one of that name."""
+    """Tell whether a module's file is a source with this name, or compiled from one."""
     base = os.path.basename(file)
     return base == name or (base.endswith(_COMPILED) and base.partition(".")[0] + ".py" == name)
 
@@ -131,10 +132,10 @@ def _of_file(
     *,
     functions: Optional[List[types.FunctionType]],
 ) -> Dict[str, Any]:
-    """Return the facts about one file.
+    """Return the facts about the line in one file.
 
     Args:
-        functions: all functions of files of this name; None if the user has not asked.
+        functions: all functions of files of this name; None if they were not searched for.
     """
     facts: Dict[str, Any] = {
         "path": file, "real": os.path.realpath(file), "module": module_name,
@@ -183,7 +184,7 @@ def _of_file(
 
 
 def _is_in_branch(file: str, line: int) -> bool:
-    """Tell whether a line of a module lies in a statement whose lines need not all run."""
+    """Tell whether a line of a module lies in a statement of `_BRANCHES`, which may skip it."""
     import ast
 
     with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -221,7 +222,7 @@ def _has_line(code: Optional[CodeType], line: int) -> bool:
 
 
 def _around(whole: CodeType, line: int) -> Tuple[str, CodeType]:
-    """Return the innermost function with code on or around this line; else the module.
+    """Return name and code of the innermost function with code on or around this line; else of the module.
 
     A function's decorators, `def` and defaults count as code of the enclosing one, like a class's body and a
     comprehension.
@@ -254,7 +255,11 @@ def _body(code: CodeType) -> Iterator[int]:
 def _live(
     module: Optional[ModuleType], fresh: CodeType, running: Running, functions: Sequence[types.FunctionType]
 ) -> Tuple[Optional[CodeType], str]:
-    """Return the program's code object for the function `fresh`, and its compiler's name, or ""."""
+    """Find the program's own copy of `fresh`, code that was compiled from the file just now.
+
+    Returns:
+        The code object, None if it was not found; and the name of the function's compiler, empty without one.
+    """
     for active, _, _ in running:
         if _is_same(active, fresh):
             return active, ""
@@ -264,7 +269,7 @@ def _live(
     while todo and left:
         left -= 1
         value = todo.pop()
-        with contextlib.suppress(Exception):  # such as flask's `request` outside of a request
+        with contextlib.suppress(Exception):  # for example flask's `request` raises outside of a request
             if (
                 issubclass(type(value), type)
                 and id(value) not in seen
@@ -304,7 +309,7 @@ def _unwrapped(value: Any) -> Tuple[Any, str]:
         names = getattr(value, "__dict__", None)
         known = names if isinstance(names, dict) else {}
         inner = next((known[each] for each in _INNER if known.get(each) is not None), None)
-        if inner is None and found:  # an object with slots, or of C
+        if inner is None and found:  # an object with slots, or of a C type
             inner = next((each for name in _INNER if (each := getattr(value, name, None)) is not None), None)
         if inner is None:
             break
@@ -317,9 +322,9 @@ def _is_same(code: Any, fresh: CodeType) -> bool:
 
 
 def _functions(name: str) -> List[types.FunctionType]:
-    """Return all functions of files of this name, whatever keeps them: a decorator, a registry, another module."""
-    # Never hold tuples: Python raises SystemError in `tuple(...)` of another thread, whose unfinished tuple is held when it
-    # is resized (cpython#59313). No thread can run while this one call goes through all objects.
+    """Return all functions of files of this name, wherever they are kept: a decorator, a registry, another module."""
+    # Never keep a reference to a tuple: `tuple(...)` in another thread resizes its unfinished tuple, and raises
+    # SystemError if that has a second reference (cpython#59313). No other thread runs during this one call.
     found = list(filter(callable, itertools.chain.from_iterable(map(gc.get_objects, (None,)))))
     return [
         each
@@ -357,7 +362,7 @@ def _is_equal(one: CodeType, other: CodeType) -> bool:
 
 
 def _has_run(live: Optional[CodeType]) -> Optional[bool]:
-    """Tell whether a function that no thread is in has run; None where that is unknown.
+    """Tell whether a function that no thread is executing has ever run; None if unknown.
 
     The interpreter (3.11 and newer) rewrites the instructions of code that has run: counters and specialised
     instructions differ from those of a fresh copy. Python 3.11 does so from the eighth call on, Python 3.12
@@ -373,7 +378,7 @@ def _has_run(live: Optional[CodeType]) -> Optional[bool]:
 
 
 def _counts_at_start(code: CodeType) -> bool:
-    """Tell whether each call passes an instruction with a counter; Python 3.12 has none in `return 1`."""
+    """Tell whether each call executes an instruction with a counter; in Python 3.12 `return 1` has none."""
     entries: Any = opcode._inline_cache_entries  # type: ignore[attr-defined]
     for each in code.co_code[::2]:
         if entries[each]:
@@ -435,7 +440,7 @@ def _beats(code: CodeType) -> bool:
 
 
 def _debugger() -> str:
-    """Return `dkdbg`, `other` or an empty text: the debugger that this process has joined."""
+    """Return which debugger this process has: `dkdbg`, `other`, or an empty text for none."""
     if session.debugger() is None:
         return "other" if "pdb" in sys.modules and sys.gettrace() is not None else ""
     return "dkdbg" if session.is_joined() else "other"

@@ -20,8 +20,8 @@ _INSTALLED = ("/site-packages/", "/dist-packages/")
 def changed(announced: str) -> str:
     """Return the paths of changed sources as a JSON list.
 
-    It compares times: a loaded module does not record its source's version. A file that changed before this
-    process loaded it counts too.
+    A source counts if it has changed since this process's start, even if before its import: a loaded module does not
+    record its source's version.
 
     Args:
         announced: the file in which this process announced itself at its start.
@@ -53,7 +53,7 @@ def _sources() -> List[str]:
 def _changed_at(path: str) -> float:
     """Return the time of the last change in epoch seconds; 0 for a missing file.
 
-    This is the ctime: after sync, rsync, `cp -p` or `mv` the mtime is from another clock, or from before.
+    This is the ctime: after sync, rsync, `cp -p` or `mv` the mtime is older, or from another machine's clock.
     """
     try:
         return os.stat(path).st_ctime

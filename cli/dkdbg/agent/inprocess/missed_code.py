@@ -11,7 +11,7 @@
     call, but not a loop that began before the attach.
 - Generators and coroutines that are suspended when a breakpoint in them is set, from Python 3.12 on.
 - Functions that cloudpickle ships keep the name of their file. A function of the main script or a notebook
-    travels by value (joblib, dask, submitit), and cloudpickle 3.1.3 names its file `<dynamic-code>`.
+    travels by value (joblib, dask, submitit), and cloudpickle 3.1.3 would name its file `<dynamic-code>`.
 - A program that is a zip file (zipapp, shiv, pex) gets a warning: an editor has no file with its code.
 """
 
@@ -50,11 +50,11 @@ _inlined: weakref.WeakValueDictionary[int, CodeType] = weakref.WeakValueDictiona
 #: The code of Dynamo's present or last trace, the outermost function's first.
 _trace: List[CodeType] = []
 _knows_inlined = False
-#: Module -> its first Python functions in a call from C++ to the user's code.
+#: Module -> its functions that C++ calls, and that then call the user's code.
 _CALLED = {
     "torch.autograd.function": ("BackwardCFunction.apply", "BackwardCFunction.apply_boxed"),
     "torch.distributed.rpc.internal": ("_run_function",),
-    "ray._private.function_manager": ("is_class_method",),  # asked before each method of an actor
+    "ray._private.function_manager": ("is_class_method",),  # called before each method of an actor
     "tensorflow.python.ops.script_ops": ("FuncRegistry.__call__",),  # py_function, numpy_function
     "jax._src.callback": ("pure_callback_impl", "io_callback_impl"),
     "jax._src.debugging": ("debug_callback_p.impl",),
@@ -140,7 +140,7 @@ def _attach(module: Any) -> None:
         module.register_bytecode_hook(_on_bytecode)
         _follow_traces(sys.modules["torch._dynamo.symbolic_convert"])
         _knows_inlined = not earlier
-    except Exception as error:  # another torch: breakpoints in compiled code get no warning
+    except Exception as error:  # an unknown torch: breakpoints in compiled code get no warning
         if os.environ.get("DKDBG_DEBUG"):
             sys.stderr.write("dkdbg: torch.compile: %r\n" % (error,))
 
@@ -158,7 +158,7 @@ def _follow_traces(module: Any) -> None:
     @functools.wraps(make)
     def translator(self: Any, *args: Any, **named: Any) -> None:
         make(self, *args, **named)
-        with contextlib.suppress(Exception):  # another torch
+        with contextlib.suppress(Exception):  # an unknown torch
             if not isinstance(self, module.InliningInstructionTranslator):
                 _trace.clear()
             _trace.append(self.f_code)
@@ -229,7 +229,10 @@ def _watch_running() -> None:
     enable, theirs = monitoring.enable_code_tracing, sys.modules["pydevd"].threading
 
     def enable_code_tracing(thread_ident: Any, code: Any, frame: Any) -> Any:
-        """Trace the code of a running frame; the thread matters only if it is stepping."""
+        """Trace the code of a running frame, as the main thread's if `threading` does not know the thread.
+
+        The thread matters only while it is stepping.
+        """
         known = thread_ident in theirs._active
         return enable(thread_ident if known else theirs.main_thread().ident, code, frame)
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 #: Seconds between two checks for an editor.
 INTERVAL_S = 0.05
 
-#: True once a wait has timed out. It is not repeated, because a breakpoint in a loop would stop the program in each
-#: round.
+#: True once a wait has timed out. Later breakpoints do not wait then: one in a loop would delay each iteration.
 _ran_out = False
 
 
@@ -136,16 +135,16 @@ def _editor_comes(directory: str, seconds: float, frame: FrameType) -> bool:
 
 
 def await_editor(directory: str, seconds: float, state: str, detail: str) -> bool:
-    """Wait for an editor, with a note to the agent about the reason.
+    """Wait for an editor; meanwhile a note in the session's folder gives the agent the reason.
 
     Args:
         directory: the session's folder.
         seconds: for how long; `inf` for no limit.
         state: `breakpoint` or `post-mortem`.
-        detail: one line about it.
+        detail: place, and the exception if any, in one line.
 
     Returns:
-        Whether one is attached. False also when the agent is gone: no editor could attach any more.
+        Whether an editor is attached. False also when the agent is gone: no editor could attach any more.
     """
     end = session.monotonic() + seconds
     write_wait(directory, state, detail, None if seconds == float("inf") else time.time() + seconds)

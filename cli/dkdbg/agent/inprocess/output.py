@@ -38,7 +38,7 @@ MAX_PENDING_CHARS = 32 << 20
 PIECE_OVERHEAD = 64
 #: Maximum characters in one event.
 MAX_EVENT_CHARS = 48 << 10
-#: Maximum pieces, and about how many characters, to join at a time: three copies of them exist for that time.
+#: Maximum pieces, and approximate maximum characters, to join at a time: meanwhile three copies of them exist.
 MAX_BATCH_PIECES = 4096
 MAX_BATCH_CHARS = 1 << 20
 #: Seconds between two checks, so that a loop of prints costs fifty events a second and not a hundred
@@ -55,12 +55,12 @@ class Pending:
     Nothing here waits or locks: a signal handler or a finalizer may print in the middle of anything.
 
     Attributes:
-        pieces: stdout as plain text or bytes; stderr, which is rarer, as either in a tuple.
+        pieces: str or bytes for stdout; for stderr, which is rarer, a tuple with either.
         size: their approximate size, with PIECE_OVERHEAD for each. Threads that print at the same time may count
             wrong.
         is_idle: whether the writer has taken everything and has not been woken since.
         wake: wakes the writer.
-        is_on: whether output is kept now.
+        is_on: whether output is collected now.
         last: when output was last added to an empty queue, in monotonic seconds.
     """
 
@@ -142,7 +142,7 @@ class Pending:
 _pending = Pending()
 #: Objects whose `write` is shadowed, each with the function that shadows it and the program's previous one, if any.
 _shadowed: List[Any] = []
-#: Objects where the program has replaced the shadowing function by one of its own, which may still call the former.
+#: The same for objects where the program has replaced our shadowing function, which it may still call.
 _covered: List[Any] = []
 
 
@@ -159,7 +159,7 @@ def watch() -> None:
     dispose, run = PyDB.dispose_and_kill_all_pydevd_threads, PyDevdAPI.run
 
     def get_code_lines(code: Any) -> Any:
-        """Return the lines of a source, which pydevd compiles for its breakpoints, or of its code."""
+        """Return the lines of code or of a source, which pydevd compiles for its breakpoints, without warnings."""
         if isinstance(code, CodeType):
             return lines_of(code)
         with compiling.without_warnings():
@@ -282,7 +282,7 @@ def _queue_class() -> Any:
             return self._output
 
         def empty(self) -> bool:
-            """Tell whether everything was sent. An editor that does not read cannot keep a program from ending."""
+            """Tell whether everything was sent, or is given up: an editor that does not read must not delay the end."""
             if super().empty() and not _pending.pieces:
                 return True
             now = time.monotonic()
@@ -293,7 +293,7 @@ def _queue_class() -> Any:
             """Wake the writer. This thread may print in the middle of its own `put`.
 
             Nothing here calls Python code: while stepping, pydevd would trace it and put the result into this
-            queue, which the interrupted `put` holds: a deadlock.
+            queue. That would deadlock, because the interrupted `put` holds the queue's lock.
             """
             try:  # noqa: SIM105  contextlib is Python code
                 self._bell.release()
@@ -316,7 +316,7 @@ def _show() -> None:
 
 
 def _shadow(stream: Any, category: str) -> None:
-    """Capture bytes at the buffer of an unbuffered stream, and text at a stream that buffers."""
+    """Capture bytes at the buffer of an unbuffered or line-buffered stream, and text at any other stream."""
     at_once = getattr(stream, "write_through", False) or stream.line_buffering
     layer = stream.buffer if at_once else stream
     if not any(each[0] is layer for each in _shadowed):

@@ -68,7 +68,7 @@ class OwnSocket(_Socket):
                 if not self._notices:
                     raise
             else:
-                self._check()  # data from a lost descriptor is the last
+                self._check()  # the descriptor may have been lost during the wait
                 return data
 
     def _check(self) -> None:
@@ -121,7 +121,7 @@ for _name in (
 
 
 def take(sock: _socket.socket) -> OwnSocket:
-    """Move a socket to a high descriptor, and close the original."""
+    """Return the socket as an OwnSocket, under a high descriptor where `ulimit -n` allows; the original is closed."""
     family, kind, proto, limit = sock.family, sock.type, sock.proto, sock.gettimeout()
     number = lifted(sock.fileno())
     if number is None:
@@ -134,7 +134,7 @@ def take(sock: _socket.socket) -> OwnSocket:
 
 
 def lift(sock: _socket.socket) -> _socket.socket:
-    """Move a plain `_socket.socket` to a high descriptor."""
+    """Move a plain `_socket.socket` to a high descriptor; return it unchanged where `ulimit -n` forbids that."""
     number = lifted(sock.fileno())
     if number is None:
         return sock

@@ -1,10 +1,10 @@
 """OpenPAI's paipdb for users of its debug recipe: pdb on the job's debug port, for `nc`, or DAP.
 
 `dkdbg.pai` and `paipdb` are this file: installed, from `.dkdbg/agent.pyz` or the job's own copy on
-PYTHONPATH, and below the agent, where the hook finds it. The environment and the two lines on stderr are
-paipdb's (microsoft/pai, contrib/debug-tools/openpaipdb). Differences: nothing is decided at import, and a
-client types a token first. Without a token from the user one is generated and printed in the job's log; it
-opens the port once.
+PYTHONPATH, and below the agent, where the hook finds it. The environment variables and the two lines on stderr
+are paipdb's (microsoft/pai, contrib/debug-tools/openpaipdb). Differences: this reads the environment at each call
+and not at import, and a client must first type a token. If the user has set none, one is generated, printed in
+the job's log, and valid for one client.
 """
 
 # ruff: noqa: ANN401
@@ -105,8 +105,8 @@ def main(argv: Optional[List[str]] = None, called: str = "dkdbg.pai") -> int:
     """Run `SCRIPT [ARGUMENTS]` or `-m MODULE` under a pdb that first waits for a client; return the exit code.
 
     As with paipdb the program restarts when it has finished, until the client quits. When the client
-    disconnects, the program runs to its end. `--dap` before it is for editors, and does not return; `--dap --
-    COMMAND` takes any command.
+    disconnects, the program runs to its end. With `--dap` first, this process becomes an agent for editors, which
+    runs the script, the module, or after `--dap --` any command.
 
     Args:
         argv: the command line; the process's by default.
@@ -240,7 +240,7 @@ def _agent() -> List[str]:
     parts = os.path.abspath(__file__).split(os.sep)
     for length in range(len(parts) - 1, 1, -1):
         path = os.sep.join(parts[:length])
-        if os.path.isfile(path):  # a zip: the whole agent, or the job's own copy of this
+        if os.path.isfile(path):  # a zip: the whole agent, or the job's copy with only this part
             import zipfile
 
             with zipfile.ZipFile(path) as archive:
@@ -363,7 +363,7 @@ def _job_port() -> str:
 
 
 def _of_task(form: str) -> str:
-    """Return the value of the variable that OpenPAI names after the task role and the task's index."""
+    """Return an OpenPAI variable of this task, empty without one; `form` is its name with `%s` for role and index."""
     env: Dict[str, str] = dict(os.environ)
     role = env.get("PAI_CURRENT_TASK_ROLE_NAME") or env.get("FC_TASKROLE_NAME", "")
     # The first one is gone since OpenPAI 1.0.

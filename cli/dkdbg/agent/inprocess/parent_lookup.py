@@ -29,8 +29,8 @@ START_TIMEOUT_S = 10.0
 QUERY = b"child "
 _NONE = "-"
 _XDIST = "exec(eval(sys.stdin.readline()))"
-#: Columns: file that starts processes, their kind, its variable with the process that it is starting, and its
-#: variable with all of them.
+#: Columns: source file that starts processes, kind of the processes, its local variable with the process that is being
+#: started, and the one with all processes.
 _ROWS = (
     ("torch/multiprocessing/spawn.py", "rank", "process", "processes"),
     ("torch/utils/data/dataloader.py", "dataloader", "w", "_workers"),
@@ -71,7 +71,7 @@ def _learn(member: Member) -> bool:
         origin, _, rank = _ask("%s/p/%d.sock" % (member.directory, pid)).partition(" ")
         if ":" in origin:
             member.origin = origin
-            if member.rank is None:  # multiprocessing has started the rank; this is a worker of it
+            if member.rank is None:  # this is a worker of a rank that multiprocessing has started
                 member.rank = choosing.whole_number(rank)
             take_rank(member)
             return True
@@ -90,7 +90,10 @@ def tell_again(member: Member) -> str:
 
 
 def answer(member: Member, pid: int) -> str:
-    """Return the origin of a child of this process, and this process's rank if its launcher made it a rank."""
+    """Return `ORIGIN RANK` for a child of this process, or `-` if it is unknown.
+
+    RANK is this process's own, or `-` unless torch.multiprocessing started this process as a rank.
+    """
     found = _process(pid)
     origin = _xdist(pid) if found is None else _place(found) or origin_of(found, "spawned")
     own = member.rank if member.origin.startswith("rank:") else None
@@ -164,7 +167,7 @@ def _process(pid: int) -> Optional[object]:
 
 
 def _number(frame: FrameType) -> Optional[int]:
-    """Return the pid of a process that is being started, None while its parent does not know it yet."""
+    """Return the pid of a process that is being started, None while this process does not know it yet."""
     found = getattr(frame.f_locals.get("self"), "pid", None)
     return found if isinstance(found, int) else None
 

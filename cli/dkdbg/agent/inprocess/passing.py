@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Tuple
 
 _SESSION, _PATH = b"DKDBG_SESSION_DIR", b"PYTHONPATH"
-#: Prefixes of the variables that the agent sets for a program. Without the second a joined process prints four lines.
+#: Prefixes of the variables that the agent sets for a program. PYDEVD_DISABLE_FILE_VALIDATION suppresses four lines
+#: of warnings in a joined process.
 _DKDBG_PREFIXES = (
     b"DKDBG_",
     b"PYDEVD_DISABLE_FILE_VALIDATION",
@@ -58,10 +59,10 @@ def with_session(directory: str, hook: str, environment: Any) -> Any:
 
 
 def _missing(directory: str, hook: str, pairs: Dict[bytes, bytes]) -> Dict[bytes, bytes]:
-    """Return the variables that an environment lacks; empty where it names another session.
+    """Return the variables that an environment lacks; empty if it belongs to another session.
 
-    The name of a session that has ended does not count: the program copied the environment before this process
-    moved to its present session.
+    A session that has ended does not count: the program copied that environment before this process moved to its
+    present session.
     """
     session, hook_folder = os.fsencode(directory), os.fsencode(hook)
     named = pairs.get(_SESSION)

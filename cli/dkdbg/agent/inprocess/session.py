@@ -1,4 +1,4 @@
-"""Helpers around this process's session: its member, debugger, record and threads, and messages on stderr."""
+"""Helpers for this process: its membership of the session, its debugger and threads, and messages on stderr."""
 
 # debugpy is untyped.
 # ruff: noqa: ANN401
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 #: C callbacks that must not be garbage-collected.
 _kept: List[object] = []
-#: Hidden threads, kept alive. If a thread held the last reference to its own `Thread`, the weak references to
-#: that would be cleared in a thread that `threading` has forgotten. pydevd would create a dummy for it, which
+#: Hidden threads, referenced until they have ended. A thread that holds the last reference to its own `Thread` clears
+#: the weak references to that after `threading` has forgotten the thread. pydevd would create a dummy for it, which
 #: Python 3.13 reports at exit.
 _hidden: List[Any] = []
 
 
 def monotonic() -> float:
-    """Return the system's clock: `time.monotonic` may be frozen by a test of the program, or slow during a stop."""
+    """Return the system's monotonic seconds: a test may freeze `time.monotonic`, and dkdbg slows it during a stop."""
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
@@ -56,15 +56,15 @@ def debugger() -> Any:
 
 
 def is_joined() -> bool:
-    """Tell whether this process's debugger joined the agent's adapter, and is not the program's own."""
+    """Tell whether this process's debugger has joined the agent's adapter; False for the program's own debugger."""
     return getattr(debugger(), "dkdbg_joined", False)
 
 
 def threads() -> Any:
     """Return the module through which pydevd knows threads: a copy where the program uses gevent.
 
-    With a second thread in the program's own `threading`, `gevent.monkey.patch_all()` would not patch the locks of the
-    imports that call it, and they would fail.
+    If the program's own `threading` knew a second thread, `gevent.monkey.patch_all()` would not patch the locks of the
+    imports in progress, and these would fail.
     """
     import threading
 

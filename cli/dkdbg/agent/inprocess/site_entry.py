@@ -2,7 +2,7 @@
 """Activates the hook in a Python whose PYTHONPATH lacks it.
 
 A .pth file executes this (supervisor/site_folders.py). It puts the hook's folder first on `sys.path`, before
-`site` imports `sitecustomize`, and the session back into the environment. The .pth file gives `session`, the
+`site` imports `sitecustomize`, and the session back into the environment. The .pth file defines `session`, the
 session's folder, `agent`, the agent's pid, and `hook`, the hook's folder.
 
 Any Python that the user starts reads this file, so it is valid Python 2 as well.

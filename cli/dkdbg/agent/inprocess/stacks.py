@@ -1,8 +1,8 @@
 """Dumps the stacks of this process's threads for `dkdbg where`: file, line and function of each frame, no values.
 
 It runs in the hook's thread, and the others continue meanwhile: nothing is traced, and no debugger is needed.
-It answers while the main thread waits in C, if that releases the GIL. It imports nothing that a program could
-be hanging in.
+It also answers while the main thread waits in C code that has released the GIL. It imports no module in which a
+program could be hanging.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NOT_OWN = (
 
 
 def dump() -> str:
-    """Return one line of JSON: `threads`, the main one first, each with its frames, the innermost first.
+    """Return a line of JSON: `threads`, the main one first, and the number `left_out`. Frames are innermost first.
 
     A frame is a list: path, line, function, and 1 for the program's own code, 0 for installed code.
     """
@@ -84,7 +84,7 @@ def _thread(frame: Optional[FrameType], thread: Any, is_main: bool) -> str:  # n
 
 
 def _without_debugger(listed: List[Tuple[str, int, str]]) -> List[Tuple[str, int, str]]:
-    """Drop the debugger's innermost frames, which stop a thread."""
+    """Drop the innermost frames of a stopped thread, which belong to the debugger."""
     own = 0
     for number, (path, _, _) in enumerate(listed, 1):
         if _DEBUGGER in path.replace(os.sep, "/"):
@@ -101,7 +101,7 @@ def _is_dkdbg_thread(thread: Any) -> bool:  # noqa: ANN401
 
 
 def _began_in_dkdbg(frame: Optional[FrameType]) -> bool:
-    """Tell by its outermost frame whether a thread unknown to `threading` is the agent's."""
+    """Tell whether a thread that `threading` does not know is the agent's, by its outermost frame."""
     path = ""
     while frame is not None:
         path, frame = frame.f_code.co_filename, frame.f_back

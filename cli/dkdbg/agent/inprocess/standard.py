@@ -1,9 +1,9 @@
 """Gives the debugger the standard library in a program that has modules of the same names.
 
-`import queue` finds a `queue.py` beside the script. The debugger needs the standard one: with the program's it would
-fail, and if it loaded the standard one first, the program would get that one. So in such a program our modules,
-debugpy's, and the standard modules that they load have an `__import__` of their own. It loads a standard module whose
-name the program uses for the debugger alone, as `_dkdbg_standard.NAME`.
+With a `queue.py` beside the script, `import queue` finds that file. The debugger would fail with it; and if the
+debugger loaded the standard module first, the program would get that one. So in such a program dkdbg's modules,
+debugpy's, and the standard modules that they load use an `__import__` of their own. For a name that the program uses
+too, it loads the standard module as `_dkdbg_standard.NAME`, for the debugger alone.
 
 Loaded by the hook before our other modules, so it imports nothing that a program can replace.
 """
@@ -32,17 +32,20 @@ _OF_OS = os.path.dirname(os.__file__)
 
 
 def _is_library(entry: str) -> bool:
-    """Tell whether an entry of sys.path is the standard library's: `os` may be frozen, and its folder be spelled otherwise."""
+    """Tell whether an entry of sys.path is the standard library's.
+
+    Compare real paths: `os` may be frozen, and the entry may spell the folder in another way.
+    """
     return entry.endswith("lib-dynload") or (
         bool(entry) and os.path.realpath(entry) == os.path.realpath(_OF_OS)
     )
 
 
-#: Folders of the standard library, and its modules' names. A program may put anything into sys.path.
+#: Folders of the standard library, and its modules' names. Objects in sys.path may be of any type.
 _standard = [_OF_OS, *filter(_is_library, [each for each in sys.path if type(each) is str])]
 _names: Set[str] = set()
-#: Names of standard modules that modules of the program have too. Without any the debugger imports as the program
-#: does.
+#: Names that both a standard module and a module of the program have. If this is empty, the debugger imports as
+#: the program does.
 _replaced: Set[str] = set()
 #: Package of the modules that are loaded for the debugger alone.
 _PRIVATE = "_dkdbg_standard"
@@ -53,7 +56,7 @@ _importing: Set[int] = set()
 
 
 def find_shadowing() -> None:
-    """Find the program's modules with names of the standard library's."""
+    """Add to `_replaced` the names of the program's modules that are also names of standard modules."""
     script = str((getattr(sys, "argv", None) or [""])[0])
     # While Python starts, the script's folder is not in sys.path yet.
     first = [""]
@@ -76,7 +79,7 @@ def find_shadowing() -> None:
 
 
 def _listed(folder: str) -> List[str]:
-    """Return the modules and folders in a folder, and perhaps names of other files."""
+    """Return candidate names of modules in a folder: modules, folders, and perhaps other files."""
     try:
         entries = os.listdir(folder or ".")
     except OSError:

@@ -1,7 +1,7 @@
 """Describes a tensor or an array in one line: shape, figures such as min, max and NaN count. No I/O.
 
 The figures cover all elements, or evenly spaced pieces where there are more than MAX_ELEMENTS. The pieces are the
-same in each process, so that ranks can be compared. torch_views, numpy_views and jax_views read them.
+same in each process, so that ranks can be compared. torch_views, numpy_views and jax_views read the elements.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Figures:
 
     @property
     def mean(self) -> float:
-        """The mean of the finite elements."""
+        """Return the mean of the finite elements that were read; NaN without any."""
         return self.total / self.finite if self.finite else math.nan
 
     @property
@@ -150,7 +150,7 @@ class Rows:
         return now + max(0.0, min(TIMEOUT_S, ROW_TIMEOUT_S - self._spent))
 
     def end(self) -> None:
-        """Charge the time that the tensor took to the budget."""
+        """Subtract the time that the tensor took from the budget."""
         now = self._clock()
         self._spent += now - self._last
         self._last = now

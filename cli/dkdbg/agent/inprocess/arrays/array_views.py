@@ -53,7 +53,7 @@ class ArrayViews:
         return _reader_of(type_object) is not None
 
     def get_str(self, val: Any) -> Optional[str]:
-        """Return the line for Variables; None leaves it to pydevd."""
+        """Return the line for Variables; None to use pydevd's own text."""
         view = _view(val)
         return None if view is None else view.text()
 
@@ -98,14 +98,14 @@ class ArrayViews:
         return {name: value for name, value, _ in self.get_contents_debug_adapter_protocol(var)}
 
     def resolve(self, var: Any, attribute: str) -> Any:
-        """Return a child."""
+        """Return the child with this name; None if it does not exist."""
         return self.get_dictionary(var).get(attribute)
 
 
 class Attributes:
-    """Placeholder for pydevd's own listing of a tensor, built only when a user opens it.
+    """Placeholder for pydevd's own listing of a tensor.
 
-    The listing reads each attribute.
+    The listing reads each attribute, so it is built only when a user opens it.
     """
 
     def __init__(self, of: Any) -> None:
@@ -192,7 +192,7 @@ def _is_jax(kind: Any) -> bool:
 
 
 def _view(value: Any, *, digest: bool = False) -> Optional[array_figures.View]:
-    """Describe a value; return None if it is not handled here or nothing is known."""
+    """Describe a value; return None if it is not handled here or is `numpy.ma.masked`."""
     kind = type(value)  # not `__class__`: a mock may claim to be a tensor
     reader = None if kind is Attributes else _reader_of(kind)
     if reader is None:

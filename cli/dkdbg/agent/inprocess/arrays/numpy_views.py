@@ -31,7 +31,7 @@ def view_of(value: Any, deadline: float, digest: bool) -> Optional[View]:
     name = "array" if type(value) is numpy.ndarray else type(value).__name__
     view = View(name, str(tuple(plain.shape)), array_figures.clean(plain.dtype))
     view.why = _why_not(numpy, value, plain)
-    if view.why:  # no figures, which read everything; the opened view shows first elements, with the mask
+    if view.why:  # figures would read everything; the opened view shows the first elements, with the mask
         view.rows = lambda: rows(value if _is_masked(value) else plain)
         return view
     flat = _flat(plain, in_order=digest)

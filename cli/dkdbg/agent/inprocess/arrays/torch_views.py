@@ -28,7 +28,7 @@ DEVICE_PIECE_ELEMENTS = 1 << 22
 MAX_DEVICE_ELEMENTS = 1 << 24
 #: Seconds to wait for a device's earlier work.
 BUSY_TIMEOUT_S = 0.05
-#: Elements in the digest of a tensor on a device: they are copied.
+#: Maximum elements to copy from a device for a digest.
 MAX_DIGEST_ELEMENTS = 1 << 18
 _DISPATCH = "__torch_dispatch__"
 #: CU_STREAM_CAPTURE_MODE_RELAXED.

@@ -11,14 +11,14 @@ not:
   `ray.get`, a store of torch) is repeated for the time that remains on these clocks (waits.py).
 
 The debugger, code that an editor evaluates, dkdbg itself and heartbeat threads keep the true clocks. Timers that
-would end a process are stopped meanwhile (timers.py).
+would end a process are stopped while the job is stopped (timers.py).
 
-Heartbeat threads keep running while the debugger holds the job. Their beats are counted by a parent, a broker or
-a lease that is not under dkdbg, whose clock cannot be stopped. pydevd neither stops nor traces a marked heartbeat
-thread, so a breakpoint in one does not stop.
+Heartbeat threads keep running while the debugger holds the job: a parent, a broker or a lease outside of dkdbg
+counts their beats, by a clock that cannot be stopped. pydevd neither stops nor traces a marked heartbeat thread,
+so a breakpoint in one does not stop.
 """
 
-# Threads are the program's, of any class.
+# The program's threads may be of any class.
 # ruff: noqa: ANN401
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def follow(directory: str, *, at_start: bool = False) -> None:
     """Update this process: lengthen waits while an editor is attached, replace the clocks after a first stop.
 
     Args:
-        at_start: whether the program has not begun yet; then its clocks start as far behind as its parent's.
+        at_start: True before the program begins: its clocks then start as far behind as its parent's.
     """
     with Suppress(Exception):  # an error here must not end the program
         _follow(directory, at_start=at_start)
@@ -70,12 +70,12 @@ def _follow(directory: str, *, at_start: bool) -> None:
     if behind() > 0.0:
         replace(at_start=at_start)
         timers.watch()
-    if not attached and not (State.stopping and behind() > 0.0):  # else seconds_behind() does, later
+    if not attached and not (State.stopping and behind() > 0.0):  # else seconds_behind() restores them later
         restore()
 
 
 def on_stop(*, is_first: bool) -> None:
-    """Record that the debugger stops this thread; if it is the first one stopped (`is_first`), stop the timers."""
+    """Record that the debugger stops this thread; if no other thread is stopped (`is_first`), stop the timers."""
     State.stopped.add(_thread.get_ident())
     if is_first:
         with Suppress(Exception):
@@ -83,7 +83,7 @@ def on_stop(*, is_first: bool) -> None:
 
 
 def on_resume(*, is_last: bool) -> None:
-    """Record that this thread resumes; if it was the last one stopped (`is_last`), start timers and clocks."""
+    """Record that this thread resumes; if no other thread is stopped (`is_last`), start timers and clocks."""
     State.stopped.discard(_thread.get_ident())
     if is_last:
         State.resumed_at = session.monotonic()

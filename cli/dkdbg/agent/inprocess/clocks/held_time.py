@@ -17,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Tuple
 
-    #: Seconds that the clocks are behind at a start time; that start time; seconds added per second from then on;
-    #: the end time of this.
+    #: Seconds that the clocks are behind at a start time, the start time, seconds by which they fall further behind
+    #: per second from then on, and the time at which that ends.
     State = Tuple[float, float, float, float]
 
 #: The file, in the session's folder.
@@ -46,9 +46,9 @@ def seconds_behind(state: State, now: float) -> float:
 
 
 class Reader:
-    """The file, mapped into a process of the program: reading it makes no system call and holds no descriptor.
+    """Reader of the file, mapped into memory: reading makes no system call and holds no descriptor.
 
-    An audit hook or a mock of the program would notice system calls.
+    Audit hooks and mocks of the program would notice system calls.
     """
 
     def __init__(self, directory: str) -> None:

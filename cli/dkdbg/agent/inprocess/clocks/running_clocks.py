@@ -1,6 +1,6 @@
-"""Finds clocks of C code that keep running while the program is held.
+"""Finds timeouts that keep running while the program is held, because clocks.py cannot stop them.
 
-It looks at this process's modules and stacks. clocks.py cannot stop these. They are reported at a stop
+It looks at this process's modules and stacks. The agent reports these timeouts at a stop
 (supervisor/held_deadlines.py).
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 _GRPC = "the deadline of gRPC"
-#: Modules whose clocks keep running: a description, and a test whether a loaded module is in use (None: always).
+#: Modules with clocks that keep running: a description, and a test whether a loaded module is in use (None: always).
 _MODULES: Dict[str, Tuple[str, Optional[Callable[[Any], object]]]] = {
     "uvloop": ("timeouts of uvloop", None),
     "gevent": ("timeouts of gevent", None),
@@ -36,7 +36,7 @@ _MODULES: Dict[str, Tuple[str, Optional[Callable[[Any], object]]]] = {
 }
 #: A call with an argument, in the source line at which a thread waits in C.
 _CALL = re.compile(r"\.(acquire|poll|connect)\([^)\s]")
-#: Modules and packages whose calls have a deadline in C, or count their tries, by name.
+#: Modules and packages -> description of the limit of their calls: a deadline in C, or a number of tries.
 _DEADLINES = {
     "grpc._channel": _GRPC,
     "curl_cffi": "the timeout of curl",
@@ -47,7 +47,7 @@ _DEADLINES = {
 _LOOP = re.compile(r"\s*(?:for|while)\b")
 _WHILE = re.compile(r"\s*while\b")
 _RANGE = re.compile(r"\s*for\b.*\bin\s+range\(")
-#: A line that ends a loop early, one that compares with a limit, a line that counts, and a call of `sleep`.
+#: A line that ends a loop early, a comparison with a limit, an assignment that counts, and a call of `sleep`.
 _ENDS_EARLY = re.compile(r"\s*(?:if\b.*[:;]\s*)?(?:break|return)\b")
 _LIMIT = re.compile(r"\s*(?:el)?if\b(?!.*%).*(?:[<>]|==|\bnot\b)")
 _STEP = re.compile(r"\b(\w+)\s*(?:[-+]=|=\s*\1\s*[-+])")
@@ -59,8 +59,8 @@ _READS = {
     "datetime": ("now", "utcnow", "today"),
     "time": ("localtime", "gmtime", "clock_gettime", "clock_gettime_ns"),
 }
-#: Modules whose waits are a single call, and names of clock functions: a library's function that reads a clock
-#: loops until its deadline.
+#: Modules with waits that are a single call, and names of clock functions: a library's function that reads a clock
+#: loops until its deadline, which clocks.py moves.
 _WAITS, _CLOCKS = {"threading", "multiprocessing.synchronize"}, {"monotonic", "time", "_time"}
 #: Minimum seconds of a single-call wait to report: a shorter one is taken for part of a loop.
 _MIN_WAIT_S = 5.0
@@ -71,7 +71,7 @@ MAX_CLOCKS = 10
 
 
 def found() -> List[str]:
-    """Return descriptions, such as `datetime.now() at train.py:7`, each once."""
+    """Return at most MAX_CLOCKS different descriptions, such as `datetime.now() at train.py:7`."""
     texts = [
         text
         for name, (text, is_used) in _MODULES.items()
@@ -92,7 +92,7 @@ def found() -> List[str]:
             elif read:
                 texts.append("%s of %s" % (read, _name_of(each).partition(".")[0]))
             each = each.f_back
-        if text and text == limit:  # a thread of a library
+        if text and text == limit:  # a library's thread, without a frame of the program
             texts.append(text)
     placed = [each.partition(" at ")[0] for each in texts if " at " in each]
     return list(dict.fromkeys(each for each in texts if each not in placed))[:MAX_CLOCKS]
@@ -239,7 +239,7 @@ def _counts_naps(frame: FrameType) -> bool:
 
 
 def _enclosing(lines: List[str], at: int, frame: FrameType) -> Iterator[int]:
-    """Yield the positions of the lines of a frame's function that enclose a line, by their indentation; innermost first."""
+    """Yield the indexes of lines that enclose line `at` in the frame's function, by indentation, innermost first."""
     depth = _depth(lines[at])
     for above in range(at - 1, frame.f_code.co_firstlineno - 2, -1):
         if lines[above].strip() and _depth(lines[above]) < depth:

@@ -24,13 +24,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Set
 
-#: Attribute of a thread that keeps the true clocks; see clocks.py.
+#: Attribute that marks a thread to keep the true clocks; see clocks.py.
 IS_HEARTBEAT = "dkdbg_beats"
 _NAMES = ("monotonic", "perf_counter", "time")
 #: Prefixes of modules that keep the true clocks.
 _DEBUGGER_MODULES = ("_dkdbg", "dkdbg.agent", "debugpy", "pydevd", "_pydevd_", "_pydev_")
-#: Modules that pass an absolute time to C and need the true one: a time that is behind would end each call of
-#: gRPC with a timeout at once.
+#: Modules that pass a deadline to C as absolute time: read from a clock that is behind, it would end each call of
+#: gRPC at once.
 _ABSOLUTE = ("grpc._channel", "grpc._server", "grpc.aio._utils")
 #: Modules that wait on their caller's behalf: the caller decides whether they get the true clocks.
 _BETWEEN = ("threading", "queue", "selectors", "socket", "ssl", __name__.rpartition(".")[0] + ".waits")
@@ -49,11 +49,10 @@ class State:
             lengthened.
         replaced: whether the clocks are replaced, as far as possible. stopping: the changed clocks; empty while another
             library has replaced them all.
-        stopped: identifiers of the threads that the debugger stops.
-        resumed_at: when this process last continued after a stop of its own; 0 once the agent is known to have
-            seen that.
-        lead: stopped seconds that this process's clocks count nevertheless: those before they were replaced, and those
-            in which it ran before the agent noticed.
+        stopped: identifiers of the threads that the debugger has stopped.
+        resumed_at: when this process last continued after a stop of its own; 0 once the agent has noticed that.
+        lead: seconds of stops that this process's clocks count nevertheless: those before its clocks were replaced,
+            and those in which it ran again before the agent noticed.
         right_until: time until which the clocks count as right without another check.
     """
 
@@ -92,7 +91,7 @@ class Builtin:
 
 
 class _Clock(types.ModuleType):
-    """A clock that stops with the program. It never goes back, and advances as long as the true one does.
+    """A clock that stops with the program. It never goes back, and advances whenever the true one does.
 
     `time.time` and the others call it while it is the first argument of their C function. It is a module, because pickle
     recognises a module's function by `__self__`. When the true clock is set (an operator sets the wall clock), it shows
@@ -127,7 +126,7 @@ class _Clock(types.ModuleType):
         ident = _thread.get_ident()
         if (
             ident in self._asking
-        ):  # `keeps_true_clocks` reads frames, which calls audit hooks; one may ask for the time
+        ):  # `keeps_true_clocks` reads frames, which calls the program's audit hooks; a hook may read the time
             return true
         try:
             self._asking.add(ident)
@@ -137,7 +136,7 @@ class _Clock(types.ModuleType):
                 return true
         finally:
             self._asking.discard(ident)
-        if is_right:  # as far as known: a hold may have begun some ms ago
+        if is_right:  # as known a few ms ago: a hold may have begun since
             self._last = self._true = true
             return true
         found = self._less(true, behind)
@@ -205,7 +204,7 @@ def _changing(function: Any, clock: _Clock) -> Any:
     incref(clock)  # for ever: other threads may call it at any time, also at the interpreter's end
     incref(replacement)
 
-    def change() -> None:  # the true C function ignores its first argument, ours does not
+    def change() -> None:  # in this order: the true C function ignores its argument, ours does not
         fields[1].value = id(clock)
         fields[0].value = ctypes.addressof(replacement)
 
@@ -234,7 +233,7 @@ def replace(*, at_start: bool = False) -> None:
     for full in (name + end for name in _NAMES for end in ("", "_ns")):
         function = getattr(time, full)
         if isinstance(function, types.BuiltinFunctionType):  # otherwise another library has replaced it
-            with Suppress(Exception):  # a Python without ctypes, or of another kind
+            with Suppress(Exception):  # a Python without ctypes, or not CPython
                 State.stopping.append(_Clock(function, lost))
     for clock in State.stopping:
         clock.change()
@@ -242,7 +241,7 @@ def replace(*, at_start: bool = False) -> None:
 
 
 def restore(_: object = None) -> None:
-    """Restore the clocks. Runs in a thread of the program that asks for the time, so it prints nothing."""
+    """Restore the clocks. Print nothing: this may run in any of the program's threads that reads the time."""
     State.reader, State.replaced = None, False
     stopping, State.stopping = State.stopping, []
     for clock in stopping:
@@ -257,7 +256,7 @@ def exchange(functions: Dict[Any, Any]) -> None:
             continue
         for key, value in list(session.namespace(module).items()):
             if type(value) in kinds and value in functions:
-                with Suppress(Exception):  # an immutable one
+                with Suppress(Exception):  # an immutable module
                     setattr(module, key, functions[value])
 
 
@@ -274,7 +273,7 @@ def keeps_true_clocks() -> bool:
     name = ""
     while caller is not None:
         name = str(caller.f_globals.get("__name__", ""))
-        if name not in _BETWEEN or caller.f_code.co_name == "_bootstrap":  # the debugger starts each thread
+        if name not in _BETWEEN or caller.f_code.co_name == "_bootstrap":  # called by pydevd for each thread
             break
         caller = caller.f_back
     return name.startswith(_DEBUGGER_MODULES) or name in _ABSOLUTE

@@ -1,9 +1,10 @@
 """Raises PyTorch's process group timeouts while an editor is attached: a stopped rank must not end the job.
 
 Gloo, NCCL and the store behind them end a job when one rank is away for longer than its groups allow. While an editor is
-attached all ranks, debugged or free, wait for a day. When it has left, each group has its program's timeout again. A
-collective that others already wait in keeps the timeout with which it began. So with `--on-crash hold=20m` all groups
-wait 20 minutes longer from the start: the others are in a collective when a rank crashes.
+attached all ranks, debugged or free, wait for a day. When it has left, each group has its program's timeout again.
+
+A collective keeps the timeout with which it began, and when a rank crashes, the others are already in one. So with
+`--on-crash hold=20m` all groups wait 20 minutes longer from the start.
 """
 
 # torch is the user's, and is only used after the program has imported it.
@@ -49,8 +50,9 @@ def follow(directory: str) -> str:
     """Raise the timeouts if an editor is attached, else restore them.
 
     Returns:
-        `raised N OWN`, of N groups with a timeout of OWN seconds at least, or `as they were`. `raised N OWN waits OP AGE
-        LEFT` where a collective had begun before: it gives up after LEFT seconds, whatever is raised now.
+        `raised N OWN`: N groups are raised, and their own timeouts are OWN seconds or more. `raised N OWN waits OP AGE
+        LEFT`: besides, the collective OP began AGE seconds ago with the old timeout, and gives up in LEFT seconds.
+        `as they were`: the timeouts are restored. `not raised: ERROR`: they are unchanged.
     """
     try:
         return _follow(directory)
@@ -85,7 +87,7 @@ def _follow(directory: str) -> str:
 
 
 def _is_rank() -> bool:
-    """Tell whether a launcher made this process one of several ranks; the imports of all others stay unpatched."""
+    """Tell whether a launcher started this process as a rank. In other processes no import is patched."""
     member = session.member()
     return any(name in os.environ for name in ("LOCAL_RANK", *choosing.VARIABLES)) or (
         member is not None and member.origin.startswith("rank:")
@@ -135,7 +137,7 @@ def _patch(module: Any) -> None:
         return monitored(self, *args, **kwargs)
 
     monitored = module.ProcessGroup.monitored_barrier
-    _State.patched = True  # another thread may still import the module: then a name was missing above
+    _State.patched = True  # not earlier: while another thread imports the module, the above may fail
     module.ProcessGroup.monitored_barrier = monitored_barrier
     module._new_process_group_helper = new_group
     module.rendezvous = rendezvous

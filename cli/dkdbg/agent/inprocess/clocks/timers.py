@@ -1,7 +1,7 @@
 """Timers that would end a process while the job is stopped: SIGALRM, and the watchdog of `faulthandler`.
 
-In a process that the debugger stops, the stopped thread stops the timers. In the job's other processes a thread
-of dkdbg's does (`watch`).
+In a process that the debugger stops, the stopped thread stops the timers. In the job's other processes dkdbg's
+own thread stops them (`watch`).
 """
 
 # The modules are the program's, and functions of all signatures are replaced.
@@ -31,7 +31,7 @@ _LOOKS_S = 0.2
 _LOCK_TIMEOUT_S = 1.0
 #: Held while the timers and their record change; gevent does not patch this one.
 _lock = _thread.RLock()
-#: True functions, because the program sees replacements under these names.
+#: Python's own functions: under these names the program finds replacements.
 _set, _get, _sleep = getattr(signal, "setitimer", None), getattr(signal, "getitimer", None), time.sleep
 
 
@@ -40,7 +40,8 @@ class _Timers:
 
     Attributes:
         alarm: remaining time and interval of the stopped timer of SIGALRM.
-        arm, cancel: functions of the watchdog, while the program has armed it. is_stopped: it is canceled now.
+        arm: function that arms the watchdog as the program did, None while it is not armed. cancel: its counterpart.
+        is_stopped: whether dkdbg has cancelled the watchdog.
         watched: pid of the process that watches its timers.
     """
 
@@ -52,7 +53,7 @@ class _Timers:
 
 
 class _Alone:
-    """The lock of the timers, with a timeout: a signal handler may be held at a breakpoint with the lock."""
+    """Context that holds `_lock`. It gives up after a timeout: a signal handler may hold the lock at a breakpoint."""
 
     def __enter__(self) -> None:
         self._lock = _lock
@@ -89,7 +90,7 @@ def start() -> None:
 
 
 def watch() -> None:
-    """Stop the timers whenever another process is stopped, until the editor has left."""
+    """Start a thread that stops the timers whenever a process of the job is stopped, until the editor has left."""
     with _Alone():
         if _Timers.watched == os.getpid():  # a forked child has no such thread
             return
@@ -99,7 +100,7 @@ def watch() -> None:
         with Suppress(Exception):  # the interpreter is shutting down
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are for the program
             while True:
-                seconds_behind()  # restores the clocks, if the program never asks for the time
+                seconds_behind()  # restores the clocks also in a program that never reads them
                 with _Alone():
                     reader = State.reader
                     if reader is None:
@@ -126,7 +127,7 @@ def _forget() -> None:
 
 
 class _Alarm(Builtin):
-    """Replacement of `signal.alarm`, `setitimer` or `getitimer`, which also sees a timer that is stopped.
+    """Replacement of `signal.alarm`, `setitimer` or `getitimer`, which also reports a timer that dkdbg has stopped.
 
     A timer that the program sets replaces the stopped one.
     """

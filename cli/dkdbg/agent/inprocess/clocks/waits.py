@@ -1,4 +1,4 @@
-"""Waits in a single call, repeated for the time by which the clocks fell behind meanwhile; see clocks.py."""
+"""Lengthens waits that are a single call, by the time by which the clocks fell behind meanwhile; see clocks.py."""
 
 # The modules are the program's, and functions of all signatures are replaced.
 # ruff: noqa: ANN401
@@ -52,16 +52,16 @@ def _lengthened(
     unit: Callable[[float], Any] = float,
     has_own: bool = False,
 ) -> Any:
-    """Return a wait that is repeated for the time by which the clocks fell behind meanwhile.
+    """Return a function that calls `wait`, and again for the time by which the clocks fell behind meanwhile.
 
-    A Python call is slow under a tracer, so a wait without a timeout, or before any stop, makes no additional one.
+    Python calls are slow under a tracer, so a wait without a timeout, or before any stop, makes no additional ones.
 
     Args:
-        at: position of its argument `timeout`; None there waits without limit.
+        at: position of the argument `timeout` of `wait`, which waits without limit if that is None.
         is_over: tells from the arguments and the result whether the wait has ended before its timeout; by default a
             true result does, and with `raises` any result.
-        raises: exceptions at its timeout. unit: converts seconds to the argument.
-        has_own: whether the wait has a default timeout, so that it is repeated without the argument too.
+        raises: exceptions that `wait` raises at its timeout. unit: converts seconds to the argument.
+        has_own: whether the wait has a default timeout, so that it is repeated also without this argument.
     """
 
     @functools.wraps(wait)
@@ -93,7 +93,7 @@ def _lengthened(
                     args = (*args[:at], unit(lost), *args[at + 1 :])
         finally:
             error = found = None
-            del args, kwargs  # its traceback would keep them alive
+            del args, kwargs  # a traceback would keep them alive
 
     return lengthened
 
@@ -150,7 +150,7 @@ def _simple_queue(module: Any) -> None:
 
 
 class _Select(Builtin):
-    """`select.select`; no Python function, because `selectors` keeps it as an attribute of a class."""
+    """Replacement of `select.select`. A Python function would become a method: `selectors` keeps it in a class."""
 
     def __call__(self, rlist: Any, wlist: Any, xlist: Any, timeout: Any = None) -> Any:
         if not timeout or State is None or State.reader is None:
@@ -197,9 +197,9 @@ def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
             try:
                 return read(self, *args, **kwargs)
             except (timeout, BlockingIOError) as error:
-                # A socket without a timeout raises a timeout from a signal's handler, and EAGAIN at its SO_RCVTIMEO.
+                # On a socket without a timeout, a signal handler may raise a timeout, and SO_RCVTIMEO raises EAGAIN.
                 is_blocking = isinstance(self, socket_class) and self.gettimeout() is None
-                # An error of the connection has an errno, unlike a timeout; ZeroMQ's timeout has EAGAIN.
+                # A connection's error has an errno. A timeout has none, but ZeroMQ's has EAGAIN.
                 if is_blocking != isinstance(error, BlockingIOError) or error.errno not in (
                     None,
                     errno.EAGAIN,
@@ -222,7 +222,7 @@ def _zmq_socket(module: Any) -> None:
 
 
 def _torch(module: Any) -> None:
-    """Lengthen a store's waits and `work.wait(timeout)`; timeouts.py does so for groups."""
+    """Lengthen a store's waits and `work.wait(timeout)`; timeouts.py lengthens the timeouts of groups."""
     import datetime
 
     unit, own = (

@@ -30,9 +30,9 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 #: Descriptor number of the hook's socket, so high that the program's files get the same numbers as without the hook.
 _HIGH = 1000
 
-#: Text in the command line of a process that serves others and holds no user code. It neither registers nor
-#: joins, unless DKDBG_HOUSEKEEPING=1. dkdbg.launchers has the same fragments, but importing it would slow down
-#: each start of a Python: a test compares them.
+#: Fragments of the command lines of helper processes, which run no user code. Such a process neither registers
+#: nor joins, unless DKDBG_HOUSEKEEPING=1. dkdbg.launchers has the same list; a test compares them, because
+#: importing it would slow down each start of a Python.
 _SKIP = (
     "multiprocessing.resource_tracker",
     "multiprocessing.semaphore_tracker",
@@ -43,15 +43,15 @@ _SKIP = (
     "ray/_private/log_monitor.py",
     "ray/_private/runtime_env/agent",
 )
-#: Text in the command line of the debugger itself, and of a process that has joined already (pydevd.py).
+#: Fragments of the command lines of the debugger itself, and of processes that pydevd.py starts already debugged.
 _NEVER = ("debugpy/adapter", "pydevd.py", "dkdbg/agent/")
-#: Text in the command line of a process that its parent can describe better (parent_lookup.py).
+#: Fragments of generic command lines: only the parent knows what such a process is (parent_lookup.py).
 _NAMELESS = ("--multiprocessing-fork", "multiprocessing.forkserver", "exec(eval(sys.stdin.readline()))")
 #: Programs that build or install; they start many short processes.
 _SKIP_PROGRAMS = ("pip", "pip3", "uv", "ninja", "cmake", "conda", "mamba", "poetry", "meson")
-#: Seconds for the agent to notice that a process has changed its user.
+#: Seconds to wait until the agent has noticed that this process changed its user.
 _ADMISSION_TIMEOUT_S = 5.0
-#: The same, for the first child that a process forks after it has changed its user; later children do not wait.
+#: The same for the first child that a process forks after changing its user; later children do not wait.
 _ADMISSION_OF_FORK_S = 1.0
 #: Reference to this module: Python 2 clears a module's globals when the last reference goes.
 _kept = {}  # type: Dict[str, Any]
@@ -65,7 +65,7 @@ _RANK_NAMES = (
 
 
 def _chain():  # type: () -> None
-    """Run the `sitecustomize` that would have been found without this one, as `site` would have."""
+    """Import the `sitecustomize` that this one hides, as `site` would, without the hook's folder on sys.path."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _FOLDER]
     own = _kept["hook"] = sys.modules.pop("sitecustomize", None)
     try:
@@ -118,7 +118,7 @@ def _import(name):  # type: (str) -> Any
     """Import NAME.py of the parent folder as `_dkdbg.NAME`: its files import each other relatively."""
     found = sys.modules.get("_dkdbg." + name)
     if found is not None and not getattr(found.__spec__, "_initializing", False):
-        return found  # an import takes a lock, which a signal's handler may find held by its own thread
+        return found  # no import: this may be a signal handler, and the interrupted code may hold that lock
     if "_dkdbg" not in sys.modules:
         package = type(sys)("_dkdbg")
         package.__path__ = [os.path.dirname(_FOLDER)]
@@ -172,9 +172,9 @@ def _identity(number):  # type: (int) -> Optional[Tuple[int, int]]
 
 
 def _lift(sock):  # type: (socket) -> socket
-    """Move a socket to a high descriptor; safe only while no other thread can take that number.
+    """Move a socket to descriptor _HIGH, and return it; if that is impossible, return `sock` unchanged.
 
-    `fcntl` could do it at any time, and costs 0.4 ms to import.
+    Safe only while no other thread can take that number. `fcntl` would always be safe, but takes 0.4 ms to import.
     """
     if _identity(_HIGH) is not None:
         return sock
@@ -191,7 +191,7 @@ def _native(name):  # type: (str) -> Any
     """Return Python's own function of `_thread`, also where gevent has replaced it."""
     import _thread
 
-    monkey = sys.modules.get("gevent.monkey")  # the process was attached to after gevent's patch
+    monkey = sys.modules.get("gevent.monkey")  # in a process that the agent attached to after gevent's patch
     return getattr(_thread, name) if monkey is None else monkey.get_original("_thread", name)
 
 
@@ -202,19 +202,19 @@ class _Member(object):
         directory: the session's folder. hook: the hook's folder, on PYTHONPATH of new processes.
         argv: the command line.
         origin: how this process was forked, see `origin` in contract.py.
-        rank: the rank that it belongs to, None for none; known while a set of ranks is selected.
-        free: whether it was not selected at its start.
+        rank: the rank that the parent has given to this process, or its own if it is one (parent_lookup.py); or None.
+        free: whether ranks were selected at its start and this process was not among them.
         fork_armed: whether the callback for forked children is registered. block_signals: blocks signals in a child.
         user: effective uid at the last fork. is_new_user: whether it had changed since the fork before.
         main_ident: the main thread's identifier, as Python without gevent has it.
-        lock: guards registering again. A signal handler may run, and fork, while its thread holds one of these locks.
+        lock: held while registering again. A signal handler may run, and fork, while its thread holds a lock.
         done: lock that is held while the hook's thread runs, and while `starter` (a thread's identifier) starts it.
         begun: lock that is held between the start of the hook's thread and its first instruction.
         running: whether the hook's thread runs. thread_id: its number in the kernel. answering: whether it
             answers a query.
-        forking: number of forks in progress, which need the hook's thread to end. A signal handler may fork
+        forking: number of forks in progress, before which the hook's thread has to end. A signal handler may fork
             during another fork.
-        handed_over: connection of a query that the hook's thread leaves to its successor, after the fork.
+        handed_over: connection of a query that the hook's thread leaves to the one that starts after the fork.
         joined: whether this process has ever joined an adapter.
         listener: socket for the agent's queries; to be used only after `owns_listener()`.
     """
@@ -233,7 +233,8 @@ class _Member(object):
         self.block_signals = None  # type: Optional[Callable[[], object]]
         self.origin = ""
         self.rank = None  # type: Optional[int]
-        # Not announced: the first Python of a job belongs to rank 0, and may be the user's own launcher.
+        # The rank that decides whether this process is selected (choosing.py). It is not announced: the first Python
+        # of a job belongs to rank 0, but may be the user's own launcher.
         self.belongs = None  # type: Optional[int]
         self.free = False
         self._allocate_lock = _native("allocate_lock")
@@ -267,7 +268,7 @@ class _Member(object):
         return "%s/p/%d" % (self.directory, os.getpid())
 
     def register(self, lift=_lift):  # type: (Callable[[socket], socket]) -> None
-        """Announce this process; the socket receives queries from now on. Raises OSError."""
+        """Announce this process, and open the socket for the agent's queries. Raises OSError."""
         import _socket
 
         try:
@@ -277,18 +278,18 @@ class _Member(object):
         # A datagram socket: a thread that waits in accept() would keep the lowest free descriptor reserved.
         try:
             sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
-            # Taken before the socket moves to the high number, under which the program may open a file at any
-            # moment. A dropped socket closes its number, whatever file has it by then.
+            # Read the identity before the socket moves to the high number, under which the program may open a file at
+            # any moment. If the socket object were freed then, it would close that file.
             listener_id = _identity(sock.fileno())
             sock.bind(os.path.realpath(self.directory + "/p") + "/%d.sock" % os.getpid())
-        except OSError as error:  # as in a sandbox; see hook_check.py
+        except OSError as error:  # for example in a sandbox; see hook_check.py
             self._write(".failed", "cannot open a socket for the agent: %s" % error.strerror)
             raise
         self.listener, self._listener_id = lift(sock), listener_id
         self.announce()
 
     def announce(self):  # type: () -> None
-        """Write this process's announcement; the agent asks a new or renewed process to join. Raises OSError."""
+        """Write this process's announcement, after which the agent asks the process to join. Raises OSError."""
         import time
         from _json import encode_basestring_ascii as quoted  # json itself costs 3 ms
 
@@ -326,7 +327,7 @@ class _Member(object):
         return False
 
     def register_again(self):  # type: () -> None
-        """Announce this process again, if the program has closed the agent's socket. Raises OSError."""
+        """Announce this process again, if the program has closed the hook's socket. Raises OSError."""
         with self.lock:
             if not self.owns_listener():
                 self.register(answers.lift)
@@ -403,13 +404,13 @@ class _Member(object):
         return False
 
     def _unread(self):  # type: () -> socket
-        """Return a connection for an answer that is to be discarded."""
+        """Return a connection for an answer that is discarded: its other end is closed."""
         import _socket
 
         return _socket.socketpair()[0]
 
     def _next(self):  # type: () -> Tuple[Optional[socket], bytes]
-        """Return the next query, and the connection for its answer, which came with it."""
+        """Return the connection for the answer, if one came with the query, and the next query."""
         import _socket
 
         while True:
@@ -419,7 +420,7 @@ class _Member(object):
             try:
                 # 8192 bytes for a query with a path, 32 for one descriptor.
                 found = listener.recvmsg(8192, 32, getattr(_socket, "MSG_CMSG_CLOEXEC", 0))  # type: ignore[union-attr]
-            except OSError:  # closed since the check, as a fork does, and perhaps replaced
+            except OSError:  # closed since the check, for example by a fork, and perhaps replaced
                 if self.listener is listener and self.owns_listener():
                     raise
                 continue
@@ -429,9 +430,9 @@ class _Member(object):
             return None, found[0]
 
     def join(self, at_start):  # type: (bool) -> str
-        """Join the adapter."""
-        # Import forking now: after setuid or chroot it may be out of reach, and a forked child has to drop the
-        # debugger.
+        """Join the adapter; return `joined`, `already joined`, or why not."""
+        # Import forking now, because a forked child needs it to drop the debugger: after setuid or chroot its file
+        # may be out of reach.
         _import("forking")
         answer = join.join(self.directory, at_start)  # type: str
         self.joined = self.joined or answer.startswith(("joined", "already joined"))
@@ -454,7 +455,7 @@ class _Member(object):
             if chosen is not None and chosen.failing and self.belongs is not None:
                 crash_watch.arm(self)
                 timeouts.allow_for_crashes()
-            if attached and self.free:  # a process that joins does this itself
+            if attached and self.free:  # otherwise `join` does this
                 clocks.follow(self.directory, at_start=True)
             attached = attached and not self.free
         else:
@@ -511,8 +512,8 @@ def _profile(directory, argv):  # type: (str, List[str]) -> None
 def _admitted(directory, limit=_ADMISSION_TIMEOUT_S):  # type: (str, float) -> str
     """Wait for the session's folder for this process's new user, and return it.
 
-    The agent creates it when it notices the process, which it does only for its descendants. Raises KeyError,
-    ValueError or OSError where no folder will be made.
+    The agent creates it for a descendant when it notices that one. Raises KeyError, ValueError or OSError if no
+    folder is or will be created.
     """
     import time
 
@@ -535,7 +536,7 @@ def _admitted(directory, limit=_ADMISSION_TIMEOUT_S):  # type: (str, float) -> s
 
 
 def _pass_on(member):  # type: (_Member) -> None
-    """Pass the session to child programs for which the program makes an environment; see passing.py."""
+    """Pass the session also to child processes for which the program creates the environment; see passing.py."""
     import _posixsubprocess
 
     fork_exec = _posixsubprocess.fork_exec
@@ -543,7 +544,7 @@ def _pass_on(member):  # type: (_Member) -> None
     def handed_on(*arguments):  # type: (Any) -> int
         try:
             arguments = passing.fork_exec(member.directory, member.hook, arguments)
-        except Exception as error:  # our folder is out of reach, after a chroot or as another user
+        except Exception as error:  # dkdbg's folder is out of reach, after a chroot or as another user
             _say("not handed on: %r" % (error,))
         return fork_exec(*arguments)
 
@@ -580,13 +581,13 @@ def _enter():  # type: () -> None
         directory = _admitted(directory)
     member = _Member(directory, argv)
     _pass_on(member)
-    # A worker or driver of Ray that started this program has set it. Ray's function would fail here.
+    # Inherited from a worker or driver of Ray that started this program. Ray's function would fail here.
     if os.environ.get("PYTHONBREAKPOINT", "").startswith("ray.util.rpdb."):
         os.environ["PYTHONBREAKPOINT"] = "dkdbg.breakpoint"
     if "DKDBG_PROFILE" in os.environ:
         _profile(directory, argv)
     sys.meta_path.append(_DkdbgFinder(member))
-    if "coverage.inorout" in sys.modules:  # a .pth file of its own started it
+    if "coverage.inorout" in sys.modules:  # coverage's own .pth file has imported it
         _import("coverage_files").watch()
     else:
         sys.meta_path.insert(0, _CoverageFinder())
@@ -611,11 +612,14 @@ def _enter():  # type: () -> None
 
 
 def _is_main_interpreter():  # type: () -> bool
-    """Tell whether this is the main interpreter: `site` runs in each, and in others our thread would end the process."""
+    """Tell whether this is the main interpreter.
+
+    `site` runs in subinterpreters too, where the hook's thread would end the process.
+    """
     import _signal
 
     try:
-        _signal.set_wakeup_fd(-1)  # already the value when a Python starts
+        _signal.set_wakeup_fd(-1)  # changes nothing: a Python starts with this value
     except ValueError:
         return False
     return True

@@ -6,7 +6,7 @@ import socket
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether all addresses of a host's name are loopback; the empty name is every interface.
+    """Tell whether a host name has only loopback addresses; False for the empty name, which means all interfaces.
 
     An unresolvable name counts as not loopback: listening on it fails later, and until then a token is required.
     """

@@ -1,7 +1,7 @@
 """Accepts the first client of a listener that types the token; silent or wrong clients cannot block it.
 
-A web page and every user of the machine can reach a port on loopback: a browser speaks first, with HTTP or TLS, which no
-token resembles. A client whose first line is not the token is disconnected, and the rest of its input is not read.
+A web page and every user of the machine can reach a port on loopback. A browser sends HTTP or TLS first, which
+resembles no token. A client with a wrong first line is disconnected, and the rest of its input is not read.
 
 The user's own token is in the program's environment as salt and digest: its processes can check a token
 without knowing it. Without one each process generates its own, prints it on stderr, and keeps it in memory.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Seconds for the line with the token.
 LOGIN_TIMEOUT_S = 10.0
-#: Maximum clients that may be typing the token at the same time. One more disconnects another, see `_too_many`.
+#: Maximum clients that may be typing the token at the same time. `_too_many` chooses the others.
 _MAX_PENDING = 32
 #: Maximum bytes of a token, with its line's end.
 _MAX_LINE_BYTES = 4097
@@ -183,7 +183,7 @@ def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket
             for each in _too_many(waiting):
                 waiting.remove(each)
                 each.send_away("too many clients are waiting")
-            tried: Set[str] = set()  # checking a token takes a while: one per address and round
+            tried: Set[str] = set()  # checking a token is slow: check one per address in each round
             for each in list(waiting):
                 if each.host in tried:
                     continue

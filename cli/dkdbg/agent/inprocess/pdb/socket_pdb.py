@@ -34,20 +34,20 @@ _breaks: Dict[str, List[int]] = {}
 #: Address -> lock that is held while a thread opens it or waits for its client: a second thread then waits for
 #: the same client.
 _opening: Dict[str, threading.RLock] = {}
-#: True once a wait has timed out; it is not repeated, see on_demand.py.
+#: True once a wait has timed out: later stops do not wait, see on_demand.py.
 _ran_out = False
-#: Listeners that others can reach and that a generated token guards; each serves one client.
+#: Listeners that other users can reach and that only a generated token protects; each serves one client.
 _once: Set[own_socket.OwnSocket] = set()
 #: Called when the client has left, if an editor waits for this process.
 on_release: Optional[Callable[[], None]] = None
 
 
 class Exposed(Exception):  # noqa: N818 -- read as a sentence: `except Exposed`
-    """An address that others can reach, without a token from the user; the message names the remedy."""
+    """Other users could reach this address, and the user has set no token. The message names the remedy."""
 
 
 class _Client:
-    """A connection, whose first line was the token, and the pdbs of the threads that stop for it.
+    """A connection that has sent the token, and the pdbs of the threads that stop for it.
 
     A pdb stores the next stop of one thread, so each thread has its own. They take turns at the prompt.
     """
@@ -156,12 +156,12 @@ class SocketPdb(pdb.Pdb):
 
 
 def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False, there: bool = False) -> bool:
-    """Stop in a frame as soon as a client is connected; return False when none is within this many seconds.
+    """Stop in a frame as soon as a client is connected; return False if none connects within this many seconds.
 
     Args:
         address: `host:port`, or the path of a Unix socket.
         again: whether to wait even if the last wait timed out.
-        there: whether to accept only a client of this address; if not, one that is connected elsewhere gets the stop.
+        there: accept only a client of this address. Otherwise a client that is connected elsewhere may get the stop.
     """
     global _ran_out  # noqa: PLW0603
     _ran_out = _ran_out and not again
@@ -295,7 +295,7 @@ def _awaited(address: str, seconds: float, what: str, *, says_none: bool) -> Opt
         return None
     _ran_out = False
     if listener in _once:
-        pdb_login.forget_token()  # it is in the log, for one client only
+        pdb_login.forget_token()  # it is in the log, and may admit only one client
     client = _clients[address] = _Client(address, connection)
     return client.pdb()
 
@@ -310,7 +310,7 @@ def listen(address: str, *, makes_token: bool = False) -> own_socket.OwnSocket:
     Raises:
         ValueError: DKDBG_TOKEN_FILE is empty.
         Exposed: others could reach it, and the user has set no token.
-        OSError: it cannot be listened on, or that file cannot be read.
+        OSError: the address cannot be listened on, or DKDBG_TOKEN_FILE cannot be read.
     """
     with _opening.setdefault(address, threading.RLock()):
         found = _listeners.get(address)
@@ -345,7 +345,7 @@ def _bound(address: str, *, named: bool) -> socket.socket:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            found.bind((host, 0))  # another process of the program has the port; a free one gets reported
+            found.bind((host, 0))  # another process of the program has the port: report a free one
         reached = str(found.getsockname()[0])
         if not named and not loopback.is_loopback_address(reached):
             found.close()

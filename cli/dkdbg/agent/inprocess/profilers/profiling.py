@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 #: The agent's request as JSON: `folder` for the files, and `tools`, each with its `tool`, `patterns` and
 #: `ranks`, the `path` of its program and further `options`.
 ENV = "DKDBG_PROFILE"
-#: Variable that is set for a profiled process, so that its children are not profiled; `nsys` if only nsys has
-#: been considered so far.
+#: Variable that is set for a profiled process, so that its children are not profiled. Its value is `nsys` while the
+#: process restarts under nsys and has not started the other profilers.
 ENV_PROFILED = "DKDBG_PROFILED"
 #: Variable that is set for drivers of Ray, see ray/driver.py.
 RAY = "DKDBG_RAY_WORKERS"
@@ -36,7 +36,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def names(argv: Sequence[str], environment: Any, rank: Optional[int]) -> List[str]:
-    """Return the names of a process with this command line: its worker's, then others that a pattern may match."""
+    """Return the names that a pattern may match for this command line; the first one is for file names and reports."""
     what = choosing.program(argv)
     stem = what[:-3] if what.endswith(".py") else what
     worker = stem if rank is None else "%s-rank%d" % (stem, rank)

@@ -1,7 +1,7 @@
-"""Fetches the profiles of a Ray cluster's nodes into one folder, by tasks of Ray. It is a program of its own.
+"""Fetches the profiles of a Ray cluster's nodes into one folder, by tasks of Ray. Runs as a separate program.
 
 supervisor/profiles.py starts it after a driver's end, with the driver's interpreter. Standard input is
-JSON: `cluster`, `folder` and `files`, as ray_profile.py notes them. The output is a line of JSON for each
+JSON: `cluster`, `folder` and `files`, as ray_profile.py records them. The output is a line of JSON for each
 file, with `at` for its new path, or `why` it was not fetched.
 """
 
@@ -118,7 +118,7 @@ def take(files: List[Dict[str, Any]], folder: str) -> None:
 
 
 def _free(folder: str, name: str, node: str) -> str:
-    """Return a free path for a file of a node: the pids of two nodes, or of two runs, may be the same."""
+    """Return an unused path for a file of a node: two nodes, or two runs, may have the same pid."""
     stem, _, ending = name.partition(".")
     known = "".join(c if c.isalnum() else "_" for c in node)
     at, number = os.path.join(folder, name), 1
@@ -130,7 +130,7 @@ def _free(folder: str, name: str, node: str) -> str:
 
 def main() -> int:
     """Fetch the files named on standard input; return the exit code."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the agent blocks them
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # inherited from the agent, which blocks signals
     asked = json.load(sys.stdin)
     if _has_ended(asked["cluster"]):
         os.makedirs(asked["folder"], exist_ok=True)

@@ -1,10 +1,10 @@
 """Profiles the selected actors of Ray: nsys from their first line, py-spy and torch's profiler from inside.
 
 Runs in a driver and in each of its workers, which may create actors too; it travels there as text, like
-ray/worker.py. nsys has to start its target: a new actor gets a `py_executable`, which Ray puts before a worker's
+ray/worker.py. nsys has to start its target, so a new actor gets a `py_executable`, which Ray puts before a worker's
 script. Ray's own `nsight` would run `python`, whatever interpreter the node has (ray-project/ray#66093), so an
 actor that requests it gets this `py_executable` with the options of its `nsight`. A worker of such an actor
-resets the interpreter for its children, which would inherit the profiler. Workers record profiles and their paths
+resets the interpreter for its children, which would inherit nsys with it. Workers record profiles and their paths
 in Ray's store, for the driver (ray/driver.py).
 """
 
@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional
 
-#: Variables of a worker that was to run under nsys: its description (JSON), and its file without
+#: Variables of a worker that Ray starts through nsys: a description (JSON), and the path of the profile without
 #: `_PID.nsys-rep`.
 ENV, ENV_BASE = "DKDBG_RAY_NSYS", "DKDBG_RAY_NSYS_BASE"
 #: Folder below a session of Ray, on each node.
@@ -36,8 +36,8 @@ ENDINGS = {"nsys": ".nsys-rep", "py-spy": ".speedscope.json", "torch": ".trace.j
 _ACTIVATED = ("pip", "conda", "uv")
 #: Runtime environments that start the worker in a container, with an interpreter there.
 _CONTAINED = ("image_uri", "container")
-#: The interpreter with which a node's raylet starts workers (`ray/_private/services.py`); the fallback where
-#: it is unreadable.
+#: Shell code that sets `python` to the interpreter with which a node's raylet starts workers
+#: (`ray/_private/services.py`), or to `fallback` if that cannot be read.
 _NODES_OWN = (
     'python=$(tr "\\0" "\\n" </proc/$PPID/cmdline 2>/dev/null | sed -n "s/^--python_worker_command=\\([^ ]*\\) .*/\\1/p"); '
     '[ -x "$python" ] || python={fallback}; '

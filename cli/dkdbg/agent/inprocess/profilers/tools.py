@@ -1,6 +1,6 @@
-"""The profilers nsys and py-spy, and which workers they are for.
+"""Command lines of the profilers nsys and py-spy, and the patterns that select workers.
 
-This travels to Ray's workers as text: it imports nothing of dkdbg.
+This file travels to Ray's workers as text, so it imports nothing of dkdbg.
 
 Workers are selected by name, as NeMo RL's NRL_NSYS_WORKER_PATTERNS does: comma-separated shell patterns. `fnmatch` on
 POSIX: `*`, `?`, `[seq]`, `[!seq]`, case-sensitive, for the whole name. Spaces around a pattern are ignored, and so is an
@@ -58,7 +58,7 @@ def nsys_line(tool: Dict[str, Any], base: str) -> List[str]:
 
 
 def free(base: str, ending: str) -> str:
-    """Return an unused path for a new file: in containers the pids of two runs may be the same."""
+    """Return an unused path for a new file: in containers two runs may have the same pid."""
     path, number = base + ending, 1
     while os.path.exists(path):
         number += 1
@@ -67,9 +67,9 @@ def free(base: str, ending: str) -> str:
 
 
 def start_py_spy(program: str, options: Sequence[str], path: str) -> int:
-    """Record until this process ends; return py-spy's pid.
+    """Start py-spy, which records until this process ends; return its pid.
 
-    py-spy is no child of the program, which may wait for all its children.
+    It is not a child of the program, because the program may wait for all its children.
 
     Args:
         program: path of py-spy. path: path of its file; its messages go to the same path with `.log`.

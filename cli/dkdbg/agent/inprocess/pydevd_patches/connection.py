@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: Maximum times that a process which closes its connection joins again.
+#: Maximum number of times that a process joins again after it has closed its connection.
 MAX_REJOINS = 3
 #: Seconds for the adapter to accept a connection: it may be starting, or the machine busy.
 CONNECT_TIMEOUT_S = 60.0
@@ -65,7 +65,7 @@ def watch() -> None:
             try:
                 sock.connect(host)
                 break
-            except BlockingIOError:  # Linux, at once: more processes join than the adapter has accepted
+            except BlockingIOError:  # Linux raises it at once while the adapter's backlog is full
                 if session.monotonic() > end:
                     raise
                 time.sleep(RETRY_INTERVAL_S)
@@ -80,8 +80,9 @@ def watch() -> None:
 def _let_end(alive_class: Any) -> None:
     """Keep pydevd's CheckAliveThread from starting its wait after its debugger has ended.
 
-    When a debugger ends, pydevd ends its threads that have begun to run. This one, begun a moment later, would
-    wait for good until the queue of a writer that is gone is empty, and the program would never end.
+    When a debugger ends, pydevd ends those of its threads that have begun to run. A CheckAliveThread that begins a
+    moment later would wait forever for the writer's queue to empty, although the writer is gone, and the program
+    would never end.
     """
     run = alive_class._on_run
 

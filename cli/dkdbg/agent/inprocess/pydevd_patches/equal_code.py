@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Key of a function (`_key`) -> the files in which it has breakpoints, and its code.
 _functions: Dict[object, Dict[str, CodeType]] = {}
-#: Key and file of a function -> whether it is equal to one of those in another file.
+#: Key and file of a function -> whether it is equal to a function with breakpoints in another file.
 _decided: Dict[Tuple[object, str], bool] = {}
 
 
@@ -34,7 +34,7 @@ def watch() -> None:
     if sys.version_info >= (3, 12):
         from _pydevd_sys_monitoring import pydevd_sys_monitoring
 
-        used = sys.modules[pydevd_sys_monitoring.FuncCodeInfo.__module__]  # compiled or not
+        used = sys.modules[pydevd_sys_monitoring.FuncCodeInfo.__module__]  # compiled, or not
         used._code_to_func_code_info_cache = _ByFile()  # type: ignore[attr-defined]
         return
     import pydevd
@@ -49,7 +49,7 @@ def watch() -> None:
     def consolidate_breakpoints(self: Any, name: str, *args: Any) -> None:
         consolidate(self, name, *args)
         _learn(self.breakpoints, name)
-        self._clear_caches()  # of functions that have been skipped meanwhile
+        self._clear_caches()  # pydevd may have decided meanwhile to skip such functions
 
     def is_needed(self: Any, code: CodeType) -> bool:
         """Tell whether a function is equal to one with a breakpoint in another file."""
@@ -66,7 +66,7 @@ def watch() -> None:
         return found
 
     def get_file_type(self: Any, frame: FrameType, *args: Any) -> Any:
-        """Return the type of a frame's file; pydevd asks at each call of a function that it does not skip."""
+        """Return the type of a frame's file, None for the program's; pydevd asks at each call that it does not skip."""
         return None if is_needed(self, frame.f_code) else type_of(self, frame, *args)
 
     def apply_files_filter(self: Any, frame: FrameType, *args: Any) -> Any:
@@ -78,7 +78,7 @@ def watch() -> None:
 
 
 def _learn(breakpoints: Dict[str, Dict[int, Any]], name: str) -> None:
-    """Find the functions of a file whose breakpoints have changed.
+    """Record the functions with breakpoints in a file, after its breakpoints have changed.
 
     Args:
         breakpoints: pydevd's, by canonical file name and line.
@@ -98,15 +98,15 @@ def _learn(breakpoints: Dict[str, Dict[int, Any]], name: str) -> None:
 
 
 def _key(code: CodeType) -> object:
-    """Return the same key for equal functions: first line and name, of a module the whole code, as all begin alike."""
+    """Return a key that equal functions share: line and name; for a module its code, because all begin alike."""
     return code if code.co_name == "<module>" else (code.co_firstlineno, code.co_name)
 
 
 def _keep(breakpoints: Dict[str, Dict[int, Any]], code: CodeType, name: str, files: Iterable[str]) -> None:
-    """Keep pydevd from skipping a function without a breakpoint, and the lines that have one in an equal function.
+    """Keep pydevd from skipping a function without breakpoints, and its lines that have one in an equal function.
 
-    A function that is not equal costs only time. Up to Python 3.10 equal code may have other lines, and a breakpoint's
-    source may be compiled in another way (pytest).
+    If the function proves different, this costs only time. Up to Python 3.10 equal code may have other lines, and the
+    program may have compiled the source in another way (pytest).
 
     Args:
         name: canonical name of its file. files: those with breakpoints in functions that may be equal.
@@ -130,7 +130,7 @@ class _ByFile:
 
 
 class Never:
-    """A breakpoint that does not stop, in a function that pydevd would skip, and the equal one with it."""
+    """Breakpoint that never stops. It keeps pydevd from skipping its function, and the equal function with it."""
 
     expression = condition = None
     has_condition, is_logpoint = True, False

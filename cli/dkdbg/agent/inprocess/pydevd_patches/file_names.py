@@ -1,14 +1,14 @@
 """Corrects pydevd's mapping of file names where a breakpoint would be accepted and never stop. Used by join.py.
 
-Python names a program that was started in `/` by a relative name `//train.py`: POSIX gives two leading
-slashes a meaning of their own, and `os.path` keeps them. On Linux and macOS they are one.
+For a program that is started in `/` by a relative name Python reports the path `//train.py`: POSIX allows two
+leading slashes a special meaning, so `os.path` keeps them. On Linux and macOS they mean the same as one.
 
 pydevd tries path mappings of folders before those of files: with `proj/train.py` at `/app/train.py` and
 `proj` at `/workspace` a breakpoint in the first would be set in `/workspace/train.py`, which exists and does
 not run.
 
-justMyCode takes all files of installed packages for libraries. A mapped folder among them is the user's package,
-mounted over an installed copy: breakpoints there stop.
+justMyCode takes all files of installed packages for libraries. If such a folder is mapped, the user's own package is
+mounted over an installed copy, and breakpoints there have to stop.
 
 A driver that `ray job submit` has started runs in a folder where Ray has unpacked the job's working_dir
 (ray/driver.py). That folder is mapped to the editor's.
@@ -60,7 +60,7 @@ def watch() -> None:
     ) -> None:
         reload = arguments.setdefault("autoReload", {})
         if isinstance(reload, dict) and not reload.get("enable"):
-            # By default pydevd asks for the working folder, which may be gone.
+            # pydevd's default is the working directory, and reading that fails if it is gone.
             reload.setdefault("watchDirectories", ["/"])
         set_options(self, debugger, arguments, *more, **named)
 
@@ -79,7 +79,7 @@ def single(path: str) -> str:
 
 
 def of_editor(path: str, pairs: List[Tuple[str, str]]) -> str:
-    """Return the editor's name for a folder of this machine; empty where it has none.
+    """Return the editor's path of a folder on this machine; empty where no mapping includes it.
 
     Args:
         pairs: the folders of its path mappings (editor's, this machine's); without any, both have the same

@@ -1,12 +1,13 @@
-"""Detects programs that use gevent or eventlet. Used by join.py; pydevd has to know of gevent before it is imported.
+"""Detects programs that use gevent or eventlet. Used by join.py; pydevd reads GEVENT_SUPPORT when it is imported.
 
 `gevent.monkey.patch_all()` replaces the primitives that pydevd's threads wait on: pydevd floods stderr with a
-message, and the program never ends. With GEVENT_SUPPORT=True pydevd works on copies of these modules. It is
-not set for every program of a Python with gevent, nor for one that patches nothing: pydevd would import gevent, and
-its copy of `threading` knows the program's threads, but not their marks: no breakpoint stops in them.
+message, and the program never ends. With GEVENT_SUPPORT=True pydevd works on copies of these modules. dkdbg
+does not set it for every program of a Python that has gevent, nor for one that patches nothing: pydevd would import
+gevent, and its copy of `threading` would know the program's threads without their marks, so that no breakpoint stops
+in them.
 
 `eventlet.monkey_patch()` does the same, and also replaces the locks that pydevd already has: program and debugger would
-wait for each other for ever. The debugger leaves such a process before that, and does not join it afterwards.
+wait for each other forever. The debugger leaves a process before this patch, and does not join after it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 _SUPPORT = "GEVENT_SUPPORT"
 _MESSAGE = "GEVENT_SUPPORT_NOT_SET_MSG"
 _TEXT = "dkdbg: this program uses gevent: set GEVENT_SUPPORT=True in its environment, or it will not end while it is debugged"
-#: An import at module level, or gevent's monkey anywhere: a mere word, or an import that may not run, would cost the
-#: threads' breakpoints, and a patch without support would keep the program from ending.
+#: An import at module level, or gevent's monkey anywhere. A mere word, or an import that may not run, does not match:
+#: it would cost the breakpoints in threads. A patch that is missed would keep the program from ending.
 _IMPORT = re.compile(
     rb"^(?:from[ \t]+|import[ \t](?:[^\n#]*,)?[ \t]*)gevent\b|\bgevent\b[^\n]{0,200}\bmonkey\b", re.MULTILINE
 )
@@ -35,7 +36,7 @@ _IMPORT = re.compile(
 _MAX_SCRIPT_BYTES = 1 << 20
 _EVENTLET = (
     "eventlet.monkey_patch() replaces the threads and locks that a debugger needs; call eventlet.monkey_patch(thread=False) "
-    "leaves them"
+    "to keep them"
 )
 
 
@@ -85,7 +86,7 @@ def support(argv: Sequence[str]) -> Iterator[None]:
     if _SUPPORT not in os.environ:
         wanted[_MESSAGE] = _TEXT
         if getattr(sys.modules.get("gevent.monkey"), "saved", None) or _is_named(argv):
-            with contextlib.suppress(Exception):  # not installed, or broken: the program will see
+            with contextlib.suppress(Exception):  # missing or broken: the program's own import reports it
                 import gevent  # type: ignore[import-not-found, import-untyped, unused-ignore] # noqa: F401
 
                 wanted[_SUPPORT] = "True"

@@ -1,7 +1,7 @@
 """Handles a program that calls `debugpy.listen()` itself, in a process that the agent has joined or wants to.
 
 debugpy would start its own adapter, to which no editor can attach because the process has a debugger already.
-It would outlive the program, and listen on the program's address.
+That adapter would outlive the program, and keep the program's address in use.
 """
 
 # debugpy is untyped.
@@ -45,7 +45,7 @@ def watch(directory: str) -> None:
 
 
 def describe_debugger() -> str:
-    """Describe the foreign debugger of this process."""
+    """Return a clause that names the other debugger in this process and how to attach to it or remove it."""
     api: Any = sys.modules.get("debugpy.server.api")
     argv = list(getattr(getattr(api, "_adapter_process", None), "args", ()))
     if "--host" in argv and "--port" in argv:

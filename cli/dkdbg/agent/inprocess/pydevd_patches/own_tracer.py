@@ -1,15 +1,16 @@
 """Handles a program that traces itself: coverage, the `trace` module, pdb. Used by join.py.
 
-Up to Python 3.11 a thread has one trace function, and setting another replaces pydevd's. This is reported once,
-in one line instead of pydevd's ten, which a tracer written in C (coverage's) never triggered. The debugger is
-restored when the other tracer leaves. A tool that was there before the debugger is replaced, which is reported too.
+Up to Python 3.11 a thread has one trace function, and setting another replaces pydevd's. dkdbg reports this once,
+in one line instead of pydevd's ten, and also for a tracer written in C (coverage's), which pydevd does not notice.
+The debugger is restored when the other tracer leaves. A tool that was there before the debugger is replaced, which
+is reported too.
 
-From Python 3.12 on both work side by side, as tools of `sys.monitoring`. Only a tool that wants the debugger's
-number conflicts. pdb, which would raise (Python 3.14), gets another number, and a tool that took the number
-before the debugger is reported. pdb steps over frames of the debugger, which a plain run does not have.
+From Python 3.12 on both work side by side, as tools of `sys.monitoring`. Only a tool with the debugger's tool ID
+conflicts. pdb, which would raise (Python 3.14), gets another ID, and a tool that took the ID before the debugger
+is reported. pdb steps over frames of the debugger, which a plain run does not have.
 
-It costs nothing until the program requests tracing: only the functions for that are replaced. A tracer in C is
-detected where it registers for new threads; coverage's also where it meets a file.
+This costs nothing until the program requests tracing: only the functions for that are replaced. A tracer in C is
+detected where it registers for new threads; coverage's also where it sees a new file.
 """
 
 # debugpy is untyped.
@@ -39,7 +40,7 @@ _REPLACED = (
     "place. Its results lack what runs from now on"
 )
 _TAKEN = "%s has taken the debugger's tool ID in sys.monitoring: no breakpoint stops while it does. Debug without it"
-#: Numbers of tools that `sys.monitoring` reserves for no particular kind of tool.
+#: Tool IDs that `sys.monitoring` reserves for no particular kind of tool.
 _FREE_TOOLS = (3, 4)
 #: Maximum characters of a tool's name: a longer line might fill a pipe at stderr, and the program would wait for ever.
 _MAX_CHARACTERS = 100
@@ -47,7 +48,7 @@ _COVERAGE = "coverage"
 _HINTS = {_COVERAGE: " (pytest: --no-cov)"}
 _DEBUGGER = ("pydevd", "_pydev", "_dkdbg")
 _INSTALLED = (os.path.dirname(os.__file__) + os.sep, "/site-packages/", "/dist-packages/")
-#: State of each thread. `is_foreign`: the trace function that was last set in it is another tool's.
+#: State of each thread. `is_foreign`: whether the trace function that was set last is another tool's.
 _thread = threading.local()
 _reported: List[str] = []
 #: Identifier of a thread -> name of the other tool that traces it.
@@ -118,7 +119,7 @@ def _adapt_pdb(bdb: Any) -> None:
 
 
 def _move_pdb(bdb: Any) -> None:
-    """Give pdb a free tool number where another debugger has its usual one, for which pdb would raise."""
+    """Give pdb a free tool ID if another debugger has its usual one: pdb would raise."""
     true, monitoring = bdb._MonitoringTracer.start_trace, sys.monitoring  # type: ignore[attr-defined]
 
     def start_trace(self: Any, *args: Any) -> None:
@@ -146,7 +147,7 @@ def replace() -> None:
 
 
 def _package_of(function: Any) -> str:
-    """Return the package of another tool's trace function; empty for None, for the debugger's, and where that raises."""
+    """Return the package of another tool's trace function; empty for None, the debugger's, or if reading it fails."""
     try:
         if function is None or is_debuggers(function):
             return ""
@@ -156,13 +157,13 @@ def _package_of(function: Any) -> str:
 
 
 def _meets_file() -> None:
-    """Report coverage, which has met a file in this thread, as the tool that traces it."""
+    """Report coverage, which has seen a new file in this thread, as the tool that traces this thread."""
     if _package_of(sys.gettrace()) and not _is_debuggers_thread(sys._getframe()):
         _set_foreign(_COVERAGE)
 
 
 def report() -> None:
-    """Report a tool that has the debugger's place, or has lost its own to it, once the debugger has joined."""
+    """Report, once the debugger has joined, a tool that took its place or lost its own place to it."""
     if sys.version_info >= (3, 12) and (tool := tracer()):
         _warn(tool, _TAKEN % tool)
     for tool in _replaced:
@@ -173,7 +174,7 @@ def _check(frame: FrameType, function: Any) -> None:
     """Check the trace function that a frame sets in this thread; None removes the former one."""
     try:
         if _is_debuggers_thread(frame) or str(frame.f_globals.get("__name__")).startswith(_DEBUGGER):
-            return  # the debugger's own thread gets the tool's function at its start, and removes it
+            return  # a debugger's thread starts with the tool's function, and removes it
         was_foreign = getattr(_thread, "is_foreign", False)
         _thread.is_foreign = function is not None and not is_debuggers(function)
         if _thread.is_foreign:
@@ -196,7 +197,8 @@ def _set_foreign(name: str) -> None:
 def _is_debuggers_thread(frame: FrameType) -> bool:
     """Return whether pydevd has started this thread.
 
-    `threading.current_thread()` would add a thread of gevent's, which then takes its lock for one that threads share.
+    Do not use `threading.current_thread()`: in a greenlet it adds a dummy thread. gevent then takes its lock for one
+    that threads share, and no breakpoint stops.
     """
     while frame.f_back is not None:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""All internals of debugpy and pydevd that dkdbg uses or replaces, and the versions that they belong to.
+"""All internals of debugpy and pydevd that dkdbg uses or replaces, and the versions that have them.
 
 tests/agent/test_privates.py finds these names in each released version from OLDEST to NEWEST_TRIED. Other versions:
 
@@ -6,7 +6,7 @@ tests/agent/test_privates.py finds these names in each released version from OLD
   name, and is not debugged.
 - In one below OLDEST, or from BELOW on, nothing is looked up, and the supported versions are reported.
 
-A program may have imported its own debugpy; the same holds for that.
+The same holds for a debugpy that the program itself has imported.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def fits(version: Tuple[int, ...]) -> bool:
 
 
 def span() -> str:
-    """Describe the supported versions."""
+    """Return `debugpy from OLDEST to below BELOW`, for messages."""
     return "debugpy from %s to below %s" % tuple(".".join(map(str, each)) for each in (OLDEST, BELOW))
 
 

@@ -1,7 +1,7 @@
 """Answers each request: with an error where pydevd leaves it unanswered or its answer is too long.
 
-pydevd (debugpy 1.8.22) does not answer a request of the protocol that it does not implement, such as `loadedSources` or
-`restartFrame`, and debugpy's adapter handles no further request before the answer. Where pydevd's code for a request
+pydevd (debugpy 1.8.22) does not answer DAP requests that it does not implement, such as `loadedSources` or
+`restartFrame`, and debugpy's adapter handles no further request before the answer. If pydevd's code for a request
 raises, as for `setBreakpoints` without a path, the session ends. A message over MAX_BODY_BYTES ends the adapter's
 thread that reads from the process: no request is answered any more, and the program stays held.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: debugpy's `JsonIOStream.MAX_BODY_SIZE`.
 MAX_BODY_BYTES = 0xFFFFFF
-#: Maximum characters of each text in a message that would be longer than that.
+#: Maximum characters of each text in a message that would exceed MAX_BODY_BYTES.
 MAX_TEXT = 256 * 1024
 
 
@@ -66,7 +66,7 @@ def watch() -> None:
 
 
 def _cut(value: Any) -> Any:
-    """Return a copy in which each long text ends after MAX_TEXT characters, with its whole length."""
+    """Return a copy in which each text is cut after MAX_TEXT characters and its full length is added."""
     if isinstance(value, str) and len(value) > MAX_TEXT:
         return "%s... (%d characters)" % (value[:MAX_TEXT], len(value))
     if isinstance(value, dict):
@@ -75,7 +75,7 @@ def _cut(value: Any) -> Any:
 
 
 def _handler(_: Any, name: str) -> Callable[[Any, Any], None]:
-    """Return the handler of a request that pydevd has none for."""
+    """Return `_refuse` as the handler of a request for which pydevd has none. Raises AttributeError for other names."""
     if not (name.startswith("on_") and name.endswith("_request")):
         raise AttributeError(name)
     return _refuse

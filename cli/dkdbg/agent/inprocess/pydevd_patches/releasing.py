@@ -1,9 +1,9 @@
 """Releases the program's frames, and the objects in them, when the program leaves them.
 
-A function whose own frame is reachable from its variables is a cycle, and lives until the next garbage collection
-with everything else there. Two of pydevd's keep the result of `sys._current_frames()`, and with it the stack of every
-thread: one runs at each stop, unless pydevd is compiled, the other at each change of breakpoints (debugpy 1.8.22). A
-batch of 200 MB stayed for each stop in its function.
+A frame that can be reached from its own variables is a cycle: it lives until the next garbage collection, with all that
+its variables refer to. Two functions of pydevd keep the result of `sys._current_frames()`, and with it the stack of
+every thread. One runs at each stop, unless pydevd is compiled, the other at each change of breakpoints (debugpy
+1.8.22). In a function with a batch of 200 MB each stop kept another batch alive.
 """
 
 # debugpy is untyped.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def watch() -> None:
-    """Replace these functions of pydevd."""
+    """Replace these two functions of pydevd."""
     import pydevd
     from _pydevd_bundle import pydevd_additional_thread_info, pydevd_constants
 

@@ -1,8 +1,9 @@
 """Removes pydevd's sleeps at a joined process's start and end, and prevents a join after its end.
 
-With pydevd alone (debugpy 1.8.22) each process starts 0.1 s late, and ends 0.6 to 0.8 s late: the thread that
-ends all others waits for the reader, which waits for it or for the editor, until a timeout; and the program's
-end is checked only every 0.2 s. A program that starts many short processes would do hardly anything else.
+With pydevd alone (debugpy 1.8.22) each process starts 0.1 s late, and ends 0.6 to 0.8 s late. The thread that
+ends all others waits for the reader until a timeout, while the reader waits for that thread or for the editor. And
+pydevd checks only every 0.2 s whether the program has ended. A program that starts many short processes would
+spend most of its time waiting.
 """
 
 # debugpy is untyped.
@@ -26,7 +27,7 @@ _ended = False
 
 
 class _Time:
-    """pydevd.py's view of the module `time`: a thread that connects does not sleep."""
+    """Replacement for the module `time` in pydevd.py: a thread that is connecting does not sleep."""
 
     def __init__(self) -> None:
         self.connects = threading.local()
@@ -96,8 +97,8 @@ def _connect_at_once(pydevd: Any, debugger_class: Any) -> None:
 def _wait_for_threads(self: Any, timeout: float) -> None:
     """Wait until everything is sent and pydevd's threads have ended, except for the reader.
 
-    The reader ends only when the editor and then the adapter have closed the session. It may also be the reader
-    that calls this, while others wait for it.
+    The reader ends only when the editor and then the adapter have closed the session. This may also run in the
+    reader, while other threads wait for it.
     """
     ends_alone, end = (
         {threading.current_thread(), self.check_alive_thread, self.reader},
@@ -113,7 +114,7 @@ def _check_now() -> None:
     thread = debugger.check_alive_thread if debugger is not None else None
     if thread is not None:
         event = thread._wait_event
-        # A new event each time: the thread waits again while other threads live or the last event is not sent.
+        # A new event each time: the thread waits again while other threads live or messages are still unsent.
         thread._wait_event = _Soon(event)
         event.set()
         event.clear()

@@ -7,15 +7,15 @@ requests unanswered for good, as soon as threads stop while the editor continues
    another stop in between, this one counts as reported.
 2. A resume marks threads one after another. A thread that stops meanwhile suspends those already marked, and is
    resumed itself.
-3. A thread that leaves its wait late reports that all run, after another stop has been reported. The resumption
-   of that stop is then not reported.
+3. A thread that leaves its wait late reports that all threads run, although another stop has been reported
+   meanwhile. The resumption of that stop is then not reported.
 4. `continue` is answered when a thread reports that it runs. The answer is missing when nothing was stopped, or
    when another thread stops before the resumed ones have noticed. debugpy's adapter accepts no further request
    before the answer, not even about the new stop.
 
 Stopped threads are woken as soon as their state changes. pydevd's wait loop checks the state, and then sleeps up
 to 0.2 s or until its event is set (PyDB._do_wait_suspend, debugpy 1.8.22). Where pydevd changes the state and
-sets no event, everything takes 200 ms too long.
+sets no event, the thread reacts up to 200 ms late.
 """
 
 # debugpy is untyped.
@@ -33,13 +33,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Tuple
 
-#: Number of stops at breakpoints, by the file as pydevd names it and the line.
+#: File, as pydevd names it, and line -> number of stops at breakpoints there.
 stops: Dict[Tuple[str, int], int] = {}
 #: Maximum lines to count.
 _MAX_LINES = 10_000
 #: Held while threads are marked as stopped or as running; gevent does not patch this one.
 _lock = _thread.RLock()
-#: The process of the debugger's threads. A forked child has a copy of the debugger until `forget`, and would wait for ever.
+#: PID of the process with the debugger's threads. A forked child has a copy of the debugger until `forget`: a stop
+#: there would last forever.
 _pid = 0
 
 
@@ -73,7 +74,7 @@ def _stop_at_once(pydevd: Any) -> None:
         if os.getpid() != _pid:
             if stop_reason == pydevd.CMD_SET_BREAK:
                 session.say(
-                    "no stop in a callback of os.fork: the child is debugged when its callbacks have run"
+                    "no stop in a callback of os.fork: the child can stop once all its callbacks have run"
                 )
             return
         with _lock:
@@ -133,8 +134,8 @@ def _tell_own_resuming(notification_class: Any) -> None:
 def _answer_continue(pydevd: Any, api_class: Any) -> None:
     """Answer `continue` before any thread is resumed.
 
-    An editor takes the answer for the end of each reported stop. pydevd waits until a thread runs, so that a
-    pause in between is reported. But it reports such a pause anyway, after 0.5 s.
+    An editor takes the answer for the end of all stops reported before. pydevd answers only when a thread runs, so
+    that it can report a pause in between. But it reports such a pause anyway, after 0.5 s.
     """
     resume = api_class.request_resume_thread
 
@@ -156,7 +157,7 @@ def _call_back(notification: Any) -> None:
 
 
 def _wake_after_commands(debugger_class: Any) -> None:
-    """Wake the thread after a command: a step took 204 ms instead of 4, because the loop sleeps after a command."""
+    """Wake stopped threads after each command: pydevd's loop sleeps after one, and a step took 204 ms instead of 4."""
     post = debugger_class.post_internal_command
 
     def post_and_wake(self: Any, command: Any, thread_id: str) -> None:

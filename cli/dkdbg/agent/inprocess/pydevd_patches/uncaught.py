@@ -1,10 +1,10 @@
-"""Makes the editor's filter for uncaught exceptions stop once at each, whatever hooks the program sets.
+"""Makes the editor's filter for uncaught exceptions stop once at each of them, whatever hooks the program sets.
 
 Up to Python 3.11 pydevd looks for a thread's outermost frame once, at the first traced call, and watches
 exceptions that leave it. In a process that joins at its start, it finds a frame of `site`, which has ended long
-before the program fails. Here pydevd looks again when the program's own outermost frame begins. `sys.excepthook`
-would not do: Python does not call it for SystemExit, rich and absl replace it, and the backport of ExceptionGroup
-prints no sub-exceptions where it finds another hook than Python's.
+before the program fails. With this module pydevd looks again when the program's own outermost frame begins.
+`sys.excepthook` is no alternative: Python does not call it for SystemExit, rich and absl replace it, and the backport
+of ExceptionGroup prints no sub-exceptions if the hook is not Python's.
 """
 
 # debugpy is untyped.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, Optional
 
-#: State of each thread. `value`: its exception that was last shown to the editor.
+#: State of each thread. `value`: the exception that was last shown to the editor.
 _shown = threading.local()
 
 
@@ -54,7 +54,7 @@ def show_from_start(debugger: Any) -> None:
     In a forked child that frame has begun already, and pydevd finds it.
 
     Args:
-        debugger: pydevd's, which has been connected in this thread.
+        debugger: pydevd's, which this thread has just connected.
     """
     from _pydevd_bundle import pydevd_trace_dispatch
 
@@ -86,7 +86,7 @@ def _is_of_start(frame: Optional[FrameType]) -> bool:
 
 
 def _is_of_program(frame: FrameType) -> bool:
-    """Tell whether a frame without a caller is the program's. Earlier ones belong to the search for importers."""
+    """Tell whether a frame without a caller is the program's. Earlier ones belong to the search for an importer."""
     return frame.f_globals.get("__name__") == "__main__" or frame.f_code.co_name == "_run_module_as_main"
 
 
@@ -113,10 +113,10 @@ def _know_how_frames_end() -> None:
     make = tracer.__init__
 
     def init(self: Any, trace_dispatch: Any, args: Any) -> None:
-        """Make a tracer of the outermost frame, which takes over the exception that passes through that frame.
+        """Make a tracer of the outermost frame, and hand it the exception that its predecessor has seen there.
 
-        pydevd makes another one when a function is called from that frame for the first time, and after each stop.
-        Both may happen in a `finally`.
+        pydevd replaces the tracer when that frame calls a function for the first time, and after each stop. Both may
+        happen in a `finally`, while an exception passes through the frame.
         """
         make(self, trace_dispatch, args)
         for former in args[2].top_level_thread_tracer_no_back_frames[-1:]:

@@ -54,9 +54,9 @@ def watch() -> None:
 
     def enable_tracing(self: Any, *args: Any, **kwargs: Any) -> None:
         global _is_bare  # noqa: PLW0603
-        if kwargs.get("apply_to_all_threads"):  # called by another join of this process
+        if kwargs.get("apply_to_all_threads"):  # this process joins again
             _is_bare = False
-        if not _is_bare:  # otherwise a new thread, which gets its trace function when an editor attaches
+        if not _is_bare:  # otherwise this is a new thread; it is traced when an editor attaches
             enable(self, *args, **kwargs)
 
     def run_and_trace(self: Any, debugger: Any) -> Any:

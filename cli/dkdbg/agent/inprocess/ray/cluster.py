@@ -28,7 +28,7 @@ _is_followed = _is_reported = False
 
 
 def warn(debugger: Any) -> None:
-    """Warn the attached editor, once, if the program has joined a cluster outside of the session, or when it does."""
+    """Warn the attached editor, once, as soon as the program has joined a cluster outside of the session."""
     global _is_followed  # noqa: PLW0603
 
     def follow(worker: Any) -> None:
@@ -42,7 +42,7 @@ def warn(debugger: Any) -> None:
 
 def _report(debugger: Any) -> None:
     global _is_reported  # noqa: PLW0603
-    with contextlib.suppress(Exception):  # an error would be one of the program's ray.init()
+    with contextlib.suppress(Exception):  # an error would be raised by the program's ray.init()
         if not _is_reported and is_outside():
             _is_reported = True
             session.tell(debugger, _MESSAGE)

@@ -1,8 +1,8 @@
 """Runs in a driver of Ray: makes its workers debuggable when their task or actor is selected.
 
-hook.py calls `set_up` once with the runtime environment of a driver. It adds a setup function, which runs in
-each worker of the job (`worker.py`) on whatever node, and carries all the code that is needed there. Python
-3.8+; nothing here may break a driver: errors are reported on stderr.
+hook.py calls `set_up` once with the runtime environment of a driver. `set_up` adds a setup function, which runs in
+each worker of the job (`worker.py`) on any node, and contains all the code that is needed there. Python 3.8+.
+Nothing here may break a driver: errors are reported on stderr.
 """
 
 # ruff: noqa: ANN401
@@ -149,7 +149,7 @@ def _profiler(run: str) -> Optional[Callable[[], Any]]:
     sources = [(name, _read("../%s.py" % name.replace(".", "/"))) for name in _PROFILERS]
     sources.insert(0, ("profilers", ""))
 
-    def make() -> Any:  # pickled by value, as `_setup`
+    def make() -> Any:  # pickled by value, like the function that `_setup` returns
         import sys as system
         import types
 
@@ -212,7 +212,7 @@ def _files(session: str) -> bytes:
     runtime = os.path.dirname(session)
     inprocess = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     tops = [(inprocess, "inprocess")]
-    with contextlib.suppress(bundle.NoDebugpy):  # a worker may have a debugpy itself
+    with contextlib.suppress(bundle.NoDebugpy):  # the worker's own Python may have a debugpy
         debugpy = bundle.ensure_debugpy([agent, runtime], runtime)
         tops.append((debugpy, os.path.basename(debugpy)))
     out = io.BytesIO()
@@ -249,7 +249,7 @@ def _use_our_breakpoint() -> None:
 
 
 def _source(runtime_env: Dict[str, Any]) -> str:
-    """Return this machine's folder of the files that Ray unpacks for workers; empty where unknown."""
+    """Return the folder on this machine that Ray unpacks for workers as `working_dir`; empty where unknown."""
     folder = runtime_env.get("working_dir")
     if isinstance(folder, str) and os.path.isdir(folder):
         return os.path.realpath(folder)
@@ -257,7 +257,7 @@ def _source(runtime_env: Dict[str, Any]) -> str:
 
 
 def _modules(runtime_env: Dict[str, Any]) -> List[str]:
-    """Return this machine's folders of the `py_modules` that Ray unpacks for workers."""
+    """Return the folders on this machine that Ray unpacks for workers as `py_modules`."""
     found = [getattr(each, "__path__", [each])[0] for each in runtime_env.get("py_modules") or ()]
     return [os.path.realpath(each) for each in found if isinstance(each, str) and os.path.isdir(each)]
 
@@ -320,7 +320,7 @@ def _called(key: bytes) -> str:
 
 
 def _forget(prefix: bytes, wait_key: bytes, path: str, pid: int) -> None:
-    if os.getpid() != pid:  # a forked child: the driver goes on
+    if os.getpid() != pid:  # a forked child: the driver is still running
         return
     _State.run = ""  # the thread that writes the file ends
     for each in (path, path + ".tmp"):
@@ -337,7 +337,7 @@ def _forget(prefix: bytes, wait_key: bytes, path: str, pid: int) -> None:
 
 
 class _Profiled:
-    """The workers' notes of their profiles, for the agent to report and fetch (supervisor/profiles.py)."""
+    """Workers' records of their profiles, which the agent reports and fetches (supervisor/profiles.py)."""
 
     def __init__(self, session: str, run: str) -> None:
         self._path = os.path.join(session, "profiled")
@@ -345,7 +345,7 @@ class _Profiled:
         self._taken: Any = set()
 
     def take(self) -> None:
-        """Copy new notes to the session's folder."""
+        """Move new records from Ray's store to the session's folder."""
         if ENV_PROFILE not in os.environ:
             return
         try:

@@ -1,4 +1,4 @@
-"""Calls `ray/driver.py` where Ray makes a driver's runtime environment, and where `ray job submit` sends a job.
+"""Calls `ray/driver.py` when Ray creates a driver's runtime environment, and when `ray job submit` sends a job.
 
 `RAY_RUNTIME_ENV_HOOK` and `RAY_JOB_SUBMIT_HOOK` would reach processes that cannot import our hook: children with a
 PYTHONPATH of their own or below `python -I`, and a cluster that outlives the session. So neither is set,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Optional
 
 _VARIABLE = "RAY_RUNTIME_ENV_HOOK"
-#: The hook of the `ray.init()` that is running, under the name by which an old Ray finds it.
+#: The hook of the `ray.init()` in progress. An old Ray finds it by this name.
 hook: Any = None
 _NAME = __name__ + ".hook"
 
@@ -30,7 +30,7 @@ def register() -> None:
 
 
 def register_submit() -> None:
-    """Put the driver of a job that this process, `ray job submit`, sends into our session."""
+    """In a `ray job submit` process, put the driver of the submitted job into our session."""
     importing.after("ray.dashboard.modules.job.sdk", _wrap_submit)
 
 

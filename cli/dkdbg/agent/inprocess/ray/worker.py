@@ -1,10 +1,10 @@
 """Runs in a worker of Ray: listens for an editor before the first line of a selected task or actor.
 
 This file travels as text, see driver.py. It replaces two methods of Ray that return the code to run next: they
-know its name, and no user code has run yet. The worker listens as `ray.util.debugpy` does and registers in the
-same place, so that Ray's lists of waiting workers include it. But a guard listens on the node's address: it
-requires the run's secret and passes the connection to debugpy's adapter (../adapter.py), which has no port. A
-later `breakpoint()` of Ray's finds the guard's port and uses it.
+know the task's or actor's name, and no user code has run yet. The worker listens as `ray.util.debugpy` does and
+registers in the same place, so that Ray's lists of waiting workers include it. But a guard listens on the node's
+address: it requires the run's secret and passes the connection to debugpy's adapter (../adapter.py), which has no
+port. A later `breakpoint()` of Ray's finds the guard's port and uses it.
 """
 
 # ruff: noqa: ANN401
@@ -63,11 +63,11 @@ _LIBRARIES = (
 
 
 def begin(settings: Dict[str, Any], files: bytes) -> None:
-    """Watch the names of this worker's tasks and actors from now on; driver.py makes the settings and the zip."""
+    """Watch the names of this worker's tasks and actors from now on; driver.py creates the arguments."""
     from ray._private import function_manager
 
     if any(type(each).__name__ == "_DkdbgFinder" for each in sys.meta_path):
-        return  # the driver has started the cluster, so that the agent's hook has entered this worker
+        return  # the driver has started this cluster, so this worker has the agent's hook
     if os.environ.get("RAY_DEBUG") == "legacy":  # set by the node's `ray start`
         sys.stderr.write("dkdbg: RAY_DEBUG=legacy of this node is ignored: this worker stops in the editor\n")
         os.environ["RAY_DEBUG"] = "1"
@@ -191,7 +191,7 @@ class _Opening:
         key = ("%s-wait" % self._settings["run"]).encode()
         value = internal_kv._internal_kv_get(key, namespace=self._settings["namespace"])
         seconds = float(self._settings["wait"] if value is None else value)
-        return seconds if 0.0 <= seconds <= _MAX_WAIT_S else 0.0  # any program of the cluster may write there
+        return seconds if 0.0 <= seconds <= _MAX_WAIT_S else 0.0  # any program of the cluster may write it
 
 
 def _modules(sources: Any) -> Any:
@@ -236,7 +236,7 @@ class Guard:
             serves = _hide(
                 threading.Thread(target=self._serve, args=(client,), name="dkdbg guard", daemon=True)
             )
-            with self._lock:  # none of them is closed meanwhile
+            with self._lock:  # so that no client in this list is closed meanwhile
                 self._answering.append(client)
                 # Another user's clients must not keep an editor out, so the oldest are closed.
                 while len(self._answering) > _MAX_ANSWERING:
@@ -286,10 +286,10 @@ class Guard:
 
 
 def _join(packed: bytes, deadline: float) -> socket.socket:
-    """Make this worker and what it starts a session of their own; return the socket for the connections of editors.
+    """Make this worker and its child processes a session of their own; return the socket for editors' connections.
 
-    The folder of the session is private. Processes that the worker forks or executes join as those of an agent do,
-    while an editor has the worker's session (`let_join` in adapter.py): the hook announces them there.
+    The folder of the session is private. While an editor has the worker's session, child processes join as those of
+    an agent do (`let_join` in adapter.py), because the hook announces them in that folder.
     """
     folder = tempfile.mkdtemp(prefix="dkdbg-ray-")  # the adapter removes it
     try:
@@ -333,7 +333,7 @@ def _join_in(folder: str, deadline: float) -> socket.socket:
     if reason != "joined":
         raise RuntimeError(reason)
     api: Any = importlib.import_module("debugpy.server.api")
-    api.listen.called = True  # a later call of the program fails as usual
+    api.listen.called = True  # a later debugpy.listen() of the program fails as usual
     return own_end
 
 
