@@ -1,4 +1,4 @@
-"""Names that compose reads: of its files, and of the debug service of a user's service with its profiles."""
+"""Names for compose: its files, the debug service of a service, and its profiles."""
 
 from __future__ import annotations
 
