@@ -57,17 +57,9 @@ def test_a_late_attach_stops_in_the_main_frame_and_in_a_thread_that_run_already(
     running.wait_state("running")
 
 
-def test_a_killed_adapter_is_replaced_and_the_program_goes_on(program):
-    running = program(LOOP, name="loop.py")
-    record = running.wait_state("running")
-    (adapter,) = children(record["pid"], "adapter.py")
-    os.kill(adapter, signal.SIGKILL)
-    wait_for(lambda: set(children(record["pid"], "adapter.py")) - {adapter}, bool)
-    with Editor(record["port"], {running.script: [18]}) as editor:
-        editor.wait_stops(1)
-
-
-def test_the_signals_that_a_batch_system_sends_to_every_process_leave_the_adapter_to_the_agent(program):
+def test_the_signals_that_a_batch_system_sends_to_every_process_leave_the_adapter_and_a_killed_one_is_replaced(
+    program,
+):
     """Slurm's `scancel` and `--signal` do."""
     running = program(LOOP, name="loop.py")
     record = running.wait_state("running")
@@ -77,6 +69,10 @@ def test_the_signals_that_a_batch_system_sends_to_every_process_leave_the_adapte
     with Editor(record["port"], {running.script: [18]}) as editor:
         editor.wait_stops(1)
         assert children(record["pid"], "adapter.py") == [adapter]
+    os.kill(adapter, signal.SIGKILL)
+    wait_for(lambda: set(children(record["pid"], "adapter.py")) - {adapter}, bool)
+    with Editor(record["port"], {running.script: [18]}) as editor:
+        editor.wait_stops(1)
 
 
 def test_the_editors_stop_button_on_the_last_process_ends_the_root_session_too_and_it_can_end_the_program(
@@ -143,13 +139,6 @@ def test_a_function_of_the_main_script_stops_in_a_worker_of_joblib(program):
     assert stop["path"] == running.script
 
 
-def test_a_breakpoint_prints_no_warning_of_the_compiler_again(program, under):
-    running = program("def step(n):\n    return n is 1\nstep(1)\n", wait="300", **under(11))
-    with Editor(running.port, {running.script: [2]}) as editor:
-        err = running.ends(0)
-    assert (len(editor.stops), err.count("SyntaxWarning")) == (1, 1)
-
-
 WARNS = """\
 import os, time, warnings
 def warn():
@@ -164,11 +153,11 @@ warn()
 
 
 @pytest.mark.parametrize("minor", [8, 11, 14])
-def test_breakpoints_that_are_set_while_it_runs_print_no_warning_of_the_program_again(
+def test_breakpoints_before_the_start_and_while_it_runs_print_no_warning_of_the_program_again(
     program, tmp_path, under, minor
 ):
     running = program(WARNS, wait="300", **under(minor))
-    with Editor(running.port, {running.script: [5]}) as editor:
+    with Editor(running.port, {running.script: [3]}) as editor:
         session = editor.wait_stops(1)[0]["session"]
         wait_for((tmp_path / "warned").exists, bool)
         session.request("setBreakpoints", source={"path": running.script}, breakpoints=[{"line": 9}])

@@ -265,8 +265,8 @@ def test_no_wait_of_the_standard_library_ends_while_a_child_is_held_for_longer(
     program, under, tmp_path, minor, late
 ):
     running = program(PARENT, wait="0" if late else "300", **under(minor))
-    port = running.wait_state("running" if late else "waiting")["port"]
-    with Editor(port, {str(tmp_path / "train.py"): [LINE]}, hold=True) as editor:
+    running.wait_state("running" if late else "waiting")
+    with Editor(running.port, {running.script: [LINE]}, hold=True) as editor:
         editor.wait_attached(2)
         (tmp_path / "go").touch()
         stop = editor.wait_stops(1)[0]
@@ -297,22 +297,15 @@ EVALUATED = {
 }
 
 
-def test_what_is_evaluated_at_a_second_stop_goes_by_the_true_clocks(program, tmp_path):
+def test_what_is_evaluated_at_a_second_stop_goes_by_the_true_clocks(program):
     running = program(STANDING, wait="300")
-    port = running.wait_state("waiting")["port"]
     line = 1 + STANDING.splitlines().index("    answer = 1  # held")
-    with Editor(port, {str(tmp_path / "train.py"): [line]}, hold=True) as editor:
+    with Editor(running.port, {running.script: [line]}, hold=True) as editor:
         for count in (1, 2):
             stop = editor.wait_stops(count)[-1]
             time.sleep(2)
-            values = [
-                stop["session"].request("evaluate", expression=each, frameId=stop["frame"], context="repl")[
-                    "result"
-                ]
-                for each in EVALUATED
-            ]
-            assert values == list(EVALUATED.values())
-            stop["session"].request("continue", threadId=stop["thread"])
+            assert {each: stop.value(each, context="repl") for each in EVALUATED} == EVALUATED
+            stop.go_on()
         assert running.finish()[:2] == (0, "1\n")
 
 
@@ -345,17 +338,15 @@ if __name__ == "__main__":
 
 
 def test_an_expression_may_ask_another_process_and_a_new_process_has_the_time_of_its_parent(
-    program, tmp_path
+    program,
 ):
     running = program(ASKED, wait="300")
-    port = running.wait_state("waiting")["port"]
     line = 1 + ASKED.splitlines().index("    held = 1")
-    with Editor(port, {str(tmp_path / "train.py"): [line]}, hold=True) as editor:
+    with Editor(running.port, {running.script: [line]}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
         time.sleep(6)  # the clocks stand
-        asked = {"expression": "(ask(), time.sleep(3))[0]", "frameId": stop["frame"], "context": "repl"}
-        assert stop["session"].request("evaluate", **asked)["result"] == "42"
-        stop["session"].request("continue", threadId=stop["thread"])
+        assert stop.value("(ask(), time.sleep(3))[0]", context="repl") == "42"
+        stop.go_on()
         assert running.finish()[:2] == (0, "42\nFalse 42\nTrue True\n")
 
 
@@ -380,12 +371,8 @@ def test_the_program_of_the_page_gets_its_answer_from_a_worker_that_was_held_for
 
 
 def test_clocks_run_a_thousandth_as_fast_during_a_hold_and_then_catch_up():
-    held = (
-        2.0,
-        100.0,
-        1 - held_time.SLOW,
-        103.0,
-    )  # 2 s behind when a hold began at 100, which lasts until 103 at least
+    # 2 s behind when a hold began at 100, which lasts until 103 at least
+    held = (2.0, 100.0, 1 - held_time.SLOW, 103.0)
     assert held_time.seconds_behind(held, 101.0) == pytest.approx(2.999)
     assert held_time.seconds_behind(held, 103.0) == pytest.approx(4.997)
     assert held_time.seconds_behind(held, 104.0) == pytest.approx(4.497)  # the agent was killed
@@ -409,11 +396,13 @@ def follow():
 """
 
 
-def run(program, folder, python=sys.executable):
-    """Run such a program to its end; its argument is the session's folder."""
+def printed(program, folder, python=sys.executable):
+    """Return what such a program prints until it ends, without an error; its argument is the session's folder."""
     words = [python, "-c", BEGIN + program, str(folder)]
     path = {**os.environ, "PYTHONPATH": str(Path(dkdbg.__file__).parents[1])}
-    return subprocess.run(words, env=path, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(words, env=path, capture_output=True, text=True, check=False, timeout=100)
+    assert done.stderr == "", done.stdout
+    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -464,9 +453,8 @@ while set(kinds()) == {"_Clock"} or _thread._count():  # no call asks for the ti
     time.sleep(0.05)
 print(set(kinds()))
 """
-    done = run(program, tmp_path)
     own, stopping = "{'module'}", "{'_Clock'}"
-    assert done.stdout.splitlines() == [own, stopping + " True True", own], done.stderr
+    assert printed(program, tmp_path).splitlines() == [own, stopping + " True True", own]
 
 
 def test_no_clock_goes_back_when_a_hold_begins(tmp_path):
@@ -489,8 +477,7 @@ while len(shown) < 3:  # a busy machine may let those 5 ms pass
     shown.append(time.perf_counter())
 print(type(time.perf_counter.__self__).__name__, shown == sorted(shown))
 """
-    done = run(program, tmp_path)
-    assert done.stdout == "_Clock True\n", done.stderr
+    assert printed(program, tmp_path) == "_Clock True\n"
 
 
 def test_waits_after_a_hold_in_a_test_with_a_frozen_clock_are_not_lengthened(tmp_path):
@@ -521,8 +508,7 @@ for _ in range(100):
     clocks.follow(folder)
 print(type(time.monotonic.__self__).__name__)
 """
-    done = run(program, tmp_path)
-    assert done.stdout == "True [0.05]\n_Clock\n", done.stderr
+    assert printed(program, tmp_path) == "True [0.05]\n_Clock\n"
 
 
 def test_replaced_clocks_and_waits_behave_as_those_in_c(tmp_path):
@@ -560,8 +546,7 @@ assert pickle.loads(pickle.dumps(time.monotonic)) is time.monotonic
 assert pickle.loads(pickle.dumps(kept)) is kept
 print(repr(threading.Event.wait.__name__), "done")
 """
-    done = run(program, tmp_path)
-    assert done.stdout.splitlines() == ["times out", "'wait' done"], done.stderr
+    assert printed(program, tmp_path).splitlines() == ["times out", "'wait' done"]
 
 
 @pytest.mark.parametrize("minor", [8, 10, 12, 14])
@@ -607,7 +592,7 @@ while type(time.monotonic.__self__).__name__ == "_Clock":
     time.monotonic()
 print(set(behind()) <= {0.0, -0.0})
 """
-    assert run(program, tmp_path, need(minor)).stdout.splitlines() == ["True True", "True"]
+    assert printed(program, tmp_path, need(minor)).splitlines() == ["True True", "True"]
 
 
 def test_what_a_signals_handler_raises_during_a_call_of_a_slow_clock_goes_up(tmp_path):
@@ -633,8 +618,7 @@ while raised < 200:
         caught += 1
 print(raised - caught)
 """
-    done = run(program, tmp_path)
-    assert (done.stdout, done.stderr) == ("0\n", "")
+    assert printed(program, tmp_path) == "0\n"
 
 
 def test_time_machine_finds_the_true_clocks_whenever_it_is_imported(tmp_path):
@@ -655,7 +639,7 @@ asked = []
 waits._lengthened(asked.append, at=0)(0.05)
 print(asked)
 """
-    assert run(program, tmp_path).stdout == "_Clock\nmodule\nmodule\n[0.05]\n"
+    assert printed(program, tmp_path) == "_Clock\nmodule\nmodule\n[0.05]\n"
 
 
 def test_an_audit_hook_of_the_program_may_ask_a_slow_clock_for_the_time(tmp_path):
@@ -669,8 +653,7 @@ sys.addaudithook(lambda event, _: asked.append(time.time()))
 time.time()
 print(len(asked) > 0, pickle.loads(pickle.dumps(time.time.__self__)) is time)
 """
-    done = run("import pickle" + program, tmp_path)
-    assert (done.stdout, done.stderr) == ("True True\n", "")
+    assert printed("import pickle" + program, tmp_path) == "True True\n"
 
 
 def test_timers_of_a_process_that_runs_on_stop_during_a_hold_and_those_that_it_cancels_stay_so(tmp_path):
@@ -704,8 +687,7 @@ for cancels in (False, True):
 time.sleep(2)
 print("end", fired)
 """
-    done = run(program, tmp_path)
-    assert done.stdout.splitlines() == ["held [] 0 True", "held [] 0 True", "left 1", "end []"], done.stderr
+    assert printed(program, tmp_path).splitlines() == ["held [] 0 True", "held [] 0 True", "left 1", "end []"]
 
 
 def test_a_watchdog_whose_file_is_closed_during_a_hold_does_not_end_the_program_or_keep_its_alarm(tmp_path):
@@ -718,8 +700,7 @@ with open(os.devnull, "w") as file:
 clocks.on_resume(is_last=True)
 print("runs on", signal.alarm(0) > 0)
 """
-    done = run(program, tmp_path)
-    assert done.stdout == "runs on True\n", done.stderr
+    assert printed(program, tmp_path) == "runs on True\n"
 
 
 @pytest.mark.parametrize("cancel", ["signal.alarm(0)", "signal.setitimer(signal.ITIMER_REAL, 0)"])
@@ -741,8 +722,7 @@ clocks.on_resume(is_last=True)
 threads[0].join()
 print(signal.getitimer(signal.ITIMER_REAL)[0])
 """
-    done = run(program, tmp_path)
-    assert done.stdout == "0.0\n", done.stderr
+    assert printed(program, tmp_path) == "0.0\n"
 
 
 def test_an_alarm_that_another_hold_has_stopped_runs_after_the_editor_has_left_at_any_moment(tmp_path):
@@ -767,8 +747,7 @@ while not signal.getitimer(signal.ITIMER_REAL)[0] and time.monotonic() < end:
     time.sleep(0.01)
 print(signal.getitimer(signal.ITIMER_REAL)[0] > 0)
 """
-    done = run(program, tmp_path)
-    assert done.stdout == "True\n", done.stderr
+    assert printed(program, tmp_path) == "True\n"
 
 
 def test_a_wait_of_multiprocessing_is_lengthened_once_of_old_and_new_conditions(tmp_path):
@@ -788,8 +767,7 @@ for event in (old, multiprocessing.Event()):
     asked.clear()
     print(event.wait(0.1), [each for each in asked if each])
 """
-    done = run(program, tmp_path)
-    assert done.stdout == 2 * "False [(0.1,), (0.3,)]\n", done.stderr
+    assert printed(program, tmp_path) == 2 * "False [(0.1,), (0.3,)]\n"
 
 
 def test_a_notification_that_comes_after_the_timeout_of_a_lengthened_wait_is_not_lost(tmp_path):
@@ -815,8 +793,7 @@ end = time.monotonic() + 10
 while thread.is_alive() and time.monotonic() < end:
     time.sleep(0.01)
 """
-    done = run(program, tmp_path)
-    assert done.stdout == "True\n", done.stderr
+    assert printed(program, tmp_path) == "True\n"
 
 
 @pytest.mark.parametrize("minor", [8, 14])
@@ -853,12 +830,8 @@ for each in (old, *(kind() for kind in kinds)):
     threading.Thread(target=late, args=(each,)).start()
     print(each.get(timeout=0.3), end=" ")
 """
-    done = run(program, tmp_path, need(minor))
-    assert done.stdout.splitlines() == [
-        "True True True",
-        "[True, False, False, False] False",
-        "1 1 1 1 1 ",
-    ], done.stdout + done.stderr
+    lines = ["True True True", "[True, False, False, False] False", "1 1 1 1 1 "]
+    assert printed(program, tmp_path, need(minor)).splitlines() == lines
 
 
 def test_what_a_signals_handler_raises_ends_a_wait_for_a_socket_without_a_timeout(tmp_path):
@@ -887,7 +860,7 @@ try:
 except TimeoutError as error:
     print(error)
 """
-    assert run(program, tmp_path).stdout == "the program's own\n"
+    assert printed(program, tmp_path) == "the program's own\n"
 
 
 def test_no_wait_or_clock_calls_a_function_that_the_debugger_traces(tmp_path):
@@ -934,8 +907,7 @@ sys.setprofile(None)
 untraced = ("threading.py:", "queue.py:", "socket.py:")  # by pydevd, too
 print(sorted(name for name in called if not name.startswith(untraced)))
 """
-    done = run(program, tmp_path)
-    assert done.stdout == "[]\n", done.stderr
+    assert printed(program, tmp_path) == "[]\n"
 
 
 def test_calls_of_grpc_and_zeromq_after_and_during_a_hold_have_their_own_time(tmp_path):
@@ -972,8 +944,7 @@ try:
 except Again:
     print(asked)
 """
-    done = run(program, tmp_path)
-    assert done.stdout == "True\n[1000, 2000, 1, 1]\n", done.stderr
+    assert printed(program, tmp_path) == "True\n[1000, 2000, 1, 1]\n"
 
 
 @pytest.mark.parametrize("stopped", [0.0, 60.0])

@@ -24,13 +24,18 @@ def folders(tmp_path):
     return checkout, volume
 
 
+@pytest.fixture
+def files(folders):
+    checkout, volume = folders
+    return ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
+
+
 def shown(checkout: Path) -> set[str]:
     return {str(path.relative_to(checkout)) for path in checkout.rglob("*") if path.is_symlink()}
 
 
-def test_what_the_checkout_lacks_is_linked_while_the_session_lasts(folders):
-    checkout, volume = folders
-    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
+def test_what_the_checkout_lacks_is_linked_while_the_session_lasts(folders, files):
+    checkout, _ = folders
     files.show()
     assert shown(checkout) == {"schema.py", "pkg/kernel.so", "pkg/native/one"}
     assert {name for _, _, names in os.walk(checkout / "pkg") for name in names} == {"kernel.so", "one"}
@@ -90,21 +95,19 @@ def repository(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", [empty, open_to_all, large, linked, repository])
-def test_a_folder_is_one_link_if_links_in_a_folder_cannot_replace_it(folders, changed):
+def test_a_folder_is_one_link_if_links_in_a_folder_cannot_replace_it(folders, files, changed):
     checkout, volume = folders
     changed(volume / "pkg" / "native")
-    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     files.show()
     assert (checkout / "pkg" / "native").readlink() == volume / "pkg" / "native"
     files.hide()
     assert list((checkout / "pkg").iterdir()) == []
 
 
-def test_what_is_written_into_a_folder_of_the_image_stays_and_bytecode_is_kept_out(folders):
+def test_what_is_written_into_a_folder_of_the_image_stays_and_bytecode_is_kept_out(folders, files):
     checkout, volume = folders
     (volume / "made").mkdir()
     (volume / "made" / "part.py").write_text("N = 1\n")
-    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     files.show()
     (checkout / "pkg" / "native" / "mine").write_text("the user's own\n")
     (checkout / "made" / "__pycache__" / "part.pyc").touch()
@@ -114,10 +117,9 @@ def test_what_is_written_into_a_folder_of_the_image_stays_and_bytecode_is_kept_o
 
 
 @pytest.mark.parametrize("folder", ["pkg", "pkg/native"])
-def test_an_empty_folder_of_the_users_stays(folders, folder):
-    checkout, volume = folders
+def test_an_empty_folder_of_the_users_stays(folders, files, folder):
+    checkout, _ = folders
     (checkout / folder).mkdir(exist_ok=True)
-    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     files.show()
     assert (checkout / "pkg" / "native" / "one").is_symlink()
     files.hide()
@@ -169,35 +171,32 @@ def test_an_agent_that_starts_while_the_last_one_ends_makes_the_links_again(fold
 
 
 @pytest.mark.parametrize("link", [".git", ".git/info", ".git/info/exclude"])
-def test_nothing_is_written_behind_a_link_of_a_hostile_repository(folders, tmp_path, link):
-    checkout, volume = folders
+def test_nothing_is_written_behind_a_link_of_a_hostile_repository(folders, files, tmp_path, link):
+    checkout, _ = folders
     (checkout / link).rename(tmp_path / "elsewhere")
     (checkout / link).symlink_to(tmp_path / "elsewhere")
-    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     files.show()
     assert "schema.py" in shown(checkout)
     assert (checkout / ".git" / "info" / "exclude").read_text() == "*.mine"
     files.hide()
 
 
-def test_a_fifo_of_a_hostile_repository_in_place_of_the_file_is_not_waited_for(folders):
+def test_a_fifo_of_a_hostile_repository_in_place_of_the_file_is_not_waited_for(folders, files):
     """`verify` and `down` change it on the host, where no signal ends them then."""
-    checkout, volume = folders
+    checkout, _ = folders
     (checkout / ".git/info/exclude").unlink()
     os.mkfifo(checkout / ".git/info/exclude")
-    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     files.show()
     assert "schema.py" in shown(checkout)
     files.hide()
     assert (checkout / ".git/info/exclude").is_fifo()
 
 
-def test_a_link_of_the_users_is_neither_followed_nor_replaced(folders, tmp_path):
-    checkout, volume = folders
+def test_a_link_of_the_users_is_neither_followed_nor_replaced(folders, files, tmp_path):
+    checkout, _ = folders
     (tmp_path / "elsewhere").mkdir()
     (checkout / "pkg").rmdir()
     (checkout / "pkg").symlink_to(tmp_path / "elsewhere")
-    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     files.show()
     files.hide()
     assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -90,6 +90,12 @@ class Job:
     def record(self) -> dict:
         return max(self.records(), key=lambda each: each["started"], default={})
 
+    def waits(self, *command: str) -> subprocess.Popen[str]:
+        """Start a program and return it once its agent waits for an editor."""
+        process = self.start(*command, DKDBG_WAIT="forever")
+        wait_for(lambda: self.record().get("state") == "waiting", bool)
+        return process
+
 
 @pytest.fixture(scope="module")
 def unpacked(layout, tmp_path_factory):
@@ -113,6 +119,15 @@ def job(tmp_path, layout, unpacked):
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGTERM)
     wait_for(lambda: not made.agents(), bool)
+
+
+@pytest.fixture
+def first():
+    """Words that make the command behind them the first process of a container."""
+    words = ("unshare", "--pid", "--fork", "--mount-proc")
+    if subprocess.run([*words, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no PID namespace can be made here")
+    return words
 
 
 def test_a_program_sees_and_gives_what_it_does_without_us(job):
@@ -184,10 +199,7 @@ def test_programs_whose_standard_streams_are_closed_are_one_session(job, closed)
     assert [each.wait(300) for each in job.started] == [0, 0]
 
 
-def test_an_agent_in_place_of_a_first_process_has_its_lock_and_pipe_in_no_standard_stream(job):
-    first = ("unshare", "--pid", "--fork", "--mount-proc")
-    if subprocess.run([*first, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("no PID namespace can be made here")
+def test_an_agent_in_place_of_a_first_process_has_its_lock_and_pipe_in_no_standard_stream(job, first):
     job.program.write_text(WAITS)
     job.start(*first, "sh", "-c", f"exec {sys.executable} train.py one <&- >&- 2>&-")
     wait_for((job.folder / "one").exists, bool)
@@ -258,18 +270,9 @@ def test_a_lock_that_was_removed_before_it_was_taken_is_taken_anew(tmp_path, mon
     begin._find_or_start("/agent.pyz", ["python", "train.py"], str(tmp_path))
 
 
-def test_nobody_waits_for_an_agent_whose_program_was_killed(job):
-    process = job.start(sys.executable, "train.py", DKDBG_WAIT="forever")
-    wait_for(lambda: job.record().get("state") == "waiting", bool)
-    process.terminate()
-    assert process.wait(300) == -signal.SIGTERM
-    wait_for(lambda: not job.agents(), bool)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_wait_that_was_cancelled_ends_without_a_traceback_and_the_next_run_waits_again(job, number):
-    process = job.start(sys.executable, "train.py", DKDBG_WAIT="forever")
-    wait_for(lambda: job.record().get("state") == "waiting", bool)
+    process = job.waits(sys.executable, "train.py")
     process.send_signal(number)
     assert (*process.communicate(timeout=300), process.returncode) == ("", "", -number)
     wait_for(lambda: not job.agents(), bool)
@@ -287,8 +290,7 @@ def test_a_program_that_starts_soon_after_a_failed_agent_says_that_it_is_not_deb
 
 
 def test_it_is_debugged_from_its_first_line_on(job):
-    process = job.start(sys.executable, "train.py", "3", DKDBG_WAIT="forever")
-    wait_for(lambda: job.record().get("state") == "waiting", bool)
+    process = job.waits(sys.executable, "train.py", "3")
     line = next(n for n, text in enumerate(PROGRAM.splitlines(), 1) if text.startswith("import json"))
     record = job.record()
     assert process.poll() is None
@@ -308,10 +310,7 @@ def test_one_that_nobody_comes_to_ends_with_the_code_of_launch(job):
     assert json.loads(out)["session"]
 
 
-def test_a_signal_to_a_first_process_that_becomes_the_agent_reaches_the_program(job):
-    first = ("unshare", "--pid", "--fork", "--mount-proc")
-    if subprocess.run([*first, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("no PID namespace can be made here")
+def test_a_signal_to_a_first_process_that_becomes_the_agent_reaches_the_program(job, first):
     process = job.start(*first, sys.executable, "train.py", "9", UNTIL=str(job.folder / "stop"))
     (agent,) = wait_for(job.agents, bool)
     os.kill(agent, signal.SIGTERM)  # it cannot have begun to fetch signals yet
@@ -319,12 +318,8 @@ def test_a_signal_to_a_first_process_that_becomes_the_agent_reaches_the_program(
     assert process.returncode == 128 + signal.SIGTERM
 
 
-def test_a_signal_that_ends_the_wait_of_a_first_process_ends_the_program(job):
-    first = ("unshare", "--pid", "--fork", "--mount-proc")
-    if subprocess.run([*first, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("no PID namespace can be made here")
-    process = job.start(*first, sys.executable, "train.py", DKDBG_WAIT="forever")
-    wait_for(lambda: job.record().get("state") == "waiting", bool)
+def test_a_signal_that_ends_the_wait_of_a_first_process_ends_the_program(job, first):
+    process = job.waits(*first, sys.executable, "train.py")
     (agent,) = job.agents()
     os.kill(agent, signal.SIGTERM)
     out, _ = process.communicate(timeout=300)
@@ -343,10 +338,7 @@ while True:
 """
 
 
-def test_a_first_process_whose_agent_could_not_work_leaves_the_lock_to_others(job):
-    first = ("unshare", "--pid", "--fork", "--mount-proc")
-    if subprocess.run([*first, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("no PID namespace can be made here")
+def test_a_first_process_whose_agent_could_not_work_leaves_the_lock_to_others(job, first):
     job.program.write_text(LOCKS)
     code, _, err = job.run(*first, sys.executable, "train.py", DKDBG_LISTEN="here")
     assert (code, "DKDBG_LISTEN" in err) == (0, True)

@@ -40,18 +40,16 @@ def publishes(monkeypatch, folder):
     monkeypatch.setattr(process, "run", lambda *_, **__: answer)
 
 
-def test_a_container_of_the_project_that_compose_file_names_is_ours(root, port, monkeypatch):
+def test_a_container_of_the_project_that_compose_file_names_is_ours_and_one_without_compose_is_not(
+    root, port, monkeypatch
+):
     (root / ".env").write_text("COMPOSE_FILE=ops/base.yaml\n")
     publishes(monkeypatch, root / "ops")
     assert repository._holder(root, port, has_engine=True) == ""
-    publishes(monkeypatch, root.parent / "other")
-    assert repository._holder(root, port, has_engine=True) == "container web-1"
-
-
-def test_a_container_that_compose_did_not_start_is_not_ours(root, port, monkeypatch):
-    publishes(monkeypatch, "")
     monkeypatch.chdir(root)
-    assert repository._holder(root, port, has_engine=True) == "container web-1"
+    for folder in (root.parent / "other", ""):
+        publishes(monkeypatch, folder)
+        assert repository._holder(root, port, has_engine=True) == "container web-1"
 
 
 def test_a_debug_service_in_the_host_s_network_is_ours(root, port, monkeypatch):

@@ -72,21 +72,16 @@ def test_a_job_of_an_array_is_named_with_its_index():
 
 
 @pytest.mark.parametrize(
-    ("said", "complained"),
+    ("said", "complained", "code", "error"),
     [
-        (answer({"JOBID": "99", "ERROR": "Job <99> is not found"}), ""),
-        ("", "Job <99> is not found\n"),
+        (answer({"JOBID": "99", "ERROR": "Job <99> is not found"}), "", 255, "LSF has no job 99"),
+        ("", "Job <99> is not found\n", 255, "LSF has no job 99"),
+        *((each, "", 1, "LSF reports nothing about job 99") for each in ("", "{", "[]", '{"RECORDS": 1}', '{"RECORDS": ["x"]}')),
     ],
-)
-def test_a_job_that_is_not_there_is_named(said, complained):
-    with pytest.raises(DkdbgError, match="LSF has no job 99"):
-        LSF.read("99", 255, said, complained)
-
-
-@pytest.mark.parametrize("said", ["", "{", "[]", '{"RECORDS": 1}', '{"RECORDS": ["x"]}'])
-def test_an_answer_that_makes_no_sense_is_an_error(said):
-    with pytest.raises(DkdbgError, match="LSF reports nothing about job 12"):
-        LSF.read("12", 1, said, "")
+)  # fmt: skip
+def test_a_job_that_is_not_there_and_an_answer_that_makes_no_sense_are_errors(said, complained, code, error):
+    with pytest.raises(DkdbgError, match=error):
+        LSF.read("99", code, said, complained)
 
 
 def test_a_name_makes_no_array_and_output_of_the_user_s_own_is_kept():

@@ -70,29 +70,28 @@ def test_a_word_that_the_script_does_not_know_starts_nothing(root, tmp_path):
     assert "takes restart, stop, down or nothing" in done.stderr
 
 
+#: A fake `docker` with a container of a compose project that was started `$FROM` there.
+SHOP = (
+    'case "$*" in *" ps "*) echo c1 ;; *dev.dkdbg.from*) printf "%s" "$FROM" ;; *working_dir*) echo /home/me/shop ;;\n'
+    '  inspect*) echo shop ;; version*) ;; *) echo docker was called: "$@" ;; esac'
+)
+
+
 @pytest.mark.parametrize("what", ["stop", "down"])
 def test_stop_and_down_leave_the_project_of_another_user_of_a_remote_engine(root, tmp_path, what):
     """Compose tells projects apart by name alone; `dkdbg up` labels its containers with user, machine and folder."""
-    answers = (
-        'case "$*" in *" ps "*) echo c1 ;; *dev.dkdbg.from*) echo "$FROM" ;; *working_dir*) echo /home/me/shop ;;\n'
-        '  inspect*) echo shop ;; version*) ;; *) echo docker was called: "$@" ;; esac'
-    )
     engine = {"DOCKER_HOST": "ssh://box", "LOGNAME": "me"}
-    done = f5(root, tmp_path / "bin", what, answers=answers, **engine, FROM="bob@laptop:/home/me/shop")
+    done = f5(root, tmp_path / "bin", what, answers=SHOP, **engine, FROM="bob@laptop:/home/me/shop")
     assert (done.returncode, "docker was called" in done.stdout) == (1, False)
     assert "bob@laptop:/home/me/shop has a compose project called shop too" in done.stderr
     ours = f"me@{socket.gethostname()}:{root.resolve()}"
-    done = f5(root, tmp_path / "bin", what, answers=answers, **engine, FROM=ours)
+    done = f5(root, tmp_path / "bin", what, answers=SHOP, **engine, FROM=ours)
     assert (done.returncode, "docker was called: compose" in done.stdout) == (0, True), done.stderr
 
 
 def test_labels_of_another_users_container_reach_the_terminal_without_control_characters(root, tmp_path):
-    answers = (
-        'case "$*" in *" ps "*) echo c1 ;; *dev.dkdbg.from*) printf "%s" "$FROM" ;; *working_dir*) echo / ;;\n'
-        '  inspect*) echo shop ;; version*) ;; *) echo docker was called: "$@" ;; esac'
-    )
     hostile = "bob\x1b[2J\r\x07\x7f\x9b2J\ndkdbg: \\033[31m@café:/home"
-    done = f5(root, tmp_path / "bin", "stop", answers=answers, DOCKER_HOST="ssh://box", FROM=hostile)
+    done = f5(root, tmp_path / "bin", "stop", answers=SHOP, DOCKER_HOST="ssh://box", FROM=hostile)
     assert done.returncode == 1
     assert "dkdbg: bob?[2J????2J?dkdbg: \\033[31m@café:/home has a compose project" in done.stderr
 

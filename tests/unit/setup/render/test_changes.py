@@ -290,8 +290,6 @@ def test_a_change_is_shown_as_git_would(item, expected):
 
 
 def test_the_diff_of_text_files_is_one_that_git_applies(tmp_path):
-    import subprocess
-
     (tmp_path / "f").write_bytes(b"one\ntwo\nthree")
     changes = between(tmp_path, {"f": edit(b"one\n2\nthree\n"), "d/g": generated(b"new")})
     subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=diff(changes).encode(), check=True)
