@@ -16,6 +16,7 @@ from tests.agent.conftest import torchrun_words
 from tests.agent.dap_probe import Editor, wait_for
 from tests.commands import command
 from tests.engine.attach_proxies import attach_proxy
+from tests.frameworks import python_with
 from tests.ports import free_port
 
 #: Seconds that the job's process group waits.
@@ -94,6 +95,36 @@ def test_a_rank_held_for_longer_than_the_timeout_of_its_group_ends_no_job_and_th
     code, _, err = running.finish(300)
     assert code != 0
     assert "imed out" in err, err
+
+
+OWN_LAUNCHER = f"""
+import datetime, os, subprocess, sys
+if len(sys.argv) == 1:
+    words = [[sys.executable, __file__, rank] for rank in "01"]
+    raise SystemExit(max(rank.wait() for rank in [subprocess.Popen(each) for each in words]))
+import torch
+import torch.distributed as dist
+
+address, rank = "tcp://127.0.0.1:" + os.environ["OWN_PORT"], int(sys.argv[1])
+limit = datetime.timedelta(seconds={TIMEOUT})
+dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2, timeout=limit)
+x = torch.ones(1)
+dist.all_reduce(x)
+if rank == 1:
+    x += 1  # held
+dist.all_reduce(x)
+"""
+
+
+def test_ranks_whose_environment_does_not_say_so_wait_too(program):
+    env = {"OWN_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
+    running = program(OWN_LAUNCHER, wait="300", python=python_with("torch"), env=env)
+    line = 1 + OWN_LAUNCHER.splitlines().index("    x += 1  # held")
+    with Editor(running.port, {running.script: [line]}, hold=True) as editor:
+        (stop,) = editor.wait_stops(1)
+        time.sleep(1.5 * TIMEOUT)
+        stop.go_on()
+        running.ends()
 
 
 WITHOUT_TORCH = """

@@ -65,13 +65,21 @@ def _follow(directory: str, *, at_start: bool) -> None:
         State.reader, State.right_until = held_time.reader(directory), 0.0
         if not State.lengthened:
             State.lengthened = True
-            for name, change in (*WAITS.items(), *timers.CHANGES.items(), ("threading", _exempt_heartbeats)):
+            more = (("threading", _exempt_heartbeats), ("torch.distributed.distributed_c10d", _raise_timeouts))
+            for name, change in (*WAITS.items(), *timers.CHANGES.items(), *more):
                 importing.after(name, change)
     if behind() > 0.0:
         replace(at_start=at_start)
         timers.watch()
     if not attached and not (State.stopping and behind() > 0.0):  # else seconds_behind() restores them later
         restore()
+
+
+def _raise_timeouts(_: Any) -> None:
+    """Raise the timeouts of process groups from now on; any process may become a rank, whatever launched it."""
+    from . import timeouts
+
+    timeouts.follow(State.directory)
 
 
 def on_stop(*, is_first: bool) -> None:

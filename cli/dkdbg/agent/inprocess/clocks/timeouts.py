@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .. import choosing, collectives, duration, importing, session
+from .. import collectives, duration, importing, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,9 +69,7 @@ def allow_for_crashes() -> None:
 def _follow(directory: str) -> str:
     _State.raised = session.editor_is_attached(directory)
     module = sys.modules.get(MODULE)
-    if module is None or not hasattr(module, "_store_based_barrier"):
-        if _State.raised and _is_rank():
-            importing.after(MODULE, _patch)
+    if module is None or not hasattr(module, "_store_based_barrier"):  # clocks.py calls again once it is imported
         return "raised 0 0" if _State.raised else "as they were"
     if _State.raised:
         _patch(module)
@@ -84,14 +82,6 @@ def _follow(directory: str) -> str:
         )
     _restore(module)
     return "as they were"
-
-
-def _is_rank() -> bool:
-    """Tell whether a launcher started this process as a rank. In other processes no import is patched."""
-    member = session.member()
-    return any(name in os.environ for name in ("LOCAL_RANK", *choosing.VARIABLES)) or (
-        member is not None and member.origin.startswith("rank:")
-    )
 
 
 def _patch(module: Any) -> None:

@@ -448,8 +448,6 @@ class _Member(object):
         is_rank = is_rank or self.origin.startswith("rank:")
         if is_rank and os.environ.get("DKDBG_ON_CRASH"):
             timeouts.allow_for_crashes()
-        if attached and is_rank:
-            timeouts.follow(self.directory)
         if are_chosen:
             chosen = choosing.settle(self)
             if chosen is not None and chosen.failing and self.belongs is not None:
