@@ -27,6 +27,7 @@ _MODULES: Dict[str, Tuple[str, Optional[Callable[[Any], object]]]] = {
     "gevent": ("timeouts of gevent", None),
     "_time_machine": ("Python clocks, because time_machine is imported", None),
     "apscheduler.schedulers.base": ("misfire_grace_time of APScheduler", None),
+    "celery.worker.request": ("times of celery's tasks (expires, eta, countdown)", None),
     "huey.api": ("times of huey (expires, eta, delay)", None),
     "grpc": (_GRPC, lambda _: any(map(_polls_for_grpc, list(getattr(threading, "_active", {}).values())))),
     "torch.distributed.rpc.api": (
