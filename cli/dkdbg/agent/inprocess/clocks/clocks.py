@@ -65,7 +65,10 @@ def _follow(directory: str, *, at_start: bool) -> None:
         State.reader, State.right_until = held_time.reader(directory), 0.0
         if not State.lengthened:
             State.lengthened = True
-            more = (("threading", _exempt_heartbeats), ("torch.distributed.distributed_c10d", _raise_timeouts))
+            more = (
+                ("threading", _exempt_heartbeats),
+                ("torch.distributed.distributed_c10d", _raise_timeouts),
+            )
             for name, change in (*WAITS.items(), *timers.CHANGES.items(), *more):
                 importing.after(name, change)
     if behind() > 0.0:

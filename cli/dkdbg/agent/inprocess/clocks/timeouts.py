@@ -69,7 +69,8 @@ def allow_for_crashes() -> None:
 def _follow(directory: str) -> str:
     _State.raised = session.editor_is_attached(directory)
     module = sys.modules.get(MODULE)
-    if module is None or not hasattr(module, "_store_based_barrier"):  # clocks.py calls again once it is imported
+    if module is None or not hasattr(module, "_store_based_barrier"):
+        # Once it is imported, clocks.py calls this function again.
         return "raised 0 0" if _State.raised else "as they were"
     if _State.raised:
         _patch(module)
