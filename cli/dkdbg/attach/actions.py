@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.dap.messages import Message
 
-#: First number for a process; smaller values of `subProcessId` are PIDs that a user wrote into a launch entry.
+#: First number that the proxy gives to a process; a smaller `subProcessId` is a PID from a launch entry.
 FIRST_NUMBER = 1 << 24
 _RANK = re.compile(r"rank [0-9]+( \(local [0-9]+\))?")
 
@@ -41,11 +41,11 @@ class Process:
     """One process that an agent has announced to one editor.
 
     Attributes:
-        number: id of the process for the editor; PIDs of two containers may be equal.
+        number: id of the process for the editor: a PID is not unique, because several containers may use it.
         upstream: name of the target. pid: PID at the target.
-        name: its name, with the target's if there are several targets.
-        shown: attach arguments that the proxy adds to the editor's.
-        reported: see `Sources`.
+        name: display name; includes the target's name if there are several targets.
+        shown: attach arguments that the proxy adds to those of the editor.
+        reported: differences between files that the editor knows of, see `Sources`.
     """
 
     number: int
@@ -83,8 +83,8 @@ class HangUp:
     """Close the connection to this upstream.
 
     Attributes:
-        then: do nothing (`stop`), connect again as soon as possible (`redial`), or connect to the next agent there
-            (`replaced`).
+        then: the next step: nothing (`stop`), a new connection as soon as possible (`redial`), or a connection to the
+            next agent there (`replaced`).
     """
 
     upstream: str
@@ -96,7 +96,7 @@ class Branch:
     """Turn this connection into a child session: attach to the process, then pass messages.
 
     Attributes:
-        initialize, attach: the editor's requests, for the upstream; `initialize` was answered already.
+        initialize, attach: the editor's requests, to forward to the upstream. The proxy has answered `initialize`.
     """
 
     process: Process
@@ -183,12 +183,12 @@ class ProcessRegistry:
 
     Args:
         upstreams: names of the targets.
-        port: returns the proxy's own port, which is not known at first.
+        port: returns the proxy's own port, which is unknown until the proxy listens.
 
     Attributes:
         ranks: default ranks for editors that choose none; empty for the ranks that the targets were started with.
-        continues: default effect of continuing one rank on the others.
-        token: token to prove for editors that show none; empty without one.
+        continues: what continuing one rank does to the others (DKDBG_CONTINUE); default for editors that do not choose.
+        token: token that the proxy proves to agents for editors that send none; empty for no token.
         offers_all: whether each process gets its own port, even if the editor opens child sessions.
     """
 
@@ -203,7 +203,7 @@ class ProcessRegistry:
         self._processes: dict[int, Process] = {}
 
     def register(self, upstream: str, found: Announcement, reported: dict[object, object]) -> Process:
-        """Give a process a number; `reported` is shared by the processes of one editor."""
+        """Store a process under a new number and return it; the processes of one editor share `reported`."""
         name = named(upstream, found.name, self.upstreams) if len(self.upstreams) > 1 else found.name
         shown: dict[str, object] = {} if found.editor is None else {EDITOR: found.editor}
         if found.observes:

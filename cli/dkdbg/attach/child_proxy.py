@@ -1,6 +1,6 @@
-"""Proxy of a child session: filters the target's messages, and reports its end even if the container is killed.
+"""Proxy of a child session: filters the target's messages, and ends the session even if the container is killed.
 
-The proxy compares the files in which the editor sets breakpoints with the target's, by digests from the agent.
+The proxy compares each local file in which the editor sets a breakpoint with the target's file, by the agent's digest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Seconds for an editor to close its connection after its process has ended.
 CLOSE_TIMEOUT_S = 2.0
-#: Seconds until an agent must answer `initialize`: it waits up to 30 s for its adapter.
+#: Timeout in seconds for the handshake with an agent, which itself waits up to 30 s for its adapter.
 HANDSHAKE_TIMEOUT_S = 40.0
 
 _LOST = "connection to the process lost: its container or machine may have stopped or restarted, or its debugger was killed"
@@ -44,8 +44,8 @@ class ChildProxy:
     """Passes messages between the editor and an agent.
 
     Args:
-        client, parser: the editor's socket, and the parser with the data after its attach.
-        upstream: a connection to the agent. must_prove: see Handshake.
+        client, parser: the editor's socket, and the parser that holds the data received after the attach.
+        upstream: a connection to the agent. must_prove: see `Handshake`.
         target: where the process runs.
 
     Attributes:
@@ -67,7 +67,7 @@ class ChildProxy:
         self._upstream = upstream
         self._hidden: int | None = branch.initialize["seq"]
         self._attach = branch.attach
-        numbers = itertools.count(messages.OWN_SEQUENCE - 1, -1)  # an agent rejects higher numbers
+        numbers = itertools.count(messages.OWN_SEQUENCE - 1, -1)  # agents reject numbers from OWN_SEQUENCE on
         self._handshake = Handshake(
             branch.initialize, branch.attach, lambda: next(numbers), must_prove=must_prove
         )
@@ -83,7 +83,7 @@ class ChildProxy:
         self._ended = False
 
     def serve(self) -> None:
-        """Pass everything on until both sides have ended; the caller closes the editor's socket."""
+        """Forward messages until both sides have closed; the caller closes the editor's socket."""
         back = threading.Thread(target=self._pass_back, name="dkdbg child proxy", daemon=True)
         with contextlib.suppress(OSError, frames.FrameError):
             self._send(self._handshake.begin())
@@ -150,7 +150,7 @@ class ChildProxy:
             self._to_client(shown, message)
 
     def _tell(self, text: str, again: Asked | None) -> None:
-        """Report that a file differs; if it was just saved, query it again later instead."""
+        """Report that a file differs (`text`), and repeat the query `again` after SYNC_TIMEOUT_S."""
         if text:
             body = messages.say(text, "important")
             self._to_client(body, frames.decode(body))
@@ -184,7 +184,7 @@ class ChildProxy:
             self._to_client(body, frames.decode(body))
 
     def _refuse(self, reason: str) -> None:
-        """Answer the attach with an error, as the last message."""
+        """Answer the attach with an error, and end the session."""
         with self._lock:
             if not self._ended:
                 self._client.sendall(frames.wrap(messages.refuse(self._attach, reason)))
@@ -215,7 +215,7 @@ class Asked:
     """An open query to the agent.
 
     Attributes:
-        request: sequence number of the editor's setBreakpoints request; None if it was answered already.
+        request: sequence number of the editor's setBreakpoints request; None once that request was answered.
         path, there: the file's path here and at the target. mapping: local and remote folder of its mapping.
         line: line of its first breakpoint.
     """
@@ -233,7 +233,7 @@ class Sources:
     Args:
         mappings: `pathMappings` of the attach; only files below one of their local roots are compared.
         target, label: where the process runs, and the target's name for users.
-        reported: differences already reported to this editor, by any of its sessions.
+        reported: differences that any session of this editor has reported.
         number: returns the next sequence number of the proxy.
 
     Attributes:
@@ -288,10 +288,11 @@ class Sources:
         return messages.request(number, messages.SOURCE, {"path": asked.remote})
 
     def answered(self, message: Message) -> tuple[str, Asked | None] | None:
-        """Handle an answer of the agent; None for any other message.
+        """Handle an agent's answer to a query.
 
         Returns:
-            A line for the editor's console, empty for none, and the query to repeat after SYNC_TIMEOUT_S, if any.
+            A line for the editor's console, empty for none, and the query to repeat after SYNC_TIMEOUT_S, if any. None
+            for a message that answers no query.
         """
         number = message.get("request_seq")
         asked = self._asked.pop(number, None) if isinstance(number, int) else None

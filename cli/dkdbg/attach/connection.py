@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dkdbg.attach.actions import Branch, Offer, Process
     from dkdbg.attach.switchboard import Switchboard
 
-#: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
+#: Timeout in seconds from `initialize` to the attach, which an editor sends within milliseconds.
 ATTACH_TIMEOUT_S = 60.0
 #: Seconds for an editor to close its connection after the last message.
 CLOSE_TIMEOUT_S = 1.0
@@ -30,8 +30,8 @@ class Connection(Editor):
     """One client's connection until its end.
 
     Args:
-        client: the client's socket. parser: has the data after the first request.
-        slot: slot of the port of a single process; None on the shared port.
+        client: the client's socket. parser: holds the data received after the first request.
+        slot: slot of the port, if the port belongs to a single process; None on the shared port.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Connection(Editor):
         self._outbox.put(body)
 
     def wait_for_room(self) -> None:
-        """See Editor."""
+        """See `Editor.wait_for_room`."""
         self._outbox.wait_for_room()
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class Connection(Editor):
         return not self._over and self._branch is None and self.router.phase != "expecting"
 
     def _expect(self, slot: Slot) -> None:
-        """Wait for the process; the client sends nothing until then."""
+        """Wait for the slot's process, then attach to it; give up if the client leaves or the targets refuse."""
         is_answered = False
         arrived = select.poll()  # not select.select: with many processes more than 1,024 files are open
         arrived.register(self._client, select.POLLIN)
@@ -147,8 +147,8 @@ class Slot:
     """One port and its current process.
 
     Args:
-        is_known: returns whether the target still has a process.
-        refusal: returns why the targets announce no processes, in one line; empty while they do or may.
+        is_known: returns whether a process still exists at the target.
+        refusal: returns the one-line reason if the targets refuse to announce processes; otherwise an empty string.
 
     Attributes:
         label: name of the expected process.
@@ -179,7 +179,7 @@ class Slot:
                 self._process = None
 
     def wait(self) -> Process | None:
-        """Wait a moment for the process and return it; None if it has not come."""
+        """Return the process; wait up to 0.2 s for it, then return None."""
         with self._changed:
             if self._process is not None and not self._is_known(self._process):
                 self._process = None

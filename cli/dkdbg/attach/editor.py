@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from dkdbg.attach.switchboard import Switchboard
     from dkdbg.attach.upstream import Seen, Upstream
 
-#: Seconds that a later editor waits for an earlier one to attach to a restarted container; so the later one stays
-#: an observer.
+#: Timeout in seconds for an earlier editor to attach to a restarted container before a later editor does, so
+#: that the earlier one becomes the controller again.
 TURN_TIMEOUT_S = 10.0
 #: Seconds for an upstream to close its connection after the proxy has ended its direction.
 CLOSE_TIMEOUT_S = 1.5
-#: Maximum bytes of a message in a root session: it has little traffic, but a line of a program's output may be long.
+#: Maximum bytes of a message in a root session, which is long only if a line of the program's output is.
 MAX_BODY_BYTES = 8 << 20
-#: Pause in seconds for each connection in a row, beyond three, that ended at once, and the maximum pause.
+#: Pause in seconds before reconnecting, times the number of consecutive short connections after the third; its maximum.
 RETRY_PAUSE_S, MAX_RETRY_PAUSE_S = 1.0, 5.0
 
 
@@ -144,13 +144,13 @@ class Editor:
         return settled or time.monotonic() - since > TURN_TIMEOUT_S
 
     def opened(self, upstream: str, *, must_prove: bool) -> None:
-        """Handle a new connection."""
+        """Handle a new connection to an upstream, see `Router.opened`."""
         self._turns.pop(upstream, None)
         found = self.board.upstreams[upstream].target.deadlines()
         self.act(lambda: self.router.opened(upstream, must_prove=must_prove, deadlines=found))
 
     def received(self, upstream: str, body: bytes) -> None:
-        """Handle a message; return when the next one may arrive."""
+        """Handle a message; return when the client can take another one."""
         self.act(lambda: self.router.from_upstream(upstream, body))
         self.wait_for_room()
 
@@ -158,7 +158,7 @@ class Editor:
         """Wait until the client has read most messages, to throttle a target that floods it."""
 
     def absent(self, upstream: str, why: str) -> None:
-        """Handle an unavailable upstream."""
+        """Handle an unavailable upstream; `why` is the reason, as text."""
         self._turns.pop(upstream, None)
         self.act(lambda: self.router.absent(upstream, why))
 
@@ -182,7 +182,7 @@ class Link:
         self._outbox: wires.Outbox | None = None
 
     def start(self) -> None:
-        """Connect once an attach would work."""
+        """Start the thread, which connects as soon as an attach would work."""
         threading.Thread(target=self._run, name=f"dkdbg link {self._upstream.name}", daemon=True).start()
 
     def send(self, body: bytes) -> None:
@@ -216,7 +216,7 @@ class Link:
                 began = time.monotonic()
                 self._serve(seen)
                 failures = failures + 1 if time.monotonic() - began < RETRY_PAUSE_S else 0
-                if failures > 3:  # a few quick retries suffice for an agent that was killed
+                if failures > 3:  # the first retries are quick, for an agent that was killed
                     self._ended.wait(min(MAX_RETRY_PAUSE_S, RETRY_PAUSE_S * (failures - 3)))
             self._upstream.changed.wait(upstreams.INTERVAL_S)
 

@@ -3,7 +3,7 @@
 The Debug Adapter Protocol lets a target act on this machine: `runInTerminal` runs a command, `startDebugging` starts any
 configuration (`request: launch`, `python`, `preLaunchTask`), VS Code replaces `${command:...}` in the configuration of a
 session, a source's path is opened as a URI, `terminated` with `restart` starts a session again. So messages pass by an
-allow list and are rebuilt from parsed fields, and a child session consists of the editor's own attach arguments, a pid
+allow list and are rebuilt from parsed fields. A child session is built from the editor's own attach arguments, a PID
 and a name.
 """
 
@@ -29,7 +29,7 @@ _CATEGORIES = frozenset(("console", "important", "stdout", "stderr"))
 _MAX_NAME, _MAX_LINE = 80, 400
 #: Fields of a source that an editor needs to show it.
 _SOURCE = ("name", "path", "sourceReference", "presentationHint", "origin")
-#: Paths outside this machine: URIs, whose scheme is longer than a drive letter, and UNC paths of Windows.
+#: Paths outside this machine: URIs (a scheme has two letters or more, a drive only one), and UNC paths of Windows.
 _URI_OR_UNC = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|[\\/][\\/]")
 
 
@@ -39,7 +39,7 @@ def name(value: object) -> str:
 
 
 def line(value: object) -> str:
-    """Return one line of a target's text, such as the reason of a refusal."""
+    """Return a target's text, such as the reason of a refusal, as one short line that is safe to print."""
     text = printable(value) if isinstance(value, str) else ""
     return text if len(text) <= _MAX_LINE else text[:_MAX_LINE] + "..."
 
@@ -82,7 +82,7 @@ def of_process(body: bytes) -> tuple[bytes, Message]:
         if is_clean:
             _clean_sources(passed)
         shown = messages.body_of(passed)
-        if not is_clean and b'"source' in shown:  # a key may be escaped
+        if not is_clean and b'"source' in shown:  # the key was escaped in `body`
             _clean_sources(passed)
             shown = messages.body_of(passed)
         return shown, passed
@@ -100,7 +100,7 @@ def _response(message: Message) -> Message | None:
     text = message.get("message")
     passed: Message = {**head, "success": False, "message": text if isinstance(text, str) else ""}
     error = as_dict(as_dict(message.get("body")).get("error"))
-    if error:  # without its `url`
+    if error:  # drops `url`, which an editor may open
         variables = as_dict(error.get("variables"))
         passed["body"] = {
             "error": {
@@ -117,7 +117,7 @@ def _event(message: Message) -> Message | None:
     called, content = message.get("event"), as_dict(message.get("body"))
     if not isinstance(called, str) or called not in _EVENTS:
         return None
-    if called == "terminated":  # without its `restart`
+    if called == "terminated":  # drops `restart`, which would start the session again
         content = {}
     if called == "process":
         content = {**content, "isLocalProcess": False}
@@ -148,7 +148,7 @@ def _clean_sources(message: Message) -> None:
 
 
 def _source(value: object) -> Message | str:
-    if isinstance(value, str):  # in an exception's details `source` is a text
+    if isinstance(value, str):  # in an exception's details `source` is a string
         return "" if _URI_OR_UNC.match(value) else value
     content = as_dict(value)
     kept: Message = {key: content[key] for key in _SOURCE if isinstance(content.get(key), str | int)}

@@ -32,11 +32,11 @@ class Handshake:
 
     Args:
         initialize, attach: the two requests; the token, if any, is in the arguments of the attach.
-        number: returns the sequence number of a request of the proxy.
+        number: returns the next sequence number for the proxy's own requests.
         must_prove: do not attach to an agent that does not prove the token.
 
     Attributes:
-        is_over: whether the attach was sent, or will never be.
+        is_over: whether the handshake has ended: the attach was sent, or refused.
         refusal: why the attach is not sent, in one line.
     """
 
@@ -82,7 +82,7 @@ class Handshake:
         return None
 
     def why_refused(self, response: Message) -> str:
-        """Return why the agent has refused the attach, in one line."""
+        """Return the agent's reason for refusing the attach, in one line."""
         text = from_targets.line(response.get("message")).removeprefix("dkdbg: ")
         if self._is_unproven and "token" in text:
             return _NO_PROOFS

@@ -1,4 +1,4 @@
-"""Attach to running Python processes: send an agent to their target, which joins them and exits with `dkdbg attach`."""
+"""Attach to running Python processes: send their target an agent, which joins them and exits with `dkdbg attach`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TIMEOUT_S = 0.5
 _MAX_LINE_BYTES, _MAX_UNREAD_LINES = 1 << 14, 100
 #: Dynamic ports (RFC 6335), to try if the default port is taken.
 _FREE = range(49152, 65536)
-#: Parts of the agent's messages (agent/inject, agent/inprocess/entered.py).
+#: Fragments by which the agent's error messages are recognized (agent/inject, agent/inprocess/entered.py).
 _TAKEN, _IN_ANOTHER = "cannot listen on", "in another session of dkdbg already"
 
 
@@ -90,7 +90,7 @@ def enter(target: Target, pids: Sequence[int], root: Path, report: Callable[[str
 
 
 def _session_named(target: Target, message: str) -> str:
-    """Return the address of the target's session whose id ends an agent's message; else the target's own."""
+    """Return the address of the session with the id at the end of an agent's message; else the target's address."""
     with contextlib.suppress(DkdbgError):
         for each in target.sessions():
             if message.endswith(f" {each.id}"):
@@ -116,7 +116,7 @@ def _in_its_place(target: Target, argv: Sequence[str]) -> str:
         return ""
     without = f" without {', '.join(variables)}, whose values have several lines" if variables else ""
     return (
-        "\n  or have a new container in its place, with the same image, mounts, network, ports and environment"
+        "\n  or replace the container by a new one with the same image, mounts, network, ports and environment"
         f"{without} (this one is stopped and kept):\n  {line}"
     )
 
@@ -124,7 +124,7 @@ def _in_its_place(target: Target, argv: Sequence[str]) -> str:
 def _tell_how(
     target: Target, programs: Sequence[Sequence[PythonThere]], report: Callable[[str], None]
 ) -> None:
-    # Only print the programs, without attaching: `dkdbg run` may be about to debug one of them.
+    # Do not attach without a PID: `dkdbg run` may be about to debug one of these programs.
     undebugged = [each for each in programs if not any(word.endswith(".pyz") for word in each[0].argv)]
     for program in undebugged[:8]:
         report(f"{target.label} runs process {program[0].pid}: {shlex.join(program[0].argv)[:120]}")
@@ -137,7 +137,7 @@ def _chosen(
     programs: Sequence[Sequence[PythonThere]],
     pids: Sequence[int],
 ) -> Sequence[PythonThere]:
-    """Return the processes with these PIDs; with a program's first process also those that it has started."""
+    """Return the processes with these PIDs; for the first process of a program also its child processes."""
     wanted = [each for each in found if each.pid in pids]
     if missing := sorted(set(pids) - {each.pid for each in wanted}):
         candidates = ", ".join(f"{each.pid}" for each in found) or "none"
@@ -165,7 +165,7 @@ def _in(target: Target, executor: Executor, pids: Sequence[int], report: Callabl
                 agent.end()
                 if again == 2 or not port or _TAKEN not in error.message:
                     raise
-                port = secrets.choice(_FREE)  # others may find it: the agent checks each user
+                port = secrets.choice(_FREE)  # not a secret: the agent checks each client's user
             except BaseException:
                 agent.end()
                 raise
@@ -217,7 +217,7 @@ class Entered:
             try:
                 line = self._lines.get(timeout=max(0.0, end - time.monotonic()))
             except queue.Empty:
-                raise DkdbgError("its agent does not answer") from None
+                raise DkdbgError("its agent did not report in time") from None
             if line is None:
                 break
             word, pid, text = _parsed(line)
@@ -241,10 +241,10 @@ class Entered:
             self._readers[1].join(_EXIT_TIMEOUT_S)
             raise DkdbgError(reasons[0] if reasons else self._stderr_tail())
         for reason in reasons:
-            self._report(f"not entered: {reason}")
+            self._report(f"not attached: {reason}")
 
     def pin(self, target: Target) -> None:
-        """Make the target's endpoint lead to this agent's session until it ends, whatever else starts there."""
+        """Make this agent's session the target's endpoint until the agent ends, even if a newer session starts."""
         self._pinned, target.run = target, self._brought.run
         if not self._readers[0].is_alive():  # the agent has ended meanwhile
             target.run = ""
@@ -298,7 +298,7 @@ class Entered:
 
 
 def _parsed(line: bytes) -> tuple[str, int, str]:
-    """Return kind, PID and text of an agent's line, which a container may forge: only print it."""
+    """Return kind, PID and text of an agent's line. A container may forge the text: use it only for printing."""
     try:
         answer = json.loads(line)
         word, pid, text = str(answer["word"]), int(answer["pid"]), str(answer["text"])[:400]

@@ -1,10 +1,10 @@
-"""Proxy for a plain debugpy without an agent: passes editors on, and keeps its port alive when they leave.
+"""Proxy for a plain debugpy without an agent: connects editors to debugpy, and keeps its port alive when they leave.
 
-debugpy's accepting thread dies, and its port with it, if a connection ends before its greeting, or if the oldest
-connection ends during the greeting of a new one (#974, #1308): the list of sockets is sent to the oldest. So the
-anchor, an unused connection, stays open all the time, and no other connection ends before its greeting. With debugpy
-1.8.22 and no anchor, the port died after 4 to 12 editors that attached and left at once; with an anchor it survived
-600.
+debugpy (#974, #1308) stops accepting connections for ever in two cases: a connection closes before debugpy has greeted
+it, or the oldest connection closes while a new one is greeted, because debugpy then sends its list of sockets to the
+oldest. So the proxy keeps one unused connection open, the anchor, and closes no connection before its greeting. With
+debugpy 1.8.22 and no anchor, the port died after 4 to 12 editors that attached and left at once; with an anchor it
+survived 600.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dkdbg.attach import wires
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Seconds until debugpy starts its greeting; an agent waits for the client.
+#: Timeout in seconds for the first byte of debugpy's greeting. An agent does not greet: it waits for the client.
 GREETING_TIMEOUT_S = 1.0
 #: Timeout in seconds for debugpy's whole greeting, and for its last messages.
 SETTLE_TIMEOUT_S = 20.0
@@ -94,12 +94,12 @@ def leave(greeted: Greeted) -> None:
 
 
 class PlainPort:
-    """Passes editors on to one plain debugpy, and keeps its port alive.
+    """Connects editors to one plain debugpy, and keeps its port alive.
 
     Args:
         endpoint: debugpy's address.
-        anchor: see the module's docstring.
-        report: takes a line for the user; thread-safe.
+        anchor: the unused connection (see the module's docstring).
+        report: prints a line for the user; thread-safe.
     """
 
     def __init__(self, endpoint: tuple[str, int], anchor: Greeted, report: Callable[[str], None]) -> None:
@@ -150,7 +150,7 @@ class PlainPort:
 
     def _connected(self) -> Greeted:
         with self._connecting:
-            if self._anchor is None:  # another program may have the port now
+            if self._anchor is None:  # another program may listen there now: check its greeting
                 self._anchor = greeted(self._endpoint, limit=SETTLE_TIMEOUT_S)
             found = greeted(self._endpoint, limit=SETTLE_TIMEOUT_S) if self._anchor is not None else None
             if found is None:
@@ -168,7 +168,7 @@ class PlainPort:
 
 
 def _pass(client: socket.socket, first: bytes, parser: frames.FrameParser, upstream: Greeted) -> bool:
-    """Pass everything on; return whether debugpy, not the editor, has ended the session."""
+    """Forward messages both ways; return whether debugpy, not the editor, has ended the session."""
     client.settimeout(None)
     client.sendall(upstream.received)
     back = threading.Thread(target=_pump, args=(upstream.sock, client), name="dkdbg plain", daemon=True)
@@ -182,7 +182,7 @@ def _pass(client: socket.socket, first: bytes, parser: frames.FrameParser, upstr
             left = left or _is_leave(body)
             upstream.sock.sendall(frames.wrap(body))
     target_ended = not back.is_alive()
-    if not left:  # the editor or its network was killed
+    if not left:  # the connection broke without a disconnect request
         _ask_to_leave(upstream.sock)
     back.join(CLOSE_TIMEOUT_S)
     sockets.shut(upstream.sock)

@@ -1,8 +1,8 @@
 """One port per process, for clients that open no child sessions: rank r is on the base port + r.
 
-While a client is on one of these ports, a headless editor keeps a root session with each target, so that processes
-join. A process that a client waits for stops before its first line until the breakpoints are set. Other processes run
-at once.
+While a client is connected to one of these ports, a headless editor keeps a root session with each target, so that
+processes join the debugger. A process for which a client waits stops before its first line until the breakpoints are
+set. Other processes run at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AFTER_RANKS = 100
 FIRST_RANKS = 8
 #: Maximum processes without a rank that get a port, in order of appearance.
 MAX_OTHERS = 64
-#: Seconds between two searches for running processes, debugged or not.
+#: Seconds between two searches for running processes, with or without a debugger.
 INTERVAL_S = 1.0
 #: Label of the first port for processes without a rank, until such a process appears.
 _OTHER = "the first process without a rank"
@@ -76,7 +76,7 @@ class Ports:
             each.stop()
 
     def offer(self, process: Process) -> str:
-        """Put a process on its port and return a line that names the port; empty if it gets none."""
+        """Assign a process to its port; return a line that names the port, empty if all ports are in use."""
         slot = self._slot_of(process.name)
         if slot is None:
             return ""
@@ -113,7 +113,7 @@ class Ports:
         return next((port for port in others if port not in self._taken), None)
 
     def _open(self, key: str, port: int | None) -> Slot | None:
-        """Listen for a process; if the port is taken, on the next port for other processes."""
+        """Listen on `port`, or on the next free port after those of the ranks if it is taken; None without one."""
         while port is not None and port < 65536:
             self._taken.add(port)
             slot = Slot(key, port, is_known=self._is_known, refusal=self._refusal)
@@ -172,7 +172,7 @@ class Ports:
         headless.leave()
 
     def _headless_over(self) -> None:
-        """If there are clients, replace the headless editor whose session an upstream has ended."""
+        """Replace the headless editor, whose session an upstream has ended, if clients are connected."""
         with self._lock:
             if self._clients and not self._stopped.is_set():
                 self._renew_headless()
@@ -198,7 +198,7 @@ class Ports:
 def debugpy_version() -> str:
     """Return debugpy's version on this machine, for the greeting; a target may have another version.
 
-    Empty if its metadata are missing: then there is no greeting.
+    Empty if its metadata is missing; then the port sends no greeting.
     """
     try:
         return metadata.version("debugpy")
@@ -216,7 +216,7 @@ class HeadlessEditor(Editor):
 
     Attributes:
         is_over: whether its session has ended.
-        refusal: why the targets announce no processes to it, in one line; empty while they do or may.
+        refusal: one-line reason if the targets refuse to announce processes to it; otherwise empty.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class HeadlessEditor(Editor):
         self._ask("attach", {"justMyCode": True, **token})
 
     def to_client(self, body: bytes) -> None:
-        """Handle a message: configure the session after `initialized`, and note a refusal or the end."""
+        """Handle a message: send configurationDone after `initialized`, and record a refusal or the end."""
         message = frames.decode(body)
         text = message.get("event")
         if message.get("type") == "response" and message.get("success") is not True:
@@ -248,7 +248,7 @@ class HeadlessEditor(Editor):
             threading.Timer(0.2, self._over).start()
 
     def close(self) -> None:
-        """Note the end; there is no connection to close."""
+        """Record the end: a headless editor has no connection to close."""
         self.is_over = True
 
     def branch(self, branch: Branch) -> None:

@@ -1,10 +1,10 @@
 """Rank barrier for a job whose ranks have several agents: collects the agents' reports and decides for all. No I/O.
 
-Each agent withholds the stops of its ranks (dkdbg.agent.proxy.broker.rank_barrier) and reports each change. For
-the agents with ranks of one job the decision is made here, as a single agent makes it for its own ranks.
+Each agent withholds the stops of its ranks (see dkdbg.agent.proxy.broker.rank_barrier) and reports each change.
+If several agents have ranks of one job, this module decides when to show the stops, by the rules of a single agent.
 
 Delays between the agents are harmless: no rank can pass the next collective alone, so once all ranks are stopped,
-they are in the same iteration. Letting ranks pass a breakpoint only ensures progress.
+they are in the same iteration. PASS, which continues the stopped ranks once, only prevents a deadlock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two checks while stops are withheld.
 INTERVAL_S = 0.05
-#: Seconds from an agent's answer to the attach to its first report; agents of older versions send none.
+#: Timeout in seconds from an agent's attach response to its first report; older agents send no reports.
 FIRST_REPORT_TIMEOUT_S = 15.0
 #: Maximum number of ranks that one agent may report.
 MAX_RANKS = 1 << 20
@@ -35,10 +35,10 @@ class Report:
     """Last report of an agent.
 
     Attributes:
-        number: number of the change. unarmed, armed, held: number of ranks without breakpoints, with breakpoints, and
-            stopped.
-        over: whether it has reported its stops. share: its ranks' share of their job. missing: names of the missing
-            ranks.
+        number: counts the agent's changes. unarmed, armed, held: number of ranks without breakpoints, with breakpoints,
+            and stopped.
+        over: whether the agent has ended its barrier by showing a stop. share: the agent's share of the job's ranks.
+        missing: names of the missing ranks.
     """
 
     number: int = 0
@@ -62,7 +62,7 @@ class JobBarrier:
         clock: returns monotonic seconds.
 
     Attributes:
-        coming: agents that are not attached, but exist, or were not looked for yet.
+        coming: agents whose ranks may still join: found but not attached yet, or not searched for yet.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -114,7 +114,7 @@ class JobBarrier:
         )  # fmt: skip
 
     def apart(self) -> str:
-        """Return a warning, once, about agents whose ranks may be of one job but cannot be stopped together."""
+        """Return a warning, once, about agents that may have ranks of one job but do not report its number of ranks."""
         found = {
             upstream
             for upstream, report in self._reports.items()
@@ -126,12 +126,12 @@ class JobBarrier:
         first = sorted(found)[: rank_timeouts.MAX_NAMED]
         more = f" and {len(found) - len(first)} more" if len(found) > len(first) else ""
         return (
-            f"the ranks of each of {', '.join(first)}{more} stop and continue without the others' ranks: "
-            "nothing says how many ranks their job has (torchrun does)"
+            f"the ranks of {', '.join(first)}{more} stop per target, not together: "
+            "the number of ranks in their job is unknown (torchrun sets WORLD_SIZE)"
         )
 
     def decide(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return the decisions that are due as requests: pairs of an agent's name and the arguments."""
+        """Return the requests that carry the decisions due now, as pairs: the agent's name, the request's arguments."""
         now = self._clock()
         self._silent = {upstream: end for upstream, end in self._silent.items() if end > now}
         groups = self._groups()

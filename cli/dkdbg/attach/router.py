@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         "new", "initialized", "arriving", "configuring", "live", "ended", "expecting", "branched", "closed"
     ]
 
-#: Seconds for available upstreams to accept an attach: an upstream waits so long for a leaving editor.
+#: Timeout in seconds for available upstreams to accept an attach: an agent may first wait for an editor to leave.
 ARRIVAL_TIMEOUT_S = 25.0
 #: Maximum remembered processes of one target; a run may start a worker for every epoch.
 MAX_PROCESSES = 4096
@@ -149,7 +149,7 @@ class Router:
         return self._close()
 
     def waited(self) -> list[Action]:
-        """Continue after a Wait."""
+        """Stop waiting for upstreams; called when the time of a `Wait` action is over."""
         return self._arrived() if self.phase == "arriving" else []
 
     def _first_request(self, message: Message) -> list[Action]:
@@ -228,7 +228,7 @@ class Router:
         return send(process.upstream, session.release(process.pid)) if session is not None else []
 
     def unbranch(self) -> list[Action]:
-        """Answer as debugpy does for an ended process."""
+        """Answer the attach as debugpy does for a process that has ended."""
         self.phase = "ended"
         return [ToClient(messages.answer(self._attach)), ToClient(messages.event("terminated"))]
 
@@ -359,7 +359,7 @@ class Router:
         return send(upstream, session.configure())
 
     def barrier_due(self) -> list[Action]:
-        """Continue after a RunBarrier."""
+        """Check the barrier again; called when the time of a `RunBarrier` action is over."""
         self._is_barrier_timed = False
         return self._run_barrier() if self.phase == "live" else []
 
@@ -440,7 +440,7 @@ class Router:
 
 
 def _root_answer(request: Message) -> bytes:
-    """Return a root session's response to a request that concerns processes: it has no process."""
+    """Return a root session's response to a request about a process, which it does not have: an error or no data."""
     command = str(request.get("command"))
     if command in _QUIET:
         return messages.refuse(

@@ -28,7 +28,7 @@ class Attached(Protocol):
 
     @property
     def is_attached(self) -> bool:
-        """See the class."""
+        """See `Attached`."""
 
     def act(self, make_actions: Callable[[], list[Action]]) -> None:
         """Call the router and carry out its actions; thread-safe."""
@@ -65,7 +65,7 @@ class Switchboard:
         self.editors: list[Attached] = []
 
     def add(self, upstream: Upstream) -> None:
-        """Add a target, also for attached editors."""
+        """Add a target, and attach the attached editors to it."""
         with self.lock:
             self.upstreams = {**self.upstreams, upstream.name: upstream}
             self.registry.upstreams = tuple(self.upstreams)

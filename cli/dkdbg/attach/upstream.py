@@ -1,6 +1,6 @@
 """Finds one target's endpoint, and whether an attach would work there. Its agent may be replaced at any time.
 
-Queries the agent's record, GET /status, with a timeout and a size limit, and without showing the token.
+Requests the agent's record by GET /status, with a timeout and a size limit. Never sends the token itself.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two polls of an endpoint that is not ready.
 INTERVAL_S = 0.1
-#: Maximum timeout of an answer, in seconds: after each timeout the next poll waits twice as long. Two ssh hops to a
-#: busy machine can take this long.
+#: Maximum timeout of an answer in seconds: each timeout doubles that of the next poll. Two ssh hops to a busy machine
+#: can take this long.
 MAX_ANSWER_TIMEOUT_S = 16.0
 #: Seconds until an ended event stream, such as that of a stopped engine, is opened again.
 RETRY_PAUSE_S = 3.0
@@ -42,7 +42,7 @@ class Seen:
     Attributes:
         endpoint: host and port; None without an endpoint.
         agent: id of the agent that answered, new after each restart; empty if an attach would not work now.
-        why: why the target is not ready, as text; empty if it is.
+        why: why the target is not ready; empty if it is ready.
         hint: what to type or change; may be empty.
         record: the agent's record; None without an answer.
     """
@@ -59,7 +59,7 @@ class Upstream:
 
     Args:
         name: display name, unique among the targets of one port.
-        token: token to prove for the list of processes, if the agent requires one.
+        token: token to prove if the agent requires one before it lists its processes.
     """
 
     def __init__(self, target: Target, name: str, token: str = "") -> None:
@@ -69,7 +69,7 @@ class Upstream:
         self._token = token
         self._refused_by = ""
         self._plain = ""
-        #: True once `plain_proxy` has checked that the peer at a given HOST:PORT is no plain debugpy.
+        #: True while a given HOST:PORT is known not to be a plain debugpy. `plain_proxy` checks first.
         self._is_heard = True
         self._greeted: plain_debugpy.Greeted | None = None
         self._limit = ANSWER_TIMEOUT_S
@@ -159,15 +159,15 @@ class Upstream:
     def _status_of(self, endpoint: tuple[str, int]) -> SeenRecord | None:
         began = time.monotonic()
         found = status_of(endpoint, limit=self._limit)
-        self._is_heard = self._is_heard and found is not None  # another process may listen next
+        self._is_heard = self._is_heard and found is not None  # the next one may be another program
         if found is None and time.monotonic() - began >= self._limit:
             self._limit = min(MAX_ANSWER_TIMEOUT_S, 2 * self._limit)
         return found
 
     def _whole(self, record: SeenRecord, endpoint: tuple[str, int]) -> SeenRecord:
-        """Return the record with the processes, if the token grants them.
+        """Return the record with the list of processes, if the token grants access to it.
 
-        A wrong token is tried only once per agent, so that it does not count as guessing.
+        A wrong token is tried only once per agent, because agents count wrong tokens as guesses.
         """
         if record.processes is not None or not self._token or record.agent == self._refused_by:
             return record
@@ -179,7 +179,7 @@ class Upstream:
 
 
 class PlainDebugpyError(records.BadRecord):
-    """A plain debugpy answers, without an agent: each further request may cost it its port (see plain_debugpy.py)."""
+    """A plain debugpy answers, without an agent: each further request may kill its port (see plain_debugpy.py)."""
 
 
 #: Seconds for a whole query, unless the target is known to be slow, and maximum bytes of an answer.
@@ -192,8 +192,8 @@ def status_of(
 ) -> SeenRecord | None:
     """Return the record of an agent's session, None if no agent answers.
 
-    A port proxy in front of a container that does not listen yet accepts and closes connections: that counts as no
-    answer.
+    A connection that is accepted and closed at once counts as no answer: a port proxy does that while the container
+    does not listen yet.
 
     Args:
         token: token to prove, so that the agent lists its processes; empty for none.
@@ -203,7 +203,7 @@ def status_of(
         BadRecord: the answer is malformed.
     """
     with contextlib.closing(http.client.HTTPConnection(*endpoint)) as connection:
-        connection.auto_open = 0  # proof and timeout are valid only for this connection
+        connection.auto_open = 0  # a new connection would have neither the proof nor the deadline
         try:
             connection.sock = _DeadlineSocket.connect_to(endpoint, limit)
             exchange = _challenged(connection) if token and wires.is_own_server(connection.sock) else None
@@ -316,5 +316,5 @@ class ChangeWatch:
                 if error.message != reported:
                     reported = error.message
                     self._report(reported)
-            changed()  # for changes since the stream ended
+            changed()  # changes between two streams are not reported
             self._stopped.wait(RETRY_PAUSE_S)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Sequence numbers of the first requests of each connection.
 _INITIALIZE, _ATTACH = 1, 2
-#: Bound above any kernel's PIDs (Linux: 2**22).
+#: Above the maximum PID of any kernel (Linux: 2**22).
 MAX_PID = 1 << 31
 
 
@@ -74,7 +74,7 @@ class UpstreamSession:
     def opened(
         self, *, must_prove: bool = False, deadlines: Sequence[Deadline] = ()
     ) -> tuple[list[bytes], str]:
-        """Start a handshake: return the first messages, and a one-line reason for sending none (else empty).
+        """Start a handshake; return the first messages, and the one-line reason for having no messages (otherwise empty).
 
         Args:
             must_prove: whether to refuse an agent that does not prove the token.
@@ -160,7 +160,7 @@ class UpstreamSession:
         self.phase = "attached"
         if (
             self._arguments.get(ROLE) == TAKE_OVER
-        ):  # only once: after a restart there is no other editor to take over from
+        ):  # drop the role: after a restart there is no other editor to take over from
             self._arguments = {k: v for k, v in self._arguments.items() if k != ROLE}
         return [Heard(kind="attached")]
 

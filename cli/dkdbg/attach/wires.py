@@ -1,4 +1,4 @@
-"""Sockets of the attach proxy: sends that never block the state machine, and the user at the other end.
+"""Sockets of the attach proxy: sends without blocking the state machine, and checks the user at the other end.
 
 All users of a machine share loopback. If the system does not report a connection's owner (macOS does so only for
 the user's own processes), every user is accepted, and `dkdbg attach` warns.
@@ -21,9 +21,9 @@ from dkdbg.agent.proxy.listener import local_users
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Maximum bytes queued for a peer that does not read; beyond it, the peer is disconnected.
+#: Maximum bytes queued for a peer that does not read; the proxy disconnects a peer with more.
 MAX_QUEUED_BYTES = 32 << 20
-#: Bytes queued for an editor above which reading from its targets pauses, and the maximum pause in seconds.
+#: Reading from an editor's targets pauses while more bytes are queued for the editor; maximum pause in seconds.
 THROTTLE_QUEUED_BYTES = 4 << 20
 THROTTLE_TIMEOUT_S = 10.0
 #: Seconds to connect to an agent that has just answered.

@@ -119,8 +119,8 @@ def test_agents_whose_ranks_know_of_no_world_size_stop_apart_which_is_said_once(
     assert job.barrier.apart() == ""
     assert job.say("b", unarmed=2, world=0, ranks=[0, 1]) == {}
     assert job.barrier.apart() == (
-        "the ranks of each of a, b stop and continue without the others' ranks: "
-        "nothing says how many ranks their job has (torchrun does)"
+        "the ranks of a, b stop per target, not together: "
+        "the number of ranks in their job is unknown (torchrun sets WORLD_SIZE)"
     )
     assert job.say("b", armed=2, world=0, ranks=[0, 1]) == {}
     assert job.barrier.apart() == ""
