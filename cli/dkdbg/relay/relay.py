@@ -1,7 +1,7 @@
-"""Forward local ports to another machine over one command that runs there; connections survive its cuts.
+"""Forward local ports to another machine over one command that runs there; connections survive when it is cut.
 
 The command (`agent relay WORD`, wrapped by the target's `wrap`) carries frames to a keeper, a remote process that
-outlives the command. When the command ends, or is silent for DEAD_S seconds, it is restarted and the
+outlives the command. When the command ends, or sends nothing for DEAD_S seconds, it is restarted and the
 unacknowledged frames are sent again. The remote side is untrusted: its data only reaches the local ends of its
 own connections, and buffers are limited.
 """
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 #: Seconds between two pings; seconds without a frame after which a transport counts as dead.
 PING_S, DEAD_S = 1.0, 3.0
-#: Timeout in seconds for the first line of a new transport: initially, and the maximum to which failures raise it.
+#: Timeout in seconds for the first line of a new transport: the first one, and the maximum; each failure doubles it.
 FIRST_TIMEOUT_S, MAX_TIMEOUT_S = 8.0, 30.0
-#: Seconds until the next try: minimum and maximum.
+#: Minimum and maximum pause in seconds before the next transport is started.
 MIN_PAUSE_S, MAX_PAUSE_S = 0.05, 2.0
 #: Timeout in seconds to end the connections and the keeper.
 GOODBYE_TIMEOUT_S = 2.0
@@ -49,14 +49,14 @@ class ProgramObserver(Protocol):
     """Observer of a program that a relay started; called on the relay's threads."""
 
     def exited(self, code: int) -> None:
-        """Take the program's exit code, as a shell shows it."""
+        """Record the program's exit code, in a shell's form (128 + signal)."""
 
     def lost(self) -> None:
-        """Record that the program's keeper is gone, and with it the program's exit code."""
+        """Record that the program's keeper is gone: the exit code will never arrive."""
 
 
 class Transport(Protocol):
-    """The streams of an `agent relay WORD` that other code started."""
+    """The streams of an `agent relay WORD` process."""
 
     def files(self) -> tuple[int, int, int]:
         """Return the descriptors of its input, output and errors; the transport closes them."""
@@ -84,11 +84,11 @@ class Answer:
     """A remote agent's answer to one query.
 
     Args:
-        leave: function that abandons the query on both machines.
+        leave: called to abandon the query on both machines.
 
     Attributes:
         stdio, stderr: sockets with the query's output and errors.
-        ended: set once `code` is known, or will never be known.
+        ended: event that is set once `code` is final.
         code: exit code of the query; None if the keeper is gone.
     """
 
@@ -113,17 +113,17 @@ class Relay:
     """A relay to one machine; call its methods from any thread.
 
     Args:
-        command: returns the local command line that runs `agent relay WORD` there, or a transport to one that
-            runs already. Its arguments are WORD, whether the last transport went silent, and the timeout of the
-            connection in seconds. It raises DkdbgError, or GoneError if the remote end no longer exists: then all
-            connections end, and a later remote end is a new one.
-        program: observer of the program that runs there, for a relay of a program instead of ports.
-        ends: whether the relay ends with the remote end, instead of connecting to a later one.
+        command: returns the local command line that runs `agent relay WORD` there, or a transport to a relay process
+            that runs already. Its arguments are WORD, whether the last transport went silent, and the connection
+            timeout in seconds. Raises DkdbgError if it fails now, and GoneError if the target no longer exists: the
+            relay then ends all connections.
+        program: observer of the remote program; None for a relay of ports.
+        ends: whether the relay ends once the keeper is gone; otherwise it starts a new keeper.
 
     Attributes:
-        is_gone: whether the remote end no longer exists, so that the relay has ended.
+        is_gone: whether the relay has ended because its keeper or the target is gone.
         why: why there is no transport, as text; empty while there is one.
-        connections: number of transports so far; a cut may be too short to be seen in `why`.
+        connections: number of transports so far: shows cuts that are too short to be seen in `why`.
     """
 
     def __init__(
@@ -179,9 +179,9 @@ class Relay:
         self._loop.call(lambda: self._loop.start(order, stdio, stderr))
 
     def withdraw(self) -> bool:
-        """Cancel the program of `start` if nothing has connected yet, and return whether it was cancelled.
+        """Cancel the program of `start` if no transport has connected yet; return whether it was cancelled.
 
-        After any connection the remote side may have the order.
+        Once a transport has connected, the remote side may have received the order.
         """
         done = threading.Event()
         is_withdrawn = False
@@ -213,11 +213,11 @@ class Relay:
         return answer
 
     def tell(self, kind: int, payload: bytes) -> None:
-        """Send the program a wire.SIGNAL or wire.SIZE."""
+        """Send the program a signal (wire.SIGNAL) or the size of the terminal (wire.SIZE)."""
         self._loop.call(lambda: self._loop.tell(kind, payload))
 
     def move(self) -> None:
-        """End the keeper, to get a new one on the machine to which the command leads now."""
+        """End the keeper: the next transport starts a new one, on the machine that the command reaches now."""
         self._loop.call(self._loop.dismiss)
 
     def close(self) -> None:
@@ -236,7 +236,7 @@ class Relay:
         while not self._loop.finished.is_set():
             try:
                 self._loop.step()
-            except WireError as error:  # noqa: PERF203 - the loop is what goes on
+            except WireError as error:  # noqa: PERF203 - the loop goes on after an error
                 self.why = f"the answer does not come from a dkdbg relay: {printable(error)}"
                 self._name, self._secret = _new_names()
                 self._loop.start_over()
@@ -280,7 +280,7 @@ class Relay:
             self._closing.wait(pause)
 
     def _start_over(self, why: str) -> None:
-        """Close all connections, and prepare for a new keeper."""
+        """Close all connections; the next transport uses a new keeper, unless the relay ends with its keeper."""
         self.why, self.is_gone = why, self._ends
         self._name, self._secret = _new_names()
         self._loop.call(self._loop.start_over)
@@ -351,7 +351,7 @@ class _Loop(Exchange):
             self._ringer.send(b"\0")
 
     def drop_transport(self) -> None:
-        """Drop the transport, and return when the loop no longer uses it."""
+        """Make the loop drop the transport, and wait until it has."""
         done = threading.Event()
 
         def drop() -> None:
@@ -377,7 +377,7 @@ class _Loop(Exchange):
                 self.counting.say(wire.pack(wire.PING, 0, wire.count(self.counting.read)))
         if self._leaving and (
             not self.has_transport or now > self._leaving
-        ):  # the keeper hangs up as it ends
+        ):  # the keeper closes the transport when it ends
             self.finished.set()
 
     def take_transport(self, writes: int, reads: int, says: int) -> None:
@@ -459,7 +459,7 @@ class _Loop(Exchange):
     # -- callbacks of the exchange ----------------------------------------------------------------------------
 
     def greeted(self, keeper_id: bytes, read: int) -> None:
-        """Continue with a known keeper; for a new keeper, which knows no connections, drop them first."""
+        """Handle a keeper's greeting. If it is a new keeper, drop all connections first: it does not have them."""
         if self.keeper_id not in {keeper_id, wire.NO_KEEPER_ID}:
             for channel in list(self.channels.values()):
                 self.remove(channel)
@@ -498,7 +498,7 @@ class _Loop(Exchange):
     # -- the rest ---------------------------------------------------------------------------------------------
 
     def _forget_asked(self) -> None:
-        """End all answers, because no more data will arrive."""
+        """Mark all open answers as ended, because no more data will arrive."""
         while self._asked:
             self._asked.popitem()[1].ended.set()
 
@@ -580,7 +580,7 @@ def _await(word: str, out: int, err: int, limit: float) -> None:
                 raise _KeeperGoneError
             if not data or len(seen) > _MAX_NOISE_BYTES:
                 last = last_line(stderr.decode("utf-8", "replace"))
-                raise DkdbgError(f"the relay does not start: {last or 'it said nothing'}")
+                raise DkdbgError(f"the relay does not start: {last or 'it printed nothing'}")
         elif err in ready and time.monotonic() > deadline:
             raise DkdbgError(f"no answer within {limit:g} s")
 

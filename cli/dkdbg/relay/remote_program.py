@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.target import Target
 
-#: Timeout of the first connection in seconds, and seconds without a connection until that is reported.
+#: Timeout in seconds of the first connection, and seconds until a later loss of the connection is reported.
 CONNECT_TIMEOUT_S, REPORT_AFTER_S = 90.0, 2.0
 #: Seconds within which a second Ctrl-C detaches.
 DETACH_WITHIN_S = 1.0
@@ -58,7 +58,7 @@ def run(
         label: name of the target, for messages.
         tty: give the program our terminal.
         hint: command to type for a program that still runs.
-        over: remote command that exits with 0 once the program is to end; empty if only the program decides.
+        over: remote command that exits with 0 when the program has to end; empty if the program ends on its own.
 
     Raises:
         DkdbgError: the program cannot be started, its keeper is gone, or the user detached while disconnected.
@@ -98,10 +98,10 @@ class _RemoteProgram:
     def _relayed(self, word: str, silent: bool, limit: float) -> Sequence[str]:
         """Return the command line of the relay.
 
-        From the first connection on, the keeper holds the agent's file: if the file is missing, the keeper is gone.
+        From the first connection on, the keeper owns the agent's file: if the file is missing, the keeper is gone.
         """
         relay = (*self._agent, "relay", word)
-        # Before the first connection the agent's file exists only as long as the upload's connection.
+        # Until the first connection, the target removes the agent's file when the connection of its upload ends.
         try:
             executor = self._target.again(silent=silent and self._was_connected, limit=limit)
         except GoneError as error:
@@ -177,7 +177,7 @@ class _RemoteProgram:
                 if self._was_connected and not is_reported and now - cut > REPORT_AFTER_S:
                     is_reported = True
                     self._say(
-                        f"{self._label}: {why}. Reconnecting; if the program still runs, its output follows then"
+                        f"{self._label}: {why}. Reconnecting; if the program still runs, its output will follow"
                     )
             self._news.wait(_POLL_S)
 
@@ -223,7 +223,7 @@ class _RemoteProgram:
                 self._ctrl_c()
             elif not self._relay.connections:
                 self._is_cancelled = True
-            elif self._relay.why:  # our terminal is closed, or we must end: do not wait for the network
+            elif self._relay.why:  # SIGHUP or SIGTERM: do not wait for the network
                 self._is_detached.set()
                 self._news.set()
             if number == signal.SIGHUP and self._tty and not os.isatty(0):
@@ -262,5 +262,5 @@ def _copy_out(source: socket.socket, target: int) -> None:
             left = memoryview(data)
             while left:
                 left = left[os.write(target, left) :]
-    except OSError:  # our output is closed: the program gets the end of a pipe
+    except OSError:  # our output is closed: pass that on, so that the program gets EPIPE
         sockets.shut(source)

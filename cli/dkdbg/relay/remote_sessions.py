@@ -52,9 +52,9 @@ class RelayedEndpoint:
 
     @property
     def why(self) -> str:
-        """Return why the relay is disconnected; empty while it is connected, or not needed yet.
+        """Return why the relay is disconnected; empty while it is connected, or before its first use.
 
-        The reason of an ended relay is returned once: the caller then looks for sessions anew.
+        If the relay has ended, return the reason once; the next call then finds no relay, and `of` starts a new one.
         """
         if self._relay is None:
             return ""
