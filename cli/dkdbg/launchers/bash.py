@@ -1,4 +1,4 @@
-"""A shell: it runs the lines of `-c`, or a script, which the caller has to read."""
+"""Shells, which run the text of `-c`, or a script file. The caller has to read the script."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Bash(Launcher):
-    """Launcher of shells: bash, sh, ... A script counts as the program of its line."""
+    """Launcher of shells: bash, sh, ..."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the launch of the last program in the lines: earlier programs only prepare for it."""
+        """Return the launch of the script, or of the last program after `-c`: earlier programs only prepare for it."""
         text = self.lines_of(line.rest)
         if text is not None:
             found = line.read.line(text)

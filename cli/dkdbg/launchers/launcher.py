@@ -8,8 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads it
     from collections.abc import Sequence
 
-#: Role of the started program for the user: a job that ends, a server, a queue's worker, a monitor page of other
-#: programs, a notebook server, or a tool (a test runner), which is not a program of the repository.
+#: Role of the started program: a job that ends, a server, a queue's worker, a page that monitors other programs, a
+#: notebook server, or a tool such as a test runner, which never counts as the repository's program.
 JOB, SERVER, WORKER, MONITOR, NOTEBOOK, TOOL = "job", "server", "worker", "monitor", "notebook", "tool"
 
 
@@ -53,7 +53,7 @@ class Launch:
         return f"Launch({self.launcher}: {self.command})"
 
     def under(self, command: str, launcher: str) -> Launch:
-        """Return the launch of the same program by another launcher, which wraps this one."""
+        """Return the launch of this program by `launcher`, whose `command` line contains this one."""
         return Launch(
             command=command,
             launcher=launcher,
@@ -101,25 +101,25 @@ class Launcher:
     """One launcher: a row of the table, or a subclass with its own rules.
 
     Attributes:
-        names: its names for users and in facts; the first is also the name of `programs` that are not in `names`.
+        names: its names in messages and in `EntryPoint.launcher`. Programs not in `names` are shown by the first one.
         programs: names of its executables; by default `names`.
         modules: modules for `python -m`.
         not_a_module: a module of `modules` that Python cannot run, shown without `python -m`.
         scripts: names of Python files that are this launcher, such as `manage.py`.
         role: role of the program that it starts, see JOB.
-        verbs: subcommands that make it serve; empty if it always does.
-        first_words: words of which one must come first in a line that starts a program; empty for any word.
-        is_program: whether a line with it can be the program of a repository; TensorBoard beside a training job
-            is not.
-        wraps: whether the command after it is shown and counted in its place (srun).
+        verbs: subcommands that run until they are stopped, such as `serve`; empty if any command line does.
+        first_words: subcommands that start a program (the first word after the launcher); empty if any word does.
+        is_program: whether its command line can be the repository's program, unlike that of TensorBoard beside a
+            training job.
+        wraps: whether the command that follows it counts as the program and is shown alone (srun).
         value_options: options that take the next word.
         port: TCP port that it listens on by default; None if it does not listen, or requires a port.
         port_options: options that name the port, as `8000` or `host:8000`; any `--...port` is recognized anyway.
-        opened_by: environment variable that makes it listen beyond loopback where nothing else names an address,
-            as `NAME=value`; empty if it does so anyway, or has no such variable.
+        opened_by: `NAME=value` of an environment variable that makes it listen beyond loopback unless an address is
+            given; empty if it always listens beyond loopback, or has no such variable.
         side_ports: ports of pages that it opens beside a program; they do not make that program a server.
-        spreads: whether it starts one program several times.
-        count_options: options with the number of processes.
+        spreads: whether it starts several processes of one program.
+        count_options: options that set the number of processes.
         gpu: `always` if its programs need a GPU; `no fallback` if they need one unless they have code for the CPU.
         discovers: files that it looks for in the working directory if none is given.
         dotted_app: whether the last part of a module may be the app's variable (`-A worker.celery`).
@@ -128,11 +128,11 @@ class Launcher:
         local_sizes: variables with the number of ranks on this machine.
         nodes: variables with the number of machines.
         node_ranks: variables with the index of this machine.
-        helpers: (fragment of a command line, name) of processes that only serve others; hidden by default.
+        helpers: (fragment of a command line, name) of helper processes without user code; hidden by default.
         workers: (fragment of a command line, name) of processes that run the user's code below the program.
-        child: name of the process that runs the app below it; empty without such a process.
-        child_by: how that process starts: `fork`, `spawn` (multiprocessing) or `again` (the same command line).
-        child_options: options without which that process does not exist; empty if it always exists.
+        child: name of the child process that runs the app; empty if it runs the app itself.
+        child_by: how the child starts: `fork`, `spawn` (multiprocessing) or `again` (the same command line).
+        child_options: options that create the child; empty if it always exists.
     """
 
     names: tuple[str, ...] = ()
@@ -220,14 +220,14 @@ class Launcher:
     def serves(self, rest: Sequence[str] = ()) -> bool:
         """Return whether the launcher, started with these words, runs until it is stopped.
 
-        Without words, return whether it can do so.
+        Without words, return whether any of its command lines does.
         """
         if self.role in (JOB, TOOL):
             return False
         return not self.verbs or not rest or any(word in self.verbs for word in rest)
 
     def port_of(self, words: Sequence[str]) -> int | None:
-        """Return the port that a command line names, else the default one."""
+        """Return the port in a command line, else the default port; None without either."""
         for position, word in enumerate(words):
             option, _, value = word.partition("=")
             value = value or (words[position + 1] if position + 1 < len(words) else "")
@@ -255,7 +255,7 @@ class Launcher:
         return len(rest)
 
     def one_process(self, rest: Sequence[str]) -> tuple[list[str], int, str] | None:
-        """Return `rest` with one process, the index of the changed word, and the number that it had.
+        """Return `rest` changed to start one process, the index of the changed word, and the former number.
 
         None if the number is 1 or is not given.
         """
@@ -289,7 +289,7 @@ class Launcher:
 
 
 def number_in(environment: dict[str, str], names: Sequence[str]) -> int | None:
-    """Return the value of the first of these variables that is a number."""
+    """Return the number in the first of these variables that has one; None without one."""
     for name in names:
         found = whole_number(environment.get(name, ""))
         if found is not None:

@@ -65,12 +65,12 @@ def role_of(name: str) -> str:
 
 
 def side_ports() -> frozenset[int]:
-    """Return the ports of pages beside a program: a training job that publishes one is not a server."""
+    """Return the ports of pages beside a program. Publishing such a port does not make a training job a server."""
     return frozenset(port for launcher in launchers() for port in launcher.side_ports)
 
 
 def helpers() -> tuple[tuple[str, str], ...]:
-    """Return (mark in a command line, name) of all processes that only serve others."""
+    """Return (fragment of a command line, name) of the helper processes of all launchers."""
     return tuple(pair for launcher in launchers() for pair in launcher.helpers)
 
 
@@ -80,7 +80,7 @@ def worker(argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:
 
 
 def is_spread(environment: dict[str, str]) -> bool:
-    """Return whether a process's environment says that there are ranks on other machines."""
+    """Return whether a process's environment shows that its job has ranks on other machines."""
     for launcher in launchers():
         local, world = (
             number_in(environment, launcher.local_sizes),

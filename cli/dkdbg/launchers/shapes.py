@@ -1,6 +1,6 @@
-"""Classes of launchers: four usual shapes, and launchers with rules that a row of the table cannot hold.
+"""Classes of launchers: four common kinds, and launchers with rules that do not fit into a row of the table.
 
-The shapes are a server of an app or of a script, several copies of one program, and a queue's worker.
+The kinds are a server of an app, a server of a script, a launcher of several processes, and a queue's worker.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class QueueWorker(Launcher):
 
 
 class Accelerate(Spreader):
-    """accelerate launch."""
+    """accelerate launch, whose `--multi_gpu` requires at least two processes."""
 
     def launch(self, line: Line) -> Launch | None:
         """Return the launch of the script after `launch`; `accelerate config` starts no program."""
@@ -139,10 +139,10 @@ class Accelerate(Spreader):
 
 
 class Lightning(Spreader):
-    """Lightning; a rank that it starts has LOCAL_RANK and NODE_RANK, no RANK (plugins/environments/lightning.py)."""
+    """Lightning. Its ranks have LOCAL_RANK and NODE_RANK, but not RANK (plugins/environments/lightning.py)."""
 
     def rank_of(self, environment: dict[str, str]) -> int | None:
-        """Return the local rank on the first machine; None on others, where the number of earlier ranks is unknown."""
+        """Return the local rank on the first machine; None on the others: how many ranks come before is unknown."""
         node = number_in(environment, self.node_ranks)
         return number_in(environment, ("LOCAL_RANK",)) if node == 0 else None
 
@@ -158,7 +158,7 @@ class Ray(Launcher):
         return inner.under(self.shown(line), self.name) if inner else None
 
     def serves(self, rest: Sequence[str] = ()) -> bool:
-        """Return whether a node stays up: `ray start --block`; a job ends."""
+        """Return whether the words start a node that runs until it is stopped (`ray start --block`), not a job."""
         return list(rest[:1]) == ["start"] and "--block" in rest
 
 
@@ -166,7 +166,7 @@ class Dask(Launcher):
     """dask worker, dask scheduler."""
 
     def serves(self, rest: Sequence[str] = ()) -> bool:
-        """Return whether it stays up: `dask config` ends."""
+        """Return whether the words start a worker or scheduler; `dask config` ends at once."""
         return not rest or not rest[0].isalpha() or rest[0] in ("worker", "scheduler")
 
 
@@ -184,7 +184,7 @@ class Joblib(Launcher):
     """The workers of loky."""
 
     def worker(self, argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:  # noqa: ARG002
-        """Return `loky worker 2`: the number is in `--process-name LokyProcess-2`."""
+        """Return `loky worker 2` for `--process-name LokyProcess-2`; empty for other processes."""
         if not any("loky.backend.popen_loky" in word for word in argv):
             return ""
         found = whole_number((value_of(argv, ("--process-name",)) or "").rpartition("-")[2])
@@ -192,12 +192,12 @@ class Joblib(Launcher):
 
 
 class Pytest(Launcher):
-    """pytest."""
+    """pytest, and the worker processes of pytest-xdist."""
 
     def worker(self, argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:
-        """Return the name of a pytest-xdist worker: execnet's first line, with pytest as the parent.
+        """Return the name of a pytest-xdist worker, which runs execnet's first line below pytest.
 
-        Empty for others.
+        Empty for other processes.
         """
         below = any("pytest" in word or "py.test" in word for word in parent[:4])
         is_worker = below and any("exec(eval(sys.stdin.readline()))" in word for word in argv)
@@ -285,7 +285,7 @@ class Gradio(Launcher):
 
 
 class Uwsgi(Launcher):
-    """uwsgi."""
+    """uwsgi, which serves a module or a file."""
 
     def launch(self, line: Line) -> Launch | None:
         """Return the launch of the module of `--module` or of the file of `--wsgi-file`."""
@@ -314,5 +314,5 @@ class Jupyter(Launcher):
         return self.launched(line, book, line.rest)
 
     def serves(self, rest: Sequence[str] = ()) -> bool:
-        """Return whether the subcommand stays up."""
+        """Return whether the subcommand runs until it is stopped."""
         return not rest or rest[0] not in _JUPYTER_ENDS

@@ -36,7 +36,7 @@ def value_of(rest: Sequence[str], options: Collection[str]) -> str | None:
 
 
 def whole_number(text: str, max_value: int = 10**18 - 1) -> int | None:
-    """Return the whole number, up to `max_value`, that a text of ASCII digits stands for; None for any other text."""
+    """Return a text of ASCII digits as a number; None for any other text, and above `max_value`."""
     # int() rejects `²`, although isdigit() accepts it, and more than 4300 digits.
     found = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
     return found if found is not None and found <= max_value else None
@@ -59,7 +59,7 @@ def app_module(word: str) -> str | None:
 
 
 def split(text: str) -> list[str]:
-    """Split as a shell does; at blanks if a quote is not closed."""
+    """Split as a shell does, or at whitespace if a quote is not closed."""
     import shlex  # noqa: PLC0415 (the agent splits nothing)
 
     try:
@@ -69,9 +69,9 @@ def split(text: str) -> list[str]:
 
 
 def join(words: Sequence[str]) -> str:
-    """Join for display: quote only where the shell would split or remove something.
+    """Join for display: quote only words that the shell would split or change.
 
-    A command substitution has already been split; leave it as typed.
+    Do not quote the words of a command substitution, which was split like other text.
     """
     import shlex  # noqa: PLC0415 (the agent joins nothing)
 

@@ -29,7 +29,7 @@ def has_blank(text: str) -> bool:
 
 
 def blanks(text: str) -> int:
-    """Return the number of placeholders in a command line, and one more for optional words."""
+    """Return the number of placeholders in a command line, plus one if it has optional words (`[--option VALUE]`)."""
     whole = _OPTIONAL.sub("", text)
     return len(_BLANK.findall(_SET.sub("", whole))) + (whole != text)
 

@@ -34,20 +34,20 @@ _PASSED_ON = frozenset({"$@", "$*", "${@}", "${*}", "${@:1}"})
 _PROMPT = re.compile(
     r"^\s*(?:\([\w.-]+\)\s*)?(?:\[[\w.@~/ -]+\][$#%>]+|[\w.-]+@[\w.-]+[:\s][^$#]*[$%#>]+|[$%>!]+)\s+|^\s*!(?=\w)|^\s*>>>\s*"
 )
-#: Shell keywords, and commands that do not need to run as another user.
+#: Shell keywords, and commands that need no other user's rights.
 _SHELL_WORDS = frozenset({
     "cd", "export", "set", "exec", "echo", "printf", "ulimit", "umask", "mkdir", "true", "sleep", "tee", "cat", "test", "[",
     "[[", "if", "then", "else", "fi", "while", "until", "do", "done", "for", "nc", "ls", "date", "touch", "wait", "trap", "exit",
     "pip", "pip3", "uv", "alembic", "source", ".", "tail", "grep", "curl", "wget", "unset", "env", "nvidia-smi", "git",
 })  # fmt: skip
-#: Commands by which root becomes another user, and options of launchers for that.
+#: Commands and launcher options that run a program as another user, for which a container has to start as root.
 _CHANGES_USER = frozenset({"sudo", "gosu", "su-exec"})
 _USER_OPTIONS = {
     "gunicorn": ("-u", "--user", "-g", "--group"),
     "celery": ("--uid", "--gid"),
     "uwsgi": ("--uid", "--gid"),
 }
-#: Shells that alone keep a container open for a user, and programs that show the machine's load.
+#: Shells, which without arguments only keep a container running, and programs that show the machine's load.
 _SHELLS = frozenset({"sh", "bash", "zsh", "fish"})
 _MONITORS = frozenset({"nvidia-smi", "nvtop", "gpustat", "rocm-smi", "top", "htop", "watch"})
 #: Maximum depth of shells, wrappers and entry scripts inside one another.
@@ -82,7 +82,7 @@ class Lines(Reader):
                 return None
             command = join(rest) if is_path else f"python {join(rest)}"
             return Launch(command=command, launcher=PYTHON.name, target=rest[0], args=rest[1:])
-        # The line may begin with an unknown wrapper, such as a profiler or a cluster's own launcher.
+        # An unknown wrapper, such as a profiler or a cluster's own launcher, may precede `python FILE.py`.
         pairs = zip(range(1, len(rest)), rest[1:], rest[2:], strict=False)
         at = next((at for at, word, file in pairs if PYTHON.starts(word) and file.endswith(".py")), None)
         return self.words(rest[at:]) if at else None
@@ -218,9 +218,9 @@ def port_of(command: str) -> int | None:
 
 
 def one_process(argv: Sequence[str]) -> tuple[tuple[str, ...], int, str] | None:
-    """Return an argv with one process instead of several, the index of the changed word, and the number that it had.
+    """Return an argv changed to start one process, the index of the changed word, and the former number.
 
-    None if it does not start several, or does not give their number.
+    None if it does not start several processes, or does not set their number.
     """
     words = list(argv)
     found = Lines().find(words) if words else None
