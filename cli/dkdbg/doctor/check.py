@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: An error breaks something that was set up, a warning may break it, a note explains a surprise.
 Severity: TypeAlias = Literal["error", "warning", "note"]
-#: Values for the fields in a check's `cause` and `next`. A value `severity` replaces the check's severity.
+#: Values for the fields in a check's `cause` and `next`. A value named `severity` overrides the check's own.
 Values: TypeAlias = "Mapping[str, object]"
 _Read: TypeAlias = "Callable[[Situation], Iterable[Values]]"
 
@@ -60,7 +60,7 @@ error, warning, note = partial(_check, "error"), partial(_check, "warning"), par
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A problem that a check has found: attributes of the check, with the values filled into `cause` and `next`."""
+    """A problem that a check has found: the check's attributes, with values in the fields of `cause` and `next`."""
 
     check: str
     severity: Severity

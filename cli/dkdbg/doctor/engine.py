@@ -16,7 +16,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.targets.docker import client, host
 
 _TIMEOUT_S = 30.0
-#: Folders of CDI specifications on this machine; pattern of the driver's version in a library's name.
+#: Folders of CDI specifications on this machine; pattern for the driver's version in the name of its library.
 _CDI_FOLDERS, _CDI_DRIVER = ("/etc/cdi", "/var/run/cdi"), re.compile(r"libcuda\.so\.(\d+\.\d+(?:\.\d+)?)")
 
 
@@ -76,7 +76,7 @@ def _skew(text: str, asked: float, answered: float) -> float:
         return 0.0
     try:
         remote_time = datetime.fromisoformat(found[1] + found[2].replace("Z", "+00:00")).timestamp()
-    except ValueError:  # such as the 31st of a month of 30 days
+    except ValueError:  # for example 31 June
         return 0.0
     return remote_time - answered if remote_time > answered else min(0.0, remote_time + 1 - asked)
 

@@ -52,7 +52,7 @@ def _no_compose(situation: Situation) -> Iterator[Values]:
 
 @error(
     "buildx",
-    "this docker has no buildx plugin, which builds with secrets and cache mounts need",
+    "docker has no buildx plugin; Dockerfiles with build secrets or cache mounts require it",
     "sudo apt-get install docker-buildx-plugin (Debian: docker-buildx)",
 )
 def _no_buildx(situation: Situation) -> Iterator[Values]:

@@ -74,7 +74,7 @@ def _unwritable(situation: Situation) -> Iterator[Values]:
 
 @warning(
     "root",
-    "dkdbg runs as root, and {folder} belongs to uid {owner}: its files would become root's",
+    "dkdbg runs as root, and {folder} belongs to uid {owner}: files that it writes would belong to root",
     "run dkdbg as that user, who must be in the group docker: sudo usermod -aG docker USER",
 )
 def _root(situation: Situation) -> Iterator[Values]:
@@ -86,7 +86,7 @@ def _root(situation: Situation) -> Iterator[Values]:
 @warning(
     "umask",
     "umask {umask} makes files that every user of the machine may change, such as the script that F5 runs",
-    "umask 022 in the profile of your shell, then: chmod -R o-w .",
+    "add the line umask 022 to your shell's profile, then: chmod -R o-w .",
 )
 def _open_umask(situation: Situation) -> Iterator[Values]:
     umask = situation.machine.umask
@@ -157,7 +157,7 @@ def _clock(situation: Situation) -> Iterator[Values]:
 
 @warning(
     "inotify",
-    "{folders} folders to watch, and {name} is {value}: dkdbg sync and DKDBG_RELOAD poll instead",
+    "there are {folders} folders to watch, but {name} is {value}: dkdbg sync and DKDBG_RELOAD poll instead",
     "{command}",
 )
 def _watches(situation: Situation) -> Iterator[Values]:
@@ -166,7 +166,7 @@ def _watches(situation: Situation) -> Iterator[Values]:
         yield {"folders": folders, **found}
 
 
-@warning("inotify", "{used} programs of yours watch files, and {name} is {value}", "{command}")
+@warning("inotify", "your programs use {used} inotify instances, but {name} is {value}", "{command}")
 def _instances(situation: Situation) -> Iterator[Values]:
     used = situation.machine.watchers
     if situation.is_local and used is not None and (found := _limit(situation, "instances", used)):
@@ -174,7 +174,11 @@ def _instances(situation: Situation) -> Iterator[Values]:
 
 
 def _limit(situation: Situation, what: str, used: int) -> dict[str, object]:
-    """Return name, value and remedy of the lowest inotify limit of `watches` or `instances`; empty unless used up."""
+    """Return name and value of the lowest inotify limit, and the command to raise it; empty if `used` is below it.
+
+    Args:
+        what: `watches` or `instances`.
+    """
     system_limits = situation.machine.limits
     value, name = min(
         ((system_limits[name], name) for name in limits.names(what) if name in system_limits), default=(0, "")
@@ -186,14 +190,14 @@ def _limit(situation: Situation, what: str, used: int) -> dict[str, object]:
 
 @warning(
     "ptrace",
-    "kernel.yama.ptrace_scope is {scope}: dkdbg attach TARGET --pid may trace {whom}",
-    "sudo sysctl kernel.yama.ptrace_scope=0 for as long as you need it, or dkdbg run -- COMMAND",
+    "kernel.yama.ptrace_scope is {scope}: dkdbg attach TARGET --pid may trace only {whom}",
+    "sudo sysctl kernel.yama.ptrace_scope=0 until you are done, or start the program with dkdbg run -- COMMAND",
 )
 def _ptrace(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
     scope = machine.ptrace_scope or 0
     if scope and (machine.uid != 0 or scope > 2):
-        whom = {1: "its own children", 2: "root's commands alone"}.get(scope, "nothing, until a reboot")
+        whom = {1: "its own children", 2: "as root"}.get(scope, "after a reboot")
         yield {"scope": scope, "whom": whom, "severity": "note" if scope == 1 else "warning"}
 
 
@@ -224,7 +228,7 @@ def _network(situation: Situation) -> Iterator[Values]:
 @warning(
     "workspace-mount",
     "{path} is on a Windows drive ({kind}): reading is slow, and saves are not reported",
-    "git clone it to a Linux folder, such as ~/code",
+    "git clone the repository into a Linux folder, such as ~/code",
 )
 def _windows(situation: Situation) -> Iterator[Values]:
     return _workspace_on(_WINDOWS, situation)

@@ -1,4 +1,4 @@
-"""Read a machine with one POSIX shell script, here and on every target where a command can run."""
+"""Collect facts about a machine with one POSIX shell script, here or on any target that can run a command."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 #: Programs whose absence a check reports.
 PROGRAMS = ("docker", "git", "ssh", "nvidia-smi", "nvidia-ctk", "podman")
 _PYTHONS = ("python3", "python", *(f"python3.{minor}" for minor in range(15, 7, -1)))
-#: Maximum bytes of the answer; timeout in seconds, because a network file system may hang.
+#: Maximum bytes of the output; timeout in seconds, because a network file system may hang.
 MAX_BYTES, TIMEOUT_S = 1 << 20, 60.0
 #: Keys of the script's output that become attributes of `Machine` with the same name, as text and as numbers.
 _TEXTS = ("system", "release", "user", "folder", "driver", "cuda", "smi", "visible")
 _NUMBERS = ("uid", "owner", "files", "watchers", "ptrace_scope")
 
 #: Script that prints `KEY<TAB>VALUE` lines and changes nothing. It does not import torch, which takes seconds.
-#: Programs and modules are not taken from the working folder, which may be an untrusted repository.
+#: It runs no program and imports no module from the working directory, which may be an untrusted repository.
 SCRIPT = (
     r"""
 path=; set -f; IFS=:
@@ -138,7 +138,7 @@ def _number(text: str | None) -> int | None:
 def _skew(text: str, asked: float, answered: float) -> float:
     """Return the seconds by which a clock is ahead (negative: behind).
 
-    The duration of the query and the fraction of a second that `date` drops do not count.
+    The result excludes the duration of the query and the fraction of a second that `date` drops.
     """
     remote_time = _number(text)
     if remote_time is None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.plan import DebugService
 
-#: Seconds for counting the files of one folder, and for a query to docker.
+#: Maximum seconds for counting the files of one folder, and for a query to docker.
 _WALK_S, _TIMEOUT_S = 5.0, 60.0
 
 
@@ -127,7 +127,7 @@ def _torch_cuda(root: Path) -> tuple[str, str] | None:
 
 
 def _contexts(root: Path, model: dict[str, Any], service: DebugService) -> Iterator[Context]:
-    """Yield the build contexts in this repository that a Dockerfile of the started services copies as a whole."""
+    """Yield the build contexts in this repository that a started service's Dockerfile copies whole (`COPY . ...`)."""
     for name in started(model, service.name):
         build = model["services"][name].get("build") or {}
         folder = Path(str(build.get("context") or ""))
@@ -154,7 +154,7 @@ def _contexts(root: Path, model: dict[str, Any], service: DebugService) -> Itera
 
 
 def _size(folder: Path, ignored: Patterns) -> tuple[int, tuple[str, int]]:
-    """Return the bytes in a folder that its .dockerignore does not exclude, and the largest entry."""
+    """Return the bytes in a folder without its ignored files, and name and bytes of the largest top-level entry."""
     until, sizes = time.monotonic() + _WALK_S, dict[str, int]()
     for at, folders, files in os.walk(folder):
         inside = os.path.relpath(at, folder)
@@ -209,7 +209,7 @@ def _holder(root: Path, port: int, *, has_engine: bool) -> str:
 def _is_of_service(process_folder: Path | None, root: Path) -> bool:
     """Return whether a process may belong to a debug service on the host's network.
 
-    Its folder in /proc is None for another user's process, which may belong to any such service.
+    `process_folder` is None for another user's process, which may belong to any such service.
     """
     with contextlib.suppress(DkdbgError):
         running = [

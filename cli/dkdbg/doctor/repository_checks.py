@@ -1,4 +1,4 @@
-"""Checks of this repository: its files, its port, its builds, and the agent in it."""
+"""Checks of this repository: its files, debug port and builds, and the agent in `.dkdbg/`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _shm(situation: Situation) -> Iterator[Values]:
 
 @warning(
     "build-context",
-    "each build of {service} reads {size} from {folder}, {of} of it {name}",
+    "each build of {service} reads {size} from {folder}, of which {name} has {of}",
     "{command}",
 )
 def _context(situation: Situation) -> Iterator[Values]:

@@ -21,7 +21,7 @@ class Disk:
 
     Attributes:
         path: a folder on it, as named in the query.
-        total, free: bytes; free is what this user may still write.
+        total, free: bytes in all, and bytes that this user may still write.
         kind: type of the file system, such as `ext4`; empty if unknown.
     """
 
@@ -45,7 +45,7 @@ class Machine:
         folder: the working directory.
         umask: file mode creation mask, as a number.
         files: maximum open files of a process.
-        pythons: name and version of the Pythons on PATH, up to the first one that can run the agent.
+        pythons: (name, version) of the Pythons on PATH, up to the first one that can run the agent.
         programs: the programs of `probe.PROGRAMS` that are installed.
         disks: file systems of the working directory, the home and the folder for temporary files.
         shm: file system of /dev/shm.
@@ -91,7 +91,7 @@ class Machine:
 
     @property
     def has_gpu(self) -> bool:
-        """Return whether there is a trace of an NVIDIA GPU, working or not."""
+        """Return whether the machine has an NVIDIA GPU, even one that does not work."""
         return bool(self.driver or self.smi or self.has_nvidia)
 
 
@@ -140,8 +140,8 @@ class Context:
     Attributes:
         service: name of the built service in the compose file.
         folder: relative to the repository's root.
-        ignore: file of patterns that its build reads, relative to the root; it may be missing.
-        size: bytes without what its .dockerignore excludes.
+        ignore: the .dockerignore file that the build uses, relative to the root; it may be missing.
+        size: bytes of the files that this file does not exclude.
         largest: the largest entry of the folder, and its bytes.
     """
 
@@ -167,7 +167,7 @@ class Repository:
         holder: the program that listens there; empty for none, or for a session of this repository.
         folders: number of folders that `dkdbg sync` and DKDBG_RELOAD watch.
         contexts: folders that the builds of the debug service send.
-        images_user: user of the Dockerfile's final stage and the Dockerfile, if that is not root.
+        images_user: (USER of the final stage, name of the Dockerfile); None for root.
         torch_cuda: CUDA version of the torch that the repository requires, and its source.
         is_git: whether it is a git repository.
     """
@@ -199,7 +199,7 @@ class Repository:
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """Everything that one examination has read; for a target only the machine.
+    """Everything that the checks may read; for a target only the machine.
 
     Attributes:
         machine: this machine, or a target.

@@ -52,7 +52,7 @@ def _names_cdi(_engine: Engine, situation: Situation) -> bool:
 def _reserves_cdi(engine: Engine, situation: Situation) -> bool:
     """Return whether the debug service that `init` wrote may ask for a GPU by `driver: cdi`."""
     service = situation.repository.service
-    has_gpu = situation.machine.has_gpu or not engine.is_local  # another machine may have one
+    has_gpu = situation.machine.has_gpu or not engine.is_local  # a remote engine's machine may have a GPU
     return service is not None and service.gpu and has_gpu
 
 
@@ -84,7 +84,7 @@ error(  # seen with 2.26.1: "error gathering device information"
 )(_fails("compose<2.30", _names_cdi))
 error(
     "version",
-    "{is}: it does not build with BuildKit, which the build secrets and cache mounts of Dockerfiles need",
+    "{is}: it does not build with BuildKit; Dockerfiles with build secrets or cache mounts require it",
     "install Docker 23 or newer: https://docs.docker.com/engine/install",
 )(_fails("engine<23"))
 warning(  # moby#49963 enabled it in 28.2
