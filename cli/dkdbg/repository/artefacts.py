@@ -23,8 +23,8 @@ FOLDERS = ("templates", "compose", "devcontainer")
 def artefact(folder: str, name: str) -> Traversable:
     """Return a shipped file or folder, from the wheel, or from the checkout in an editable install.
 
-    The package comes first: an editable install leaves a stale copy beside it, which must not be read (pypa/hatch PR
-    296).
+    Search only in the imported package and in the checkout: an editable install leaves a stale copy in site-packages
+    (pypa/hatch PR 296).
 
     Raises:
         DkdbgError: the installation is incomplete.
@@ -48,7 +48,7 @@ def _load(name: str) -> str | None:
 def quoted(value: object) -> str:
     """Return JSON that is also YAML, without Jinja's HTML escapes: `&` must stay `&` in a command line.
 
-    YAML rejects control characters, and folds U+0085 and U+2028, none of which JSON escapes.
+    Control characters, U+0085 and U+2028 that JSON leaves are escaped as well: YAML rejects or folds them.
     """
     text = json.dumps(value, ensure_ascii=False)
     return "".join(each if is_text(each) or ord(each) > 0xFFFF else f"\\u{ord(each):04x}" for each in text)

@@ -22,7 +22,7 @@ def decode(data: bytes | None) -> str:
 
 
 def encode(text: str) -> bytes:
-    """Return the bytes of a text from `decode`."""
+    """Return the bytes of a text that `decode` returned, possibly changed."""
     return text.encode("utf-8", errors="surrogateescape")
 
 
@@ -41,7 +41,7 @@ def _saved(root: Path, key: str) -> str | None:
 
 
 def local_port(root: Path, planned: int) -> int:
-    """Return the port on 127.0.0.1: DKDBG_PORT if it is set to a port, otherwise the planned port."""
+    """Return the port on 127.0.0.1: DKDBG_PORT if that is a valid port, otherwise `planned`."""
     return _port(read(root, "DKDBG_PORT")) or planned
 
 
@@ -80,7 +80,7 @@ def with_value(text: str, key: str, value: str) -> str:
     replaced = own_line.sub(lambda _: line, text)
     if value_of(replaced, key) == value:
         return replaced
-    # dkdbg's line moves to the end, because a later line of the user's would take precedence.
+    # Move dkdbg's line to the end, because a later line of the user's would take precedence.
     text = re.sub(rf"^{re.escape(key)}=.*  # dkdbg\r?\n", "", text, flags=re.MULTILINE)
     gap = "" if not text or text.endswith("\n") else newline
     return f"{text}{gap}{line}{newline}"

@@ -57,7 +57,7 @@ def checked(text: str | PurePosixPath) -> PurePosixPath:
 
 
 def is_gone(folder: Path) -> bool:
-    """Return whether a folder does not exist any more; an inaccessible folder counts as existing."""
+    """Return whether a folder is missing; an inaccessible folder counts as existing."""
     try:
         return not stat.S_ISDIR(folder.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -302,5 +302,5 @@ def _names(target: Path, git_file: Path) -> bool:
 
 
 def _text(path: Path) -> str:
-    """Read a regular file; raise OSError for others, since a FIFO would block for ever."""
+    """Return the text of a regular file. Raises OSError for a FIFO, which would block, and other kinds."""
     return read_whole(Path(os.path.realpath(path))).decode("utf-8", errors="replace")

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-#: Timeout in seconds: git may block for ever on a repository, such as one in which a file of ignore patterns is a
-#: FIFO.
+#: Timeout in seconds: git may block for ever, for example if a repository's .gitignore is a FIFO.
 _TIMEOUT_S = 30.0
 #: An empty core.fsmonitor turns it off in every git version; before 2.36 `false` would name a program.
 _OPTIONS = (
@@ -50,7 +49,7 @@ FOLDERS = frozenset({".git", "git~1"})
 
 
 def folded(name: str) -> str:
-    """Return a name as HFS+ or NTFS would match it: lower case, no invisible characters, stream or final dots."""
+    """Return a name as HFS+ or NTFS compare it: in lower case, without invisible characters, stream and final dots."""
     shown = name if name.isascii() else "".join(each for each in name if unicodedata.category(each) != "Cf")
     return shown.casefold().partition(":")[0].rstrip(" .")
 

@@ -105,11 +105,11 @@ def sync_directory(folder: Folder) -> None:
 
 @contextlib.contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Keep other `dkdbg` processes of this user from writing into a repository: two at once would lose one's journal.
+    """Keep other `dkdbg` processes of this user from writing into a repository: a journal would be lost.
 
-    The lock is a file in the user's private folder on this machine: any process that can read the repository, such as
-    one in a container that mounts it, could lock the repository's own folder. If no private folder can be created,
-    nothing is locked.
+    The lock is a file in the user's private folder on this machine. A lock in the repository could be held by any
+    process that can read the repository, such as one in a container. If no private folder can be created, nothing is
+    locked.
 
     Raises:
         DkdbgError: another `dkdbg` writes for more than LOCK_TIMEOUT_S, or the repository cannot be read.
@@ -130,7 +130,7 @@ def locked(root: Path) -> Iterator[None]:
             if time.monotonic() > until:
                 raise DkdbgError(
                     f"another dkdbg has been writing into {root} for {LOCK_TIMEOUT_S:g} s",
-                    hint="ps -ef | grep dkdbg shows it; type this again when it has ended",
+                    hint="run the command again when that dkdbg has ended; to find it: ps -ef | grep dkdbg",
                     exit_code=EXIT_CONFLICT,
                 )
             time.sleep(0.05)
@@ -141,7 +141,7 @@ def locked(root: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an open file; return whether that succeeded, True on a file system without locks."""
+    """Lock an open file; return whether it is locked. Without locks on the file system, return True."""
     try:
         return runtime_dir.lock(descriptor)
     except OSError:
@@ -229,8 +229,7 @@ class Transaction:
         """Write all changes; signals that end a verb are delayed until all are written.
 
         Raises:
-            DkdbgError: writing failed; the files are as before if `is_unchanged`, else the message reports the
-                rollback.
+            DkdbgError: writing failed. With `is_unchanged` the rollback has restored all files.
         """
         made: list[tuple[Folder, str]] = []
         renamed: list[tuple[Folder, Change]] = []
