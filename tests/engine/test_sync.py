@@ -254,7 +254,7 @@ def test_verify_lists_what_differs_and_what_is_only_there(root, box):
     assert done.stdout.splitlines()[:-1] == [
         "differs: run.sh is missing on the target",
         "differs: train.py has different content on the target (9 bytes locally, 14 there)",
-        "only there: only_there",
+        "remote only: only_there",
     ]
     told = json.loads(sync(root, f"docker://{box.name}", *TO, "--verify", "--json").stdout)
     assert (sorted(told["differences"]), told["only_there"]) == (["run.sh", "train.py"], ["only_there"])

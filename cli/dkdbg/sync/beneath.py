@@ -1,7 +1,7 @@
-"""Opens paths below a local root one component at a time, through no symlink, even while the tree changes.
+"""Opens paths below a local root one component at a time, without following symlinks, even while the tree changes.
 
 A container that mounts a part of the repository can replace a folder with a symlink at any moment: a path that
-was checked a moment ago may then lead out of the root. A descriptor does not.
+was checked a moment ago may then lead out of the root. An open descriptor cannot.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ class Beneath:
             os.close(self._tree.root)
 
     def forget(self) -> None:
-        """Close the kept parent folder, so that every folder is opened again from here on.
+        """Close the cached parent folder, so that the next call walks from the root again.
 
-        Otherwise the last parent folder stays open, because most files are in the same folder as the previous one.
+        The parent folder of the last path stays open as a cache: the next path is usually in the same folder.
         """
         if self._at >= 0:
             os.close(self._at)
@@ -112,7 +112,7 @@ class Beneath:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
     def open_file(self, path: str) -> int:
-        """Return a new descriptor for reading. A pipe or device does not block, and the caller has to reject it."""
+        """Return a new descriptor for reading; never block. The caller has to reject pipes and devices."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         kept = self._at >= 0
         folder, name = self._beside(path)
@@ -121,7 +121,7 @@ class Beneath:
         except FileNotFoundError:
             if not kept:
                 raise
-        self.forget()  # the folder that was kept open may have been replaced
+        self.forget()  # the cached folder may have been replaced
         folder, name = self._beside(path)
         return os.open(name, flags, dir_fd=folder)
 
@@ -134,7 +134,7 @@ class Beneath:
         return _content(self.open_file(path), limit)
 
     def _beside(self, path: str) -> tuple[int, str]:
-        """Return the parent folder of `path`, kept open for the next call, and the name in it."""
+        """Return a descriptor of the parent folder of `path`, which stays cached, and the name in it."""
         folder, _, name = path.rpartition("/")
         _check(name)
         if self._at < 0 or folder != self._near:
@@ -144,7 +144,7 @@ class Beneath:
 
 
 def read_file(path: str, limit: int, *, follow: bool = False) -> bytes:
-    """Return the content of a file anywhere, of at most `limit` bytes; never block on a pipe.
+    """Return the content of the file at any path, of at most `limit` bytes; never block on a pipe.
 
     Args:
         follow: whether it may be a symlink.
@@ -178,7 +178,7 @@ def _parts(path: str) -> list[bytes]:
 
 
 def _check(part: str) -> None:
-    """Reject a component that is not a name, or is `..`."""
+    """Reject a path component that is empty, `.` or `..`. Raises OSError."""
     if part in {"", ".", ".."}:
         raise OSError(errno.ENOENT, "not a path below the root", part)
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
     from dkdbg.sync.session import Session
 
-#: Events that a sync beside a program reports, and the maximum of each kind. Other events are dropped, including
-#: those for saved files, which the message at the restart names.
+#: Events to print beside a program's output, and the maximum number of each kind. Others are dropped, for example those
+#: of saved files: the message about the restart names these files.
 _EVENTS, _MAX_EACH = (
     frozenset({"failed", "kept", "skipped", "grows", "polled", "settings", "quiet", "lost", "progress"}),
     20,
@@ -42,12 +42,12 @@ class LiveCopy:
 
     Args:
         root: the repository's root, resolved.
-        executor: the result of the target's `find`.
+        executor: runs commands on the target; from `target.find()`.
         python: interpreter on the target; None to look for one.
 
     Attributes:
         folder: the folder of the copy on the target.
-        environment: variables that tell the remote agent about the copy, as words for `env`.
+        environment: variables by which the remote agent learns of the copy, as `NAME=value` arguments for `env`.
 
     Raises:
         DkdbgError: the target's folder for the code is unknown.
@@ -84,7 +84,7 @@ class LiveCopy:
         self._roots = roots = Roots(
             local=local,
             remote=workspace.remote,
-            rules=ConfiguredRules(lambda reason: _say(reason)),  # noqa: PLW0108 - as all that is said here
+            rules=ConfiguredRules(lambda reason: _say(reason)),  # noqa: PLW0108 - looks `_say` up at each call
             pythons=contact.pythons,
         )
         self._session: Session = Session(roots, target.find, report=self._event, contact=contact)
@@ -92,7 +92,7 @@ class LiveCopy:
         self._thread.start()
 
     def wait(self) -> None:
-        """Return when both sides are equal; they are kept equal until `close`.
+        """Wait until both sides are equal; the thread then keeps them equal until `close`.
 
         Raises:
             DkdbgError: the files cannot be written there, with the reason.
@@ -117,13 +117,13 @@ class LiveCopy:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - the thread's last line of defence: the program goes on
             self._fail(
-                DkdbgError(f"unexpected {type(error).__name__}: {error}", hint="this is a bug in dkdbg")
+                DkdbgError(f"unexpected {type(error).__name__}: {error}", hint="report this bug in dkdbg")
             )
         finally:
             self._arrived.set()
 
     def _compare(self) -> None:
-        """Compare both views of a shared folder, instead of sending: one side may see a change before the other."""
+        """Compare both views of a folder that both sides share: nothing is sent, but one side may see changes late."""
         from dkdbg.sync.verify import of_one_folder, verify
 
         same = f"nothing to sync: {self.folder} on the target is your local folder"
@@ -145,7 +145,7 @@ class LiveCopy:
 
     def _event(self, happened: Event) -> None:
         if happened.name == "in_sync" and not self._arrived.is_set():
-            _say(f"{as_line(happened)}; what you save goes to {self._label}:{self.folder}")
+            _say(f"{as_line(happened)}; files that you save are sent to {self._label}:{self.folder}")
             self._arrived.set()
         elif happened.name == "in_sync" and self._is_lost:
             self._is_lost = False
@@ -166,10 +166,10 @@ class LiveCopy:
         """Return the hint for listing the remaining events of this name; empty for other events."""
         if name in {"failed", "kept", "grows"}:
             return f"; {hints.SYNC_VERIFY(target=shlex.quote(str(self._target.address)))}"
-        return "; dkdbg sync --explain PATH says why one is left out" if name == "skipped" else ""
+        return "; dkdbg sync --explain PATH says why a file is left out" if name == "skipped" else ""
 
 
 def _say(text: str) -> None:
-    """Print a line beside the program's own; its terminal may be in raw mode, where a line needs a carriage return."""
+    """Print a line to standard error. On a terminal end it with CR LF: the program may have set raw mode."""
     end = "\r\n" if sys.stderr.isatty() else "\n"
     console.warn(f"dkdbg: {text}".replace("\n", end) + end.removesuffix("\n"))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dkdbg.sync.tree.entries import Entry
 
-#: Minimum bytes of a large file, which is sent in pieces and last, so that it delays no other file (ADR 10).
+#: Minimum bytes of a large file. Large files are sent last and in pieces, so that they delay no others (ADR 10).
 LARGE_BYTES = 1 << 20
 
 Operation = Literal["delete", "mkdir", "link", "mode", "adopt", "check", "put"]
@@ -25,7 +25,7 @@ class RemoteEntry(NamedTuple):
 
     Attributes:
         digest: sha256 in hex of a file's content or a link's target, empty for a folder.
-        stamp: stamp of the local file with this content; empty when unknown.
+        stamp: `Entry.stamp` of the local file when it had this content; empty if unknown.
         held: whether the ledger has the entry, so that sync may delete it.
     """
 
@@ -105,7 +105,7 @@ def _step(path: str, local_entry: Entry, remote_entry: RemoteEntry | None) -> St
     if remote_entry is None or remote_entry.kind != local_entry.kind:
         operation: Operation = {"d": "mkdir", "l": "link"}.get(local_entry.kind, "put")  # type: ignore[assignment]
         return Step(operation=operation, path=path, wanted=local_entry)
-    if local_entry.kind == "d":  # a folder's mode is set only at its creation: it may get another owner
+    if local_entry.kind == "d":  # a mode is set only at a folder's creation: the owner may change later
         return None if remote_entry.held else Step(operation="adopt", path=path, wanted=local_entry)
     if local_entry.kind == "l":
         if remote_entry.digest != link_digest(local_entry.target):

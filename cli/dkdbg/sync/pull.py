@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 FOLDER = "dkdbg-pulled"
 #: Default maximum bytes to write.
 MAX_BYTES = 10 * 10**9
-#: Bytes by which any file may grow between the listing and its turn; a larger file may double in size.
+#: Bytes by which a file may grow between the listing and its copy; a file larger than this may double.
 _MAX_GROWTH_BYTES = 1 << 20
 #: Maximum files to request in advance.
 _MAX_AHEAD = 16
 _TIMEOUT_S = 300.0
 _SYMLINK = "a symlink, which is not followed"
 _YOURS = "the local file of this name is not an unchanged copy from --pull; rename it, or pull into another folder: --into DIR"
-#: Record of the pulled files in the local folder, as JSON: path -> size and mtime_ns of the copy.
+#: File in the local folder that records the pulled files, as JSON: path -> size and mtime_ns of the copy.
 _RECORD = ".dkdbg-pulled"
-#: Maximum bytes of a record, which a program that sees the folder may write: half a million files.
+#: Maximum bytes of a record, enough for half a million files. Any program that can write to the folder may change it.
 _MAX_RECORD_BYTES = 64 << 20
 #: Names that are never pulled: git, hg, svn and bzr run commands from their settings, editors run tasks and extensions,
 #: direnv runs a file that was allowed once; .dkdbg/ and the record are dkdbg's own.
@@ -56,15 +56,17 @@ _NEVER = frozenset(
         ".envrc", _RECORD,
     }
 )  # fmt: skip
-#: Names that make any folder a bare repository for git, whose settings it then reads (safe.bareRepository).
+#: Names that together make git treat a folder as a bare repository and read its settings (safe.bareRepository).
 _BARE = frozenset({"head", "objects", "refs"})
 
 
 @dataclass
 class Pulled:
-    """Result of a pull: files copied and found equal, bytes copied, and path -> reason of each omission.
+    """Result of a pull.
 
     Attributes:
+        files, bytes: number of copied files, and their bytes. equal: number of files that were equal already.
+        left_out: path -> reason.
         never: the paths in `left_out` that are never pulled from any target.
     """
 
@@ -86,7 +88,7 @@ class Destination:
 
     Attributes:
         path: absolute, resolved.
-        descriptor: open descriptor of the folder, which stays valid if another folder takes its name.
+        descriptor: open descriptor; leads to this folder even if another folder takes its name.
     """
 
     path: str
@@ -221,7 +223,7 @@ def pull(
         contact.stop()
     try:
         for _ in _listing(stream):
-            pass  # files that sync has put on the target
+            pass  # the listing of the ledger comes first; a pull does not use it
         puller = _Puller(stream, tree.Tree(into.descriptor), limit, report)
         try:
             for folder in folders:
@@ -270,7 +272,7 @@ class _Record:
         self._stamps[path] = _stamp(info)
 
     def allows(self, path: str, found: os.stat_result | None) -> bool:
-        """Return whether a pull may write a file: there is no local file, or it is unchanged since a pull wrote it."""
+        """Return whether a pull may write a file: no local file exists, or it is unchanged since a pull wrote it."""
         return found is None or self._stamps.get(path) == _stamp(found)
 
     def write(self) -> None:
@@ -278,7 +280,7 @@ class _Record:
         if self._stamps == self._read:
             return
         name = f".dkdbg-pull-{secrets.token_hex(8)}".encode()
-        with contextlib.suppress(OSError):  # without it, a later pull leaves changed files out
+        with contextlib.suppress(OSError):  # without it, a later pull skips remote changes
             try:
                 with open(tree.create_file(self._root, name), "w", encoding="utf-8") as file:
                     json.dump(self._stamps, file)
@@ -410,7 +412,7 @@ class _Puller:
         return True
 
     def _is_last_of_bare(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> bool:
-        """Return whether a path is the last part of a bare repository, with the others here or in the listing."""
+        """Return whether a path completes a bare repository whose other parts exist locally or are in the listing."""
         name = _folded(parts[-1])
         if name not in _BARE:
             return False
@@ -531,7 +533,7 @@ def _listing(stream: Stream) -> Iterator[Entry]:
 
 
 def _dress(descriptor: int, head: dict[str, Any]) -> None:
-    """Set the original's mode and time, but its owner may read and write it, and other users may not write it."""
+    """Set the mode and mtime in `head`, with read and write permission for the owner, and none to write for others."""
     os.fchmod(descriptor, head["mode"] & 0o755 | 0o600)
     os.utime(descriptor, ns=(head["mtime_ns"], head["mtime_ns"]))
 
@@ -547,12 +549,12 @@ def _why(error: OSError) -> str:
 
 
 def _folded(name: bytes) -> str:
-    """Return the name as a case-insensitive file system may read it; see `git.folded`."""
+    """Return the name as a case-insensitive file system compares it; see `git.folded`."""
     return git.folded(name.decode("utf-8", "surrogateescape"))
 
 
 def _why_never(parts: list[bytes]) -> str:
-    """Return why a path is never pulled, as a sentence; empty when it may be."""
+    """Return why a path is never pulled, as a sentence; empty if it may be pulled."""
     for part in parts:
         if _folded(part) in _NEVER:
             return f"{part.decode('utf-8', 'replace')} is never pulled from a target: programs on your machine execute its content"

@@ -27,7 +27,7 @@ class Event:
         return {"event": self.name, **{key: printable(value) for key, value in self.facts.items()}}
 
 
-#: Bytes whose transfer takes as long as making one file.
+#: Bytes whose transfer takes as long as creating one file.
 _A_FILE = 10_000
 
 
@@ -60,7 +60,7 @@ def progress(facts: dict[str, Any]) -> str:
 
 
 def share(facts: dict[str, Any]) -> float:
-    """Return the finished share of a copy, from 0 to 1; each file counts as `_A_FILE` more bytes."""
+    """Return the finished share of a copy, from 0 to 1; each file counts its bytes plus `_A_FILE`."""
     total = facts["bytes_total"] + _A_FILE * facts["files_total"]
     return (facts["bytes"] + _A_FILE * facts["files"]) / total if total else 1.0
 
@@ -88,7 +88,7 @@ def _connected(facts: dict[str, Any]) -> str:
     if not facts["former"]:
         return first
     by = " by another checkout, machine or version of dkdbg" if facts["former"] == facts["local"] else ""
-    return f"{first}\nthe target has a copy of {facts['former']}{by}: files that only that copy has stay; files that differ are moved to .dkdbg-sync/kept"
+    return f"{first}\nthe target has a copy of {facts['former']}{by}: its files stay unless yours replace them; replaced files are kept in .dkdbg-sync/kept"
 
 
 def _failed(facts: dict[str, Any]) -> str:
@@ -123,11 +123,11 @@ _LINES = {
     "kept": _kept,
     "skipped": lambda facts: f"left out: {facts['path'] or '.'}: {facts['reason']}",
     "differs": lambda facts: f"differs: {facts['path']} {facts['what']}",
-    "only_there": lambda facts: f"only there: {facts['path']}",
+    "only_there": lambda facts: f"remote only: {facts['path']}",
     "grows": _grows,
-    "polled": lambda facts: f"slower than it could be: {facts['reason']}",
+    "polled": lambda facts: f"changes may be noticed late: {facts['reason']}",
     "settings": lambda facts: facts["reason"],
-    "rescan": lambda facts: f"looking at everything again: {facts['reason']}",
+    "rescan": lambda facts: f"scanning everything again: {facts['reason']}",
     "quiet": lambda facts: f"no answer for {facts['seconds']:g} s: saved files are sent later",
     "lost": lambda facts: f"connection lost: {facts['reason']}; trying again",
     "in_sync": _in_sync,

@@ -1,4 +1,4 @@
-"""The two folders that are made equal."""
+"""The local and the remote folder of a sync."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sync from its start to its end: watch, scan, converge, follow, and reconnect after the stream was lost."""
+"""A sync: watches and scans the local root, sends the differences, follows changes, and reconnects."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _BACKOFF_S, _MAX_BACKOFF_S = 0.2, 5.0
 #: For `once`: maximum attempts to reach the target, and maximum checks of files that are being written.
 _MAX_ONCE_ATTEMPTS, _MAX_ONCE_CHECKS = 8, 8
 _PING_S, _PONG_TIMEOUT_S = 20.0, 60.0
-#: Seconds until a path is checked again: after a write during reading, after a failure (both doubled each
-#: time, up to MAX_DELAY_S), and after a change too recent for a reliable stamp (ADR 10).
+#: Seconds until a path is checked again: after a write during reading, and after a failure (both doubled each time, up
+#: to MAX_DELAY_S); after a change that is too recent for a reliable stamp (ADR 10).
 CHANGED_S, FAILED_S, RACY_S, MAX_DELAY_S = 0.05, 5.0, 1.0, 60.0
-#: Attempts after which a constantly written file is sent with its present content. It is sent again after this multiple
-#: of the sending time, and at least these seconds.
+#: A constantly written file is sent with its present content after OFTEN attempts. It is sent again after REST_FACTOR
+#: times the seconds that sending took, at least MIN_REST_S.
 OFTEN, REST_FACTOR, MIN_REST_S = 3, 10, 2.0
 
 
@@ -129,14 +129,14 @@ class Session:
             watcher.close()
 
     def stop(self) -> None:
-        """Make `follow` return once it has synced all changes so far; call it from another thread."""
+        """Make `follow` sync all changes so far, then return; call this from another thread."""
         self._ending.set()
         if self._watcher is not None:
             self._watcher.wake()
 
     @contextmanager
     def _connected(self, scanner: Scanner, watcher: Watcher | None = None) -> Iterator[Replica]:
-        """Connect to the present target; the local tree is read while the other side starts."""
+        """Connect to the present target, and scan the local tree while the receiver starts."""
         self._began = time.monotonic()
         try:
             with self._temporary_errors():
@@ -151,7 +151,7 @@ class Session:
             self._contact.stop()
         try:
             refuse_same_folder(scanner.root, ready)
-            if ready.empty:  # the receiver may have made this folder here during the scan
+            if ready.empty:  # perhaps a folder in the local tree that the receiver has just created
                 index = self._scan(scanner, watcher)
             folders = [path for path, entry in index.entries.items() if entry.kind == FOLDER]
             refuse_overlap(scanner.root, folders, ready, self._contact)
@@ -187,7 +187,7 @@ class Session:
             raise _NotYetError(error.message) from error
 
     def _lost(self, reason: str, attempt: int) -> None:
-        """Report once why the target is missing, and wait a little longer than before; after `stop`, do neither."""
+        """Report why the target is missing, once, then wait, longer each time. After `stop`, return at once."""
         if reason != self._reason and not self._ending.is_set():
             self._report(event("lost", reason=reason))
             self._reason = reason
@@ -221,7 +221,7 @@ class Session:
         )
 
     def _quieten(self, replica: Replica, scanner: Scanner) -> None:
-        """Read files again that were written during reading, until they are quiet, at most _MAX_ONCE_CHECKS times."""
+        """Read again, at most _MAX_ONCE_CHECKS times, the files that were written during reading."""
         paths: set[str] = set()
         for attempt in range(_MAX_ONCE_CHECKS):
             paths = self._retries.take_changed()
@@ -326,7 +326,7 @@ class Session:
 
 
 class _NotYetError(Exception):
-    """The target existed before and does not now."""
+    """The target was reachable before, and is not now."""
 
 
 class Retries:
@@ -378,7 +378,7 @@ class Retries:
             self._due.setdefault(path, now + RACY_S)
 
     def put_off(self, paths: Collection[str], now: float, *, also: Collection[str] = ()) -> set[str]:
-        """Return the `paths` to send now; schedule the others, which were sent recently, and `also` for later."""
+        """Return the `paths` to send now. Schedule the others for later: those sent recently, and those in `also`."""
         ready = set()
         for path in paths:
             until = self._rest.get(path, now + MIN_REST_S if path in also else now)

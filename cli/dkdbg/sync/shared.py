@@ -1,4 +1,4 @@
-"""Finds a local folder on another machine with a shared file system or sshfs: guessed from mounts, proved by a probe."""
+"""Finds a local folder on another machine that shares a file system: guesses paths from mounts, checks by a probe."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def folder_of(target: Target, executor: Executor) -> Workspace:
     A job runs in the folder that it was submitted from, which may be the user's home.
 
     Raises:
-        DkdbgError: the folder is unknown, or is a home: a repository may have files from which shells and programs in a
-            home read their settings.
+        DkdbgError: the folder is unknown, or is a home directory, where the repository's files could replace the
+            settings of shells and programs.
     """
     found = target.workspace()
     if Capability.TIME_LIMITED in target.capabilities:
@@ -85,10 +85,10 @@ def _asked(executor: Executor, text: str) -> str:
 
 
 def _is_one(root: str, folder: str, executor: Executor, pythons: Sequence[str]) -> bool:
-    """Return whether two folders are one: create a probe file in `folder` there, look for it here, remove it."""
+    """Return whether local `root` and remote `folder` are the same: a probe file created there appears here."""
     with contextlib.suppress(StreamEndedError):
         found = probe(folder, executor, pythons)
-        if found is not None:  # otherwise the folder is not writable, and nothing can be proved
+        if found is not None:  # None: not writable, so a probe is impossible
             with contextlib.closing(found[0]):
                 return is_local(root, found[1])
     return False
@@ -144,12 +144,12 @@ def bsd_mounts(text: str) -> list[Mount]:
 def guesses(
     folder: str, local_mounts: Sequence[Mount], remote_mounts: Sequence[Mount], home: str
 ) -> list[str]:
-    """Return the folders of the other machine that may be `folder`, the likelier first, absolute and normalized.
+    """Return paths on the other machine that may lead to `folder`, the likeliest first, absolute and normalized.
 
     Args:
-        folder: absolute, with no links in it, on this machine.
-        here, there: the mounts of this and of the other machine.
-        home: home of the user there; empty if unknown.
+        folder: absolute path on this machine, without symlinks.
+        local_mounts, remote_mounts: the mounts of this and of the other machine.
+        home: the user's home there; empty if unknown.
     """
     mine = _mount_of(folder, local_mounts)
     found = []
@@ -170,15 +170,15 @@ def guesses(
 
 
 def _whole(mount: Mount) -> tuple[str, str] | None:
-    """Return the server or device, and the folder on it; None for a source that only one machine has, like tmpfs."""
+    """Return the server or device, and the folder on it; None for a source that cannot be shared, such as tmpfs."""
     server, colon, path = mount.source.partition(":")
-    if colon and path.startswith("/"):  # exports of a server may be nested
+    if colon and path.startswith("/"):  # normalized, because a server may export nested folders
         return server, posixpath.normpath(posixpath.join(path, mount.root.lstrip("/")))
     return (mount.source, mount.root) if "/" in mount.source or colon else None
 
 
 def _mount_of(folder: str, found: Sequence[Mount]) -> Mount | None:
-    """Return the last mount at the deepest folder above `folder`."""
+    """Return the mount that `folder` is on: the last one at the deepest mount point above it."""
     above = [each for each in found if _is_below(folder, each.at)]
     return max(enumerate(above), key=lambda each: (len(each[1].at), each[0]))[1] if above else None
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Seconds between progress lines when the output is not a terminal.
 _PROGRESS_INTERVAL_S = 5.0
-#: Maximum number of events of one kind to print, and the seconds after which this count restarts.
+#: Maximum events of one kind to print within so many seconds.
 _MAX_LISTED, _LISTED_WITHIN_S = 20, 10.0
 
 
@@ -45,7 +45,7 @@ class Reporter:
             self._status.say(printable(text))
 
     def begins(self, local: str, remote: str, why: str) -> None:
-        """Print the local folder, the remote one, and `why` this pair was chosen, unless by --to."""
+        """Print the local and the remote folder, and `why` they were chosen, unless by --to."""
         self.line(f"syncing {local} -> {remote}" + ("" if why == "--to" else f" ({why})"))
 
     def event(self, happened: Event) -> None:
@@ -85,7 +85,7 @@ class Reporter:
             self.event(event("only_there", path=path))
         count, also = len(found.differences), len(found.only_remote)
         verdict = f"{count:,} differ" if count else "no difference"
-        self._status.say(f"{found.equal:,} equal, {verdict}" + (f"; {also:,} only there" if also else ""))
+        self._status.say(f"{found.equal:,} equal, {verdict}" + (f"; {also:,} remote only" if also else ""))
         return EXIT_ERROR if found.differences else 0
 
     def pulled(self, done: Pulled, folder: str) -> int:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dkdbg.sync.roots import Roots
     from dkdbg.sync.tree.entries import Entry, Index
 
-#: Seconds until differences are compared once more: a running sync may be about to send them.
+#: Seconds until different entries are compared again: a running sync may be about to send them.
 _RETRY_AFTER_S = 0.5
 #: The `known` of an `Amount` that accepts up to a million unsynced remote entries.
 _OTHERS = 400_000
@@ -55,7 +55,7 @@ def compare(
 
     Args:
         local: entries of the index. digests: present digests of its files.
-        remote: the target's entries, with fresh digests; unsynced ones only for paths of `local`.
+        remote: the target's entries, with fresh digests: those in the ledger, and others at paths of `local`.
     """
     equal, different = 0, {}
     for path, entry in local.items():
@@ -71,7 +71,7 @@ def compare(
 
 
 def of_one_folder(found: Comparison) -> Comparison:
-    """Adapt a comparison to a folder that both sides share: no remote-only paths; absolute links explained."""
+    """Adapt a comparison to a folder that both sides share: drop remote-only paths, and explain absolute links."""
     link = "is a symlink to an absolute local path, which is a different path on the target"
     return Comparison(
         equal=found.equal, only_remote=(),

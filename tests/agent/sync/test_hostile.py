@@ -210,7 +210,7 @@ def test_content_that_is_not_what_its_digest_or_size_says_is_not_put_there(live,
     assert "received 6 of 5 bytes" in live.do(wire.PUT, entry("a", b"right"), b"longer")[0]["reason"]
     for body, reason in (
         (b"wrong", "digest"),
-        (b"sho", "3 bytes came of 5"),
+        (b"sho", "received 3 of 5 bytes"),
         (b"much too long", "more bytes"),
     ):
         assert live.large("a", b"RIGHT", body, b"") == 0

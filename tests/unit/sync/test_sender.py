@@ -119,7 +119,7 @@ def test_a_folder_of_the_same_path_on_another_machine_deletes_nothing_of_the_fir
     _, events = once(roots)
     told = next(each for each in events if each["event"] == "connected")
     assert told["former"] == str(here)
-    assert "by another checkout, machine or version of dkdbg: files that only" in as_line(
+    assert "by another checkout, machine or version of dkdbg: its files stay" in as_line(
         Event("connected", told)
     )
     assert {each.name: each.read_text() for each in there.iterdir() if each.is_file()} == {
@@ -235,7 +235,7 @@ def test_a_program_that_was_named_as_python_and_is_none_is_said_with_the_way_on(
         with pytest.raises(DkdbgError) as caught:
             go(named)
         assert f"{program} on local did not run sync's receiver: " in caught.value.message
-        assert "without --python sync looks for one" in caught.value.hint
+        assert "omit --python: sync then looks for one" in caught.value.hint
     once(Roots(local=roots.local, remote=roots.remote))  # what the hint says
 
 

@@ -65,7 +65,7 @@ def command(python: str) -> List[str]:
 
 
 def payload() -> bytes:
-    """Return the first bytes for the receiver's standard input; call it while the command starts."""
+    """Return the first bytes for the receiver's standard input; to save time, call it while the command starts."""
     sources = _sources()
     packages = [name for name in sources if sources[name] == "" or name == _PACKAGE]
     # JSON in ASCII is a Python literal too, if it holds only strings, lists and objects.
@@ -75,7 +75,7 @@ def payload() -> bytes:
 
 
 def _sources() -> Dict[str, str]:
-    """Return the modules by name; the packages around them are empty."""
+    """Return the source of each module by its dotted name; empty for packages."""
     found = {"dkdbg": "", "dkdbg.sync": "", _PACKAGE: ""}
     for name in MODULES:
         data = pkgutil.get_data(_PACKAGE, name + ".py")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _PIECE = 1 << 20
 _SECOND = 1_000_000_000
-#: Maximum seconds by which `fresh_mtime` may have moved a file's time ahead of the clock.
+#: Maximum seconds by which `fresh_mtime` may set a file's mtime ahead of the clock.
 _MAX_DRIFT_S = 60
 
 
@@ -65,7 +65,7 @@ def write_all(descriptor: int, data: Union[bytes, memoryview]) -> None:
     while done < len(data):
         more = os.write(descriptor, data[done : done + _PIECE])
         if not more:
-            raise OSError(errno.ENOSPC, "nothing more is written")
+            raise OSError(errno.ENOSPC, "no space left to write")
         done += more
 
 
@@ -83,8 +83,8 @@ def fresh_mtime(mtime_ns: int, size: int, old: Optional[Tuple[int, int]]) -> int
     """Return the mtime for a file of `size` bytes that replaces a file with `old` (size, mtime_ns).
 
     Python considers a .pyc valid if it records the source's size and its mtime in whole seconds. So a save in the same
-    second gets a time one second later. Several such saves move the time ahead of the clock, so an `old` time that is a
-    little ahead counts as well.
+    second gets an mtime one second later. Several such saves set the mtime ahead of the clock: an `old` mtime up to
+    _MAX_DRIFT_S ahead is therefore treated in the same way.
     """
     if old is None or old[0] != size:
         return mtime_ns

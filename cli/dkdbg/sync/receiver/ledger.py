@@ -2,8 +2,8 @@
 
 A line is a JSON list: `[path, kind, mode, size, digest, stamp, mtime_ns, ctime_ns, inode]` for a held entry,
 the first six of these for an intent (the result of the next rename), `[path]` for an entry that is no longer
-held. mode is the requested one, stamp the host's. mtime_ns, ctime_ns and inode belong to the file on the target: as
-long as they and the size are the same, the digest is valid without reading the file. All zero: the file has to be read.
+held. mode and stamp are those that the host sent. mtime_ns, ctime_ns and inode belong to the file on the target: while
+they and the size are unchanged, the digest is valid. If they are zero, the file has to be read to know its content.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HELD = 9
 _TYPES: List[type] = [str, str, int, int, str, str, int, int, int]
 _SHAPES = {length: _TYPES[:length] for length in (1, _INTENT, _HELD)}
 
-#: Nanoseconds in which a file may change again without a new time, like git's "racy" entries.
+#: Nanoseconds after a change in which another change may get the same mtime, like git's "racy" entries.
 RACY_NS = 50_000_000
 _PIECE = 1 << 20
 #: Maximum outdated lines in the log before it is rewritten.
@@ -48,7 +48,7 @@ class Ledger:
 
     Attributes:
         held: path -> entry.
-        intents: path -> entry of a rename that was neither confirmed nor denied when the last receiver ended.
+        intents: path -> entry of a rename whose result was not recorded when the last receiver ended.
     """
 
     def __init__(self, folder: int, *, write: bool = True) -> None:
@@ -88,7 +88,7 @@ class Ledger:
         return log
 
     def _read(self, log: int) -> None:
-        """Read the log in pieces: a line needs more memory while it is read than afterwards."""
+        """Read the log in pieces, because parsing needs more memory than the resulting entries."""
         tail = b""
         while True:
             piece = os.read(log, _PIECE)
@@ -101,8 +101,8 @@ class Ledger:
                 self._replay(entries)
                 self._lines += (
                     lines if len(entries) == lines else lines + _MAX_WASTE_LINES
-                )  # so the log is rewritten
-            tail = tail[-_PIECE:]  # a longer line is not ours
+                )  # a damaged log: rewrite it soon
+            tail = tail[-_PIECE:]  # no valid line is longer
         self._torn = bool(tail)
 
     def _replay(self, lines: Iterable[Entry]) -> None:
@@ -122,13 +122,13 @@ class Ledger:
         """Record the result of the next rename. Raises OSError: then the rename must not happen."""
         self._later.append(entry[:_INTENT])
         try:
-            self._write()  # into the present log: a rewritten one would lack the intent
+            self._write()  # not flush(), which may rewrite the log without intents
         except OSError:
             self._later.pop()
             raise
 
     def hold(self, entry: Entry, info: os.stat_result) -> None:
-        """Record a present entry, with its lstat; the next flush writes it to the log."""
+        """Record that an entry is in place, with its lstat `info`; the next flush writes it to the log."""
         if entry[KIND] == "d" or is_racy(info):
             seen = [0, 0, 0]
         else:
@@ -171,7 +171,7 @@ class Ledger:
         self._later.clear()
 
     def check(self) -> None:
-        """Raise Fatal when the log was removed from the root: everything recorded from now on would be lost."""
+        """Raise Fatal if the log was deleted: further records would be lost."""
         if self._log >= 0 and os.fstat(self._log).st_nlink == 0:
             raise Fatal(
                 "sync's folder .dkdbg-sync/ was removed from the target while sync ran (git clean?)",
@@ -201,7 +201,7 @@ class Ledger:
         self._later.clear()  # the new log contains these lines
 
     def _give(self, log: int) -> None:
-        """Give a log that root made to the folder's owner, who may be the next to write."""
+        """chown a log that root has created to the folder's owner, whose receiver may write it next."""
         owner, mine = os.fstat(self._folder), os.fstat(log)
         if (owner.st_uid, owner.st_gid) != (mine.st_uid, mine.st_gid):
             with contextlib.suppress(OSError):
@@ -209,14 +209,14 @@ class Ledger:
 
 
 def is_racy(info: os.stat_result) -> bool:
-    """Return whether a file was changed so recently that it may change again without a new time."""
+    """Return whether a file was changed so recently that another change may get the same mtime."""
     return abs(time.time_ns() - info.st_mtime_ns) < RACY_NS
 
 
 def _as_lines(entries: List[Entry]) -> str:
-    """Return lines of the log from one call of the encoder: a call costs as much as a line or two.
+    """Return entries as lines of the log. One encoder call for all is faster than one for each.
 
-    Texts contain no newline.
+    The newlines that separate entries are unambiguous, because JSON escapes those in strings.
     """
     text = _dumps(entries)[1:-1]
     return text.replace("],\n[", "]\0[").replace(",\n", ",").replace("\0", "\n") + "\n"
@@ -240,7 +240,7 @@ def is_same(entry: Entry, info: os.stat_result) -> bool:
 
 
 def _parse(text: bytes) -> List[Entry]:
-    """Return the lines of a piece of the log, without those that are torn (by a kill, a full disk, a crash)."""
+    """Return the valid lines of a piece of the log; a kill, a full disk or a crash may have torn others."""
     try:
         found: List[object] = json.loads(b"[" + text.replace(b"\n", b",") + b"]")
     except (ValueError, RecursionError):

@@ -25,10 +25,10 @@ _MAX_SEEN = 100_000
 
 
 def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
-    """Determine the results of renames that the last receiver left unfinished.
+    """Find out which renames of `Ledger.intents` took place, and record them.
 
     Args:
-        clean: remove leftovers; False for read-only use, while another receiver may be writing.
+        clean: remove stray temporary files; False for read-only use, as another receiver may be writing.
     """
     above = None  # the folder that was cleaned last: intents of one folder are consecutive
     for path, intent in list(book.intents.items()):
@@ -56,14 +56,14 @@ def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
 
 
 def survey(root: Tree, book: Ledger, *, fresh: bool = False) -> Iterator[Entry]:
-    """Yield all entries of the ledger in their real state; forget missing ones.
+    """Yield all entries of the ledger as they are on disk now; drop missing ones from the ledger.
 
-    An entry in a folder that has become inaccessible is not missing: it is listed as before, without a stamp,
-    so that the host checks it and learns why nothing can be done there.
+    An entry in an inaccessible folder does not count as missing. It is listed as recorded, but without a stamp: the
+    host then tries an operation on it, and gets the error to report.
 
     Args:
-        book: the ledger; it is up to date once the last entry was taken.
-        fresh: read every file, whatever its times are.
+        book: the ledger; up to date after the last entry was yielded.
+        fresh: read every file, even if its stat is unchanged.
     """
     by_folder: Dict[str, List[Entry]] = {}
     for path, entry in book.held.items():
@@ -124,7 +124,7 @@ def _really(book: Ledger, folder: int, name: bytes, entry: Entry, fresh: bool) -
 
 
 def describe(folder: int, name: bytes, path: str, info: os.stat_result) -> Optional[Entry]:
-    """Return the entry of a name in an open folder, with its digest; None for a kind that sync does not carry."""
+    """Return the entry of a name in an open folder, with its digest; None for pipes, sockets and devices."""
     kind = tree.kind_of(info)
     if not kind:
         return None
@@ -155,7 +155,7 @@ def stat_paths(
                 above, folder = parts[:-1], _open_parts(root, parts[:-1])
             try:
                 info = tree.lstat_at(folder, parts[-1]) if folder >= 0 else None
-            except PermissionError:  # report the path as missing: the operation will report the same error
+            except PermissionError:  # count as missing: the host's next operation on it gets the error
                 info = None
             entry = describe(folder, parts[-1], path, info) if info is not None else None
             if info is not None and entry is not None:
@@ -224,7 +224,7 @@ def send_file(root: Tree, path: str, send: Callable[[bytes], None], *, max_bytes
         }
         send(wire.encode(wire.FILE, head))
         hasher = hashlib.sha256()
-        left = info.st_size  # not to the end of the file: a log may grow without end
+        left = info.st_size  # stop at this size: a log may grow faster than it is sent
         while left:
             piece = os.read(descriptor, min(_PIECE, left))
             if not piece:

@@ -58,7 +58,7 @@ class Obstacles:
         return at
 
     def _enter(self, folder: int, parts: Sequence[bytes]) -> int:
-        """Return a descriptor of a folder in an open one; make the folder, as `make_folder` does, if it is missing."""
+        """Return a descriptor of a subfolder of the open `folder`; if it is missing, create it by `make_folder`."""
         try:
             return tree.open_below(folder, parts[-1])
         except OSError as error:
@@ -69,7 +69,7 @@ class Obstacles:
         return tree.open_below(folder, parts[-1])
 
     def make_folder(self, folder: int, path: str, name: bytes, mode: int) -> None:
-        """Make a folder and record it; first remove another kind of entry there or move it to kept/. Raises OSError."""
+        """Create a folder and record it. Another kind of entry there is removed, or moved to kept/. Raises OSError."""
         old = tree.lstat_at(folder, name)
         entry = [path, "d", mode, 0, "", ""]
         if old is None or tree.kind_of(old) != "d":
@@ -82,7 +82,7 @@ class Obstacles:
         self._ledger.hold(entry, os.stat(name, dir_fd=folder, follow_symlinks=False))
 
     def before_rename(self, folder: int, name: bytes, old: os.stat_result, entry: Entry) -> None:
-        """Make room for a rename to `entry`. A file stays visible until it is replaced."""
+        """Make room for renaming `entry` into place. A file stays at its path until the rename replaces it."""
         path, kind, _, size, digest, _ = entry
         if tree.kind_of(old) == "d":
             self._folder_away(folder, path, name)
@@ -94,7 +94,7 @@ class Obstacles:
             self.set_aside(folder, path, name, old, copy=True)
 
     def is_from_sync(self, folder: int, path: str, name: bytes, old: os.stat_result) -> bool:
-        """Return whether a file or link is the one that sync put there, by its lstat, or else by its content."""
+        """Return whether sync put this file or link there: its lstat, or otherwise its digest, is the recorded one."""
         entry = self._ledger.held.get(path)
         if entry is None or entry[ledger.KIND] != tree.kind_of(old):
             return False
@@ -106,7 +106,7 @@ class Obstacles:
     def set_aside(
         self, folder: int, path: str, name: bytes, old: os.stat_result, *, copy: bool = False
     ) -> None:
-        """Move an entry to kept/, or link it there when it is about to be replaced."""
+        """Move an entry to kept/. With `copy` hard-link it there: a rename is about to replace it."""
         where = [_OWN, KEPT, time.strftime("%Y%m%dT%H%M%S", time.gmtime()).encode()]
         where[2] += b".%09dZ" % (time.time_ns() % 1_000_000_000)
         where += paths.encode(path).split(b"/")
@@ -141,7 +141,7 @@ class Obstacles:
                 os.link(name, new, src_dir_fd=folder, dst_dir_fd=place, follow_symlinks=False)
                 return
             except (OSError, NotImplementedError):
-                pass  # no hard links, or no permission to link: then move it, with a short gap, rather than lose it
+                pass  # no hard links, or no permission: move it, though its path is then missing for a moment
         try:
             os.rename(name, new, src_dir_fd=folder, dst_dir_fd=place)
         except OSError as error:
@@ -196,7 +196,7 @@ class Obstacles:
 def set_folder_mode(folder: int, name: bytes, mode: int, old: os.stat_result) -> None:
     """Set the mode of a folder in an open folder; setgid and sticky stay. Raises OSError.
 
-    A setgid folder of a group that we are not in keeps its mode: the kernel would clear setgid for us.
+    A setgid folder keeps its mode if we are not in its group, because the kernel would then clear setgid.
     """
     mode |= tree.OWNER_RIGHTS
     special = old.st_mode & (stat.S_ISGID | stat.S_ISVTX)

@@ -1,4 +1,4 @@
-"""The stream's operations that change the target: each is completed, or Refused with a reason and without effect."""
+"""The stream's operations that change the target. Each one succeeds, or raises Refused and changes nothing."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Operations:
             raise
 
     def mode(self, head: Dict[str, Any]) -> None:
-        """Change the mode of an entry that sync holds."""
+        """Change the mode of a file or folder in the ledger."""
         path, mode = head["path"], head["mode"]
         parts = paths.components(path)
         entry = self._ledger.held.get(path)
@@ -152,7 +152,7 @@ class Operations:
         self._placer.replace_by_copy(folder, parts, changed, old)
 
     def adopt(self, head: Dict[str, Any]) -> None:
-        """Record an entry that both sides have, after checking it: the ledger lists only checked entries."""
+        """Record an existing entry that equals the host's; check its content first."""
         path, kind = head["path"], head["kind"]
         parts = self._new(path)
         folder = self._tree.open_folder(parts[:-1])
@@ -218,12 +218,12 @@ class Operations:
     def _remove_folder(
         self, folder: int, path: str, name: bytes, entry: Entry, info: os.stat_result
     ) -> Optional[str]:
-        """Remove a folder if it is empty, and drop it from the ledger; return the path if something stays there.
+        """Remove a folder if it is empty, and drop it from the ledger; return its path if it stays, otherwise None.
 
-        Another kind of entry in its place always stays.
+        It stays if it has other files, or if another kind of entry has its name now.
 
         Raises:
-            Refused: the folder still contains entries of sync. The ledger keeps it until they are gone.
+            Refused: the folder contains entries of sync; it stays in the ledger.
         """
         stays = tree.kind_of(info) != "d" or entry[ledger.KIND] != "d"
         if not stays:
@@ -239,10 +239,10 @@ class Operations:
         return path if stays else None
 
     def _new(self, path: str) -> List[bytes]:
-        """Return the components of a path that is about to be recorded.
+        """Return the components of a new path for the ledger.
 
         Raises:
-            Refused: it is not a path below the root, or the file system maps it to a name that sync holds.
+            Refused: it is not a path below the root, or the file system takes it for another path in the ledger.
         """
         parts = paths.components(path)
         if not self._state.case_sensitive:

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
 
-#: The receiver's own folder in the root; `.dkdbg-sync.` begins its temporary names elsewhere.
+#: The receiver's own folder in the root; names that begin with `.dkdbg-sync.` are its temporary files elsewhere.
 OWN = ".dkdbg-sync"
 _OWN = OWN.encode()
 #: Prefix of temporary names outside that folder, on file systems that are mounted below the root.
@@ -40,7 +40,7 @@ def components(path: str) -> List[bytes]:
 
 
 def is_plain(path: str) -> bool:
-    """Return whether a path stays below the root. A ledger may have been tampered with."""
+    """Return whether a path of the ledger, which may have been tampered with, stays below the root."""
     walled = "/%s/" % path
     try:
         path.encode("utf-8", "surrogateescape")
@@ -52,8 +52,8 @@ def is_plain(path: str) -> bool:
 def check_target(path: str, target: str) -> bytes:
     """Return the target of a symlink at `path` as bytes.
 
-    Allowed are leading `..`, at most as many as the link is deep, and names. A `..` after a name could lead anywhere,
-    because the name may be a symlink.
+    The target may begin with as many `..` as the link has parent folders; after these, only names are allowed: a `..`
+    after a name could lead anywhere, because the name may be a symlink.
 
     Raises:
         Refused: the target may lead out of the root.
@@ -73,7 +73,7 @@ def check_target(path: str, target: str) -> bytes:
 
 
 def encode(path: str) -> bytes:
-    """Return a path for the file system. Raises Refused for a surrogate that stands for no byte."""
+    """Return a path as bytes for the file system. Raises Refused: it contains a lone surrogate."""
     try:
         return path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dkdbg.sync.receiver.state import State
     from dkdbg.sync.receiver.wire import Entry
 
-#: Maximum attempts if another process removes or replaces a folder between two steps.
+#: Maximum attempts to place a file while another process removes or replaces its folder.
 _MAX_ATTEMPTS = 3
 _MAX_REMEMBERED = 10_000
 
@@ -59,7 +59,7 @@ class Placer:
         return b"t%d" % self._count
 
     def new_file(self, data: bytes, mode: int) -> Tuple[bytes, int]:
-        """Write a temporary file and return its name and open descriptor. Raises OSError, and then leaves no file."""
+        """Write a temporary file; return its name and open descriptor. Raises OSError, after removing the file."""
         name = self.temporary_name()
         descriptor = tree.create_file(self._state.temporary, name, mode)  # tmp/ is private
         try:
@@ -82,7 +82,7 @@ class Placer:
         tree.remove(self._state.temporary, name)
 
     def remember_gone(self, path: str, old: os.stat_result) -> None:
-        """Remember a removed file: a new file at its path in the same second must not get its time."""
+        """Remember a removed file, so that a new file at its path gets another mtime (`content.fresh_mtime`)."""
         if len(self._gone) >= _MAX_REMEMBERED:
             self._gone.clear()
         self._gone[path] = (old.st_size, old.st_mtime_ns)
@@ -165,7 +165,7 @@ class Placer:
         self.drop(temporary.name)
 
     def replace_by_copy(self, folder: int, parts: Sequence[bytes], entry: Entry, old: os.stat_result) -> None:
-        """chmod by replacing the file with a copy: it has other hard links, or another owner."""
+        """Set the mode by replacing the file with a copy, because it has other hard links or another owner."""
         source = tree.open_file(folder, parts[-1])
         name = self.temporary_name()
         try:

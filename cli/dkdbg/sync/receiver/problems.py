@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SyncError(Exception):
-    """An error to report to the host: the problem, and advice for the user."""
+    """An error to report to the host, with a reason and a hint for the user."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)
@@ -24,14 +24,14 @@ class Refused(SyncError):  # noqa: N818 - FAILED in the stream, not a bug
     """One operation failed; it changed nothing, and the stream continues."""
 
 
-class Fatal(SyncError):  # noqa: N818 - likewise
+class Fatal(SyncError):  # noqa: N818 - ERROR in the stream
     """Error that ends the stream, unlike Refused."""
 
 
 class CutError(Exception):
     """The stream was cut, and the host should connect again. The text is one line.
 
-    No ERROR is sent: the host would take it for a refusal.
+    No ERROR frame is sent: the host would take it for a refusal, and not connect again.
     """
 
 
@@ -73,7 +73,7 @@ def explain(error: OSError) -> Tuple[str, str]:
 
 
 def unwritable(root: str, info: os.stat_result, error: OSError) -> Fatal:
-    """Return the error for a root in which sync cannot create its own folder."""
+    """Return the error for a root in which sync cannot create `.dkdbg-sync/`."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return Fatal(
             "%s is not writable: it belongs to %s, mode %04o, and sync runs as %s"

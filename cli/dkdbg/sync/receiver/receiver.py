@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Optional
 
 _PIECE = 1 << 20
-#: Maximum seconds between two progress reports to the host during a flood of frames.
+#: Maximum seconds between two DONE frames while input keeps arriving.
 _DONE_INTERVAL_S = 0.1
 _ENTRY = {"id": int, "path": str, "mode": int, "size": int, "digest": str, "stamp": str}
 _FIELDS: Dict[int, Dict[str, type]] = {
@@ -82,7 +82,7 @@ def serve(source: int, target: int) -> int:
     try:
         problem = _run(Loop(source, outlet))
     except CutError as cut:
-        # No ERROR: the host would take it for a refusal, and not connect again.
+        # No ERROR frame, see CutError.
         sys.stderr.write("dkdbg: %s\n" % cut)
         return 1
     if problem is None:
@@ -96,7 +96,7 @@ def serve(source: int, target: int) -> int:
 
 
 def _run(loop: Loop) -> Optional[SyncError]:
-    """Run the loop to its end and return the error: the host gets one line, never a traceback."""
+    """Run the loop to its end; return the error to report to the host in one line, None without one."""
     try:
         try:
             loop.run()
@@ -105,16 +105,16 @@ def _run(loop: Loop) -> Optional[SyncError]:
     except CutError:
         raise
     except ConnectionError:
-        return None  # a host that is gone counts as BYE
+        return None  # the host is gone, as after BYE
     except wire.WireError as error:
         return Fatal("broken stream: %s" % error, "start sync again")
     except SyncError as error:
         return error
     except OSError as error:
         reason, hint = explain(error)
-        return Fatal("the receiver cannot go on: %s (%s)" % (reason, _where(error)), hint)
+        return Fatal("the receiver cannot continue: %s (%s)" % (reason, _where(error)), hint)
     except Exception as error:
-        return Fatal("the receiver broke: %s: %s (%s)" % (type(error).__name__, error, _where(error)))
+        return Fatal("the receiver failed: %s: %s (%s)" % (type(error).__name__, error, _where(error)))
     return None
 
 
@@ -127,7 +127,7 @@ def _where(error: BaseException) -> str:
 
 
 class Loop:
-    """Processes frames one after the other; DONE goes out as soon as no more input is waiting."""
+    """Processes frames in order; sends DONE when no more input is waiting."""
 
     def __init__(self, source: int, outlet: Outlet) -> None:
         self._source = source
@@ -136,7 +136,7 @@ class Loop:
         self._session: Optional[Session] = None
 
     def run(self) -> None:
-        """Serve until BYE, the end of the stream, or too long a silence. Raises SyncError, WireError and OSError."""
+        """Serve until BYE, the end of the stream, or the silence timeout. Raises SyncError, WireError and OSError."""
         reported_at = time.monotonic()
         while self._wait():
             data = os.read(self._source, _PIECE)
@@ -159,7 +159,7 @@ class Loop:
             self._session.close()
 
     def _wait(self) -> bool:
-        """Wait for input; return False if none arrives within the host's silence limit."""
+        """Wait for input; return False if none arrives within the timeout that HELLO set."""
         silence = self._session.silence if self._session is not None else 0
         return not silence or self._readable(silence)
 

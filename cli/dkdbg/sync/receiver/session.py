@@ -28,7 +28,7 @@ class Session:
     """The receiver's answers to frames, which receiver.py has checked; HELLO is the first.
 
     Attributes:
-        silence: seconds without a frame after which the host counts as gone; 0 to wait for ever.
+        silence: timeout in seconds for the next frame, after which the host counts as gone; 0 for none.
     """
 
     def __init__(self, hello: Head, outlet: Outlet) -> None:
@@ -113,9 +113,9 @@ class Session:
         self._touched = True
 
     def settle(self) -> None:
-        """Report to the host that everything received so far is done.
+        """Report to the host that all operations received so far are done.
 
-        Raises Fatal and CutError when the results would be lost.
+        Raises Fatal and CutError if the root or the ledger is gone, and the results with it.
         """
         if self._write:
             check_root(self._tree, *self._names)
@@ -144,7 +144,7 @@ class Session:
 
     def _save(self) -> None:
         with contextlib.suppress(OSError):
-            self._ledger.flush()  # if the disk is full, the logged intents recover what is lost
+            self._ledger.flush()  # if the disk is full, the next receiver recovers lost entries from the intents
 
     def _fail(self, number: int, path: str, error: Union[OSError, Refused]) -> None:
         if self._write:
@@ -239,7 +239,7 @@ def open_root(name: str, *, create: bool) -> Tuple[Tree, str]:
 
 
 def check_root(tree: Tree, *names: str) -> None:
-    """Check that the open root is still the folder at its path: writes elsewhere would be lost.
+    """Check that the open root is still the folder at its path: otherwise all writes would be lost.
 
     Args:
         tree: tree of the root.
@@ -256,7 +256,7 @@ def check_root(tree: Tree, *names: str) -> None:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError:
-            return  # its path is no longer accessible: not checked
+            return  # the path is inaccessible, so it cannot be checked
         if (found.st_dev, found.st_ino) != (mine.st_dev, mine.st_ino):
             raise CutError("the root on the target was replaced by another folder")
         return

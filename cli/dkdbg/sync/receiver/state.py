@@ -41,7 +41,7 @@ class State:
             root: the tree.
             name: the root as the user named it, for messages.
             write: False for read-only use: nothing is made or locked.
-            by: description of the host's process, for the message to another sync that finds the lock held.
+            by: description of the host's process, shown to another sync that cannot get the lock.
 
         Raises:
             Fatal: the folder cannot be created, is not ours, or another receiver holds its lock.
@@ -106,10 +106,10 @@ class State:
         os.close(descriptor)
 
     def take_source(self, source: str) -> str:
-        """Record the host's folder (`ID NUL PATH`); return the path of a different folder recorded before, or "".
+        """Record the host's folder (`ID NUL PATH`); return the path of another folder recorded before, or "".
 
-        In that case the ledger is dropped, so that entries from the other folder are neither deleted nor
-        overwritten without a copy. A record of an earlier version has no ID and counts as different: another
+        The ledger of another folder is deleted, so that entries from there are neither deleted nor overwritten
+        without a copy. A record of an earlier version has no ID and counts as different: another
         machine may have the same path.
         """
         recorded = source.encode("utf-8", "surrogateescape")[:_MAX_SOURCE_BYTES]  # a path need not be UTF-8
@@ -160,7 +160,7 @@ class State:
         return True
 
     def _clean(self) -> None:
-        """Remove an earlier receiver's files from tmp/, except for parts of large files that may be continued."""
+        """Remove an earlier receiver's files from tmp/, except parts of large files, which can be resumed."""
         now = time.time()
         for name in os.listdir(self.temporary):
             encoded = os.fsencode(name)
@@ -173,7 +173,7 @@ class State:
                     os.unlink(encoded, dir_fd=self.temporary)
 
     def _remove_probes(self) -> None:
-        """Remove the probes of receivers that were killed; a running one has the lock."""
+        """Remove the probes of killed receivers; none of them can be running, because this one has the lock."""
         for name in os.listdir(self.folder):
             if name.startswith(_PROBE):
                 with contextlib.suppress(OSError):
@@ -188,7 +188,7 @@ class State:
             tree.remove(self.temporary, name)
 
     def make_probe(self) -> None:
-        """Make a file with a random name, with which the host detects whether this folder is its own."""
+        """Create a file with a random name: the host looks for it in its own folder, to detect a shared folder."""
         name = _PROBE + os.urandom(16).hex()
         os.close(tree.create_file(self.folder, name.encode()))
         self.probe = "%s/%s" % (paths.OWN, name)

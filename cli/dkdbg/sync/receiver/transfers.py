@@ -1,4 +1,4 @@
-"""Large files, sent in pieces: BEGIN, DATA, END. An incomplete file is kept under its digest, and continued."""
+"""Large files, sent in pieces: BEGIN, DATA, END. An incomplete file is kept, named by its digest, to be resumed."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class Transfers:
         self._open: Dict[int, Transfer] = {}
         self._ended: Set[int] = (
             set()
-        )  # ids of transfers that failed in the middle; their further pieces are ignored
+        )  # ids of transfers that failed in the middle, whose remaining pieces are ignored
 
     def first_open(self) -> Optional[int]:
         """Return the smallest id in transfer."""
         return min(self._open, default=None)
 
     def begin(self, head: Dict[str, Any]) -> int:
-        """Begin or continue a file and return how many of its bytes are here. Raises OSError or Refused."""
+        """Begin or resume a file; return the number of bytes that are already here. Raises OSError or Refused."""
         if len(self._open) >= _MAX_OPEN:
             raise Refused("more than %d large files at the same time" % _MAX_OPEN)
         name = PART + head["digest"].encode("ascii")
@@ -115,7 +115,7 @@ class Transfers:
         transfer.hasher.update(body)
 
     def end(self, number: int) -> Optional[Transfer]:
-        """Return the whole, checked file for the placer; None if the transfer has failed before.
+        """Return the complete, checked file for the placer; None if the transfer failed earlier.
 
         Raises:
             Refused: the file is incomplete or not as announced; the transfer is given up.
@@ -130,7 +130,7 @@ class Transfers:
         wanted = transfer.head["size"]
         if transfer.size != wanted:
             self._give_up(transfer)
-            raise Refused("%d bytes came of %d" % (transfer.size, wanted))
+            raise Refused("received %d of %d bytes" % (transfer.size, wanted))
         if transfer.hasher.hexdigest() != transfer.head["digest"]:
             self._give_up(transfer)
             raise Refused("the received content does not match its digest", "it changed while it was read")

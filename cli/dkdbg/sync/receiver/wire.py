@@ -27,7 +27,7 @@ MAX_HEAD = 1 << 20
 MAX_BODY = 1 << 20
 MAX_MOUNTS = 100
 
-#: Times of files that a frame can hold, in nanoseconds: 1677 to 2262. Most file systems can also store other times.
+#: Range of file times in a frame, in nanoseconds: the years 1677 to 2262. File systems can store others, too.
 EARLIEST, LATEST = -(1 << 63), (1 << 63) - 1
 
 HEADER = struct.Struct("!BII")
@@ -53,7 +53,7 @@ _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def time_of(mtime_ns: int) -> int:
-    """Return the time for a frame: the nearest one in range."""
+    """Return `mtime_ns`, limited to the range of a frame."""
     return max(EARLIEST, min(mtime_ns, LATEST))
 
 

@@ -1,1 +1,1 @@
-"""The target behind one stream: starts the receiver there, sends operations and tracks their results."""
+"""The host's end of one stream: starts the receiver on a target, sends operations and tracks their results."""

@@ -1,4 +1,4 @@
-"""Validates a receiver's answers on arrival: a container may have replaced our receiver. Pure.
+"""Validates a receiver's answers on arrival: a container may run another program in its place. Pure.
 
 A valid answer has the fields, types and ranges that other modules rely on; paths in listings stay below the
 root, and texts for users are bounded.
@@ -17,7 +17,7 @@ from dkdbg.sync.receiver import paths, wire
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Maximum entries of all listings, and maximum characters of their texts, in addition to those known locally.
+#: Maximum entries of all listings, and maximum characters of their texts, beyond what the local index accounts for.
 MAX_ENTRIES, MAX_CHARACTERS = 200_000, 32_000_000
 
 _LISTINGS = (wire.LISTING, wire.STATS, wire.REMOTE)
@@ -30,11 +30,11 @@ _SIZE, _TIME = 1 << 60, 1 << 63
 
 
 class Amount:
-    """Counts the content of listings, and ends endless ones.
+    """Counts the entries of listings, and raises an error for too many.
 
     Args:
-        known: number of local entries: the other side may have twice as many, and `MAX_ENTRIES` more.
-        hint: advice for a target that really has so many.
+        known: number of local entries. The limit is twice this number plus `MAX_ENTRIES`.
+        hint: advice in the error, for a target that really has so many entries.
     """
 
     def __init__(self, *, known: int = 0, hint: str = "") -> None:
@@ -54,7 +54,7 @@ class Amount:
 
 
 def entries(take: Callable[[], wire.Frame], amount: Amount) -> Iterator[wire.Entry]:
-    """Yield the entries of one answer, whose frames `take` returns one after the other."""
+    """Yield the entries of one answer; each call of `take` returns its next frame."""
     while True:
         _, head, _ = take()
         amount.add(head["entries"])
@@ -64,7 +64,7 @@ def entries(take: Callable[[], wire.Frame], amount: Amount) -> Iterator[wire.Ent
 
 
 def check(kind: int, head: dict[str, Any], body: bytes) -> None:
-    """Check one frame; cut texts for users that are too long. Raises DkdbgError: our receiver would not send it."""
+    """Check one frame, and shorten long texts for users. Raises DkdbgError: our receiver never sends such a frame."""
     if kind not in _NUMBERS and kind not in _LOOKS:
         raise not_our_receiver(f"it sent {wire.NAMES[kind]}, which only the host may send")
     if bool(body) != (kind == wire.DATA):
@@ -86,7 +86,7 @@ def not_our_receiver(what: str) -> DkdbgError:
     """Return the error for behaviour that our receiver never shows."""
     return DkdbgError(
         f"the program on the target is not the receiver that was sent: {printable(what[:_REASON])}",
-        hint="nothing more was sent or written; do you trust that target?",
+        hint="nothing more was sent or written; check whether you can trust that target",
     )
 
 
@@ -100,7 +100,7 @@ def _entries(head: dict[str, Any]) -> None:
         return
     if set(map(type, entries)) != {list} or set(map(len, entries)) != {6}:
         raise TypeError("an entry is not a list of six values")
-    columns = list(zip(*entries, strict=True))  # one by one would be too slow
+    columns = list(zip(*entries, strict=True))  # checking entry by entry would be too slow
     if [set(map(type, column)) for column in columns] != _ENTRY:
         raise TypeError("an entry has a value of the wrong type")
     names, kinds, modes, sizes, digests, stamps = columns

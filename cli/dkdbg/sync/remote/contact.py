@@ -1,4 +1,4 @@
-"""Starts the receiver on a target: finds a Python there without a shell, and exchanges greetings."""
+"""Starts the receiver on a target: finds a Python there without a shell, sends HELLO and waits for READY."""
 
 from __future__ import annotations
 
@@ -28,22 +28,21 @@ PYTHONS = (
     "python3", "python", "/usr/local/bin/python3", "/usr/bin/python3", *(f"python3.{minor}" for minor in range(14, 7, -1)),
 )  # fmt: skip
 
-#: Exit codes for a program that is missing or not executable (OCI runtimes, ssh, shells), or is an old Python.
+#: Exit codes for a missing or non-executable program (OCI runtimes, ssh, shells), and for a Python that is too old.
 _NOT_FOUND = (126, 127)
 #: Standard error of an old Python; see `boot`.
 _OLD = re.compile(r"^Python \d\.\d+$", re.MULTILINE)
 _READY_TIMEOUT_S = 30.0
-#: Hint for a target that has just disappeared: for any kind of target, another attempt reports the reason.
-IS_IT_RUNNING = "is the target still running? try again: the next error gives the reason"
-#: Seconds without a frame after which the receiver gives up and releases its lock; a session pings more
-#: often.
+#: Hint for a target that has just disappeared; the next attempt reports the reason, whatever the kind of target.
+IS_IT_RUNNING = "check that the target is still running, then try again: the next error gives the reason"
+#: Seconds without a frame after which the receiver exits and releases its lock. A session pings more often.
 SILENCE_S = 300
 #: Files in git's folder that git creates with the clone or worktree, and never changes.
 _AS_OLD = ("commondir", "description")
 
 
 class SameFolderError(DkdbgError):
-    """Both sides are the same folder, which must not be synced with itself."""
+    """Local and remote root are the same folder, which needs no sync."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +53,7 @@ class Ready:
         root: the remote root, as the receiver resolved it.
         probe: path of a file with a random name that the receiver made, relative to the root; empty without one.
         empty: whether the root contains nothing but sync's own folder.
-        former: the local folder that was synced to this root before, if it was another one.
+        former: the local folder that was last synced to this root; empty if it is the same or none.
         mounts: mount points below the root, relative to it.
     """
 
@@ -70,15 +69,15 @@ class Ready:
 class Contact:
     """The start of one stream.
 
-    `start` returns at once; `ready` waits, and tries the next Python if the first is missing.
+    `start` returns at once; `ready` waits for READY, and tries the next interpreter if one is missing.
 
     Args:
         root: remote root, absolute.
-        local: local root, absolute; files of another local root are not deleted. Empty for a probe alone.
-        pythons: interpreters to try; the one that answers is tried first next time. If there is only one, the
-            user has named it.
+        local: local root, absolute: the receiver deletes only files that came from it. Empty if only a probe is made.
+        pythons: interpreters to try; the one that answers is tried first next time. A single
+            interpreter is the one that the user named.
         look_only: write nothing on the target.
-        makes: whether to make a missing root.
+        makes: whether to create a missing root.
 
     Attributes:
         executor: the target of the last `start`.
@@ -124,7 +123,7 @@ class Contact:
         self._launch(self._pythons[0])
 
     def ring(self, bell: Callable[[], None]) -> None:
-        """Call `bell` after each arrival from now on, on another thread."""
+        """Call `bell` on the reading thread whenever a frame has arrived, from now on."""
         self._bell = bell
 
     def ready(self) -> tuple[Stream, Ready]:
@@ -189,7 +188,7 @@ def _no_python(python: str, label: str, error: StreamEndedError) -> DkdbgError:
     """Return the error for a named interpreter without an answer: it is not a Python, or the target is gone."""
     return DkdbgError(
         f"{printable(python)} on {label} did not run sync's receiver: {error}",
-        hint="is it a Python 3.8 or newer, and is the target running? without --python sync looks for one",
+        hint="name a Python 3.8 or newer, or omit --python: sync then looks for one; check that the target is running",
     )
 
 
@@ -215,7 +214,7 @@ def refuse_same_folder(local: str, ready: Ready) -> None:
 
 
 def probe(folder: str, executor: Executor, pythons: Sequence[str]) -> tuple[Stream, Ready] | None:
-    """Make a probe in a remote folder, which stays until the stream is closed; None if the folder is not writable.
+    """Create a probe file in a remote folder; closing the stream removes it. None if the folder is not writable.
 
     Raises StreamEndedError: the target is gone.
     """
@@ -230,10 +229,10 @@ def probe(folder: str, executor: Executor, pythons: Sequence[str]) -> tuple[Stre
 
 
 def refuse_overlap(local: str, folders: Collection[str], ready: Ready, contact: Contact) -> None:
-    """Raise DkdbgError if sent files would overwrite the user's own.
+    """Raise DkdbgError if sync would overwrite the user's own files, because a remote folder is a local one.
 
-    The remote root may be one of the local `folders` (relative to `local`), or contain them. A file system that is
-    mounted below the remote root may also be one of these folders.
+    Checks whether the remote root, or a file system that is mounted below it, is `local`, a folder above it, or one of
+    `folders` (relative to `local`).
     """
     _refuse_own(local, folders, ready, "--to PATH names another folder on the target")
     for mount in sorted({*folders}.intersection(ready.mounts)):
@@ -265,10 +264,10 @@ def is_local(local: str, ready: Ready) -> bool:
 
 
 def source_of(local: str) -> str:
-    """Return the local root as the ledger records it: the ID of its checkout, NUL, and its path, absolute.
+    """Return the local root as the ledger records it: the ID of its checkout, NUL, and its absolute path.
 
-    The ID is the time and the inode of a file that git has created with the clone. Another clone has another
-    time, a copy has another inode, and neither changes when a dev container is rebuilt around the checkout.
+    The ID is the mtime and inode of a file that git created with the clone. Another clone has another mtime, and a copy
+    has another inode. Both stay the same when a dev container is rebuilt around the checkout.
     Without git the ID is the machine's name and the root's inode.
     """
     folder = git_folder(Path(local))

@@ -1,4 +1,4 @@
-"""Operations that were sent but not answered yet, and the resulting view of the remote side. No I/O."""
+"""Operations that were sent but not answered yet, and the remote entries as they will be after these. No I/O."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Sent(NamedTuple):
     Attributes:
         kind: kind of the operation's frame (wire.PUT, ...).
         size: bytes of its file.
-        waiting: bytes in its own frame.
-        before, made: the previous and the new entry; None for a missing one.
-        abandoned: the file changed while it was sent: the answer is ignored.
+        waiting: bytes in the body of its frame.
+        before, made: the entry before and after the operation; None for no entry.
+        abandoned: whether the file changed while it was sent, so that the answer is ignored.
     """
 
     kind: int
@@ -37,7 +37,7 @@ class Sent(NamedTuple):
 
 @dataclass
 class Counts:
-    """Numbers of paths that one `converge` has changed."""
+    """Number of paths that one `converge` or `perform` has changed, by kind of change."""
 
     sent: int = 0
     deleted: int = 0
@@ -96,7 +96,7 @@ class Flight:
 
     @property
     def full(self) -> bool:
-        """Return whether to wait for answers before more is sent."""
+        """Return whether to stop sending, until `low`."""
         return len(self._sent) > _MAX_OPERATIONS or self._waiting > _MAX_BYTES
 
     @property
@@ -105,7 +105,7 @@ class Flight:
         return len(self._sent) <= _MAX_OPERATIONS // 2 and self._waiting <= _MAX_BYTES // 2
 
     def send(self, number: int, kind: int, path: str, made: RemoteEntry | None, waiting: int) -> None:
-        """Record that operation `number` was sent: the view has `made` at `path` from now on; None removes the path."""
+        """Record that operation `number` was sent, and set `path` in the view to `made` (None removes it)."""
         before = self._view.get(path)
         if made is None:
             self._view.pop(path, None)
@@ -133,9 +133,9 @@ class Flight:
         return found
 
     def failed(self, number: int) -> Sent | None:
-        """Remove and return operation `number`, which was not done; None when it is not pending.
+        """Remove and return operation `number`, which failed; None if it is not pending.
 
-        Unless a later operation for the path was sent, the view then has the previous entry with unknown content, so
+        Unless a later operation for the path was sent, restore the previous entry in the view with unknown content, so
         that the next attempt sends the file.
         """
         sent = self._sent.pop(number, None)

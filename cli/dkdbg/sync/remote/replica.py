@@ -1,4 +1,4 @@
-"""Our view of the remote side during one stream: learns its state, and makes it equal to the local side."""
+"""The remote entries as the host knows them during one stream: reads them, and makes them equal to the local ones."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Replica:
     Attributes:
         view: remote entries by path.
         sender: carries out steps.
-        staying: called with paths that sync put there and that still exist here, but no longer take part in sync:
-            once they are deleted here, the caller has to pass them to `steps`.
+        staying: called with paths that sync has sent, and that still exist locally but no longer take part in sync.
+            When one of them is deleted locally, the caller has to pass it to `steps`.
     """
 
     def __init__(
@@ -98,12 +98,12 @@ class Replica:
         if not alone:
             return alone
         self.staying([path for path in alone if self.view[path].held])
-        return existing(self._local, alone)  # some may have been deleted before they were watched
+        return existing(self._local, alone)  # again: the watch may have come too late
 
     def _left_over(self, index: Index, scanned: Collection[str]) -> list[str]:
-        """Return remote entries at or below `scanned` that sync put there and that have left the index.
+        """Return remote entries at or below `scanned` that sync has sent and that have left the index.
 
-        Their deletion here may have been missed.
+        The event for their deletion may have been missed.
         """
         folders = {
             place
@@ -127,7 +127,7 @@ class Replica:
                 self.sender.failed.pop(path, None)
 
     def _say_stale(self, index: Index, paths: Iterable[str]) -> None:
-        """Report files that were sent before and cannot be sent now (too large, a link out): the old version stays."""
+        """Report files that stay outdated: sent before, but now too large, or a link that leads out of the root."""
         for path in paths:
             skip, entry = index.skipped.get(path), self.view.get(path)
             if skip and not skip.unknown and entry and entry.held:
@@ -150,7 +150,7 @@ def stale(reason: str) -> tuple[str, str]:
 
 
 class Progress:
-    """Sums up what has arrived, and reports it at intervals."""
+    """Counts files and bytes that have arrived, and reports them at intervals."""
 
     def __init__(self, steps: Iterable[Step], report: Callable[[Event], None]) -> None:
         sizes = [step.wanted.size for step in steps if step.wanted and step.operation in {"put", "check"}]
@@ -187,7 +187,7 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
     def take() -> Frame:
         nonlocal refused
         while (frame := expect(stream, frozenset({kind, wire.FAILED}), _ANSWER_TIMEOUT_S))[0] != kind:
-            refused += 1  # STAT refuses a name; its operation will be refused for the same reason
+            refused += 1  # a refused name: sending the file will fail for the same reason
             if refused > MAX_ENTRIES + known:
                 raise not_our_receiver("it refused more paths than were requested")
         return frame
@@ -200,7 +200,7 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
 
 
 def stat(stream: Stream, paths: list[str]) -> dict[str, RemoteEntry]:
-    """Return the `paths` that exist there, with digests, as not held: STAT does not tell whether sync put them there.
+    """Return the entries of the `paths` that exist there, with digests. `held` is False: STAT does not report it.
 
     Raises:
         StreamEndedError, DkdbgError: as `expect`.
@@ -230,10 +230,10 @@ def _fitting(paths: list[str]) -> Iterator[list[str]]:
 
 
 def existing(root: str, paths: Iterable[str]) -> set[str]:
-    """Return the `paths` that exist below the local `root` although they do not take part.
+    """Return the `paths` that exist below the local `root`.
 
-    Names are compared with the folder's listing, so that `a` is gone after a rename to `A` on any file
-    system. Nothing outside the root is accessed: the paths come from the other side.
+    Names are compared with the folder's listing, so that `a` is missing after a rename to `A` on any file system.
+    Nothing outside the root is accessed, because the paths come from the other side.
     """
     beneath = Beneath(root)
     names: dict[str, frozenset[str] | None] = {}

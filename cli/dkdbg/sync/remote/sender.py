@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
     from dkdbg.sync.tree.reading import Content
 
-#: A large file counts as a log after growing more than this many times in a row, each within this many seconds.
+#: A large file counts as a log if it has grown more often than this in a row, each time within so many seconds.
 _MAX_GROWN, _GROWN_WITHIN_S = 3, 30.0
 
 
@@ -41,15 +41,15 @@ class Sender:
     Attributes:
         failed: path -> (reason, hint) of failures without a later success.
         changed: paths that were written while they were read, to be checked again.
-        growing: paths to send with their present content even if they grow during reading: they would never arrive
-            otherwise.
+        growing: paths of files that grow all the time: they are sent with their present content, even if they grow
+            during reading, because otherwise they would never arrive.
         grew: path of a growing file -> seconds that it took to send.
         racy: paths that were read so soon after a change that their stamp is unreliable (ADR 10).
         counts: results since `counts` was last set.
         pause: called between the pieces of large files, during reading and sending; returns new steps, whose small
             files are sent before the next piece.
         progress: called with the number of files, and of bytes, that have arrived since the last call.
-        heard: time of the other side's last answer; seconds of the monotonic clock.
+        heard: time of the receiver's last answer, in seconds of the monotonic clock.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class Sender:
         self._streaming = 0
         self._offsets: dict[int, int] = {}
         self._todo: deque[Step] = deque()
-        self._later: dict[str, Step] = {}  # large files that were added while another was in transfer
+        self._later: dict[str, Step] = {}  # large files that changed while another one was in transfer
         self._large_path = ""
-        #: path of a large file -> its size, how often it had grown in a row, when it was sent
+        #: path of a large file -> its size, how often in a row it has grown, when it was sent
         self._growth: dict[str, tuple[int, int, float]] = {}
         self.failed: dict[str, tuple[str, str]] = {}
         self.changed: set[str] = set()
@@ -80,7 +80,7 @@ class Sender:
         self.progress: Callable[[int, int], None] = lambda _files, _bytes: None
 
     def perform(self, steps: Iterable[Step]) -> None:
-        """Carry out `steps` in order and return when all of them are on the other side's disk, or reported.
+        """Carry out `steps` in order; return when each one is on the other side's disk, or its failure is reported.
 
         Raises:
             StreamEndedError: the receiver is gone.
@@ -106,7 +106,7 @@ class Sender:
     def _urgent(self) -> None:
         """Carry out new small steps before the rest of a large file; queue new large steps.
 
-        Skip the file in transfer: its change is detected at the end of the transfer. Otherwise the transfer of a
+        Skip the file in transfer, whose changes are detected at the end of the transfer: otherwise the transfer of a
         growing log would start again for ever.
         """
         self._files.forget()
@@ -175,10 +175,7 @@ class Sender:
             return False
 
     def _grows_again(self, path: str, content: Content) -> bool:
-        """Return whether a large file has grown each of the last times.
-
-        It is then a log, which is sent whole for each of its lines.
-        """
+        """Return whether a large file has grown each time it was sent lately: a log, sent whole for each new line."""
         if content.body is not None:
             return False
         now = time.monotonic()
@@ -210,7 +207,7 @@ class Sender:
         self._send(wire.MODE, path, made, mode=mode, stamp=stamp)
 
     def _large(self, step: Step, content: Content, *, growing: bool) -> None:
-        """Send a file in pieces, from the offset that the other side has; small files go between them."""
+        """Send a file in pieces, from the offset at which the receiver resumes it, with small files in between."""
         made = _remote_entry(content)
         number = self._send(wire.BEGIN, step.path, made, **_head(content))
         self._stream.flush()
@@ -225,13 +222,13 @@ class Sender:
         ):  # the receiver has reported a failure meanwhile, for example on a full disk
             return
         if whole:
-            self._view[step.path] = made  # set again: a delete between the pieces may have changed the view
+            self._view[step.path] = made  # a delete between the pieces may have removed it
         else:
             self.changed.add(step.path)
             self._flight.abandon(number)
             if (
                 sent == content.entry.size
-            ):  # the content is outdated: send one byte too many, so that the receiver rejects it
+            ):  # outdated but complete: send one byte too many, so that the receiver rejects the file
                 self._stream.send(wire.DATA, {"id": number}, b"\0")
         self._stream.send(wire.END, {"id": number})
 
@@ -240,10 +237,10 @@ class Sender:
     ) -> tuple[bool, int]:
         """Send the content from offset `sent` on.
 
-        Return whether it is still the content of the file at `path`, and the offset.
+        Return whether the file still has this content, and the offset reached.
 
         Args:
-            growing: whether the file may grow meanwhile, without an error.
+            growing: whether to allow the file to grow meanwhile.
         """
         self._streaming += 1
         try:
@@ -281,7 +278,7 @@ class Sender:
 
     def _keep_window(self) -> None:
         self.hear()
-        if self._flight.full and not self._streaming:  # DONE does not pass an open large file
+        if self._flight.full and not self._streaming:  # no DONE until the large file ends
             self._stream.flush()
             while not self._flight.low:
                 self._take()
@@ -298,7 +295,7 @@ class Sender:
             self.handle(frame)
 
     def ping(self) -> None:
-        """Request an answer; `heard` has the time of the last one."""
+        """Request an answer, which updates `heard`."""
         self._stream.send(wire.PING, {"n": self._id})
         self._stream.flush()
 

@@ -1,4 +1,4 @@
-"""One receiver at the other end of a command line: frames in, frames out, and the reason of its end."""
+"""One receiver, run by a local command line: sends and receives frames, and reports why it ended."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
     from dkdbg.sync.receiver.wire import Frame
 
-#: Bytes to collect before a write: a write to `docker exec` costs more than a copy.
+#: Bytes to collect before a write, because each write to `docker exec` is expensive.
 _FLUSH_BYTES = 256 * 1024
 _PIPE_SIZE = 1 << 20
-#: Seconds without an answer, or without room to write, after which the other side counts as gone; and after which the
-#: user is informed.
+#: Seconds without an answer, or without room to write: after SILENCE_S the other side counts as gone, after QUIET_S the
+#: delay is reported.
 SILENCE_S, QUIET_S = 120.0, 5.0
 _MAX_REASON_CHARS = 1000  # maximum characters of the reason for the end
 _MAX_STDERR_BYTES = 4096
-#: Maximum bytes that wait here before reading pauses; a head counts with its values' size in memory.
+#: Bytes of queued frames above which reading pauses. A head counts times _HEAD_WEIGHT, about its size in memory.
 _MAX_WAITING_BYTES, _HEAD_WEIGHT = 64 << 20, 16
-#: Start of READY or ERROR. A login banner may precede it, or the reason why the program could not be started,
-#: which `docker exec` prints on standard output.
+#: Start of READY or ERROR. A login banner may precede it, or an error: `docker exec` prints on standard output why it
+#: cannot start the program.
 _FIRST_FRAME = re.compile(rb"[\xc1\xcb]\x00")
 
 
@@ -90,7 +90,7 @@ class Stream:
         self._reader.start()
 
     def send(self, kind: int, head: dict[str, Any] | None = None, body: bytes = b"") -> None:
-        """Pack one frame, to be written with others, at the latest by `flush`.
+        """Queue one frame; it is written together with others, at the latest by `flush`.
 
         Raises:
             StreamEndedError: the other side is gone.
@@ -103,7 +103,7 @@ class Stream:
             self.flush()
 
     def flush(self) -> None:
-        """Write the packed frames; wait while the other side cannot take more.
+        """Write the queued frames; wait while the other side does not read.
 
         Raises:
             StreamEndedError: the other side is gone.
@@ -126,7 +126,7 @@ class Stream:
         self._torn = False
 
     def _wait_for_room(self, pipe: IO[bytes]) -> None:
-        """Return when the other side has made room in the pipe by reading.
+        """Wait until the other side has read, so that the pipe has room.
 
         Raises:
             StreamEndedError: it did not read in time.
@@ -196,7 +196,7 @@ class Stream:
                 pipe.close()
 
     def _see_it_end(self, grace: float) -> None:
-        """Wait for the child's end, which the reader notices at once: waiting for the process would poll."""
+        """Wait until the reader sees the child's end of file: faster than waiting for the process, which polls."""
         end = time.monotonic() + grace
         while self._reader.is_alive() and self._child.poll() is None and time.monotonic() < end:
             self._reader.join(0.05)
@@ -283,7 +283,7 @@ class Stream:
         )
 
     def _end(self) -> StreamEndedError | DkdbgError:
-        """Return the reader's reason for the end of the stream, after a failed write; wait until it is known."""
+        """Return why the stream has ended, after a failed write: wait for the reader to find out."""
         deadline = time.monotonic() + 5
         while self._ended is None and time.monotonic() < deadline:
             self._reader.join(0.05)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Lists:
-    """The pattern lists in force in one folder, with a cheap test for names that match nothing."""
+    """The pattern lists that apply in one folder, with a cheap test for names that no pattern matches."""
 
     def __init__(self, sync: Patterns, docker: Patterns, git: tuple[Patterns, ...]) -> None:
         self.sync, self.docker, self.git = sync, docker, git
@@ -39,7 +39,7 @@ class Level:
 
     Attributes:
         path: the folder relative to the root, ending in `/`; empty for the root.
-        standing: the result of the rules for the folder itself.
+        standing: result of the rules for this folder.
     """
 
     __slots__ = ("_lists", "_paths", "_sources", "path", "standing")
@@ -49,7 +49,7 @@ class Level:
         self._paths = lists.paths_at(path.count("/"))
 
     def judge(self, name: str, is_dir: bool) -> Standing:
-        """Return the result of the rules for the entry `name` of this folder; a symlink is not a folder."""
+        """Return the result of the rules for the entry `name`; for a symlink `is_dir` is False."""
         path = self.path + name
         lists, above = self._lists, self.standing
         if above is IN and not (
@@ -104,7 +104,7 @@ class Level:
     def enter(self, name: str, standing: Standing, names: Collection[str]) -> Level | None:
         """Return the rules inside the folder `name`, with entries `names`; None if the folder is not entered.
 
-        Reads the .gitignore of the folder when it has one, and the lists of a repository that begins there.
+        Reads the .gitignore of the folder, and the rule files of git if the folder is the top of a repository.
         """
         path = f"{self.path}{name}/"
         if ("pyvenv.cfg" in names or "conda-meta" in names) and not standing.kept:

@@ -1,4 +1,4 @@
-"""Compiled lines of .gitignore and .dockerignore, default exclusions, and their result.
+"""Compiles the lines of .gitignore and .dockerignore; default exclusions, and the result of all rules.
 
 Most patterns are plain names or suffixes, which cost one set look-up.
 
@@ -67,9 +67,9 @@ class Patterns:
     Args:
         source: name of the source, for messages.
         lines: (line number, pattern); the last match wins.
-        cut: length of the path of the rule file's folder, with its `/`; so much is removed from a path before matching.
+        cut: number of characters to remove from a path before matching: the rule file's folder, with its `/`.
         depth: that folder's depth; the root's is 0.
-        prefix: path from a rule file above the root to the root, ending in `/`: put before a path before matching.
+        prefix: text to prepend to a path before matching: the root relative to a rule file above it, with `/`.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Patterns:
         self._any_name = matcher(self.name_regex) if self.name_regex else None
 
     def paths_at(self, depth: int) -> Matcher | None:
-        """Return a matcher of the patterns with a slash for a folder `depth` folders below the root; None without any."""
+        """Return a matcher of the patterns with a slash that apply `depth` folders below the root; None without any."""
         depth += self.prefix.count("/") - self._cut_depth
         if depth not in self._by_depth:
             parts = [part for parts, part in self._path_parts if parts in (0, depth + 1)]
@@ -154,7 +154,7 @@ class Patterns:
 
 
 def matcher(expression: str) -> Matcher:
-    """Compile `expression`, without a warning about a `[` within brackets, which the pattern's author wrote."""
+    """Return the match function of `expression`; suppress FutureWarning for a user's pattern with `[` in brackets."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         return re.compile(expression, re.DOTALL).match
@@ -235,8 +235,8 @@ OUT = (
     "*.swp", "*.swx", "*~", ".#*", "#*#",
     "*.ckpt", "*.pt", "*.pth", "*.safetensors",
 )  # fmt: skip
-#: Output folders of training runs. Source folders may have these names, too: Python files in them take part, and
-#: so does a folder with tracked files.
+#: Output folders of training runs. Source folders may have these names, too, so Python files in them take part, and
+#: folders with tracked files.
 RUNS = ("checkpoints/", "outputs/", "wandb/", "mlruns/", "lightning_logs/")
 SOURCE = (".py", ".pyi")
 RUN_FOLDERS = "defaults for run folders"
@@ -253,7 +253,7 @@ ENVIRONMENT = Rule(
 
 
 class Standing(NamedTuple):
-    """The result of the rules for one entry, from which entries below it start.
+    """The result of the rules for one entry; the rules for entries below it start from this result.
 
     Attributes:
         git: the default or the rule of git that excludes the entry.

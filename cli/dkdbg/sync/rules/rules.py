@@ -1,7 +1,7 @@
 """Decides which paths below the local root take part in sync, and by which rule.
 
 From weak to strong: the defaults; git's ignore rules, where tracked paths are never ignored; .dockerignore, with
-Docker's meaning; `[sync] ignore` of dkdbg.toml, which has the last word; `!` brings entries back.
+Docker's meaning; and `[sync] ignore` of dkdbg.toml, which overrides all others. `!` brings entries back.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Rules:
         return self._sources.files
 
     def same_as(self, other: Rules) -> bool:
-        """Return whether both decide the same, apart from .gitignore files in folders below the root."""
+        """Return whether both have equal rules; .gitignore files in subfolders are not compared."""
         return self.max_size == other.max_size and self._sources.same_as(other._sources)
 
     def why(self, path: str) -> Verdict:
@@ -110,7 +110,7 @@ class ConfiguredRules:
     A dkdbg.toml that becomes invalid later keeps its previous settings.
 
     Args:
-        tell: takes a sentence when dkdbg.toml becomes invalid, and when it is valid again.
+        tell: called with a sentence when dkdbg.toml becomes invalid, and when it is valid again.
     """
 
     def __init__(self, tell: Callable[[str], None] = lambda _: None) -> None:

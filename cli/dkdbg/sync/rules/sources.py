@@ -36,7 +36,7 @@ class Sources:
         docker: the patterns of .dockerignore.
         git: git's patterns for the root folder and the defaults, from strong to weak.
         reaching, docker_reaching: negated patterns, split at `/`, that may bring back content of an excluded folder.
-        files: absolute paths of git's rule files that are not in the tree itself; `nested` adds some.
+        files: absolute paths of git's rule files outside the tree; `nested` adds those of nested repositories.
     """
 
     def __init__(self, root: str, ignore: Sequence[str]) -> None:
@@ -82,9 +82,9 @@ class Sources:
         return frozenset(folder for path in self.tracked for folder in folders_above(path))
 
     def nested(self, path: str) -> tuple[Patterns, ...] | None:
-        """Return git's lists in `path` if it is the top of a repository of its own, such as a submodule.
+        """Return git's lists for `path` if it is the top of a nested repository, such as a submodule; otherwise None.
 
-        The lists of the repository around it do not count there, as for git.
+        As in git, the lists of the outer repository do not apply there.
         """
         folder = os.path.join(self._root, path.rstrip("/"))
         repository = _repository_at(folder)
@@ -116,7 +116,7 @@ class Sources:
         return Patterns(path + ".gitignore", lines, cut=len(path), depth=path.count("/")) if lines else None
 
     def same_as(self, other: Sources) -> bool:
-        """Return whether both have the same patterns, and depend on the same files."""
+        """Return whether both have the same patterns, rule files and tracked paths."""
         same = (self.files, self._texts()) == (other.files, other._texts())
         return same and self.tracked == other.tracked
 
@@ -126,7 +126,7 @@ class Sources:
 
 
 def _brought_back(patterns: Patterns) -> tuple[tuple[str, ...], ...]:
-    """Return the negated patterns that name a folder to enter, split at `/`."""
+    """Return the negated patterns that contain a folder, split at `/`."""
     found = []
     for rule in patterns.rules:
         body = rule.text[1:].rstrip("/")

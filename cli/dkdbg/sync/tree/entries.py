@@ -14,7 +14,7 @@ FILE, FOLDER, LINK = "f", "d", "l"
 
 
 class Entry(NamedTuple):
-    """One path of the sync, relative to the local root, with `/` separators, as decoded by `os.fsdecode`.
+    """One file, folder or symlink that takes part in sync.
 
     Attributes:
         kind: `f`, `d` or `l`.
@@ -39,7 +39,7 @@ class Skip(NamedTuple):
 
     Attributes:
         reason: a sentence for the user.
-        unknown: whether the path could not be read: the remote side then keeps its version of it and everything below.
+        unknown: whether the path could not be read. Its remote version then stays, with everything below it.
     """
 
     reason: str
@@ -51,7 +51,8 @@ class Index:
     """All entries of the local tree at one time.
 
     Attributes:
-        entries: entries by path; a folder is included if it or something below it takes part.
+        entries: entries by path: relative to the local root, with `/`, as decoded by `os.fsdecode`. A folder is
+            included if it or something below it takes part.
         skipped: entries left out for a reason other than a rule.
     """
 

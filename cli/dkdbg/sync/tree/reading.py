@@ -34,7 +34,7 @@ class Content(NamedTuple):
         entry: the file's entry when reading began. Its stamp is empty if another change may get the same
             timestamp, or if the file has grown.
         digest: sha256 of the content, in hex.
-        body: the content if it is at most `keep` bytes (see `read`), else None.
+        body: the content if it is at most `keep_bytes` bytes (see `read`), else None.
         grown: whether the file grew while it was read; `body` and `digest` cover its size when reading began.
     """
 
@@ -116,8 +116,8 @@ def pieces(
     """Yield the content of `path` from `offset` in pieces of up to 1 MiB, as long as `entry` describes the file.
 
     The size and mtime of `entry` are compared before the first piece; changes are detected again after the last
-    one. With `growing` the file may have become longer: only its first `entry.size` bytes are yielded, and the
-    receiver compares them with their digest.
+    one. With `growing` the file may have become longer: only its first `entry.size` bytes are yielded, whose digest the
+    receiver checks.
 
     Raises:
         FileChangedError: `path` is another file, or changed meanwhile.
@@ -155,6 +155,6 @@ def _pieces(fd: int, size: int) -> Iterator[bytes]:
 
 def _entry(status: os.stat_result, began: int) -> Entry:
     margin = _COARSE if status.st_ctime_ns % 1_000_000_000 == 0 else _TICK
-    racy = status.st_ctime_ns > began - margin  # ctime, because programs can set mtime
+    racy = status.st_ctime_ns > began - margin  # not mtime, which programs can set
     version = "" if racy else stamp(status)
     return Entry(FILE, status.st_mode & 0o777, status.st_size, status.st_mtime_ns, version)

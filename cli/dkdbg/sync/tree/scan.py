@@ -31,8 +31,8 @@ class Scanner:
     Args:
         root: the local root; symlinks on the way to it are resolved once.
         rules: makes the rules of the (resolved) root; called again when a rule file has changed.
-        enter: called with each folder that takes part (relative, empty for the root) before it is listed, so that a
-            watch set then misses nothing. See `dkdbg.sync.watch.watcher`.
+        enter: called with each folder that takes part (relative, empty for the root) before it is listed: a watch that
+            is set in this call misses no change. See `dkdbg.sync.watch.watcher`.
         linked: called with each hard-linked file (relative): it may be written through a link outside the root.
 
     Attributes:
@@ -123,7 +123,7 @@ class Scanner:
         return replace(self._without_hollow(index, changes), scanned=frozenset(scanned | places))
 
     def _other_names(self, index: Index, changes: Changes, places: set[str]) -> set[str]:
-        """Return the other hard links of changed files: a watch only reports the name that was used."""
+        """Return the other hard links of changed files: a watch reports only the name that was written to."""
         entries = [*changes.written.values()]
         entries += [
             index.entries[path] for path in (*changes.removed, *changes.written) if path in index.entries
@@ -145,7 +145,7 @@ class Scanner:
             )
 
     def _place(self, path: str, index: Index) -> str | None:
-        """Return the path to check for a dirty `path`: itself or a folder above; empty for all, None for nothing."""
+        """Return the path to scan for a dirty `path`: itself or a folder above; empty for the root, None for none."""
         if not path or path in {".gitignore", ".dockerignore"}:
             return ""
         # git rewrites its index often, usually without effect on the rules; `.git` may appear or disappear
@@ -272,7 +272,7 @@ class Scanner:
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             self._linked.add(status.st_ino)
             self._has_links(path)
-            status = os.stat(path.rpartition("/")[2], dir_fd=at, follow_symlinks=False)  # its present state
+            status = os.stat(path.rpartition("/")[2], dir_fd=at, follow_symlinks=False)  # as it is now
         if stat.S_ISREG(status.st_mode):
             size = status.st_size
             if size <= self.rules.max_size:
@@ -295,7 +295,7 @@ class Scanner:
         return False
 
     def _without_hollow(self, index: Index, changes: Changes) -> Changes:
-        """Return `changes` plus the removal of excluded folders that have lost their last included entry."""
+        """Return `changes`, plus the removal of excluded folders in which no included entry is left."""
         gone = set(changes.removed)
         for path in gone:
             self._levels.pop(path, None)
@@ -357,7 +357,7 @@ def _identity(root: str) -> tuple[int, int]:
 
 
 def _ignores_case(root: str) -> bool:
-    """Return whether the root's file system ignores case, as usual on a Mac; exact names then need a listing."""
+    """Return whether the root's file system ignores case, as usual on a Mac. Exact names then need a listing."""
     try:
         return os.path.samefile(
             root, os.path.join(os.path.dirname(root), os.path.basename(root).swapcase())

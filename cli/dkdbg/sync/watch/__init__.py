@@ -1,1 +1,1 @@
-"""Changes in the local tree, as they happen."""
+"""Watches the local tree for changes."""

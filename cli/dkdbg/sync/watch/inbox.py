@@ -18,8 +18,8 @@ class Coalescer:
     """Changed paths, each once, with the time of the next check.
 
     A file that was closed, moved here or had its mode changed is due at once. A file that was only written to
-    is probably still open: it waits for quiet. So does a file that vanished: editors and git remove a file just before
-    they put the new one in its place, and the other side should not see the gap.
+    is probably still open, and is due after QUIET_S without further events. So is a missing file: editors and git
+    remove a file just before they put the new one in its place, and the target should not see the gap.
     """
 
     def __init__(self) -> None:
@@ -109,10 +109,10 @@ class Source:
         raise NotImplementedError
 
     def watch_leaving(self, paths: Iterable[str]) -> None:
-        """Report when one of these relative paths is deleted. Their folders are excluded, so not watched yet."""
+        """Report when one of these relative paths is deleted; their excluded folders have no watch yet."""
 
     def watch_linked(self, path: str) -> None:
-        """Report writes to a hard-linked file, also through a name elsewhere. Made for `Scanner(linked=...)`."""
+        """Report writes to a hard-linked file, through any of its names. Made for `Scanner(linked=...)`."""
 
     def forget(self) -> None:
         """Drop all watches of folders."""

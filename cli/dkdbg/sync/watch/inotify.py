@@ -87,7 +87,7 @@ class InotifySource(WatchCallback, Source):
             return True
 
     def watch_file(self, path: str) -> bool:
-        """Report changes of the file at this absolute path by watching its folder. Return whether it is new."""
+        """Report changes of the file at this absolute path by watching its folder. Return True if the watch is new."""
         with self._lock:
             if any(path in paths for paths in self._files.values()):
                 return False
@@ -204,7 +204,7 @@ class InotifySource(WatchCallback, Source):
             )
 
     def _add(self, path: str, mask: Mask = _MASK) -> int | None:
-        """Return the watch descriptor; None when a limit was hit, 0 when the folder is gone or unreadable."""
+        """Return the watch descriptor; None if a limit was hit, 0 if the folder is gone or unreadable."""
         if self._fd is None:
             return None
         identity = CallbackId(next(self._next_id))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: Minimum to which each limit is raised; a watch costs 1 KB of kernel memory.
+#: Minimum value to suggest for each limit; a watch costs 1 KB of kernel memory.
 _FLOORS = {"watches": 524288, "instances": 512}
 
 

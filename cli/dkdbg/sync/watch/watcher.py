@@ -1,7 +1,7 @@
 """Changes below the local root, as they happen: batches of paths to check again.
 
-The scanner names each folder to watch just before listing it, so that no change in between is missed, and no ignored
-folder costs a watch.
+The scanner calls `Watcher.watch` for each folder just before it lists the folder: no change in between is missed, and
+ignored folders cost no watch.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Watcher:
 
     @property
     def limited(self) -> str:
-        """Return why some folders are polled; see the class."""
+        """Return why some folders are polled; see `Watcher`."""
         count = len(self._polled)
         what = "1 folder is" if count == 1 else f"{count:,} folders are"
         return f"{what} polled every {_POLL_S:g} s: {self._inbox.limited}" if count else ""
@@ -99,7 +99,7 @@ class Watcher:
         self.source.close()
 
     def _pace_polls(self, now: float) -> None:
-        """Schedule the next poll after ten times as long as the last check of polled folders took."""
+        """Schedule the next poll: after ten times the duration of the last one, at least _POLL_S."""
         if self._polled_at:
             self._next_poll = now + max(_POLL_S, 10 * (now - self._polled_at))
             self._polled_at = 0.0
