@@ -205,10 +205,12 @@ def _ended(root: Path, target: Target, seen: SeenSession) -> Finding:
     output = _output(target)
     cause = program_end.cause_of(output, None, proof_repair.around(root, ""))
     is_known = cause.cause != "program-ends"
-    says = cause.says if is_known else program_end.last_error(output)
+    says = cause.says if is_known else program_end.last_error(output) or seen.detail
+    name = seen.name if target.address.scheme == LOCAL else seen.target
+    logs = "; dkdbg logs shows all that it printed" * (Capability.LOGS in target.capabilities)
     return Finding(
-        link="start", cause="container-exited", says=f"{seen.target} has ended" + (f": {says}" if says else ""),
-        remedy=cause.remedy if is_known else "dkdbg up starts it again; dkdbg logs shows all that it printed", detail=cause.detail,
+        link="start", cause="container-exited", says=f"{name} has ended" + (f": {says}" if says else ""),
+        remedy=cause.remedy if is_known else registry.how_to_begin(str(target.address), [seen]) + logs, detail=cause.detail,
     )  # fmt: skip
 
 

@@ -124,6 +124,14 @@ def test_the_end_of_a_container_is_named_with_what_the_program_printed(script, m
     assert verb._ended(script, Far(parse("ssh://node")), SEEN).says == says
 
 
+def test_an_ended_local_run_is_named_with_its_exit_code_and_how_to_start_one(script, monkeypatch):
+    monkeypatch.setattr(verb, "_output", lambda _target: "")
+    ended = replace(SEEN, target="local", state="exited", detail="exited with code 3")
+    said = verb._ended(script, registry.target_of("local:train", script), ended)
+    assert said.says == "train has ended: exited with code 3"
+    assert said.remedy == "dkdbg run -- python train.py starts one"
+
+
 def test_a_name_that_no_local_session_has_lists_the_sessions(script, dkdbg, monkeypatch):
     monkeypatch.setattr(LocalTarget, "sessions", lambda _: [])
     here = replace(SEEN, target="local", address="local:python-7")
