@@ -5,6 +5,7 @@ import dis
 import json
 import os
 import py_compile
+import shutil
 import subprocess
 import sys
 import time
@@ -181,6 +182,19 @@ def test_a_program_that_waits_has_loaded_nothing(program):
 def test_a_python_without_the_hook_is_named(program):
     said = why(program(LOOP, before=("-S",)), 5, "hook-missing", fact="")
     assert "-S" in said["findings"][0]["says"]
+
+
+def test_children_without_the_hook_of_a_python_with_it_are_named_in_the_console(program, tmp_path):
+    pypy = tmp_path / "pypy3"
+    pypy.symlink_to(shutil.which("sleep") or "")
+    running = program(f"""\
+import subprocess, sys
+subprocess.Popen([{str(pypy)!r}, "30"])
+subprocess.run([sys.executable, "-S", "-c", "import time; time.sleep(30)"])
+""", wait="300")  # fmt: skip
+    with Editor(running.port, {running.script: [1]}) as editor:
+        editor.wait_output("no breakpoint stops it: python -S loads nothing from site folders")
+        editor.wait_output("no breakpoint stops it: pypy3 is not CPython 3.8 or newer")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user")

@@ -84,10 +84,12 @@ def _of_processes(session: LineSession) -> Iterator[Finding]:
                 remedy="keep its user while you debug it, or debug it in a container of its own, which lets such users in",
             )  # fmt: skip
             return
+        is_other = "not CPython" in why
         yield Finding(
-            link="process", cause="other-interpreter" if "not CPython" in why else "hook-missing",
+            link="process", cause="other-interpreter" if is_other else "hook-missing",
             says=f"{name} runs in a Python that has not loaded the agent: {why}",
-            remedy="start it with the interpreter of the image, without -S, -I and -E, and with PYTHONPATH extended, not replaced",
+            remedy="start it with CPython 3.8 or newer, such as the interpreter of the image" if is_other
+            else "start it with the interpreter of the image, without -S, -I and -E, and with PYTHONPATH extended, not replaced",
         )  # fmt: skip
     elif not session.processes and session.state == "waiting":
         yield Finding(
