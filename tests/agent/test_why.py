@@ -83,6 +83,39 @@ def test_a_line_that_runs_has_no_finding_and_each_other_kind_of_line_has_its_own
     assert "the next line with code is 4" in said["findings"][0]["says"]
 
 
+WITHOUT_CODE = '''\
+import functools
+import time
+
+
+@functools.wraps(print)
+def step():
+    """First.
+
+    Second."""
+    global total
+    total = 1
+    return total
+    total = 2
+
+
+time.sleep(600)
+'''
+
+
+@pytest.mark.parametrize(
+    ("words", "cause", "remedy"),
+    [
+        ("Second", "no-code", "set the breakpoint in line 11"),
+        ("global", "optimised-away", "set the breakpoint in line 11"),
+        ("total = 2", "optimised-away", "set it in a line that runs"),
+    ],
+)
+def test_a_line_without_code_at_the_edge_of_a_function_is_of_that_function(program, words, cause, remedy):
+    [found] = why(program(WITHOUT_CODE), line(WITHOUT_CODE, words), cause, fact="in step")["findings"]
+    assert found["remedy"] == remedy
+
+
 def test_a_breakpoint_that_has_stopped_is_counted_and_one_in_a_branch_is_perhaps_too_late(program):
     text = LOOP.replace("0.01", "0.5").replace("    if 0:\n", "    if n < 0:\n")  # so that it is rarely held
     running = program(text)

@@ -146,12 +146,12 @@ def _of_file(
     whole = compiling.compiled(file, sys.flags.optimize)
     if whole is None:
         return facts
-    lines = sorted({number for _, code in _codes(whole) for number in _lines(code)})
-    facts["code"] = line in lines
-    facts["next"] = next((number for number in lines if number > line), None)
+    facts["code"] = _has_line(whole, line)
     facts["unoptimised"] = bool(sys.flags.optimize) and _has_line(compiling.compiled(file, 0), line)
-    name, fresh = _around(whole, line)
+    name, fresh = _around(whole, line, [] if facts["code"] else _statements(file))
     facts["function"] = name
+    following = (number for _, code in _codes(fresh) for number in _lines(code) if number > line)
+    facts["next"] = min(following, default=None)
     if fresh is whole:
         active = [
             each
@@ -160,7 +160,7 @@ def _of_file(
         ]
         live = active[0][0] if active else None
         facts["at"] = [at for _, at, _ in active]
-        facts["branch"] = _is_in_branch(file, line)
+        facts["branch"] = _is_in_branch(_statements(file), line)
         facts["ran"] = None if facts["importing"] or facts["at"] or module is None else True
     else:
         live, compiler = _live(module, fresh, running, functions or ())
@@ -183,8 +183,8 @@ def _of_file(
     return facts
 
 
-def _is_in_branch(file: str, line: int) -> bool:
-    """Tell whether a line of a module lies in a statement of `_BRANCHES`, which may skip it."""
+def _statements(file: str) -> List[Any]:
+    """Return all statements of a source, as `ast` has them; empty for a file that cannot be parsed."""
     import ast
 
     with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -192,13 +192,16 @@ def _is_in_branch(file: str, line: int) -> bool:
             text = source.read(compiling.MAX_SOURCE_BYTES)
         with compiling.without_warnings():
             tree = ast.parse(text)
-        return any(
-            isinstance(node, ast.stmt)
-            and type(node).__name__ in _BRANCHES
-            and node.lineno < line <= (node.end_lineno or 0)
-            for node in ast.walk(tree)
-        )
-    return False
+        return [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    return []
+
+
+def _is_in_branch(statements: List[Any], line: int) -> bool:
+    """Tell whether a line of a module lies in a statement of `_BRANCHES`, which may skip it."""
+    return any(
+        type(node).__name__ in _BRANCHES and node.lineno < line <= (node.end_lineno or 0)
+        for node in statements
+    )
 
 
 def _codes(code: CodeType, name: str = "") -> Iterator[Tuple[str, CodeType]]:
@@ -221,17 +224,26 @@ def _has_line(code: Optional[CodeType], line: int) -> bool:
     return code is not None and any(line in _lines(each) for _, each in _codes(code))
 
 
-def _around(whole: CodeType, line: int) -> Tuple[str, CodeType]:
-    """Return name and code of the innermost function with code on or around this line; else of the module.
+def _around(whole: CodeType, line: int, statements: List[Any]) -> Tuple[str, CodeType]:
+    """Return name and code of the innermost function around this line; else of the module.
 
     A function's decorators, `def` and defaults count as code of the enclosing one, like a class's body and a
-    comprehension.
+    comprehension. Its first and last statements may have no code: a docstring, or what comes after `return`.
+
+    Args:
+        statements: those of the source, if the line has no code.
     """
+    bounds = {
+        (min(each.lineno for each in (node, *node.decorator_list)), node.name): (node.body[0].lineno, node.end_lineno)
+        for node in statements
+        if type(node).__name__ in ("FunctionDef", "AsyncFunctionDef") and node.body[0].lineno > node.lineno
+    }  # fmt: skip
     best = ("", whole)
     for name, code in _codes(whole):
         numbers = set(_body(code))
         if code.co_name != "<lambda>" and len(numbers) > 1:
             numbers.discard(code.co_firstlineno)
+        numbers.update(bounds.get((code.co_firstlineno, code.co_name), ()))
         if _is_function(code) and numbers and min(numbers) <= line <= max(numbers):
             best = (name, code)
     return best
