@@ -282,6 +282,13 @@ def test_breakpoints_of_an_editor(program):
     [
         ({"condition": "n < 0"}, "condition", "only if n < 0"),
         ({"hitCondition": "1000000"}, "condition", "only if its hit count == 1000000"),
+        (
+            {"condition": "missing < n"},
+            "condition",
+            "only if missing < n, which raises NameError: name 'missing'",
+        ),
+        ({"condition": "n = 1"}, "condition", "only if n = 1, which raises SyntaxError: "),
+        ({"hitCondition": "5 times"}, "condition", "only if 5 times, which raises SyntaxError: "),
         ({"logMessage": "{loss}"}, "logpoint", "does not stop"),
     ],
 )
@@ -294,6 +301,18 @@ def test_a_breakpoint_that_is_set_and_does_not_stop(program, more, cause, says):
         child.request("setBreakpoints", asked)
         said = why(running, here, cause)
     assert says in said["findings"][0]["says"]
+
+
+def test_the_first_error_of_a_condition_is_said_once_in_the_console(program):
+    running = program(LOOP)
+    with running.debugged() as debugger:
+        child = debugger.wait_session(lambda each: each.pid not in (None, running.process.pid), "the program")
+        for words, condition in (("loss = n", "missing"), ("loss = n", "missing"), ("assert", "1 / 0")):
+            asked = [{"line": line(LOOP, words), "condition": condition}]
+            child.request("setBreakpoints", {"source": {"path": running.script}, "breakpoints": asked})
+            debugger.wait_output(f"its condition, {condition}, raises")
+        said = "".join(each.text for each in debugger.output)
+        assert said.count("missing, raises NameError: name 'missing' is not defined") == 1
 
 
 PLACES = '''\

@@ -306,6 +306,7 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
     ]
     at_line = [each for _, file in joined for each in file.breakpoints or () if each.line == asked.line]
     conditions = [each.condition for each in at_line if each.condition]
+    error = next((f", which raises {each.error}" for each in at_line if each.error), "")
     _, file = debugged[0]
     name = file.function or "the module's own code"
     branch = " or its branch was not taken," if file.branch else ""
@@ -327,7 +328,7 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         return
     elif conditions:
         yield Finding(
-            link="line", cause="condition", says=f"the breakpoint stops only if {conditions[0]}",
+            link="line", cause="condition", says=f"the breakpoint stops only if {conditions[0]}{error}",
             remedy="remove the condition, or evaluate it in the Debug Console",
         )  # fmt: skip
     elif all(not each.function and each.ran for _, each in debugged):

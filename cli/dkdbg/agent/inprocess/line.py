@@ -18,7 +18,7 @@ import sys
 import types
 
 from . import compiling, missed_code, session
-from .pydevd_patches import own_tracer, suspending
+from .pydevd_patches import breakpoints, own_tracer, suspending
 from .ray import cluster
 
 TYPE_CHECKING = False
@@ -470,6 +470,7 @@ def _breakpoints(file: str) -> Optional[List[Dict[str, Any]]]:
             "line": number,
             "condition": _condition(each),
             "logs": bool(getattr(each, "is_logpoint", False)),
+            "error": breakpoints.error(each),
             "stops": suspending.stops.get((canonical, number), 0),
         }
         for number, each in list(found.items())[:MAX_FILES]
