@@ -315,6 +315,46 @@ def test_the_first_error_of_a_condition_is_said_once_in_the_console(program):
         assert said.count("missing, raises NameError: name 'missing' is not defined") == 1
 
 
+def test_a_breakpoint_set_before_the_start_in_a_branch_that_is_never_taken_needs_no_restart(program):
+    text = LOOP.replace("    if 0:\n", "    if n < 0:\n")
+    branch = line(text, "loss = 2")
+    running = program(text, wait="300")
+    with running.debugged(branch) as debugger:
+        debugger.wait_session(lambda each: each.pid not in (None, running.process.pid), "the program")
+        debugger.set_breakpoints(running.script, [branch, line(text, "return n")])  # the first one stays
+        [found] = why(running, branch, "never-reached", fact="has run")["findings"]
+        assert "its branch was not taken" in found["says"]
+        assert "restart" not in found["remedy"]
+        debugger.set_breakpoints(running.script, [])
+        debugger.set_breakpoints(running.script, [branch])
+        why(running, branch, "ran-before")
+
+
+CANCELLED = """\
+import asyncio
+
+
+async def child():
+    first = 1
+    second = 2
+
+
+async def main():
+    while True:
+        asyncio.create_task(child()).cancel()
+        await asyncio.sleep(0.05)
+
+
+asyncio.run(main())
+"""
+
+
+def test_a_task_that_is_cancelled_before_its_first_step_is_not_said_to_have_run(program, under):
+    running = program(CANCELLED, wait="300", **under(12))
+    with running.debugged(5):
+        why(running, 5, "never-reached", fact="in child, which may have run")
+
+
 PLACES = '''\
 import functools
 import queue

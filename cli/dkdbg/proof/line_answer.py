@@ -70,6 +70,7 @@ class Breakpoint:
     Attributes:
         logs: whether it only prints its message.
         stops: how often it has stopped, 0 with an agent that does not count.
+        early: whether it has been set since before the process began to run the file.
         error: first error of its condition; empty without one.
     """
 
@@ -77,6 +78,7 @@ class Breakpoint:
     condition: str
     logs: bool
     stops: int
+    early: bool = False
     error: str = ""
 
 
@@ -290,7 +292,7 @@ def _loaded(data: dict[str, Any]) -> LoadedFile:
         breakpoints=None if not isinstance(found, list) else tuple(
             Breakpoint(
                 line=_number(each, "line"), condition=_text(each, "condition"), logs=each.get("logs") is True,
-                stops=_number(each, "stops"), error=_text(each, "error"),
+                stops=_number(each, "stops"), early=each.get("early") is True, error=_text(each, "error"),
             )
             for each in _entries(found)
         ),

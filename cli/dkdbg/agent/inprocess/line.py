@@ -53,6 +53,8 @@ _MANY_FROZEN = 2000
 _SUSPENDABLE = {types.CoroutineType: "cr", types.GeneratorType: "gi", types.AsyncGeneratorType: "ag"}
 #: Instructions that jump.
 _JUMPS = frozenset(opcode.hasjrel + opcode.hasjabs)
+#: Flags of the code of generators, coroutines and asynchronous generators.
+_SUSPENDS = 0x20 | 0x80 | 0x200
 #: Flag that code objects of functions have, and those of modules and classes lack.
 _CO_OPTIMIZED = 1
 
@@ -141,7 +143,7 @@ def _of_file(
         "path": file, "real": os.path.realpath(file), "module": module_name,
         "origin": "compiled" if file.endswith(_COMPILED) else "zip" if _is_in_archive(file) else "source",
         "importing": bool(getattr(getattr(module, "__spec__", None), "_initializing", False)),
-        "breakpoints": _breakpoints(file),
+        "breakpoints": _breakpoints(file, is_loaded=module is not None),
     }  # fmt: skip
     whole = compiling.compiled(file, sys.flags.optimize)
     if whole is None:
@@ -384,8 +386,13 @@ def _has_run(live: Optional[CodeType]) -> Optional[bool]:
     if live is None or adaptive is None:
         return None
     fresh: Any = live.replace()
-    if adaptive != fresh._co_code_adaptive:
-        return True
+    changed = [pair for pair in zip(adaptive, fresh._co_code_adaptive) if pair[0] != pair[1]]
+    if changed:
+        # A task that is cancelled before its first step runs no line, but the exception that is thrown into it makes
+        # the interpreter put in the debugger's instructions, and take combined ones, which have no name, apart.
+        names = [(opcode.opname[new], opcode.opname[old]) for new, old in changed]
+        is_vague = all(new.startswith("INSTRUMENTED") or old.startswith("<") for new, old in names)
+        return None if is_vague and live.co_flags & _SUSPENDS else True
     return False if sys.version_info[:2] != (3, 12) or _counts_at_start(live) else None
 
 
@@ -458,7 +465,7 @@ def _debugger() -> str:
     return "dkdbg" if session.is_joined() else "other"
 
 
-def _breakpoints(file: str) -> Optional[List[Dict[str, Any]]]:
+def _breakpoints(file: str, *, is_loaded: bool) -> Optional[List[Dict[str, Any]]]:
     """Return the editor's breakpoints in a file, None without a debugger."""
     debugger, names = session.debugger(), sys.modules.get("pydevd_file_utils")
     if debugger is None or names is None:
@@ -470,6 +477,7 @@ def _breakpoints(file: str) -> Optional[List[Dict[str, Any]]]:
             "line": number,
             "condition": _condition(each),
             "logs": bool(getattr(each, "is_logpoint", False)),
+            "early": is_loaded and breakpoints.is_early(each),
             "error": breakpoints.error(each),
             "stops": suspending.stops.get((canonical, number), 0),
         }

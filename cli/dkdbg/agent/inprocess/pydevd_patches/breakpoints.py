@@ -1,4 +1,4 @@
-"""Records why a breakpoint with a condition does not stop: the condition fails.
+"""Records why a breakpoint does not stop: its condition fails, or its line has not run although it was set in time.
 
 pydevd prints a failing condition's error at each hit, and a NameError never. `dkdbg why` names both; see line.py.
 """
@@ -10,7 +10,10 @@ pydevd prints a failing condition's error at each hit, and a NameError never. `d
 from __future__ import annotations
 
 import os
+import sys
 import traceback
+
+from .. import session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 _MAX_ERROR = 300
 #: File, as pydevd names it, and line -> breakpoint before the editor's present request, which makes all of a file anew.
 _former: Dict[Tuple[str, int], Any] = {}
+#: File -> whether this process had begun to run it.
+_begun: Dict[str, bool] = {}
 
 
 def watch() -> None:
@@ -38,15 +43,21 @@ def watch() -> None:
 
     def consolidate_breakpoints(self: Any, name: str, by_id: Dict[int, Any], *args: Any) -> None:
         for each in by_id.values():
-            if not hasattr(each, "dkdbg_error"):
+            if not hasattr(each, "dkdbg_is_early"):
                 former = _former.get((name, each.line))
-                is_same = _conditions(former) == _conditions(each)
-                each.dkdbg_error = error(former) if is_same else ""
+                each.dkdbg_is_early = is_early(former) or not _has_begun(name)
+                if _conditions(former) == _conditions(each):
+                    each.dkdbg_error = error(former)
         consolidate(self, name, by_id, *args)
 
     PyDevdAPI.remove_all_breakpoints = remove_all_breakpoints
     pydevd.PyDB.consolidate_breakpoints = consolidate_breakpoints
     pydevd.PyDB.handle_breakpoint_condition = _handle_condition
+
+
+def is_early(breakpoint_: Any) -> bool:
+    """Tell whether a breakpoint has been set since before this process began to run its file."""
+    return getattr(breakpoint_, "dkdbg_is_early", False)
 
 
 def error(breakpoint_: Any) -> str:
@@ -56,6 +67,20 @@ def error(breakpoint_: Any) -> str:
 
 def _conditions(breakpoint_: Any) -> Tuple[str, str]:
     return getattr(breakpoint_, "condition", None) or "", getattr(breakpoint_, "hit_condition", None) or ""
+
+
+def _has_begun(file: str) -> bool:
+    if not _begun.get(file):
+        import pydevd_file_utils
+
+        base = os.path.basename(file)
+        names = [session.namespace(each).get("__file__") for each in list(sys.modules.values())]
+        _begun[file] = any(
+            pydevd_file_utils.canonical_normalized_path(each) == file
+            for each in names
+            if isinstance(each, str) and os.path.basename(each) == base
+        )
+    return _begun[file]
 
 
 def _handle_condition(self: Any, _info: Any, breakpoint_: Any, frame: Any) -> Any:
