@@ -70,12 +70,16 @@ class Breakpoint:
     Attributes:
         logs: whether it only prints its message.
         stops: how often it has stopped, 0 with an agent that does not count.
+        early: whether it has been set since before the process began to run the file.
+        error: first error of its condition; empty without one.
     """
 
     line: int
     condition: str
     logs: bool
     stops: int
+    early: bool = False
+    error: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,7 +292,7 @@ def _loaded(data: dict[str, Any]) -> LoadedFile:
         breakpoints=None if not isinstance(found, list) else tuple(
             Breakpoint(
                 line=_number(each, "line"), condition=_text(each, "condition"), logs=each.get("logs") is True,
-                stops=_number(each, "stops"),
+                stops=_number(each, "stops"), early=each.get("early") is True, error=_text(each, "error"),
             )
             for each in _entries(found)
         ),
