@@ -349,8 +349,8 @@ class RepoFacts:
         name: directory name.
         python, torch, gpu, package_manager: see their types.
         dependency_files: the files to install from, in order, relative to the root.
-        requirements: distribution names that the repository needs when no dependency file says so (README install
-            line, imports), lower case, as far as they can be known.
+        requirements: requirements of the repository when no dependency file states any (README install lines,
+            imports), as pip writes them, as far as they can be known.
         declared: requirements in the dependency files, as pip writes them (`torch>=2.1`), without the optional groups.
         undeclared: packages that the sources import, and that no dependency file names or certainly installs: numpy,
             which torch has not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.

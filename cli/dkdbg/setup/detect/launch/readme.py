@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from dkdbg.launchers.lines.command_lines import logical_lines
+from dkdbg.launchers.words import split
+from dkdbg.setup.detect.python.conda import conda_requirement
 from dkdbg.setup.detect.python.requirements import parse_requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_INSTALL = re.compile(r"(?:^|[\s;&!%$>(])(?:python3?\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+([^;&|#`]+)")
+    from dkdbg.setup.detect.python.requirements import Wanted
+
+#: A `#` inside of a word does not begin a comment: `git+https://...#egg=name`.
+_INSTALL = re.compile(
+    r"(?:^|[\s;&!%$>(])(?:python3?\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+"
+    r"((?:\"[^\"]*\"|'[^']*'|(?<=\S)#|[^;&|#`])+)"
+)
 #: `pip install -e ".[train]"`: the repository itself, with its extras.
 _ITSELF = re.compile(r"\bpip3?\s+install\s(?:[^;&|#\n]*\s)?[\"']?\.(?:\[([\w., -]*)\])?[\"']?(?=\s|$)")
 _CONDA = re.compile(r"(?:^|[\s;&!%$>(])(?:conda|mamba|micromamba)\s+(?:install|create)\s+([^;&|#`]+)")
@@ -89,23 +98,38 @@ def installed_extras(documents: Iterable[str]) -> frozenset[str]:
     return frozenset(re.findall(r"[\w.-]+", first[1] or "")) if first else frozenset()
 
 
-def installed_names(text: str) -> tuple[str, ...]:
-    """Return the distributions in the install lines of a document, in order, without tools for installing."""
-    found: dict[str, None] = {}
+def installed(text: str) -> tuple[Wanted, ...]:
+    """Return the requirements in the pip lines of a document, in order, without tools for installing.
+
+    A local version (`2.7.1+cu126`) loses its local part, because it is in no usual index.
+    """
+    found = (parse_requirement(word, "README") for word in _arguments(text, _INSTALL, _VALUES))
+    return tuple(
+        replace(item, spec="" if re.match("=[^=]", item.spec) else item.spec.partition("+")[0])
+        for item in found
+        if item is not None and item.name not in _TOOLS
+    )
+
+
+def installed_by_conda(text: str) -> tuple[Wanted, ...]:
+    """Return the packages in the conda lines of a document, with names and pins translated for pip."""
+    found = (conda_requirement(word, "README") for word in _arguments(text, _CONDA, _CONDA_VALUES))
+    return tuple(filter(None, found))
+
+
+def _arguments(text: str, command: re.Pattern[str], values: set[str]) -> Iterator[str]:
+    """Yield what the install lines of a document name, without options and their values, except `-e git+URL`."""
     for block in code_blocks(text):
         for line in logical_lines(block):
             if "<" in line and ">" not in line.split("<")[0] and re.search(r"<[\w -]+>", line):
                 continue
-            for match in _INSTALL.finditer(line):
-                names = match[1].split()
+            for match in command.finditer(line):
                 previous = ""
-                for word in names:
-                    if not word.startswith("-") and previous not in _VALUES:
-                        item = parse_requirement(word.strip("\"'"), "README")
-                        if item is not None and item.name not in _TOOLS:
-                            found.setdefault(item.name)
+                for word in split(match[1]):
+                    is_value = previous in values and not ("+" in word and previous in {"-e", "--editable"})
+                    if not word.startswith("-") and not is_value:
+                        yield word
                     previous = word
-    return tuple(found)
 
 
 def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:

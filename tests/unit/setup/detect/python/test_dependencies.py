@@ -245,7 +245,7 @@ def test_a_broken_file_is_named_and_nothing_else_happens(project, path, text):
 
 def test_names_of_the_readme_or_imports_stand_in_for_a_missing_file_without_the_standard_library(project):
     project.readme("pip install -U torch numpy 'transformers>=4' tiktoken")
-    assert project.facts().requirements == ("torch", "numpy", "transformers", "tiktoken")
+    assert project.facts().requirements == ("torch", "numpy", "transformers>=4", "tiktoken")
     project.empty().write(
         "train.py", "import os, cv2\nimport numpy as np\nfrom PIL import Image\nimport models\n"
     ).write("models.py", "import yaml\n")
@@ -254,6 +254,30 @@ def test_names_of_the_readme_or_imports_stand_in_for_a_missing_file_without_the_
         "a.ipynb", '{"cells": [{"cell_type": "code", "source": ["import random\\n", "import torch"]}]}'
     )
     assert project.facts().requirements == ("torch",)
+
+
+AT_GIT = "git+https://h/z"
+
+
+@pytest.mark.parametrize(
+    ("lines", "installs"),
+    [
+        (["pip install numpy==1.24.4 'torch>=1.8, <2' gym[atari] yacs=0.1"], ["numpy==1.24.4 'torch<2,>=1.8' 'gym[atari]' yacs"]),
+        (["conda install pytorch==1.8.0 torchvision=0.9 cudatoolkit=10.2 -c pytorch", "pip install tqdm"],
+         ["tqdm torch==1.8.0 'torchvision==0.9.*'"]),
+        (["conda install torchvision=0.9 -c pytorch"], ["torch 'torchvision==0.9.*' numpy"]),
+        (["pip install torch==2.6.0+cu124 --index-url https://download.pytorch.org/whl/cu124"],
+         ["--extra-index-url https://download.pytorch.org/whl/cu124 torch==2.6.0"]),
+        (["pip install 'z @ git+https://h/z' -e git+https://h/z#egg=zz  # both"], [f"'z @ {AT_GIT}' 'zz @ {AT_GIT}#egg=zz'"]),
+        (["pip install numpy git+https://me:s@h/z.git@v1#subdirectory=py"],
+         ["numpy", "{0} || pip install --no-build-isolation {0}".format("'git+https://h/z.git@v1#subdirectory=py'")]),
+        (["pip install git+https://h/detectron2.git"], ["--no-build-isolation git+https://h/detectron2.git"]),
+    ],
+)  # fmt: skip
+def test_what_only_the_readme_installs_keeps_its_versions_extras_and_addresses(project, lines, installs):
+    facts = project.write("train.py", "import torch, torchvision, numpy\n").readme(*lines).facts()
+    runs = [each.run for each in plan_installs(facts)]
+    assert runs[-len(installs) :] == [f"pip install {each}" for each in installs]
 
 
 def test_system_packages_follow_the_requirements_and_a_folder_the_readme_installs_is_the_project(project):
