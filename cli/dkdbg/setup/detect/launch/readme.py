@@ -59,6 +59,8 @@ _SHELL_LANGUAGES = {
     "command",
 }
 _FENCE = re.compile(r"^[\s>]*(`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
+#: A comment behind a continuation, which no shell continues but its author does: `--seed 1 \ # always`.
+_COMMENTED = re.compile(r"\\[ \t]+#.*")
 _HEADING = re.compile(r" {0,3}(?:#{1,6}(?:\s|$)|=+\s*$|-{3,}\s*$)")
 _STARTS_PYTHON = re.compile(r"\s*(?:\$ )?python3? (?:-\w )?[\w./-]+(?:[ \t\n]|$)")
 
@@ -138,7 +140,7 @@ def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
     fence: str | None = None
     language = ""
     blank_before = True
-    for line in text.split("\n"):
+    for line in _COMMENTED.sub(r"\\", text).split("\n"):
         match = _FENCE.match(line)
         if fence is not None:
             if match and match[1].startswith(fence) and not match[2]:
