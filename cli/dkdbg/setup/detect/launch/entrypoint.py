@@ -169,9 +169,11 @@ def _rough(candidate: Candidate, project: str, *, is_ml: bool) -> float:
     name = file or launch.target or candidate.command
     role = role_of(name)
     started = registry.role_of(launch.launcher)
-    if launch.launcher == "console-script":
+    if verb_of(launch) == "train":
+        role = "train"
+    elif launch.launcher == "console-script":
         role = role_of(launch.target or "")
-        role = verb_of(launch) if verb_of(launch) == "train" else role if role != "other" else "main"
+        role = role if role != "other" else "main"
     elif started == SERVER:
         role = "app"
     elif started == NOTEBOOK:

@@ -151,6 +151,19 @@ def test_a_program_is_started_by_its_console_script_or_as_a_module_of_its_packag
     assert entry.command == "python -m book.part2.training"
 
 
+@pytest.mark.parametrize("how", ["tool", "python -m pkg.cli"])
+def test_lines_with_different_subcommands_are_different_programs_of_one_file(project, how):
+    project.write("pyproject.toml", '[project]\nname = "tool"\n[project.scripts]\ntool = "pkg.cli:main"\n')
+    project.write("pkg/__init__.py", "").program("pkg/cli.py")
+    facts = project.readme(
+        f"{how} ls tasks", f"{how} --model a", f"{how} --model b", f"{how} --model c"
+    ).facts()
+    assert facts.entrypoint.command == f"{how} --model a"
+    assert f"{how} ls tasks" in [each.command for each in facts.candidates]
+    facts = project.readme(f"{how} ls tasks", f"{how} train a.yaml").write("x.py", TRAIN).facts()
+    assert facts.entrypoint.command == f"{how} train a.yaml"
+
+
 def test_an_app_in_the_init_file_of_a_package_is_served_from_whatever_folder_the_package_is_in(project):
     project.program("src/backend/web/seed.py").write("src/backend/web/__init__.py", "def create_app(): ...\n")
     project.readme(
