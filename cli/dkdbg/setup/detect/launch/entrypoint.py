@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -114,9 +115,9 @@ def rank(
                 launch=launch, file=file, cwd=".", command=name, place=place, source="the console scripts", order=500
             ))  # fmt: skip
     add_guarded(tree, found)
-    command = "jupyter lab"
     for path in notebooks[:20]:
         if path not in found:
+            command = f"jupyter lab {shlex.quote(path)}"
             launch = Launch(command=command, launcher="notebook", target=path)
             found[path] = Candidate(
                 launch=launch, file=path, cwd=".", command=command, place="notebook", source=path, order=900

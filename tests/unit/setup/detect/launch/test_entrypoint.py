@@ -185,8 +185,10 @@ def test_tests_setup_vendored_code_and_a_library_are_never_the_program(project):
 
 def test_notebooks_are_started_with_jupyter_unless_they_lie_beside_a_program_or_there_are_many(project):
     project.write("lectures/part1.ipynb", '{"cells": []}').write("lectures/part2.ipynb", '{"cells": []}')
-    entry = project.facts().entrypoint
-    assert (entry.command, entry.launcher, entry.file) == ("jupyter lab", "notebook", "lectures/part1.ipynb")
+    facts = project.facts()
+    entry, commands = facts.entrypoint, [each.command for each in facts.candidates]
+    assert (entry.launcher, entry.file) == ("notebook", "lectures/part1.ipynb")
+    assert commands == ["jupyter lab lectures/part1.ipynb", "jupyter lab lectures/part2.ipynb"]
     project.empty().write("analysis.ipynb", '{"cells": []}').write("train.py", TRAIN)
     assert project.facts().entrypoint.file == "train.py"
     project.empty()
