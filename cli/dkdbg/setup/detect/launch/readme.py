@@ -122,7 +122,7 @@ def installed_by_conda(text: str) -> tuple[Wanted, ...]:
 def _arguments(text: str, command: re.Pattern[str], values: set[str]) -> Iterator[str]:
     """Yield what the install lines of a document name, without options and their values, except `-e git+URL`."""
     for block in code_blocks(text):
-        for line in logical_lines(block):
+        for line in (re.sub(r"(?:^|\s)#.*", "", each) for each in logical_lines(block)):
             if "<" in line and ">" not in line.split("<")[0] and re.search(r"<[\w -]+>", line):
                 continue
             for match in command.finditer(line):

@@ -271,6 +271,7 @@ AT_GIT = "git+https://h/z"
         (["pip install 'z @ git+https://h/z' -e git+https://h/z#egg=zz  # both"], [f"'z @ {AT_GIT}' 'zz @ {AT_GIT}#egg=zz'"]),
         (["pip install numpy git+https://me:s@h/z.git@v1#subdirectory=py"],
          ["numpy", "{0} || pip install --no-build-isolation {0}".format("'git+https://h/z.git@v1#subdirectory=py'")]),
+        (["# pip install required packages", "pip install tqdm  # or pip install other things"], ["tqdm"]),
         (["pip install git+https://h/detectron2.git"], ["--no-build-isolation git+https://h/detectron2.git"]),
     ],
 )  # fmt: skip
