@@ -380,6 +380,7 @@ class RepoFacts:
         devcontainers: paths of existing devcontainer.json files.
         apt: Debian packages that wheels of this repository need at run time.
         build_apt: Debian packages needed to build its dependencies (compilers, git).
+        readme_apt: packages in the README's apt lines, for some release of Debian or Ubuntu.
         harmless_scripts: names of shell scripts and own console scripts that work without another user's rights.
         passing_scripts: names of shell scripts that run their arguments as the program.
         notebooks: number of notebooks.
@@ -439,6 +440,7 @@ class RepoFacts:
     devcontainers: tuple[str, ...] = ()
     apt: tuple[str, ...] = ()
     build_apt: tuple[str, ...] = ()
+    readme_apt: tuple[str, ...] = ()
     harmless_scripts: frozenset[str] = frozenset()
     passing_scripts: frozenset[str] = frozenset()
     notebooks: int = 0
@@ -507,6 +509,7 @@ def facts_json(facts: RepoFacts) -> dict[str, object]:
         "gpu_source": facts.gpu_source,
         "apt": list(facts.apt),
         "build_apt": list(facts.build_apt),
+        "readme_apt": list(facts.readme_apt),
         "requirements": list(facts.requirements),
         "notebooks": facts.notebooks,
         "devcontainers": list(facts.devcontainers),

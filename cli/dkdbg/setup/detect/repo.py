@@ -22,7 +22,7 @@ from dkdbg.setup.detect.docker.service import harmless_scripts, passing_scripts,
 from dkdbg.setup.detect.files import MAX_TEXT_BYTES, MAX_WALK_S, Tree, parent
 from dkdbg.setup.detect.launch.candidates import module_file
 from dkdbg.setup.detect.launch.entrypoint import terminal_asked
-from dkdbg.setup.detect.launch.readme import installed, installed_by_conda, installed_extras
+from dkdbg.setup.detect.launch.readme import installed, installed_by_apt, installed_by_conda, installed_extras
 from dkdbg.setup.detect.python import imports
 from dkdbg.setup.detect.python.dependencies import is_side_file, named_in
 from dkdbg.setup.detect.python.pyproject import NEEDS_CUDA, NEEDS_NOTHING
@@ -168,6 +168,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         devcontainers=tuple(item.path for item in survey.devcontainers),
         apt=apt,
         build_apt=build_apt,
+        readme_apt=installed_by_apt(survey.readme),
         harmless_scripts=harmless_scripts(scripts) | set(survey.scripts),
         passing_scripts=passing_scripts(scripts),
         notebooks=len(survey.notebooks),

@@ -61,8 +61,10 @@ def plan_image(
     needs_project = facts.installs_itself or bool(
         facts.entrypoint and facts.entrypoint.launcher == "console-script"
     )
+    needed = _apt(facts, base, apt)
     image = ImagePlan(
-        dockerfile=name, is_generated=True, base=base, apt=_apt(facts, base, apt), installs=installs,
+        dockerfile=name, is_generated=True, base=base, apt=needed, installs=installs,
+        optional_apt=tuple(each for each in facts.readme_apt if each not in needed),
         context=("*",) if needs_project else (), installs_project=needs_project,
         comment=printable(why),
     )  # fmt: skip

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from dkdbg.core.config import DEBIAN_PACKAGE
 from dkdbg.launchers.lines.command_lines import logical_lines
 from dkdbg.launchers.words import split
 from dkdbg.setup.detect.python.conda import conda_requirement
@@ -25,6 +26,12 @@ _INSTALL = re.compile(
 _ITSELF = re.compile(r"\bpip3?\s+install\s(?:[^;&|#\n]*\s)?[\"']?\.(?:\[([\w., -]*)\])?[\"']?(?=\s|$)")
 _CONDA = re.compile(r"(?:^|[\s;&!%$>(])(?:conda|mamba|micromamba)\s+(?:install|create)\s+([^;&|#`]+)")
 _CONDA_VALUES = {"-n", "--name", "-p", "--prefix", "-c", "--channel", "-f", "--file", "--clone"}
+_APT = re.compile(r"(?:^|[\s;&|!$>(])apt(?:-get)?\s+(?:-\S+\s+)*install\s+([^;&|#`]+)")
+_APT_VALUES = {"-t", "--target-release", "-o", "--option", "-c", "--config-file"}
+#: Packages for the machine, not for the program: drivers, kernel, container engines, Debian's own Python.
+_OF_MACHINE = re.compile(
+    r"(?:lib)?(?:nvidia|cuda|cudnn|docker|containerd|podman|linux|python|snapd|ubuntu)(?![a-z]).*"
+)
 _VALUES = {
     "-r",
     "--requirement",
@@ -117,6 +124,12 @@ def installed_by_conda(text: str) -> tuple[Wanted, ...]:
     """Return the packages in the conda lines of a document, with names and pins translated for pip."""
     found = (conda_requirement(word, "README") for word in _arguments(text, _CONDA, _CONDA_VALUES))
     return tuple(filter(None, found))
+
+
+def installed_by_apt(text: str) -> tuple[str, ...]:
+    """Return the Debian packages in the apt lines of a document, in order, without those for the machine."""
+    found = dict.fromkeys(_arguments(text, _APT, _APT_VALUES))
+    return tuple(name for name in found if DEBIAN_PACKAGE.fullmatch(name) and not _OF_MACHINE.fullmatch(name))
 
 
 def _arguments(text: str, command: re.Pattern[str], values: set[str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dkdbg.setup.detect.python import dependencies
 from dkdbg.setup.detect.python.dependencies import read_dependency_files
 from dkdbg.setup.detect.python.pyproject import caret
 from dkdbg.setup.detect.python.requirements import parse_requirement
-from dkdbg.setup.plan.image import plan_installs
+from dkdbg.setup.plan.image import plan_image, plan_installs
 
 PROJECT = '[project]\nname = "p"\ndependencies = ["torch==2.5.1"]\n'
 CONDA = "name: env\ndependencies:\n  - python=3.9\n  - pytorch=2.1\n"
@@ -291,6 +291,21 @@ def test_system_packages_follow_the_requirements_and_a_folder_the_readme_install
     project.readme("git clone https://example.org/course.git", "cd course/python", "pip install .")
     facts = project.facts()
     assert (facts.package_manager, facts.torch.version) == ("pip", "0.4.0")
+
+
+@pytest.mark.parametrize(
+    ("lines", "packages"),
+    [
+        (["sudo apt update && sudo apt install ffmpeg sox", "sudo pacman -S sox2", "brew install x"], "ffmpeg sox"),
+        (["$ sudo -E apt-get -qq install -y \\", "  -t bookworm libsndfile1 ./x.deb \\", "  sox=14.4 a/stable B | tee log"], "libsndfile1"),
+        (["apt install python3.8-venv python3-pip cuda-toolkit-12-4 nvidia-driver-535 linux-headers-$(uname -r) docker.io"], ""),
+        (["apt install <package>", "# apt install required packages", "apt remove sox", "apt-get install libopenmpi-dev;reboot"], "libopenmpi-dev"),
+    ],
+)  # fmt: skip
+def test_debian_packages_of_the_readme_are_installed_without_those_of_the_machine(project, lines, packages):
+    facts = project.program("train.py").readme(*lines).facts()
+    assert facts.readme_apt == tuple(packages.split())
+    assert plan_image(facts)[0].optional_apt == facts.readme_apt
 
 
 def test_a_pixi_lock_says_python_versions_and_cuda_and_a_pixi_toml_that_a_driver_is_needed(project):
