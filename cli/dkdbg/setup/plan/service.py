@@ -240,7 +240,7 @@ def _settings(
         what = f"environment {', '.join((*run.env_files, *names, *yours))}"
         yield Decision(what=what, why=f"{run.source} passes it to docker run")
     if plan.no_bytecode and dockerfile is not None:
-        why = f"{dockerfile.path} copies every file here into the image, so that new __pycache__ files would make the next start install again"
+        why = f"{dockerfile.path} copies code before it installs packages, so that new __pycache__ files would make the next start install again"
         yield Decision(what="environment PYTHONDONTWRITEBYTECODE=1", why=why)
 
 

@@ -253,7 +253,7 @@ def writes_bytecode(image=COPIES_ALL, **values):
         entrypoint=TRAIN, candidates=(TRAIN,), dockerfiles=(image,), mappings=((".", "/app"),), **values
     )
     assert [each.why for each in made.decisions if "PYTHONDONTWRITEBYTECODE" in each.what] == (
-        ["Dockerfile copies every file here into the image, so that new __pycache__ files would make the next start install again"]
+        ["Dockerfile copies code before it installs packages, so that new __pycache__ files would make the next start install again"]
         if made.service.no_bytecode
         else []
     )  # fmt: skip
