@@ -647,7 +647,7 @@ def _why_wait(wait: int, *, idle: bool) -> str:
 
 def _why_file(merge: str) -> str:
     return {
-        "compose.yaml": "there is no compose file yet",
+        "compose.yaml": "this folder has no compose file yet",
         "override": "compose merges this file automatically, and yours stays unchanged",
         "COMPOSE_FILE": "an override file exists already, so COMPOSE_FILE in .env lists one more",
     }[merge]
