@@ -350,8 +350,8 @@ class RepoFacts:
         name: directory name.
         python, torch, gpu, package_manager: see their types.
         dependency_files: the files to install from, in order, relative to the root.
-        requirements: distribution names that the repository needs when no dependency file says so (README install
-            line, imports), lower case, as far as they can be known.
+        requirements: requirements of the repository when no dependency file states any (README install lines,
+            imports), as pip writes them, as far as they can be known.
         declared: requirements in the dependency files, as pip writes them (`torch>=2.1`), without the optional groups.
         undeclared: packages that the sources import, and that no dependency file names or certainly installs: numpy,
             which torch has not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
@@ -381,6 +381,7 @@ class RepoFacts:
         devcontainers: paths of existing devcontainer.json files.
         apt: Debian packages that wheels of this repository need at run time.
         build_apt: Debian packages needed to build its dependencies (compilers, git).
+        readme_apt: packages in the README's apt lines, for some release of Debian or Ubuntu.
         harmless_scripts: names of shell scripts and of the repository's console scripts that do not need root.
         passing_scripts: names of shell scripts that run their arguments as the program.
         notebooks: number of notebooks.
@@ -440,6 +441,7 @@ class RepoFacts:
     devcontainers: tuple[str, ...] = ()
     apt: tuple[str, ...] = ()
     build_apt: tuple[str, ...] = ()
+    readme_apt: tuple[str, ...] = ()
     harmless_scripts: frozenset[str] = frozenset()
     passing_scripts: frozenset[str] = frozenset()
     notebooks: int = 0
@@ -508,6 +510,7 @@ def facts_json(facts: RepoFacts) -> dict[str, object]:
         "gpu_source": facts.gpu_source,
         "apt": list(facts.apt),
         "build_apt": list(facts.build_apt),
+        "readme_apt": list(facts.readme_apt),
         "requirements": list(facts.requirements),
         "notebooks": facts.notebooks,
         "devcontainers": list(facts.devcontainers),

@@ -102,6 +102,7 @@ class ImagePlan:
         is_generated: whether dkdbg writes that Dockerfile.
         base: image that the generated Dockerfile starts from.
         apt: Debian packages to install.
+        optional_apt: Debian packages to install if the base image's release has them.
         installs: RUN lines in order.
         context: files of the build context beyond what the installs copy; `*` for all of the repository.
         installs_project: whether the repository itself is installed, for its console scripts.
@@ -111,6 +112,7 @@ class ImagePlan:
     is_generated: bool = False
     base: str = ""
     apt: tuple[str, ...] = ()
+    optional_apt: tuple[str, ...] = ()
     installs: tuple[Install, ...] = ()
     context: tuple[str, ...] = ()
     installs_project: bool = False
