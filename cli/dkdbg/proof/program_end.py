@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dkdbg.agent.settings import IMAGE_FILES
 from dkdbg.core.known_errors import NO_SHELL, bounded, line_at
 from dkdbg.launchers.python import PYTHON
-from dkdbg.proof.finding import Finding
+from dkdbg.proof.finding import Finding, with_lf
 from dkdbg.setup.detect.python.imports import distributions, is_known
 from dkdbg.setup.detect.python.system_packages import package_of_library
 
@@ -434,7 +434,7 @@ def _of_arguments(text: str, code: int | None, around: Around) -> Finding | None
     return None
 
 
-_WITH_LF = "store it with LF: git add --renormalize after '*.sh text eol=lf' in .gitattributes"
+_WITH_LF = f"write it with LF in the checkout: {with_lf('SCRIPT.sh')}"
 #: Pattern -> cause, what is wrong, remedy, link; {0} stands for the match, {1} for its first group, {line} for its
 #: line.
 _FILE_ERRORS = (

@@ -1,5 +1,6 @@
 """The cause of a program's end is read from its last lines, as Python, argparse, click, glibc and CUDA write them."""
 
+import re
 import subprocess
 import time
 from dataclasses import replace
@@ -145,6 +146,20 @@ def test_a_name_that_nothing_knows_is_declared_only_if_the_repository_names_it(w
         subject,
     )  # no subject: --fix adds no stranger's package
     assert ("then dkdbg verify" in found.remedy) is bool(where)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "dkdbg: ./a.sh has CRLF line ends (its interpreter is x)\n",
+        "env: 'bash\\r': No such file or directory\n",
+    ],
+)
+def test_the_remedy_for_crlf_changes_the_file_that_is_mounted(tmp_path, text):
+    (tmp_path / "SCRIPT.sh").write_bytes(b"#!/bin/sh\r\nexit 7\r\n")
+    typed = re.search(r"sed -i '[^']+' SCRIPT.sh", cause_of(text, 127, AROUND).remedy)[0]
+    subprocess.run(["sh", "-c", typed], cwd=tmp_path, check=True)
+    assert (tmp_path / "SCRIPT.sh").read_bytes() == b"#!/bin/sh\nexit 7\n"
 
 
 @pytest.mark.parametrize(
