@@ -70,6 +70,7 @@ class Around:
         own: names of the repository's own modules.
         command: the program's command line as typed.
         written_by: returns the project file (setup.py, ...) that writes a module when the repository is installed, else "".
+        file_of: returns the file of the repository that a dotted module has, else "".
         named_in: returns where a dependency file of the repository, installed or not, names a distribution, else "".
         inherits_entrypoint: whether plain Docker would run the ENTRYPOINT that the image has from its base image.
     """
@@ -78,6 +79,7 @@ class Around:
     own: Collection[str] = ()
     command: str = ""
     written_by: Callable[[str], str] = lambda _: ""
+    file_of: Callable[[str], str] = lambda _: ""
     named_in: Callable[[str], str] = lambda _: ""
     inherits_entrypoint: bool = False
 
@@ -336,6 +338,8 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
                     "own-module", f"your module {found[1]} is not there: {writer} writes it when the repository is installed",
                     "install it once in the checkout, which is mounted: pip install -e .", text,
                 )  # fmt: skip
+            if "." in found[1]:  # else Python names the package that it does not find
+                return _of_submodule(found[1], text, around)
             return _finding(
                 "own-module", f"Python does not find your module {found[1]}",
                 f"put its folder on PYTHONPATH in the service's environment, or start the program from the folder above {name}",
@@ -375,6 +379,22 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
         says = f"the system library {library} is not in the image"
         return _finding("library-missing", says, remedy, text, subject=package)
     return None
+
+
+def _of_submodule(module: str, text: str, around: Around) -> Finding:
+    """Return the finding for a module that an own package, which Python has found, does not have."""
+    package, _, name = module.rpartition(".")
+    if file := around.file_of(module):
+        return _finding(
+            "own-module", f"Python finds a {package} without {name}, which yours has: {file}",
+            f"another {package} comes first on Python's path: put the folder above yours on PYTHONPATH in the service's environment, or rename one of them", text,
+        )  # fmt: skip
+    folder = re.sub(r"(?:/__\w+__)?\.py$", "", around.file_of(package) or package.replace(".", "/"))
+    return _finding(
+        "own-module", f"your package {package} has no {name}: there is no {folder}/{name}.py",
+        f"correct the name, or restore the file: git log --all --stat -- '*{name}.py' shows a renamed or deleted one, git submodule update --init fetches a submodule's; "
+        "pip install -e . makes a compiled or generated one in the checkout", text,
+    )  # fmt: skip
 
 
 def _of_python(name: str, text: str, around: Around) -> Finding:

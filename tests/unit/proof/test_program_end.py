@@ -181,6 +181,21 @@ def test_a_declared_distribution_is_not_taken_for_the_repositorys_module_of_its_
     assert cause_of(text, 1, around).cause == cause
 
 
+@pytest.mark.parametrize(
+    ("files", "module", "says"),
+    [
+        ({"model": "src/model/__init__.py"}, "model.net", "your package model has no net: there is no src/model/net.py"),
+        ({"model": "model.py"}, "model.net", "there is no model/net.py"),
+        ({}, "model.a.net", "there is no model/a/net.py"),
+        ({"model.net": "model/net.py"}, "model.net", "Python finds a model without net, which yours has: model/net.py"),
+    ],
+)  # fmt: skip
+def test_a_file_that_an_own_package_lacks_is_named(files, module, says):
+    text = TRACEBACK + f"ModuleNotFoundError: No module named '{module}'\n"
+    found = cause_of(text, 1, replace(AROUND, file_of=lambda name: files.get(name, "")))
+    assert (found.cause, says in found.says) == ("own-module", True)
+
+
 def test_a_submodule_that_an_installation_writes_is_made_by_one():
     text = TRACEBACK + "ModuleNotFoundError: No module named 'model.version'\n"
     found = cause_of(text, 1, replace(AROUND, written_by=lambda module: f"setup.py of {module}"))
