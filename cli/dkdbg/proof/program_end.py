@@ -493,7 +493,7 @@ _FILE_ERRORS = (
         (r"Failed to spawn: `((?:[^`\n]*/)?([^`/\n]+))`"
         r"|in _execute_child\n[^\n]*\n(?:[ ^~]*\n)?FileNotFoundError: \[Errno 2\] [^\n]*: '(([^'/\n]+))'"),
         "command-missing", "the program starts {1}, but there is no such command where it runs",
-        "install it there, in a RUN of its Dockerfile: apt-get install {2}, or the package that has it", "program",
+        "install it there: apt = [\"{2}\"] in dkdbg.toml, then dkdbg init (for the Dockerfile that init writes), or in a RUN of your own: apt-get install {2}; or the package that has it", "program",
     ),
 )  # fmt: skip
 _MACHINE_ERRORS = (

@@ -251,6 +251,7 @@ def test_a_script_that_cannot_be_executed_gets_its_interpreter(reason):
         ("ModuleNotFoundError: No module named 'google'", 1, "google is not installed", "install the distribution that has it"),
         ("ModuleNotFoundError: No module named 'pkg_resources'", 1, "Python 3.11 is the last", "add setuptools<81 to requirements.txt"),
         ('  File "subprocess.py", line 9, in _execute_child\n    raise x\nFileNotFoundError: [Errno 2] No such file or directory: \'ffmpeg\'', 1, "starts ffmpeg", "apt-get install ffmpeg"),
+        ('  File "subprocess.py", line 9, in _execute_child\n    raise x\nFileNotFoundError: [Errno 2] No such file or directory: \'ffmpeg\'', 1, "starts ffmpeg", 'apt = ["ffmpeg"] in dkdbg.toml, then dkdbg init'),
         ("    path = sys.argv[1]\n           ~~~~~~~~^^^\nIndexError: list index out of range", 1, "demands sys.argv[1]", "'python train.py VALUE'"),
         ("ValidationError: 2 validation errors for Settings\ndatabase_url\n  Field required [type=missing]", 1, "DATABASE_URL", "environment: [DATABASE_URL]"),
         ("python3: can't open file '/app/trian.py': [Errno 2] No such file or directory\n", 2,
