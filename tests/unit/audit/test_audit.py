@@ -298,6 +298,16 @@ def test_requirements_are_those_of_the_image(tmp_path, audit):
     assert audit(tmp_path).code == 0
 
 
+@pytest.mark.parametrize(
+    ("run", "is_found"),
+    [("uv run --frozen python -m a", True), ("uv run --no-sync a", False), ("uv run --no-project a", False)],
+)
+def test_uv_run_in_a_build_installs_the_project(tmp_path, audit, run, is_found):
+    project = '[project]\nname = "a"\ndependencies = ["debugpy>=1.8"]\n'
+    root = written(tmp_path, {"Dockerfile": f"FROM a\nRUN {run}\n", "pyproject.toml": project})
+    assert bool(places(audit(root).out)) is is_found
+
+
 def test_an_older_agent_is_found_and_the_present_one_is_not(tmp_path, audit):
     def agent(version):
         out = io.BytesIO(b"#!/bin/sh\n")
