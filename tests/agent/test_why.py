@@ -17,6 +17,7 @@ import pytest
 
 from dkdbg.agent.inprocess import line as line_of_module
 from dkdbg.agent.state import procfs
+from dkdbg.agent.supervisor import line as line_of_session
 from tests.agent import conftest
 from tests.agent.dap_probe import Editor, wait_for
 from tests.engine.projects import dkdbg
@@ -727,6 +728,13 @@ def test_a_deep_recursion_is_read_once_for_each_of_its_functions(tmp_path, monke
     monkeypatch.setattr(dis, "get_instructions", lambda code: read.append(code) or true(code))
     space["walk"](300, lambda: line_of_module.describe(str(path), 2, is_asked=True))
     assert len(read) == len({id(code) for code in read})
+
+
+def test_a_process_that_has_ended_before_its_answer_is_told_apart_from_a_silent_one():
+    with subprocess.Popen(["sleep", "600"]) as child:
+        assert not line_of_session._process({"pid": child.pid}, "", ())["ended"]
+        child.kill()
+        wait_for(lambda: line_of_session._process({"pid": child.pid}, "", ())["ended"], bool)
 
 
 def test_a_program_that_has_become_another_one_or_has_ended(program):

@@ -134,6 +134,7 @@ class Process:
         joined: whether it is connected to the adapter.
         free: whether it is not among the chosen ranks.
         answered: whether it has answered.
+        ended: whether it has ended since it was asked.
         files: files that it has loaded under the asked name.
         stopped: where a debugger holds it.
         cpu: seconds of CPU time.
@@ -150,6 +151,7 @@ class Process:
     started: float
     cpu: float
     answered: bool
+    ended: bool = False
     free: bool = False
     python: str = ""
     optimize: int = 0
@@ -273,7 +275,7 @@ def _process(data: dict[str, Any]) -> Process:
     return Process(
         pid=_number(data, "pid"), ppid=_number(data, "ppid"), name=_text(data, "name"),
         rank=rank if isinstance(rank, int) else None, joined=data.get("joined") is True, stopped=_text(data, "stopped"),
-        started=_seconds(data, "started"), cpu=_seconds(data, "cpu"), answered=bool(answer), free=answer.get("free") is True, python=_text(answer, "python"),
+        started=_seconds(data, "started"), cpu=_seconds(data, "cpu"), answered=bool(answer), ended=data.get("ended") is True, free=answer.get("free") is True, python=_text(answer, "python"),
         optimize=_number(answer, "optimize"),
         debugger=_text(answer, "debugger"), tracer=_text(answer, "tracer"),
         in_cluster=answer.get("cluster") is True, files=tuple(_loaded(each) for each in _entries(answer.get("files"))),

@@ -97,15 +97,19 @@ def _of_processes(session: LineSession) -> Iterator[Finding]:
             remedy="press F5, or dkdbg attach",
         )  # fmt: skip
     elif not session.processes and session.state == "idle":
-        yield Finding(
-            link="process", cause="program-ended", says=f"the program of {session.name} has ended",
-            remedy="set the breakpoint, then start it again: dkdbg up or dkdbg restart; with DKDBG_WAIT=60 it first waits for the editor",
-        )  # fmt: skip
+        yield _ended(session.name)
     elif not session.processes:
         yield Finding(
             link="process", cause="no-process", says=f"no Python process of {session.name} has loaded the agent ({session.state})",
             remedy="is the program Python, and does it start without -S, -I and -E? dkdbg logs shows what it prints",
         )  # fmt: skip
+
+
+def _ended(name: str) -> Finding:
+    return Finding(
+        link="process", cause="program-ended", says=f"the program of {name} has ended",
+        remedy="set the breakpoint, then start it again: dkdbg up or dkdbg restart; with DKDBG_WAIT=60 it first waits for the editor",
+    )  # fmt: skip
 
 
 def _of_cluster(session: LineSession) -> Iterator[Finding]:
@@ -123,12 +127,16 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
     if not session.processes or session.unhooked:
         return  # reported already
     silent = [each for each in session.processes if not each.answered]
+    if all(each.ended for each in session.processes):
+        yield _ended(session.name)
+        return
     if len(silent) == len(session.processes):
+        from_input = silent[0].name.startswith("python")
         yield Finding(
             link="process", cause="silent",
-            says=f"{_named(silent)} does not answer: its code holds the interpreter"
-            + (", or it reads the program from standard input, because its command names none" if silent[0].name.startswith("python") else ""),
-            remedy="dkdbg where shows where it is; an sh -c entrypoint needs \"$@\" in its text to run its command",
+            says=f"{_named(silent)} does not answer: its code holds the interpreter, or it is ending"
+            + (", or it reads the program from standard input, because its command names none" if from_input else ""),
+            remedy="dkdbg where shows where it is" + ("; an sh -c entrypoint needs \"$@\" in its text to run its command" if from_input else ""),
         )  # fmt: skip
         return
     if asked.path.suffix not in _PYTHON:

@@ -88,6 +88,7 @@ def _process(process: contract.Process, answer: str, points: Any) -> Dict[str, A
             if each["path"]:
                 each.update(_file(each["path"], points))
         facts["answer"] = data
+    facts["ended"] = procfs.is_ending(process["pid"])
     return facts
 
 
