@@ -30,7 +30,7 @@ def say(text: str = "") -> None:
 
 
 def warn(text: str) -> None:
-    """Print a message that is not a result to standard error."""
+    """Print to standard error a message that is not part of the result."""
     _print(printable_lines(text), sys.stderr)
 
 
@@ -40,7 +40,7 @@ def emit(value: object) -> None:
 
 
 def as_json(value: object, indent: int | None = None) -> str:
-    """Return `value` as JSON in UTF-8, with invisible and control characters escaped."""
+    """Return `value` as JSON; letters of all languages stay, invisible and control characters are escaped."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     return "".join(each if each == "\n" or is_text(each) else json.dumps(each)[1:-1] for each in text)
 
@@ -48,7 +48,7 @@ def as_json(value: object, indent: int | None = None) -> str:
 def _print(text: str, stream: TextIO | None = None, end: str = "\n") -> None:
     stream = stream or sys.stdout
     try:
-        print(f"{text}{end}", end="", file=stream, flush=True)  # one write a message: several threads print
+        print(f"{text}{end}", end="", file=stream, flush=True)  # one write per message: several threads print
     except OSError as error:
         # The reader is gone (`dkdbg init --yes | head`) or the disk is full, which must not stop `init` half way.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -57,7 +57,7 @@ def _print(text: str, stream: TextIO | None = None, end: str = "\n") -> None:
 
 
 def finish() -> None:
-    """Write the rest of standard output. Raises DkdbgError: some of it could not be written."""
+    """Flush standard output. Raises DkdbgError: some of the output could not be written."""
     _print("", end="")
     if _unwritten:
         error = _unwritten[0]
@@ -195,7 +195,7 @@ def ask(question: str, *, diff: Callable[[], None] | None = None) -> bool:
 
 
 def width() -> int | None:
-    """Return the columns of the terminal; None if standard output is not one, where no line may wrap."""
+    """Return the terminal's width in columns; None if standard output is not a terminal: then no line may wrap."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -217,7 +217,7 @@ def diff(text: str) -> None:
 
 @contextmanager
 def step(text: str, *, show: bool = True) -> Iterator[None]:
-    """Time one step of a longer run and print it as ok, or as FAILED before its error is raised."""
+    """Time the with statement's body, one step of a longer run; print `text` with ok, or FAILED if the body raises."""
     began = time.monotonic()
     try:
         yield
@@ -240,7 +240,7 @@ def choose(question: str, options: list[str], *, start: int = 0) -> int | None:
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
         return _choose_by_number(question, options, start)
-    import termios  # noqa: PLC0415 - not there on Windows, where the line above has numbers
+    import termios  # noqa: PLC0415 - missing on Windows
     import tty  # noqa: PLC0415
 
     size = shutil.get_terminal_size()

@@ -73,8 +73,8 @@ def _root(directory: str, verb: str) -> Path:
     Without one, return `directory` itself.
 
     Args:
-        directory: value of -C; `.` without one.
-        verb: empty for none. `init` works in `directory` itself if -C names it or if it is a project.
+        directory: value of -C; `.` without -C.
+        verb: the verb; empty without one. `init` works in `directory` itself if -C is given or it is a project.
     """
     from dkdbg.setup.detect.around import initialised, is_project, no_way_to
 

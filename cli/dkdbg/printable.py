@@ -11,8 +11,8 @@ import codecs
 import re
 import unicodedata
 
-#: SGR sequences, which set colours and weight (ECMA-48, 8.3.117). `_UNFINISHED` may become one, or a line end, with
-#: the next data.
+#: SGR sequences, which set colours and weight (ECMA-48, 8.3.117). `_UNFINISHED` matches the beginning of such a
+#: sequence or of a line end, at the end of the data: the next data may complete it.
 _COLOUR = re.compile(r"(\x1b\[[0-9;:]{0,64}m)")
 _UNFINISHED = re.compile(r"(\x1b(\[[0-9;:]{0,64})?|\r)\Z")
 _RETURN = re.compile(r"\r(?!\n)")
@@ -53,7 +53,7 @@ class ForTerminal:
         self._rest = ""
 
     def __call__(self, data: bytes) -> bytes:
-        """Take the next bytes (empty at the end) and return the ones to show, in UTF-8."""
+        """Return the bytes to show for the next `data`, in UTF-8; empty `data` marks the end."""
         text = self._rest + self._decoder.decode(data, final=not data)
         cut = _UNFINISHED.search(text) if data else None
         text, self._rest = (text[: cut.start()], text[cut.start() :]) if cut else (text, "")

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 #: Values for an output of `start`: to be read by the caller, or discarded.
 PIPE = subprocess.PIPE
 DISCARD = subprocess.DEVNULL
-#: Limits of an untrusted standard error: bytes of its end to keep, bytes to read, and seconds to wait for its end.
+#: Limits for an untrusted standard error: bytes to keep from its end, maximum bytes to read, seconds to wait for EOF.
 _STDERR_TAIL_BYTES, _MAX_STDERR_BYTES, _GRACE_S = 16384, 1 << 20, 1.0
-#: Raised by waits for a started process.
+#: Exception of `wait` and `communicate` of a started process after their timeout.
 TimeoutExpired = subprocess.TimeoutExpired
 #: Processes that `run` waits for on any thread, and threads that are starting one.
 _running: set[subprocess.Popen[bytes]] = set()
@@ -67,12 +67,12 @@ def run(
         cwd: local directory.
         env: the whole environment; None inherits it.
         timeout: seconds.
-        names: whether the outputs contain file names, to be decoded by `os.fsdecode` without loss; otherwise they
-            are decoded as text to read.
+        names: whether the outputs contain file names: then `os.fsdecode` decodes them without loss; otherwise invalid
+            UTF-8 is replaced.
         stdin_text: text for its standard input.
 
     Raises:
-        DkdbgError: it outran `timeout`.
+        DkdbgError: it ran longer than `timeout`.
     """
     with _start():
         running = _popen(argv, cwd=cwd, env=env, stdin=PIPE, stdout=PIPE, stderr=PIPE)
@@ -126,7 +126,7 @@ def _exists(program: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _start() -> Iterator[None]:
-    """Mark the caller as starting a process until it is in `_running`."""
+    """Record that a process is being started, so that `_end_all` waits until it is in `_running`."""
     token = object()
     with _started:
         _starting.add(token)
@@ -151,12 +151,12 @@ def _end_all() -> None:
 
 
 def _text(output: bytes) -> str:
-    """Decode output for reading, from any encoding and with any line ends."""
+    """Decode output for reading: replace invalid UTF-8, and turn all line ends into newlines."""
     return output.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def ourselves(*arguments: str) -> tuple[str, ...]:
-    """Return the command line of `dkdbg WORDS`.
+    """Return the command line that runs this dkdbg with `arguments`.
 
     `python -m dkdbg` would import from the working folder, which may be an untrusted repository.
     """
@@ -165,7 +165,7 @@ def ourselves(*arguments: str) -> tuple[str, ...]:
 
 
 def is_installed(program: str) -> bool:
-    """Return whether a program is installed."""
+    """Return whether `_found` finds a program."""
     try:
         _found(program)
     except FileNotFoundError:
@@ -194,7 +194,7 @@ def read(
         new_session: start it in a session of its own, which the terminal's Ctrl-C does not reach.
 
     Raises:
-        DkdbgError: it outran `timeout` or wrote too much.
+        DkdbgError: it ran longer than `timeout`, or wrote too much.
     """
     with _input(stdin_text) as stdin:
         running = _popen(
@@ -227,7 +227,7 @@ def read(
             running.kill()
             raise
         finally:
-            limit.cancel()  # this process could not exit before it has run
+            limit.cancel()  # this process could not exit before the timer has fired
         if len(output) > max_bytes:
             running.kill()
         running.wait()
@@ -256,7 +256,7 @@ def stream(
 ) -> Result:
     """Run `argv`, pass each line of its merged output to `report` at once, and return the whole output as `stdout`.
 
-    An exception, such as KeyboardInterrupt, ends the child and is raised after its end.
+    After an exception, such as KeyboardInterrupt, terminate the child, wait for it, and raise the exception again.
 
     Args:
         argv: command line, never through a shell.
@@ -268,7 +268,7 @@ def stream(
     with _input(stdin_text) as stdin:
         child = start(argv, cwd=cwd, env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     lines: list[str] = []
-    assert child.stdout is not None  # noqa: S101 - asked for two lines above
+    assert child.stdout is not None  # noqa: S101 - `stdout=PIPE` above
     try:
         for line in child.stdout:
             lines.append(line)
@@ -276,14 +276,14 @@ def stream(
         code = child.wait()
     except BaseException:  # Ctrl-C, or a signal that reached us alone
         child.terminate()
-        child.communicate()  # reads on: a full pipe would block it
+        child.communicate()  # keeps reading: a full pipe would block the child
         raise
     return Result(argv=tuple(argv), code=code, stdout="".join(lines), stderr="")
 
 
 @contextlib.contextmanager
 def _input(text: str) -> Iterator[int | IO[str]]:
-    """Open an unnamed file that contains `text`, because a pipe could fill up; the null device for an empty text."""
+    """Yield a child's standard input: an unnamed file with `text` (a pipe could fill up), or the null device."""
     if not text:
         yield DISCARD
         return
@@ -309,13 +309,13 @@ def attached(
     env: Mapping[str, str] | None = None,
     outputs: tuple[int | None, int | None] = (None, None),
 ) -> int:
-    """Run `argv` with our standard streams and return its exit code as a shell shows it.
+    """Run `argv` with our standard streams and return its exit code as a shell shows it (128 + signal).
 
     Args:
         argv: command line, never through a shell.
         tty: the child shares our terminal and reads the keys itself, Ctrl-C included.
-        on_signal: called with each signal that asks us to end, in place of passing it to the child. An exception
-            in it ends the child. None passes the signal on.
+        on_signal: called with each signal that asks dkdbg to end, instead of passing the signal to the child. If it
+            raises, the child is terminated. None passes the signal on.
         cwd, env: the child's folder and environment; inherited by default.
         outputs: descriptors for its standard output and error; None inherits those of this process.
     """
@@ -329,7 +329,7 @@ def attached(
         elif not (tty and number == signal.SIGINT):
             (on_signal or child.send_signal)(number)
 
-    with signals.handled(passed_on):  # the child inherits what is ignored
+    with signals.handled(passed_on):  # the child inherits ignored signals
         try:
             child = _popen(
                 argv, cwd=cwd, env=env, start_new_session=not tty, stdout=outputs[0], stderr=outputs[1]
@@ -432,7 +432,7 @@ def end(running: subprocess.Popen[bytes]) -> None:
 
 
 def _found(program: str, env: Mapping[str, str] | None = None) -> str:
-    """Return the path of a program, by the absolute folders in PATH: the working folder may be an untrusted repository.
+    """Return the path of a program. Search only absolute folders of PATH: the working folder may be untrusted.
 
     Raises:
         FileNotFoundError: not found.

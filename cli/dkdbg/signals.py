@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import FrameType
 
-#: Seconds before each interruption: a busy machine may take a while to block.
+#: Seconds before each interruption: on a busy machine the main thread may block only after the first one.
 PAUSES_S = (0.05, 0.5, 2.0)
 _heard: list[int] = []
 #: Signals that end a verb.
@@ -69,7 +69,7 @@ def handle(
 
 
 def interrupt_once(*_: object) -> NoReturn:
-    """Raise KeyboardInterrupt to end the verb, and ignore further signals while it closes, for two seconds at most."""
+    """Raise KeyboardInterrupt to end the verb, and ignore further signals while the verb closes."""
     ignore()
     raise KeyboardInterrupt
 
@@ -82,9 +82,10 @@ def ignore() -> None:
 
 @contextlib.contextmanager
 def delayed() -> Iterator[None]:
-    """Delay signals that end a verb until the end of the with statement, so that it can record what it creates.
+    """Delay signals that end a verb until the end of the with statement, so that its body can record what it creates.
 
-    A delayed signal without a handler then ends the process. One that the parent process ignores stays ignored.
+    At the end, the first delayed signal is raised again; without a handler it ends the process. Ignored signals stay
+    ignored.
     """
     received: list[int] = []
     found = {number: signal.getsignal(number) for number in ENDING}
@@ -116,6 +117,6 @@ def handled(
 
 @contextlib.contextmanager
 def ignored() -> Iterator[None]:
-    """Ignore the signals that end a verb, here and in processes that are started, while something is removed."""
+    """Ignore the signals that end a verb, also in child processes started meanwhile, so that a removal completes."""
     with handled(signal.SIG_IGN):
         yield

@@ -38,7 +38,7 @@ def table(
     """Return the lines of a table.
 
     Args:
-        rows: printable cells, as many in each as `header` has.
+        rows: rows of printable cells, each as long as `header`.
         columns: width of the terminal, to which cells wrap. None without a terminal: no colours, and no line wraps.
         styles: heading -> text of a cell -> the rich style of that cell.
         whole: headings of columns to copy from, whose cells wrap only where the others would get too narrow.
@@ -84,7 +84,7 @@ def cropped(text: str, columns: int) -> str:
 
 def _rendered(what: RenderableType, columns: int | None) -> str:
     out = io.StringIO()
-    # rich reads NO_COLOR, TERM and COLORTERM, only with a terminal.
+    # rich obeys NO_COLOR, TERM and COLORTERM only with `force_terminal`.
     console = Console(
         file=out, force_terminal=columns is not None, width=columns or _UNLIMITED_COLUMNS, markup=False, emoji=False,
         highlight=False, legacy_windows=False,

@@ -68,10 +68,13 @@ def test_what_may_still_stop_is_not_named(packages, more):
     assert unhit.reason(model, 3, [{**OWN, "real": model, **more}]) == ""
 
 
-def test_a_function_that_numba_has_compiled_is_named(packages):
+@pytest.mark.parametrize(
+    ("compiler", "variable"), [("numba", "NUMBA_DISABLE_JIT=1"), ("torch.jit", "PYTORCH_JIT=0")]
+)
+def test_a_function_that_has_been_compiled_is_named(packages, compiler, variable):
     model = str(packages / "src/pkg/model.py")
-    one = {**OWN, "real": model, "function": "step", "compiled": "numba"}
-    text = "numba has compiled its function. Start the program with `env NUMBA_DISABLE_JIT=1 COMMAND`"
+    one = {**OWN, "real": model, "function": "step", "compiled": compiler}
+    text = f"{compiler} has compiled its function. Start the program with `env {variable} COMMAND`"
     assert unhit.reason(model, 3, [one, one]).endswith(text)
     assert unhit.reason(model, 3, [one, {**one, "compiled": ""}]) == ""  # a process that runs it as Python
 

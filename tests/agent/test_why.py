@@ -5,6 +5,7 @@ import dis
 import json
 import os
 import py_compile
+import shutil
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import pytest
 
 from dkdbg.agent.inprocess import line as line_of_module
 from dkdbg.agent.state import procfs
+from dkdbg.agent.supervisor import line as line_of_session
 from tests.agent import conftest
 from tests.agent.dap_probe import Editor, wait_for
 from tests.engine.projects import dkdbg
@@ -80,6 +82,39 @@ def test_a_line_that_runs_has_no_finding_and_each_other_kind_of_line_has_its_own
         why(running, line(LOOP, words), cause)
     said = why(running, 3, "no-code")
     assert "the next line with code is 4" in said["findings"][0]["says"]
+
+
+WITHOUT_CODE = '''\
+import functools
+import time
+
+
+@functools.wraps(print)
+def step():
+    """First.
+
+    Second."""
+    global total
+    total = 1
+    return total
+    total = 2
+
+
+time.sleep(600)
+'''
+
+
+@pytest.mark.parametrize(
+    ("words", "cause", "remedy"),
+    [
+        ("Second", "no-code", "set the breakpoint in line 11"),
+        ("global", "optimised-away", "set the breakpoint in line 11"),
+        ("total = 2", "optimised-away", "set it in a line that runs"),
+    ],
+)
+def test_a_line_without_code_at_the_edge_of_a_function_is_of_that_function(program, words, cause, remedy):
+    [found] = why(program(WITHOUT_CODE), line(WITHOUT_CODE, words), cause, fact="in step")["findings"]
+    assert found["remedy"] == remedy
 
 
 def test_a_breakpoint_that_has_stopped_is_counted_and_one_in_a_branch_is_perhaps_too_late(program):
@@ -183,6 +218,19 @@ def test_a_python_without_the_hook_is_named(program):
     assert "-S" in said["findings"][0]["says"]
 
 
+def test_children_without_the_hook_of_a_python_with_it_are_named_in_the_console(program, tmp_path):
+    pypy = tmp_path / "pypy3"
+    pypy.symlink_to(shutil.which("sleep") or "")
+    running = program(f"""\
+import subprocess, sys
+subprocess.Popen([{str(pypy)!r}, "30"])
+subprocess.run([sys.executable, "-S", "-c", "import time; time.sleep(30)"])
+""", wait="300")  # fmt: skip
+    with Editor(running.port, {running.script: [1]}) as editor:
+        editor.wait_output("no breakpoint stops it: python -S loads nothing from site folders")
+        editor.wait_output("no breakpoint stops it: pypy3 is not CPython 3.8 or newer")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user")
 def test_a_process_that_has_dropped_root_and_its_child_are_named_here_by_where_and_in_the_console(program):
     drops = "import os, signal\nos.setgid(65534)\nos.setuid(65534)\n"
@@ -235,6 +283,13 @@ def test_breakpoints_of_an_editor(program):
     [
         ({"condition": "n < 0"}, "condition", "only if n < 0"),
         ({"hitCondition": "1000000"}, "condition", "only if its hit count == 1000000"),
+        (
+            {"condition": "missing < n"},
+            "condition",
+            "only if missing < n, which raises NameError: name 'missing'",
+        ),
+        ({"condition": "n = 1"}, "condition", "only if n = 1, which raises SyntaxError: "),
+        ({"hitCondition": "5 times"}, "condition", "only if 5 times, which raises SyntaxError: "),
         ({"logMessage": "{loss}"}, "logpoint", "does not stop"),
     ],
 )
@@ -247,6 +302,58 @@ def test_a_breakpoint_that_is_set_and_does_not_stop(program, more, cause, says):
         child.request("setBreakpoints", asked)
         said = why(running, here, cause)
     assert says in said["findings"][0]["says"]
+
+
+def test_the_first_error_of_a_condition_is_said_once_in_the_console(program):
+    running = program(LOOP)
+    with running.debugged() as debugger:
+        child = debugger.wait_session(lambda each: each.pid not in (None, running.process.pid), "the program")
+        for words, condition in (("loss = n", "missing"), ("loss = n", "missing"), ("assert", "1 / 0")):
+            asked = [{"line": line(LOOP, words), "condition": condition}]
+            child.request("setBreakpoints", {"source": {"path": running.script}, "breakpoints": asked})
+            debugger.wait_output(f"its condition, {condition}, raises")
+        said = "".join(each.text for each in debugger.output)
+        assert said.count("missing, raises NameError: name 'missing' is not defined") == 1
+
+
+def test_a_breakpoint_set_before_the_start_in_a_branch_that_is_never_taken_needs_no_restart(program):
+    text = LOOP.replace("    if 0:\n", "    if n < 0:\n")
+    branch = line(text, "loss = 2")
+    running = program(text, wait="300")
+    with running.debugged(branch) as debugger:
+        debugger.wait_session(lambda each: each.pid not in (None, running.process.pid), "the program")
+        debugger.set_breakpoints(running.script, [branch, line(text, "return n")])  # the first one stays
+        [found] = why(running, branch, "never-reached", fact="has run")["findings"]
+        assert "its branch was not taken" in found["says"]
+        assert "restart" not in found["remedy"]
+        debugger.set_breakpoints(running.script, [])
+        debugger.set_breakpoints(running.script, [branch])
+        why(running, branch, "ran-before")
+
+
+CANCELLED = """\
+import asyncio
+
+
+async def child():
+    first = 1
+    second = 2
+
+
+async def main():
+    while True:
+        asyncio.create_task(child()).cancel()
+        await asyncio.sleep(0.05)
+
+
+asyncio.run(main())
+"""
+
+
+def test_a_task_that_is_cancelled_before_its_first_step_is_not_said_to_have_run(program, under):
+    running = program(CANCELLED, wait="300", **under(12))
+    with running.debugged(5):
+        why(running, 5, "never-reached", fact="in child, which may have run")
 
 
 PLACES = '''\
@@ -621,6 +728,13 @@ def test_a_deep_recursion_is_read_once_for_each_of_its_functions(tmp_path, monke
     monkeypatch.setattr(dis, "get_instructions", lambda code: read.append(code) or true(code))
     space["walk"](300, lambda: line_of_module.describe(str(path), 2, is_asked=True))
     assert len(read) == len({id(code) for code in read})
+
+
+def test_a_process_that_has_ended_before_its_answer_is_told_apart_from_a_silent_one():
+    with subprocess.Popen(["sleep", "600"]) as child:
+        assert not line_of_session._process({"pid": child.pid}, "", ())["ended"]
+        child.kill()
+        wait_for(lambda: line_of_session._process({"pid": child.pid}, "", ())["ended"], bool)
 
 
 def test_a_program_that_has_become_another_one_or_has_ended(program):

@@ -27,6 +27,7 @@ _INSTALL = re.compile(r"\s(?:install|add|sync)\s")
 _PACKAGE = re.compile(r"(?<![\w/.-])(debugpy|ptvsd|pydevd(?:-pycharm)?)(?![\w-])")
 _INSTALLS_PROJECT = re.compile(
     r"\bpip3?\s+install\b[^;&|\n]{0,400}?[\s\"'](?:\.|/[\w/]+)(?:\[[\w,-]*\])?(?=[\s\"']|$)|\buv\s+(?:sync|pip\s+install)\b"
+    r"|\buv\s+run\b(?![^;&|\n]{0,400}?\s--(?:no-sync|no-project|script)\b)"
     r"|\b(?:poetry|pdm)\s+(?:install|sync)\b"
 )
 _REQUIREMENTS = re.compile(

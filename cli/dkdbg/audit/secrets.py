@@ -32,7 +32,8 @@ _SHAPES = tuple(
         ("GitHub", r"gh[pousr]_[A-Za-z0-9]{36}"),
         ("GitHub", r"github_pat_[A-Za-z0-9_]{50,90}"),
         ("Hugging Face", r"hf_[A-Za-z0-9]{30,40}"),
-        ("AWS", r"A[KS]IA[A-Z0-9]{16}"),
+        # not the key id in the URL or header of a signed request, which is no secret without its key
+        ("AWS", r"A[KS]IA[A-Z0-9]{16}(?<![?&;]AWSAccessKeyId=.{20})(?!(?:/|%(?:25){0,3}2F)\d{8}(?:/|%))"),
         ("AWS", rf"AWS_SECRET_ACCESS_KEY{_IS}([A-Za-z0-9/+]{{40}})"),
         ("AWS", rf"aws_secret_access_key{_IS}([A-Za-z0-9/+]{{40}})"),
         ("OpenAI", r"sk-(?:proj-|svcacct-)[A-Za-z0-9_-]{40,200}"),

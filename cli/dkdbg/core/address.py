@@ -1,7 +1,7 @@
 """Grammar of target addresses as users type them; `targets/registry.py` knows the schemes that are served.
 
 SCHEME://PART[/PART ...]     compose://trainer  docker://NAME  k8s://NS/POD/CONTAINER  ssh://me@login,node4
-SCHEME:///JOB                a batch job, where its system's commands are on this machine
+SCHEME:///JOB                a batch job, if its system's commands are on this machine
 local:[REST]                 this machine
 HOST:PORT                    an endpoint that is already reachable here
 """
@@ -34,7 +34,7 @@ class Address:
 
     Attributes:
         scheme: such as `compose`; `local` and `endpoint` for the two forms without `://`.
-        rest: the text after the scheme; `HOST:PORT` of an endpoint. Empty with `local:` means this machine.
+        rest: the text after the scheme; `HOST:PORT` of an endpoint; empty for `local:` alone.
     """
 
     scheme: str
@@ -124,7 +124,7 @@ def is_name(text: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host's address is only for its own machine."""
+    """Return whether `host` is a loopback address, or `localhost`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -15,7 +15,7 @@ _BROUGHT = re.compile(r"/.*/agent-[0-9a-f]{32}\.pyz")
 #: Path of an agent that `init` mounted or `dkdbg run` brought (agent/state/kept.py).
 _AGENT = re.compile(r"/[^\s\x00-\x1f\x7f]*/agent(-[0-9a-f]{32})?\.pyz")
 #: Script that prints possible paths of agents in the command lines of a target's processes. Needs only `sh` and
-#: `tr`. Prints no other words of them, because they may be secrets.
+#: `tr`. Prints no other words of the command lines, because they may be secrets.
 _FIND = r"""
 for each in /proc/[0-9]*; do tr '\0' '\n' <"$each/cmdline" | while read -r word; do
   case $word in
@@ -56,15 +56,15 @@ exit 0
 
 
 def is_brought(path: str) -> bool:
-    """Return whether a path is of the form to which `dkdbg run` sends an agent."""
+    """Return whether a path has the form of an agent's file that `dkdbg run` has sent."""
     return _BROUGHT.fullmatch(path) is not None
 
 
 def relay_words(agent: Sequence[str], word: str, *more: str) -> tuple[str, ...]:
     """Return the remote command line that runs the remote end of a relay, or reports that the agent's file is gone.
 
-    A keeper holds the file for as long as it runs (`agent/state/kept.py`), so a missing file means that no keeper
-    runs.
+    The keeper, the remote process that outlives a connection, locks the file while it runs (`agent/state/kept.py`). So
+    a missing file means that no keeper runs.
 
     Args:
         agent: remote command line of the agent; its last word is the agent's file.
@@ -94,5 +94,5 @@ def has_looked(stdout: str) -> bool:
 
 
 def is_agent(path: str) -> bool:
-    """Return whether a path may be that of an agent, sent or mounted."""
+    """Return whether a path has the form of an agent's file, sent or mounted."""
     return is_brought(path) or _AGENT.fullmatch(path) is not None

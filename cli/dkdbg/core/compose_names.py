@@ -1,4 +1,4 @@
-"""Names for compose: its files, the debug service of a service, and its profiles."""
+"""Names in a compose project: its files, the debug service of a service, and the profiles of dkdbg."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,200}")
 
 
 def is_name(text: str) -> bool:
-    """Return whether this is a valid name of a service."""
+    """Return whether `text` is a service name that compose accepts and that needs no quotes."""
     return _NAME.fullmatch(text) is not None
 
 

@@ -39,7 +39,7 @@ _SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
 _HOME = re.compile(r"/?(~|root|var/root|(home|Users)(/[^/]+)?|)", re.IGNORECASE)
 #: Folders on a user's PATH, and Library in a home on macOS, from which macOS starts programs.
 _RUN = re.compile(r"(.*/)?s?bin|(~|Users/[^/]+)/Library(/.*)?", re.IGNORECASE)
-#: Schemes whose addresses name a server that receives the user's token -> the name of its system.
+#: Schemes of addresses that name a server which receives the user's token -> the system's name, for messages.
 _TOKENS = {"pai": "OpenPAI", "ray": "Ray"}
 
 
@@ -74,11 +74,11 @@ class Config:
         restart: action of F5 when sources changed after the program's start: `auto` restarts it when the run is
             younger than an hour, `ask` only reports it, `never` keeps editors from restarting it at all.
         ranks: ranks to debug, in the syntax of agent/inprocess/ranks.py; the others run free.
-        continues: effect of Continue and Pause in one rank on the others of its job, `all` or `one`; the key
+        continues: whether Continue and Pause in one rank apply to all ranks of its job, `all` or `one`; the key
             `continue`.
-        beats: patterns, with commas, of threads that run on while a debugger holds the others; see
+        beats: comma-separated patterns for names of threads that keep running while a debugger holds the others; see
             agent/inprocess/clocks/clocks.py.
-        agent: `checked-in` if git has the agent; `fetched` if git has its digest and `dkdbg up` writes it.
+        agent: `checked-in` if git has the agent; `fetched` if git has only its digest and `dkdbg up` writes the agent.
         token: source from which the launch entry takes the token that the debug port requires.
         sync: the table [sync].
         targets: names and addresses of the tables [targets.NAME], as typed; checked where they are used.
@@ -104,7 +104,7 @@ class Config:
 
     @property
     def service_settings(self) -> tuple[tuple[str, object], ...]:
-        """Return the default of each setting of the debug service that has a key, by its environment variable."""
+        """Return (environment variable, value here) of each setting of the debug service that has a key."""
         return tuple(
             (setting.env, getattr(self, _FIELDS.get(key, key)))
             for key, setting in KEYS.items()

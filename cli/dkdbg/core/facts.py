@@ -127,12 +127,13 @@ class DockerfileFact:
         context: build context, relative to the root.
         base: image of the last stage's FROM (ARG defaults substituted), after following local stage names.
         workdir: last WORKDIR of the final stage, absolute, `/` when none.
-        workdir_is_assumed: whether it begins in that of a base image of which nothing is known, taken for `/`.
+        workdir_is_assumed: whether it is relative to the WORKDIR of an unknown base image, assumed to be `/`.
         user: last USER of the final stage, None for root.
         copies: (local, remote) pairs of COPY/ADD lines of the final stage that bring sources from the build
             context: local relative to `context`, remote absolute.
         clones: (name, remote) pairs of the repositories that its RUN lines clone.
-        code: the `copies` of Python sources and clones of this repository, local relative to the root; a pattern (`*.py`) is replaced by its files.
+        code: the `copies` of Python sources, and the clones of this repository; local relative to the root, with the
+            matching files in place of a pattern (`*.py`).
         entrypoint: ENTRYPOINT of the final stage as argv (shell form: `("/bin/sh", "-c", text)`), or None.
         inherits_entrypoint: whether its base image sets it; that image's CMD is unknown.
         cmd: CMD of the final stage as argv, or None.
@@ -214,7 +215,7 @@ class ServiceFact:
         variables: names in its environment, including those without a value.
         networks: names of its networks, as written; empty for the project's default one.
         called: further names by which other services may reach it: `container_name`, `hostname`.
-        says: keys in its section and in those of the services that it extends.
+        says: keys in its section, and in the sections of services that it extends.
         is_python: whether its image evidently runs a Python program of this repository or of its own.
         is_bare: whether its image lacks packages, which a dev container's `postCreateCommand` installs into its
             container.
@@ -309,7 +310,7 @@ class DockerRun:
         ports: container ports that it publishes.
         env: (name, value) of `-e`; `${OTHER}` is a variable of the user's shell, None the variable of the same name.
         env_files: files of `--env-file`, relative to the root; they may be missing.
-        dockerfile: end of the path of the Dockerfile from which a command beside it builds the image; empty if unknown.
+        dockerfile: end of the path of the Dockerfile that a command near this line builds from; empty if unknown.
     """
 
     source: str
@@ -323,7 +324,7 @@ class DockerRun:
     dockerfile: str = ""
 
     def starts(self, dockerfile: str) -> bool:
-        """Tell whether it may start an image of this Dockerfile, a path relative to the root."""
+        """Return whether this line may start an image of `dockerfile`, a path relative to the root."""
         return f"/{dockerfile}".endswith("/" + self.dockerfile) or not self.dockerfile
 
 
@@ -349,15 +350,15 @@ class RepoFacts:
         name: directory name.
         python, torch, gpu, package_manager: see their types.
         dependency_files: the files to install from, in order, relative to the root.
-        requirements: distribution names that the repository needs when no dependency file says so (README install
-            line, imports), lower case, as far as they can be known.
+        requirements: requirements of the repository when no dependency file states any (README install lines,
+            imports), as pip writes them, as far as they can be known.
         declared: requirements in the dependency files, as pip writes them (`torch>=2.1`), without the optional groups.
         undeclared: packages that the sources import, and that no dependency file names or certainly installs: numpy,
             which torch has not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
-        beside: the part of `declared` that is in a setup.py or pyproject.toml beside a requirements file, and not in that.
-        unnamed: (distribution, where another dependency file names it) of distributions that the program imports and
+        beside: the part of `declared` in a setup.py or pyproject.toml and not in the requirements file beside it.
+        unnamed: (distribution, another dependency file that names it) of distributions that the program imports and
             `declared` lacks, except usual dependencies of others; empty if a lock names everything. If nothing is
-            declared, those whose name is only a module's.
+            declared: distributions whose name is only guessed from a module's.
         included: files of the repository that pip reads through `-r` or `-c` lines of `dependency_files`.
         installs_itself: whether a requirements file installs the repository (`-e .`, `.`).
         local_packages: folders below the root from which `dependency_files` install further packages: members of
@@ -373,23 +374,24 @@ class RepoFacts:
         compose_read: the compose files that plain `docker compose` reads in the root, including the files that
             they include.
         compose_names: the services in `compose_read`.
-        service: the service to debug, None without a fitting one.
+        service: the service to debug, None if none fits.
         mappings: (local relative to the root, remote absolute) as the existing image or service has them.
         ports: container ports of the program itself.
         gpu_source: evidence for `gpu`.
         devcontainers: paths of existing devcontainer.json files.
         apt: Debian packages that wheels of this repository need at run time.
         build_apt: Debian packages needed to build its dependencies (compilers, git).
-        harmless_scripts: names of shell scripts and own console scripts that work without another user's rights.
+        readme_apt: packages in the README's apt lines, for some release of Debian or Ubuntu.
+        harmless_scripts: names of shell scripts and of the repository's console scripts that do not need root.
         passing_scripts: names of shell scripts that run their arguments as the program.
         notebooks: number of notebooks.
-        dockerfile: the Dockerfile that the program is built with outside compose, None without a fitting one.
+        dockerfile: the Dockerfile that the program is built with outside compose, None if none fits.
         asked_dockerfile: whether the user has named `dockerfile`.
         extras: names of the optional dependency groups of the project (`[project.optional-dependencies]`, setup.py).
         torch_index: wheel index that torch is taken from, such as `https://download.pytorch.org/whl/cu124`, None
             for the default index.
         index_options: options of pip for the repository's indexes, as `--extra-index-url`, URL.
-        indexed: (URL, requirements) of the indexes that are named for these requirements alone.
+        indexed: (URL, requirements) of each index that is named only for these requirements.
         below: path of `root` below the root of its git repository, `a/b`; empty if it is that root.
         projects: the projects in a repository that has several, and is not a project itself.
         docker_run: the `docker run` line by which users start the image manually; None without such a line.
@@ -402,7 +404,7 @@ class RepoFacts:
             including those for one Dockerfile alone.
         terminal: why the program needs a terminal; empty if it does not.
         inherited: (image, Dockerfile lines for what a build inherits from it) of the base image of `dockerfile` or
-            the service's, or of the service's `image`; empty if unknown, or nothing but `WORKDIR /` and root.
+            the service's, or of the service's `image`; empty if unknown, or if it sets only `WORKDIR /` and root.
         rivals: alternatives to `service`, `python`, `gpu` and `dockerfile`, the best of each first.
         problems: files that could not be read or understood, one text each.
     """
@@ -439,6 +441,7 @@ class RepoFacts:
     devcontainers: tuple[str, ...] = ()
     apt: tuple[str, ...] = ()
     build_apt: tuple[str, ...] = ()
+    readme_apt: tuple[str, ...] = ()
     harmless_scripts: frozenset[str] = frozenset()
     passing_scripts: frozenset[str] = frozenset()
     notebooks: int = 0
@@ -463,7 +466,7 @@ class RepoFacts:
 
     @property
     def strictest(self) -> ServiceFact | None:
-        """The service whose file's variables compose requires: the chosen one, else any that plain compose reads."""
+        """The service whose file decides which variables are required: `service`, else one that plain compose reads."""
         return self.service or next((each for each in self.services if each.file in self.compose_read), None)
 
 
@@ -507,6 +510,7 @@ def facts_json(facts: RepoFacts) -> dict[str, object]:
         "gpu_source": facts.gpu_source,
         "apt": list(facts.apt),
         "build_apt": list(facts.build_apt),
+        "readme_apt": list(facts.readme_apt),
         "requirements": list(facts.requirements),
         "notebooks": facts.notebooks,
         "devcontainers": list(facts.devcontainers),
@@ -519,15 +523,15 @@ _WORD = r"[\w./:@%+=,-]{1,500}"
 _INHERITED = (
     rf'(?:WORKDIR |USER |ENV PYTHONPATH=){_WORD}|(?:SHELL|ENTRYPOINT) \["{_WORD}"(?:, "{_WORD}"){{0,9}}\]'
 )
-#: The lines of an image that sets neither.
+#: Lines of an image that sets neither a folder nor a user.
 _NOT_INHERITED = frozenset({"WORKDIR /", "USER root", "USER 0", "USER 0:0"})
 _MAX_INHERITED = 5
 
 
 def inherited_lines(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return the Dockerfile lines that count for what a build inherits from its base image, up to a maximum.
+    """Return the valid lines of an image that a build inherits, without defaults, at most `_MAX_INHERITED`.
 
-    Image and manifest are untrusted.
+    `lines` come from an untrusted image or manifest.
     """
     found = (each for each in lines if re.fullmatch(_INHERITED, each, re.ASCII))
     return tuple(each for each in found if each not in _NOT_INHERITED)[:_MAX_INHERITED]

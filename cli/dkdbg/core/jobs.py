@@ -1,4 +1,4 @@
-"""Values of batch jobs: a job as its system describes it, a submission, and the queue that accepts one. Pure."""
+"""Values of batch jobs: a job as its system describes it, a submission, and the queue for submissions. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Job:
         id: as the system writes it.
         state: state as the system names it, such as RUNNING.
         user: its owner.
-        nodes: its nodes, first the one that runs its script; empty before it runs.
+        nodes: its nodes, starting with the node that runs its script; empty before the job runs.
         reason: why it waits or has failed; may be empty.
         folder: remote path of the folder that its script runs in; may be empty.
         tasks: number of tasks that it starts, 0 if unknown.
         output: remote file that receives its output; may be empty.
-        left_s: seconds until the system ends it, counted from the query; None if unknown or unlimited.
+        left_s: seconds from the query until the system ends the job; None if unknown or unlimited.
         succeeded: whether an ended job succeeded; None if its system does not report this, or not yet.
     """
 

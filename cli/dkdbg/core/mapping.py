@@ -47,7 +47,7 @@ def workspace_of(text: str) -> Workspace | None:
     """Return the folder that DKDBG_MAPPINGS names; None if it names no folder.
 
     Args:
-        text: its value, which the author of the image or the pod may have written.
+        text: value of DKDBG_MAPPINGS, which the author of the image or the pod may have written.
 
     Raises:
         DkdbgError: it names several folders, or a folder outside the repository.
@@ -80,7 +80,7 @@ def described(found: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
 
 
 def folder_name(root: Path) -> str:
-    """Return the name of the remote folder of a clone for targets that name none, distinct for each local clone."""
+    """Return the name of a clone's folder on targets whose address names none; each local clone has its own name."""
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:6]
     return f"{re.sub('[^A-Za-z0-9._-]+', '_', root.name) or 'code'}-{digest}"
 

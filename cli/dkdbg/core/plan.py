@@ -98,10 +98,11 @@ class ImagePlan:
     """The image of the debug service.
 
     Attributes:
-        dockerfile: path relative to the root; None when the service runs a plain image or extends one.
+        dockerfile: path relative to the root; None when the service runs a plain image or extends another service.
         is_generated: whether dkdbg writes that Dockerfile.
         base: image that the generated Dockerfile starts from.
         apt: Debian packages to install.
+        optional_apt: Debian packages to install if the base image's release has them.
         installs: RUN lines in order.
         context: files of the build context beyond what the installs copy; `*` for all of the repository.
         installs_project: whether the repository itself is installed, for its console scripts.
@@ -111,6 +112,7 @@ class ImagePlan:
     is_generated: bool = False
     base: str = ""
     apt: tuple[str, ...] = ()
+    optional_apt: tuple[str, ...] = ()
     installs: tuple[Install, ...] = ()
     context: tuple[str, ...] = ()
     installs_project: bool = False
@@ -139,7 +141,7 @@ class ServicePlan:
         command: words after `entrypoint`; `inherits_command` if the extended service has them already.
         pythonpath: PYTHONPATH that makes Python import the mounted sources instead of an installed copy; empty for
             none.
-        shm, ipc: values that users give to `docker run`; None without one.
+        shm, ipc: values that users give to `docker run`; None if they give none.
         env, env_files: as users give them to `docker run`; see DockerRun.
         from_entry: whether the command comes from documents or sources, not from a user, an image or a service.
         from_env: (index in `argv`, the word as written for compose) of each word with a value from a .env file: compose
@@ -151,21 +153,20 @@ class ServicePlan:
         app_ports: the program's own container ports.
         wait: seconds that the program waits for an editor; 0 starts at once.
         reload: whether a changed source file restarts the program by default.
-        settings: default in the debug service of each setting that dkdbg.toml has a key for, by its variable.
+        settings: (variable, default in the debug service) of each setting that has a key in dkdbg.toml.
         as_owner: whether the program becomes the owner of the workspace; otherwise it runs as its image's or service's
             user.
         home_of: the user that plain compose runs the program as; empty for an image from dkdbg's Dockerfile.
-        image_files: folders of the image that mounts of dkdbg hide, as in DKDBG_IMAGE_FILES; links show files that only the
-            image has.
-            Empty for none.
+        image_files: folders of the image that mounts of dkdbg hide, as in DKDBG_IMAGE_FILES; empty for none. Links in
+            the checkout show the files that only the image has.
         gpu: whether GPU variants are written.
-        processes: documented number of processes that the launcher starts, 0 if unknown. A start
-            uses as many as the machine allows: a committed file cannot know the machine.
+        processes: documented number of processes that the launcher starts, 0 if unknown. A start uses at most as many
+            as the machine allows, which a committed file cannot know.
         needs_gpu: whether the program stops without a GPU.
         terminal: whether it gets a terminal, because the program needs one.
         host_network: the service shares the host's network, so nothing is published.
         inputs: files that the image is built from, relative to the root; a folder, with a slash at its end, stands for
-            its files that name dependencies. A start builds only if they have changed; with None, always.
+            its files that name dependencies. A start builds only if they have changed; None: always.
         no_bytecode: whether its Pythons write no `__pycache__`, which would cause a new build of the image.
     """
 
@@ -316,7 +317,7 @@ def mount_points(
 ) -> Iterator[tuple[str, PurePosixPath]]:
     """Yield the mount point of each mask that a mount covers: the mounted local folder, and the path in it.
 
-    The engine needs them, and would create missing ones as root.
+    The engine would create missing mount points as root.
 
     Args:
         masks: folders of the image, as in ServicePlan.

@@ -40,7 +40,7 @@ class Shown:
 
 
 def expression(of: str) -> str:
-    """Return an expression for the program to evaluate; its value describes the tensor `of` in the form for `read`."""
+    """Return a Python expression for the program: its value describes the tensor `of`, as `read` parses it."""
     return f"__import__('_dkdbg.arrays.array_views').arrays.array_views.plotted(({of}\n))"
 
 

@@ -34,7 +34,8 @@ class SeenProcess:
     """One Python process below an agent.
 
     Attributes:
-        name: its description, empty if unknown. stopped: where a debugger holds it, empty while it runs.
+        name: its description, empty if unknown.
+        stopped: where a debugger holds it, empty while it runs.
     """
 
     pid: int
@@ -59,7 +60,7 @@ class SeenRecord:
         jobs: names of the batch job in which the session runs, as reported; empty if none is reported.
         run: ID of the `dkdbg run` that has started it; empty for none.
         mappings: folders of this repository, relative to its root, and their remote paths; a folder behind a
-            symlink has both paths.
+            symlink is listed with both paths.
         deadlines: time limits that keep running while a debugger holds its program.
     """
 
@@ -91,7 +92,7 @@ class SeenRecord:
         return LOOPBACK if self.host in {"", "0.0.0.0", "::"} else self.host, self.port  # noqa: S104
 
     def is_of(self, run: str) -> bool:
-        """Return whether the `dkdbg run` with this mark has started the session; True for an empty mark."""
+        """Return whether the `dkdbg run` with this ID has started the session; True for an empty ID."""
         return run in {"", self.run}
 
     @property
@@ -139,7 +140,7 @@ def parse_all(text: bytes | str) -> list[SeenRecord | str]:
     for each in answer[:_SESSIONS] if isinstance(answer, list) else [answer]:
         try:
             found.append(parse(each))
-        except BadRecord as error:  # noqa: PERF203 - root in there may have written it
+        except BadRecord as error:  # noqa: PERF203 - one bad record must not hide the others
             found.append(str(error))
     return found
 

@@ -35,11 +35,11 @@ class SeenSession:
         state: the record's state; `lost` if its agent vanished without a message, `exited` for a container that
             has ended, `unreadable` for invalid data or a failed query, `paused` in a paused container; `detail` then gives the
             reason.
-        endpoint: `host:port` to attach to from here; empty without one.
+        endpoint: `host:port` to attach to from here; empty if unreachable.
         started: epoch seconds, None when unknown.
         client: whether an editor is attached.
         processes: descriptions of the Python processes, such as `rank 3`.
-        held: those that a debugger holds, with the line: `rank 3: train.py:12 (breakpoint)`.
+        held: processes that a debugger holds, with the line: `rank 3: train.py:12 (breakpoint)`.
         manual_command: the command for users to type, and its purpose, if no editor can reach the session; also
             in `detail`.
         deadlines: time limits that keep running while a debugger holds its program.
@@ -112,7 +112,7 @@ def of_records(
 
     Args:
         label, id: name and id of an unreadable session; without an id the label is used.
-        endpoint: returns a record's endpoint; see `of_record`. By default they have no endpoint.
+        endpoint: returns a record's endpoint; see `of_record`. By default the sessions have no endpoint.
     """
     return [
         unreadable(target=target, address=address, id=id or label, name=label, why=record)

@@ -102,7 +102,7 @@ class Process:
         stopped: where a debugger holds the process; empty if none does.
         by: the tool that inspected it, if not the process itself.
         collectives: by process group, as far as torch has recorded them; None if unknown. Agents up to 0.1 do not
-            distinguish none from unknown.
+            distinguish unknown collectives from no collectives.
     """
 
     pid: int

@@ -62,7 +62,7 @@ class Capability(Enum):
 
 
 class Executor(ABC):
-    """One container or node that `Target.find` has found. It never switches to a successor, even once it is gone.
+    """One container or node that `Target.find` has found. It never refers to a successor, even once it is gone.
 
     Attributes:
         label: for display, such as `compose://app (shop-app-1)`.
@@ -83,7 +83,7 @@ class Executor(ABC):
         """
 
     def explain(self, stderr: str) -> DkdbgError | None:
-        """Return the error that a message of ssh, kubectl or the like stands for; None if another program wrote it.
+        """Return the error for a message of ssh, kubectl or the like; None if another program has written `stderr`.
 
         Args:
             stderr: end of the standard error of a command that ended before it answered.
@@ -140,7 +140,7 @@ class Endpoint:
 
 
 class Changes(ABC):
-    """A source of events about targets. Targets whose sources are equal (`==`, `hash`) share one of them."""
+    """A source of events about targets. Targets with equal sources (`==`, `hash`) share a single one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -167,7 +167,7 @@ class Changes(ABC):
                 if self._is_closed:
                     return
                 self._end = end
-            changed()  # changes until now
+            changed()  # there may have been changes before `_open`
             for _ in events:
                 changed()
         except (OSError, ValueError) as error:  # also raised after `close`
@@ -195,7 +195,7 @@ class Target(ABC):
         pause: seconds between two polls for a missing endpoint while `changes` report nothing.
         capabilities: see `Capability`.
         is_meant: whether its address means only the program that runs now, not a later one.
-        run: ID of the `dkdbg run` to whose session `endpoint` leads; empty for the newest session.
+        run: ID of the `dkdbg run` that started the session for `endpoint`; empty for the newest session.
     """
 
     pause: float = 3.0
@@ -271,7 +271,7 @@ class Target(ABC):
         raise self.refusal()
 
     def listen_address(self, port: int | None = None) -> tuple[str, int]:
-        """Return the host and port that an agent there has to listen on for `endpoint`; port 0 for any free one.
+        """Return the host and port that an agent there must listen on, for `endpoint` to find it; port 0: any free one.
 
         Args:
             port: the port that the user has named; None for the usual one.
@@ -284,8 +284,8 @@ class Target(ABC):
     def each(self) -> Sequence[Target]:
         """Return the targets that this one stands for now, such as one per rank of a job.
 
-        If others replace this target, close it. If it cannot be queried, return it alone: its endpoint reports
-        the reason.
+        If other targets are returned, this one is closed. If it cannot be queried, only this target is returned: its
+        endpoint reports the reason.
 
         Raises:
             DkdbgError: no later query can succeed either.
@@ -372,13 +372,13 @@ class Target(ABC):
         raise self._unsupported(Capability.ONE_OFF)
 
     def trial(self, wanted: Once, *, report: Callable[[str], None], at_end: AtEnd) -> Trial:
-        """Start a second run of the debug service's program for `dkdbg verify`, beside all that runs.
+        """Start a second run of the debug service's program for `dkdbg verify`; leave running programs alone.
 
         Args:
             report: prints one line of progress.
-            at_end: registers functions to call at the end, the last one first: they remove all that the start
-                creates, except the image, or raise DkdbgError. Each is registered before its object is created: a
-                signal may end the start anywhere.
+            at_end: registers a function to call at the end, in reverse order: it removes what the start creates, except
+                the image, or raises DkdbgError. Each function is registered before its object is created, because a
+                signal may end the start at any point.
 
         Raises:
             DkdbgError: it cannot be started, with cause and next step.
@@ -438,7 +438,7 @@ class Target(ABC):
             lines: number of lines from the end; None for all.
 
         Raises:
-            DkdbgError: nothing has printed there, or it cannot be queried.
+            DkdbgError: there is no output, or the target cannot be queried.
         """
         raise self._unsupported(Capability.LOGS)
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.plan import DebugService
 
-    #: Registers a function, to be called at the end of a trial.
+    #: Registers a function that is called at the end of a trial.
     AtEnd = Callable[[Callable[[], None]], object]
 
 
@@ -90,7 +90,7 @@ class Prepared:
         program: words of the program under the agent.
         gpu: how it gets a GPU, and why.
         stdin_text: the standard input of `argv` and of `needs`; empty to inherit dkdbg's.
-        needs: the local command line that starts the services that the run depends on; empty if they run.
+        needs: the local command line that starts the services that the run depends on; empty if all of them run.
     """
 
     argv: tuple[str, ...]
@@ -108,7 +108,7 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A run of the program for `dkdbg verify`, beside all that runs on the target.
+    """A run of the program for `dkdbg verify`, in addition to what runs on the target.
 
     Attributes:
         address: address of its target, as any verb accepts it.

@@ -54,8 +54,8 @@ class MessageReader:
 class Session:
     """A debug session with one process: one connection and the thread that reads from it.
 
-    `changed` is notified after each arrival. The sessions of one debugger share it, so that one wait covers them all.
-    `on_event` and `on_request` run in the reading thread, with `changed` held, before the notification: they must not
+    `changed` is notified after each message. The sessions of one debugger share `changed`: one wait covers them all.
+    `on_event` and `on_request` run in the reading thread with `changed` held, before the notification, and must not
     block. Reverse requests are answered with success.
 
     Attributes:
@@ -156,11 +156,11 @@ class Session:
         return self._responses.get(number) is not None
 
     def has_seen(self, event: str) -> bool:
-        """Return whether an event of this name has come at least once."""
+        """Return whether an event of this name has arrived."""
         return event in self._seen
 
     def wait(self, is_done: Callable[[], bool], awaited: str, *, timeout: float) -> None:
-        """Wait until `is_done()`, which is called after each arrival; `awaited` describes it in messages.
+        """Wait until `is_done()` is true, checked after each message; `awaited` names the condition in errors.
 
         Raises:
             DkdbgError: `timeout` seconds have passed (EXIT_TIMEOUT), or the session has ended.

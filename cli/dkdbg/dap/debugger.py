@@ -71,7 +71,7 @@ class Arrivals:
     def wait_session(self, is_wanted: Callable[[Session], bool], awaited: str) -> Session:
         """Wait for a configured session for which `is_wanted` is true and return it.
 
-        `awaited` describes it in messages.
+        `awaited` describes the session in errors.
 
         Raises:
             DkdbgError: as `wait_stopped`.
@@ -101,7 +101,7 @@ class Arrivals:
         self.wait(lambda: session.is_ended if session else self._all_ended(), awaited, timeout=timeout)
 
     def wait(self, is_done: Callable[[], bool], awaited: str, *, timeout: float = TIMEOUT) -> None:
-        """Wait until `is_done()`, which is called with `changed` held, after each arrival.
+        """Wait until `is_done()` is true; it is called after each message, with `changed` held.
 
         Raises:
             DkdbgError: timeout (EXIT_TIMEOUT), or all programs have ended; the message names `awaited`.
@@ -176,7 +176,7 @@ class Inspection:
     def evaluate(
         self, expression: str, frame: Frame, *, context: str = "repl", timeout: float = TIMEOUT
     ) -> str:
-        """Return the repr of an expression in a frame (in the context `repl` also of a statement).
+        """Evaluate an expression in a frame and return its repr; the context `repl` also runs statements.
 
         Raises:
             DkdbgError: the expression raised, the thread is running again, or the session has ended.
@@ -389,7 +389,7 @@ class Debugger(Arrivals, Inspection):
             try:
                 self._open(name, configuration, TIMEOUT)
             except DkdbgError as error:
-                # A process that ends before the attach is no error, but is mentioned in later messages.
+                # A process that ends before the attach is not an error, but later errors mention it.
                 with self.changed:
                     self._failures.append(error)
             finally:

@@ -1,4 +1,6 @@
-"""Upload the single file to a target by one command: sent once, checked there, removed with the last session.
+"""Upload the single file to a target by one command.
+
+The file is sent once, checked there, and removed with the last session.
 
 The target only needs `sh` and Python 3.8. Its answers are untrusted: it may be slow, disconnected, hostile, or print a
 login banner. At worst an answer causes an error, never a hang.
@@ -36,7 +38,7 @@ HELLO_TIMEOUT_S, STALL_TIMEOUT_S = 60.0, 60.0
 GOODBYE_TIMEOUT_S = 5.0
 #: Maximum bytes before the receiver's first line, such as a login shell's greeting.
 _MAX_NOISE_BYTES = 1 << 16
-#: Program that reads the receiver from standard input. The receiver is not on the command line, because kubectl
+#: Program that reads the receiver (`receiver()`) from standard input. It is not on the command line, because kubectl
 #: puts a command line into a URL, and proxies in front of an API server truncate or reject URLs beyond 8 kB.
 _BOOT = "import sys, zlib; f = sys.stdin.buffer; exec(zlib.decompress(f.read(int(f.read(8)))))"
 #: Modules of the receiver, sent as text, in the order of their imports.
@@ -129,7 +131,7 @@ def bring(
 
 
 def new_run() -> str:
-    """Return a random mark that identifies one run of a command; see `Target.run`."""
+    """Return a random ID for one run of a command; see `Target.run`."""
     return secrets.token_hex(8)
 
 
@@ -256,7 +258,7 @@ class _Stream:
             if writing:
                 selector.register(self._in, selectors.EVENT_WRITE)
             ready = {key.fd for key, _ in selector.select(max(0.0, deadline - time.monotonic()))}
-        if not ready or time.monotonic() > deadline:  # output on stderr is not an answer
+        if not ready or time.monotonic() > deadline:  # stderr alone does not extend the deadline
             raise DkdbgError(
                 f"{self._label} does not answer",
                 hint="is it overloaded, paused or out of memory? try again when it is not",

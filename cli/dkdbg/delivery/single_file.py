@@ -1,7 +1,7 @@
 """Build the single file `agent.pyz`: agent.sh, then a zip with the agent and a debugpy without binaries.
 
-`sh agent.pyz launch -- CMD` finds a Python; `unzip -l agent.pyz` lists its content. The same dkdbg and debugpy give
-the same bytes, so that a second `init` changes nothing.
+`sh agent.pyz launch -- CMD` finds a Python and runs CMD under the agent; `unzip -l agent.pyz` lists the content.
+The same dkdbg and debugpy give the same bytes, so that a second `init` changes nothing.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def build(python: tuple[int, ...]) -> bytes:
         "LICENSE": license_text,
     }
     for path, name in bundle.bundled_files(str(package)):
-        with open(path, "rb") as source:  # noqa: PTH123 - text in, bytes out
+        with open(path, "rb") as source:  # noqa: PTH123 - a str
             files[f"debugpy-{version}/{name}"] = source.read()
     out = io.BytesIO()
     out.write(launcher())
@@ -202,8 +202,8 @@ def _stripped(piece: re.Match[str]) -> str:
 def debugpy_for(python: tuple[int, ...]) -> tuple[str, Path]:
     """Return version and package folder of the debugpy for a Python version such as (3, 11).
 
-    It is the debugpy that dkdbg is installed with, so nothing is downloaded. Only Python 3.8 and 3.9, which newer
-    releases no longer support, need an older one from the package index, once.
+    Usually it is the debugpy that dkdbg is installed with, so nothing is downloaded. Only Python 3.8 and 3.9, which
+    newer releases do not support, need an older debugpy, downloaded once from the package index.
 
     Raises:
         DkdbgError: Python is too old, debugpy is not installed, or the older debugpy cannot be downloaded.
@@ -247,7 +247,7 @@ def cache_dir() -> Path:
 
 
 def _downloaded_debugpy(version: str) -> Path:
-    target = cache_dir() / f"whole-debugpy-{version}"  # former versions left incomplete folders elsewhere
+    target = cache_dir() / f"whole-debugpy-{version}"  # older versions left incomplete ones elsewhere
     package = target / "debugpy"
     if (package / "__init__.py").is_file():
         return package

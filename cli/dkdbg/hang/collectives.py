@@ -66,7 +66,7 @@ class Mismatch:
 
 
 def findings(processes: Iterable[Process]) -> list[Late | Mismatch]:
-    """Return the mismatches first, then the late ranks, each with the longest wait first.
+    """Return mismatches, then late ranks; the longest wait comes first in both.
 
     Args:
         processes: the ranks of one job. Ranks whose collectives are unknown count as neither late nor waiting.
@@ -111,7 +111,7 @@ def _late(label: str, members: Mapping[int, ProcessGroup], last: Mapping[int, in
 
 
 def _mismatch(label: str, members: Mapping[int, ProcessGroup]) -> Mismatch | None:
-    """Return the earliest recorded collective that ranks call differently; None without one.
+    """Return the earliest recorded collective that ranks call differently; None if no such collective is found.
 
     All recorded collectives are compared, because some backends let the other ranks continue past a mismatch.
     """

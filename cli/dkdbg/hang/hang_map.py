@@ -1,4 +1,4 @@
-"""Group processes by their stacks, and list the odd groups first. Pure."""
+"""Group processes by their stacks; the smallest groups, the likely outliers, come first. Pure."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Job:
     """The sessions whose ranks form one job, or a single session.
 
     Attributes:
-        ranks, others: groups of the processes with a rank, and of the rest; the odd ones first.
+        ranks, others: groups of the processes with a rank, and of the rest; the smallest first.
         absent: ranks of the job without a process.
         world_size: 0 if unknown.
         findings: late ranks and mismatches.
@@ -185,7 +185,7 @@ _Key = tuple[str, str, int]
 
 
 class Staleness:
-    """The stack of each process at the last `look`, and since when it has been seen."""
+    """The stack of each process at the last `update`, and since when it has not changed."""
 
     def __init__(self) -> None:
         self._seen: dict[_Key, tuple[tuple[Frame, ...], float]] = {}
@@ -208,7 +208,7 @@ class Staleness:
     def seconds(self, group: Group) -> float:
         """Return for how many seconds the stacks of the whole group have not changed.
 
-        A change that is undone between two looks goes unnoticed.
+        A change that is undone between two updates goes unnoticed.
         """
         return self._now - max(
             (self._seen[key][1] for key in _keys(group) if key in self._seen), default=self._now

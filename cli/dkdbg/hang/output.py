@@ -37,7 +37,7 @@ def lines(job: Job, staleness: Staleness | None = None, *, partial: bool = False
     """Return the lines of one job.
 
     Args:
-        staleness: how long each group has been at its place, while watching.
+        staleness: for how long each group's stacks have not changed; None unless watching.
         partial: see `absent`.
     """
     common = _common(job)

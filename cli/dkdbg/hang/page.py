@@ -1,7 +1,7 @@
 """Write the hang map as one self-contained HTML page: no server, no network.
 
 The processes are untrusted. Their text is embedded as JSON that cannot begin or end markup, the page's script inserts
-it as text, and a content security policy allows that script alone and no loading.
+it as text, and a content security policy allows only that script and its styles, and loads nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def page(jobs: Sequence[dict[str, Any]], *, asked: str, again: bool) -> str:
     Args:
         jobs: values of `output.as_json`.
         asked: time of the query, as text.
-        again: reload the page automatically, because it is written repeatedly.
+        again: whether the page reloads itself, because it is written repeatedly.
     """
     text = artefact("templates", "where.html").read_text("utf-8")
     policy = "; ".join(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from dkdbg.launchers.launcher import Launcher, number_in
+from dkdbg.launchers.launcher import SERVER, Launcher, number_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,8 +65,12 @@ def role_of(name: str) -> str:
 
 
 def side_ports() -> frozenset[int]:
-    """Return the ports of pages beside a program. Publishing such a port does not make a training job a server."""
-    return frozenset(port for launcher in launchers() for port in launcher.side_ports)
+    """Return the ports of pages beside a program. Publishing such a port does not make a training job a server.
+
+    Default ports of servers are left out: 5000 is MLflow's, but also Flask's.
+    """
+    servers = {launcher.port for launcher in launchers() if launcher.role == SERVER}
+    return frozenset(port for launcher in launchers() for port in launcher.side_ports).difference(servers)
 
 
 def helpers() -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.agent.dap import sources
 from dkdbg.proof.asked import INSTALLED, PLANNED
-from dkdbg.proof.finding import Finding
+from dkdbg.proof.finding import Finding, with_lf
 from dkdbg.setup.render.editor_files import LAUNCH
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def of_line_ends(asked: Asked, remote_file: RemoteFile) -> Finding | None:
         return None
     return Finding(
         link="file", cause="crlf", says=f"only the line ends differ: {ends} here, {remote_file.line_ends} there; the lines are the same",
-        remedy="breakpoints work anyway; for equal digests: *.py text eol=lf in .gitattributes, then git add --renormalize .",
+        remedy=f"breakpoints work anyway; for equal digests, on the side with CRLF: {with_lf(asked.path.name)}",
     )  # fmt: skip
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass
+from pathlib import PurePath
 
 from dkdbg.printable import printable
 
@@ -46,6 +48,11 @@ class Finding:
 def silent(says: str, remedy: str) -> Finding:
     """Return the finding for an agent that gives no answer, or an unusable one."""
     return Finding(link="agent", cause="agent-silent", says=says, remedy=remedy)
+
+
+def with_lf(path: str) -> str:
+    """Return the remedy for a local file with CRLF: `git add --renormalize` changes only the index, not the file."""
+    return rf"sed -i 's/\r$//' {shlex.quote(path)}; '*{PurePath(path).suffix} text eol=lf' in .gitattributes keeps git from writing CRLF again"
 
 
 class BrokenError(Exception):

@@ -1,14 +1,15 @@
 """Choose the lines at which a run is certain to stop: the first ones of the user's modules and functions.
 
-What a program lacks shows only after its imports, so this module also tells from stacks whether it still imports.
+What a program lacks shows only after its imports, so this module also tells from stacks what it still imports.
 """
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dkdbg.core.stacks import Frame
 from dkdbg.launchers.lines.command_lines import launchers_in
 from dkdbg.setup.detect.files import Tree, is_vendored
 from dkdbg.setup.detect.launch.candidates import find_file, module_file
@@ -17,12 +18,14 @@ from dkdbg.setup.detect.python.python_source import parsed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from dkdbg.core.stacks import Frame, Session
+    from dkdbg.core.stacks import Session
 
 #: Maximum files to set breakpoints in.
 _MAX_FILES = 400
 #: Prefix of the files of Python's import system.
 _IMPORT = "<frozen importlib"
+#: Frame of a process that does not answer.
+UNKNOWN = Frame(path="", line=0, function="", own=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,17 +92,32 @@ def of_text(path: str, text: str) -> FirstLines | None:
     return FirstLines(path=path, module=first, functions=functions, last_import=max(imports, default=0))
 
 
-def is_importing(sessions: Iterable[Session], last_import: Callable[[str], int]) -> bool:
-    """Return whether the main thread of a process imports, or does not answer, as while it loads a library in C.
+def importing(sessions: Iterable[Session], last_import: Callable[[str], int]) -> Frame | None:
+    """Return the module frame in which the main thread of a process imports; None if no process imports.
+
+    The frame counts as the program's own code only while that code runs, not while it waits for another module.
+    UNKNOWN stands for a process that does not answer, as while it loads a library in C.
 
     `last_import` returns the line of the last import in the own code of a remote module; 0 if unknown.
     """
-    return any(
-        process.threads is None
-        or any(_imports(thread.frames, last_import) for thread in process.threads if thread.main)
+    found = [
+        frame
         for session in sessions
         for process in session.processes
-    )
+        for thread in process.threads or ()
+        if thread.main and (frame := _importing(thread.frames, last_import))
+    ]
+    if any(process.threads is None for session in sessions for process in session.processes):
+        found.append(UNKNOWN)
+    return min(found, key=lambda each: each.own, default=None)
+
+
+def _importing(frames: Sequence[Frame], last_import: Callable[[str], int]) -> Frame | None:
+    if not _imports(frames, last_import):
+        return None
+    module = next((each for each in frames if each.function == "<module>"), frames[-1])
+    inside = frames[: frames.index(module) + 1]
+    return replace(module, own=module.own and not any(each.path.startswith(_IMPORT) for each in inside))
 
 
 def _imports(frames: Iterable[Frame], last_import: Callable[[str], int]) -> bool:

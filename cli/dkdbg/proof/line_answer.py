@@ -70,12 +70,16 @@ class Breakpoint:
     Attributes:
         logs: whether it only prints its message.
         stops: how often it has stopped, 0 with an agent that does not count.
+        early: whether it has been set since before the process began to run the file.
+        error: first error of its condition; empty without one.
     """
 
     line: int
     condition: str
     logs: bool
     stops: int
+    early: bool = False
+    error: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +134,7 @@ class Process:
         joined: whether it is connected to the adapter.
         free: whether it is not among the chosen ranks.
         answered: whether it has answered.
+        ended: whether it has ended since it was asked.
         files: files that it has loaded under the asked name.
         stopped: where a debugger holds it.
         cpu: seconds of CPU time.
@@ -146,6 +151,7 @@ class Process:
     started: float
     cpu: float
     answered: bool
+    ended: bool = False
     free: bool = False
     python: str = ""
     optimize: int = 0
@@ -269,7 +275,7 @@ def _process(data: dict[str, Any]) -> Process:
     return Process(
         pid=_number(data, "pid"), ppid=_number(data, "ppid"), name=_text(data, "name"),
         rank=rank if isinstance(rank, int) else None, joined=data.get("joined") is True, stopped=_text(data, "stopped"),
-        started=_seconds(data, "started"), cpu=_seconds(data, "cpu"), answered=bool(answer), free=answer.get("free") is True, python=_text(answer, "python"),
+        started=_seconds(data, "started"), cpu=_seconds(data, "cpu"), answered=bool(answer), ended=data.get("ended") is True, free=answer.get("free") is True, python=_text(answer, "python"),
         optimize=_number(answer, "optimize"),
         debugger=_text(answer, "debugger"), tracer=_text(answer, "tracer"),
         in_cluster=answer.get("cluster") is True, files=tuple(_loaded(each) for each in _entries(answer.get("files"))),
@@ -288,7 +294,7 @@ def _loaded(data: dict[str, Any]) -> LoadedFile:
         breakpoints=None if not isinstance(found, list) else tuple(
             Breakpoint(
                 line=_number(each, "line"), condition=_text(each, "condition"), logs=each.get("logs") is True,
-                stops=_number(each, "stops"),
+                stops=_number(each, "stops"), early=each.get("early") is True, error=_text(each, "error"),
             )
             for each in _entries(found)
         ),

@@ -84,10 +84,12 @@ def _of_processes(session: LineSession) -> Iterator[Finding]:
                 remedy="keep its user while you debug it, or debug it in a container of its own, which lets such users in",
             )  # fmt: skip
             return
+        is_other = "not CPython" in why
         yield Finding(
-            link="process", cause="other-interpreter" if "not CPython" in why else "hook-missing",
+            link="process", cause="other-interpreter" if is_other else "hook-missing",
             says=f"{name} runs in a Python that has not loaded the agent: {why}",
-            remedy="start it with the interpreter of the image, without -S, -I and -E, and with PYTHONPATH extended, not replaced",
+            remedy="start it with CPython 3.8 or newer, such as the interpreter of the image" if is_other
+            else "start it with the interpreter of the image, without -S, -I and -E, and with PYTHONPATH extended, not replaced",
         )  # fmt: skip
     elif not session.processes and session.state == "waiting":
         yield Finding(
@@ -95,15 +97,19 @@ def _of_processes(session: LineSession) -> Iterator[Finding]:
             remedy="press F5, or dkdbg attach",
         )  # fmt: skip
     elif not session.processes and session.state == "idle":
-        yield Finding(
-            link="process", cause="program-ended", says=f"the program of {session.name} has ended",
-            remedy="set the breakpoint, then start it again: dkdbg up or dkdbg restart; with DKDBG_WAIT=60 it first waits for the editor",
-        )  # fmt: skip
+        yield _ended(session.name)
     elif not session.processes:
         yield Finding(
             link="process", cause="no-process", says=f"no Python process of {session.name} has loaded the agent ({session.state})",
             remedy="is the program Python, and does it start without -S, -I and -E? dkdbg logs shows what it prints",
         )  # fmt: skip
+
+
+def _ended(name: str) -> Finding:
+    return Finding(
+        link="process", cause="program-ended", says=f"the program of {name} has ended",
+        remedy="set the breakpoint, then start it again: dkdbg up or dkdbg restart; with DKDBG_WAIT=60 it first waits for the editor",
+    )  # fmt: skip
 
 
 def _of_cluster(session: LineSession) -> Iterator[Finding]:
@@ -121,12 +127,16 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
     if not session.processes or session.unhooked:
         return  # reported already
     silent = [each for each in session.processes if not each.answered]
+    if all(each.ended for each in session.processes):
+        yield _ended(session.name)
+        return
     if len(silent) == len(session.processes):
+        from_input = silent[0].name.startswith("python")
         yield Finding(
             link="process", cause="silent",
-            says=f"{_named(silent)} does not answer: its code holds the interpreter"
-            + (", or it reads the program from standard input, because its command names none" if silent[0].name.startswith("python") else ""),
-            remedy="dkdbg where shows where it is; an sh -c entrypoint needs \"$@\" in its text to run its command",
+            says=f"{_named(silent)} does not answer: its code holds the interpreter, or it is ending"
+            + (", or it reads the program from standard input, because its command names none" if from_input else ""),
+            remedy="dkdbg where shows where it is" + ("; an sh -c entrypoint needs \"$@\" in its text to run its command" if from_input else ""),
         )  # fmt: skip
         return
     if asked.path.suffix not in _PYTHON:
@@ -304,6 +314,8 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
     ]
     at_line = [each for _, file in joined for each in file.breakpoints or () if each.line == asked.line]
     conditions = [each.condition for each in at_line if each.condition]
+    error = next((f", which raises {each.error}" for each in at_line if each.error), "")
+    is_early = bool(at_line) and all(each.early for each in at_line)
     _, file = debugged[0]
     name = file.function or "the module's own code"
     branch = " or its branch was not taken," if file.branch else ""
@@ -325,10 +337,10 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         return
     elif conditions:
         yield Finding(
-            link="line", cause="condition", says=f"the breakpoint stops only if {conditions[0]}",
+            link="line", cause="condition", says=f"the breakpoint stops only if {conditions[0]}{error}",
             remedy="remove the condition, or evaluate it in the Debug Console",
         )  # fmt: skip
-    elif all(not each.function and each.ran for _, each in debugged):
+    elif not is_early and all(not each.function and each.ran for _, each in debugged):
         yield _ran_before(
             asked,
             f"{asked.where} ran when the module was imported, before the breakpoint was set,{branch} and does not run again",
@@ -356,7 +368,7 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             link="line", cause="never-reached", says=f"{name} has not run in {_named([each for each, _ in debugged])}{rarely}",
             remedy=f"{restart}does anything call it? dkdbg where shows where the program is{_TRACE_CPP * is_vague}",
         )  # fmt: skip
-    elif any(_is_past(asked, each) for _, each in debugged):
+    elif not is_early and any(_is_past(asked, each) for _, each in debugged):
         yield _ran_before(
             asked, f"{name} ran past {asked.where} before the breakpoint was set,{branch} and has not come back", or_never=untaken
         )  # fmt: skip
@@ -371,17 +383,8 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             link="line", cause="never-reached", says=f"{name} is in line {at} in {_named([waiting])}, and has not come to {asked.where}{since}",
             remedy="dkdbg where shows what it waits for",
         )  # fmt: skip
-    elif at_line and any(each.ran for _, each in joined):
-        has_one = any(process.python.startswith(_ONE_TRACER) for process, _ in joined)
-        hidden = (
-            f"{_IN_CPP}, or while a profiler in C such as line_profiler took the debugger's place" * has_one
-        )
-        yield _ran_before(
-            asked,
-            f"{name} has run, but {asked.where} perhaps only before the breakpoint was set, or not at all (a branch, an exception){hidden}",
-            or_never=f"{_TRACE_CPP}; LINE_PROFILER_WRAP_TRACE=1 in its environment lets line_profiler and the debugger run together"
-            * has_one,
-        )
+    elif is_early or (at_line and any(each.ran for _, each in joined)):
+        yield _not_reached(asked, name, joined, is_early=is_early)
     elif joined and not at_line:
         lines = (
             ", ".join(str(each.line) for _, file in joined[:1] for each in file.breakpoints or ()) or "none"
@@ -390,6 +393,26 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             link="line", cause="not-set", says=f"the editor has set no breakpoint in {asked.where} of {_named([joined[0][0]])} (set: {lines})",
             remedy="set it, and check that it is enabled",
         )  # fmt: skip
+
+
+def _not_reached(asked: Asked, name: str, joined: Loaded, *, is_early: bool) -> Finding:
+    """Return the finding for a breakpoint that has not stopped in a function that has run, perhaps before it was set."""
+    has_one = any(process.python.startswith(_ONE_TRACER) for process, _ in joined)
+    hidden = "while a profiler in C such as line_profiler took the debugger's place"
+    more = f"{_TRACE_CPP}; LINE_PROFILER_WRAP_TRACE=1 in its environment lets line_profiler and the debugger run together"
+    if is_early:
+        at = "".join(f"it is in line {file.at[0]}, " for _, file in joined[:1] if file.at)
+        hidden = f", or it ran {_IN_CPP[5:]}, or {hidden}" * has_one
+        return Finding(
+            link="line", cause="never-reached", says=f"{name} has not come to {asked.where}, whose breakpoint was set before the file began to run: {at}its branch was not taken, or an exception came first{hidden}",
+            remedy="set a breakpoint above it, and step from there" + more * has_one,
+        )  # fmt: skip
+    return _ran_before(
+        asked,
+        f"{name} has run, but {asked.where} perhaps only before the breakpoint was set, or not at all (a branch, an exception)"
+        + f"{_IN_CPP}, or {hidden}" * has_one,
+        or_never=more * has_one,
+    )
 
 
 def _ran_before(asked: Asked, says: str, *, or_never: str = "") -> Finding:

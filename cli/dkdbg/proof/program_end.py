@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dkdbg.agent.settings import IMAGE_FILES
 from dkdbg.core.known_errors import NO_SHELL, bounded, line_at
 from dkdbg.launchers.python import PYTHON
-from dkdbg.proof.finding import Finding
+from dkdbg.proof.finding import Finding, with_lf
 from dkdbg.setup.detect.python.imports import distributions, is_known
 from dkdbg.setup.detect.python.system_packages import package_of_library
 
@@ -70,6 +70,7 @@ class Around:
         own: names of the repository's own modules.
         command: the program's command line as typed.
         written_by: returns the project file (setup.py, ...) that writes a module when the repository is installed, else "".
+        file_of: returns the file of the repository that a dotted module has, else "".
         named_in: returns where a dependency file of the repository, installed or not, names a distribution, else "".
         inherits_entrypoint: whether plain Docker would run the ENTRYPOINT that the image has from its base image.
     """
@@ -78,6 +79,7 @@ class Around:
     own: Collection[str] = ()
     command: str = ""
     written_by: Callable[[str], str] = lambda _: ""
+    file_of: Callable[[str], str] = lambda _: ""
     named_in: Callable[[str], str] = lambda _: ""
     inherits_entrypoint: bool = False
 
@@ -336,6 +338,8 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
                     "own-module", f"your module {found[1]} is not there: {writer} writes it when the repository is installed",
                     "install it once in the checkout, which is mounted: pip install -e .", text,
                 )  # fmt: skip
+            if "." in found[1]:  # else Python names the package that it does not find
+                return _of_submodule(found[1], text, around)
             return _finding(
                 "own-module", f"Python does not find your module {found[1]}",
                 f"put its folder on PYTHONPATH in the service's environment, or start the program from the folder above {name}",
@@ -375,6 +379,22 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
         says = f"the system library {library} is not in the image"
         return _finding("library-missing", says, remedy, text, subject=package)
     return None
+
+
+def _of_submodule(module: str, text: str, around: Around) -> Finding:
+    """Return the finding for a module that an own package, which Python has found, does not have."""
+    package, _, name = module.rpartition(".")
+    if file := around.file_of(module):
+        return _finding(
+            "own-module", f"Python finds a {package} without {name}, which yours has: {file}",
+            f"another {package} comes first on Python's path: put the folder above yours on PYTHONPATH in the service's environment, or rename one of them", text,
+        )  # fmt: skip
+    folder = re.sub(r"(?:/__\w+__)?\.py$", "", around.file_of(package) or package.replace(".", "/"))
+    return _finding(
+        "own-module", f"your package {package} has no {name}: there is no {folder}/{name}.py",
+        f"correct the name, or restore the file: git log --all --stat -- '*{name}.py' shows a renamed or deleted one, git submodule update --init fetches a submodule's; "
+        "pip install -e . makes a compiled or generated one in the checkout", text,
+    )  # fmt: skip
 
 
 def _of_python(name: str, text: str, around: Around) -> Finding:
@@ -434,7 +454,7 @@ def _of_arguments(text: str, code: int | None, around: Around) -> Finding | None
     return None
 
 
-_WITH_LF = "store it with LF: git add --renormalize after '*.sh text eol=lf' in .gitattributes"
+_WITH_LF = f"write it with LF in the checkout: {with_lf('SCRIPT.sh')}"
 #: Pattern -> cause, what is wrong, remedy, link; {0} stands for the match, {1} for its first group, {line} for its
 #: line.
 _FILE_ERRORS = (
@@ -473,7 +493,7 @@ _FILE_ERRORS = (
         (r"Failed to spawn: `((?:[^`\n]*/)?([^`/\n]+))`"
         r"|in _execute_child\n[^\n]*\n(?:[ ^~]*\n)?FileNotFoundError: \[Errno 2\] [^\n]*: '(([^'/\n]+))'"),
         "command-missing", "the program starts {1}, but there is no such command where it runs",
-        "install it there, in a RUN of its Dockerfile: apt-get install {2}, or the package that has it", "program",
+        "install it there: apt = [\"{2}\"] in dkdbg.toml, then dkdbg init (for the Dockerfile that init writes), or in a RUN of your own: apt-get install {2}; or the package that has it", "program",
     ),
 )  # fmt: skip
 _MACHINE_ERRORS = (

@@ -19,6 +19,7 @@ from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from dkdbg.hang import query
 from dkdbg.launchers.python import PYTHON
+from dkdbg.printable import printable
 from dkdbg.proof import file_causes, first_lines, line_answer, line_causes, program_end, stopping
 from dkdbg.proof.asked import INSTALLED, Asked, below_packages
 from dkdbg.proof.finding import BrokenError, Finding, silent
@@ -27,7 +28,7 @@ from dkdbg.setup.detect.files import Tree
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dkdbg.core.stacks import Session
+    from dkdbg.core.stacks import Frame, Session
     from dkdbg.core.target import Target
     from dkdbg.core.target_values import AtEnd, Trial
     from dkdbg.proof.asked import Entry
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
 _SESSION_TIMEOUT_S, _STOP_TIMEOUT_S, _BY_NAME_TIMEOUT_S, _END_TIMEOUT_S = 20.0, 120.0, 60.0, 10.0
 #: Maximum characters of a path in an answer of the image.
 _MAX_PATH_CHARS = 200
-#: Seconds after the program's imports during which its end still counts as a failure, and maximum seconds for these
-#: imports after the stop.
-_AFTER_IMPORTS_S, _IMPORT_TIMEOUT_S = 1.0, 60.0
+#: Seconds after the program's imports during which its end still counts as a failure; seconds after which the code of
+#: one own module, without other imports, counts as the program itself; seconds between two reports of an import.
+_AFTER_IMPORTS_S, _OWN_MODULE_S, _REPORT_EVERY_S = 1.0, 60.0, 15.0
 #: Seconds between two reads of the agent's own messages while it starts.
 _READY_EVERY_S = 3.0
 #: Maximum files to compare on both sides, and to ask the processes about.
@@ -79,7 +80,7 @@ class Subject:
         gpu: source of the request for a GPU; empty without one.
         isolated: whether the program's loopback is not this machine's.
         extra: further attach arguments, such as the token.
-        timeout: seconds until an attach works, and until the first stop.
+        timeout: seconds until an attach works, until the first stop, and until the imports after it have ended.
     """
 
     root: Path
@@ -430,16 +431,40 @@ class _Run:
 
     def _check_end(self, trial: Trial) -> None:
         """Raise BrokenError if the program ends for a known cause soon after its imports, as on missing arguments."""
-        end = time.monotonic() + _IMPORT_TIMEOUT_S
-        while time.monotonic() < end and first_lines.is_importing(self._stacks(trial), self._last_import):
-            if self._code_within(trial, _AFTER_IMPORTS_S) is not None:
-                break
+        self._wait_for_imports(trial)
         code = self._code_within(trial, _AFTER_IMPORTS_S)
-        if code is None and not any(each.processes for each in self._stacks(trial)):
+        if code is None and not any(each.processes for each in self._stacks(trial)[0]):
             code = self._code_within(trial, _END_TIMEOUT_S)
         finding = self._ended(trial, trial.output(), code) if code else None
         if finding is not None and finding.cause != "program-ends":
             raise BrokenError(replace(finding, says=f"a breakpoint stops, but then {finding.says}"))
+
+    def _wait_for_imports(self, trial: Trial) -> None:
+        """Wait until the program has ended, or imports no more; raise BrokenError if it still imports at the timeout."""
+        began = since = reported = time.monotonic()
+        seen = first_lines.UNKNOWN
+        while (frame := self._importing(trial)) and self._code_within(trial, _AFTER_IMPORTS_S) is None:
+            now = time.monotonic()
+            if frame is not first_lines.UNKNOWN:
+                since, seen = since if frame.own and frame.path == seen.path else now, frame
+            where = f"{printable(seen.path)}:{seen.line}" if seen.path else "a process that does not answer"
+            if seen.own and now - since > _OWN_MODULE_S:
+                self._hold("imports", f"{where}, for {_OWN_MODULE_S:g} s; later imports were not seen")
+                return
+            if now - began > self._subject.timeout:
+                raise BrokenError(
+                    Finding(
+                        link="program", cause="still-importing", says=f"a breakpoint stops, but after {self._subject.timeout:g} s the program still imports (at {where}), and may lack something",
+                        remedy=f"dkdbg verify --timeout {3 * self._subject.timeout:g} waits longer",
+                    )
+                )  # fmt: skip
+            if now - reported > _REPORT_EVERY_S:
+                reported = now
+                self._report(f"the program still imports: {where}")
+
+    def _importing(self, trial: Trial) -> Frame | None:
+        sessions, missing = self._stacks(trial)
+        return first_lines.UNKNOWN if missing else first_lines.importing(sessions, self._last_import)
 
     def _code_within(self, trial: Trial, seconds: float) -> int | None:
         """Return the program's exit code; None if it still runs after `seconds`."""
@@ -448,10 +473,10 @@ class _Run:
             time.sleep(0.1)
         return code
 
-    def _stacks(self, trial: Trial) -> list[Session]:
+    def _stacks(self, trial: Trial) -> tuple[list[Session], dict[str, str]]:
         target = self._subject.target_at(trial.address)
         ids = (self._session,) if self._session else ()
-        return query.ask([query.Wanted(target=target, label=target.label, ids=ids)], native=False)[0]
+        return query.ask([query.Wanted(target=target, label=target.label, ids=ids)], native=False)
 
     def _last_import(self, remote: str) -> int:
         local = self._subject.entry.local_of(remote)

@@ -1,7 +1,7 @@
 """Target for a Ray cluster: its waiting workers, behind one proxy on a machine that can reach the cluster.
 
-The proxy (`agent/ray`) runs at another target, of any kind, and reaches the workers of all nodes from there: their
-ports are random, and on the nodes' own addresses. So one relay to that target leads to all of them.
+The proxy (`agent/ray`) runs at another target, of any kind, and connects to the workers of all nodes from there: the
+workers listen on random ports of the nodes' own addresses. So one relay to that target leads to all workers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MAX_ANSWER = 16 << 20
 #: Sources of Ray's own token (`ray/_private/authentication`).
 _TOKEN, _TOKEN_PATH, _TOKEN_FILE = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token"
 DEFAULT_PORT = 8265
-#: State of a waiting worker in `ps`, and of one with a debugger attached.
+#: State in `ps` of a waiting worker, and of a worker with a debugger attached.
 PAUSED, HELD = "paused", "attached"
 _MAX_WORKERS = 10000
 
@@ -122,7 +122,7 @@ class RayTarget(Target):
         return found
 
     def each(self) -> Sequence[Target]:
-        """Return the targets of the driver, if the inner target can run one, and of the workers."""
+        """Return the targets of the driver, if the inner target can run a driver, and this target for the workers."""
         try:
             _ = self.driver
         except DkdbgError:
@@ -233,8 +233,8 @@ def cluster_of(address: Address) -> Cluster:
     """Return the cluster at an address.
 
     ray://HOST:8265                the dashboard, reached from this machine
-    ray://me@login,node-12:8265    the same, reached from the last host before it
-    ray+SCHEME://REST[::PORT]      the cluster of the node, pod or container at SCHEME://REST, or of a job's: ray+ssh://login,node1
+    ray://me@login,node-12:8265    the dashboard on node-12, reached from login, the last host before it
+    ray+SCHEME://REST[::PORT]      the cluster of a node, pod, container or job: ray+ssh://login,node1
 
     Raises:
         DkdbgError: the address names no cluster.

@@ -128,7 +128,7 @@ def target_of(name: str, root: Path) -> Target:
         try:
             if (target := entry.kind.named(name, root)) is not None:
                 return target
-        except DkdbgError as error:  # noqa: PERF203 - a kind that cannot be queried now knows no name
+        except DkdbgError as error:  # noqa: PERF203 - this kind cannot be queried now; try the others
             silent = silent or error
     named = {each.address for each in sessions()[0] if name in {each.name, each.id} and not each.is_ended}
     if len(named) == 1:
@@ -181,7 +181,7 @@ def home(root: Path, service: str = "") -> Target:
 
     Args:
         root: the repository's root, resolved.
-        service: its name; empty for the only one that runs.
+        service: its name; empty for the only debug service that runs.
     """
     return target_at(Address(scheme=HOME, rest=service), root)
 

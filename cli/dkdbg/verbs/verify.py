@@ -57,7 +57,7 @@ def add_options(parser: Parser) -> None:
         type=values.seconds,
         default=300,
         metavar="SECONDS",
-        help="how long to wait for a start and for the first stop (300)",
+        help="how long to wait for a start, the first stop and the imports after it (300)",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("command", nargs="*", metavar="-- CMD", help="with --on: the command, word by word")

@@ -109,7 +109,7 @@ def _session(root: Path, on: str | None, opened: contextlib.ExitStack) -> tuple[
     """
     target = registry.target_of(on, root) if on is not None else _home(root)
     if target is None:
-        seen = sessions.choose(registry.sessions()[0], naming=lambda each: f"dkdbg why FILE:LINE --on {each}")
+        seen = sessions.choose(registry.sessions()[0], naming=_naming)
         only = registry.target_at(registry.address_of(seen.address), root)
         return opened.enter_context(contextlib.closing(only)), seen
     opened.callback(target.close)
@@ -119,6 +119,11 @@ def _session(root: Path, on: str | None, opened: contextlib.ExitStack) -> tuple[
         if error.exit_code == EXIT_USAGE:
             raise
         raise BrokenError(_not_running(error)) from error
+    if not found and target.address.scheme == LOCAL:
+        others = [each for each in registry.sessions()[0] if not each.is_ended and each.target == LOCAL]
+        sessions.choose(
+            [], on, others=others, naming=_naming, begin=registry.how_to_begin(str(target.address))
+        )
     if not found:
         raise BrokenError(_without_agent(root, target))
     if all(each.is_ended for each in found):
@@ -131,8 +136,12 @@ def _session(root: Path, on: str | None, opened: contextlib.ExitStack) -> tuple[
         raise BrokenError(Finding(link="start", cause="paused", says=says, remedy=remedy))
     if all(each.started is None for each in found):
         raise BrokenError(_no_session(target))
-    chosen = sessions.choose(found, on, naming=lambda each: f"dkdbg why FILE:LINE --on {each}")
+    chosen = sessions.choose(found, on, naming=_naming)
     return target, chosen
+
+
+def _naming(target: str) -> str:
+    return f"dkdbg why FILE:LINE --on {target}"
 
 
 def _home(root: Path) -> Target | None:
@@ -196,10 +205,12 @@ def _ended(root: Path, target: Target, seen: SeenSession) -> Finding:
     output = _output(target)
     cause = program_end.cause_of(output, None, proof_repair.around(root, ""))
     is_known = cause.cause != "program-ends"
-    says = cause.says if is_known else program_end.last_error(output)
+    says = cause.says if is_known else program_end.last_error(output) or seen.detail
+    name = seen.name if target.address.scheme == LOCAL else seen.target
+    logs = "; dkdbg logs shows all that it printed" * (Capability.LOGS in target.capabilities)
     return Finding(
-        link="start", cause="container-exited", says=f"{seen.target} has ended" + (f": {says}" if says else ""),
-        remedy=cause.remedy if is_known else "dkdbg up starts it again; dkdbg logs shows all that it printed", detail=cause.detail,
+        link="start", cause="container-exited", says=f"{name} has ended" + (f": {says}" if says else ""),
+        remedy=cause.remedy if is_known else registry.how_to_begin(str(target.address), [seen]) + logs, detail=cause.detail,
     )  # fmt: skip
 
 

@@ -16,9 +16,10 @@ from tests.checkout import git
 from tests.golden import test_golden
 
 #: Joined here, so that this file has no token itself.
-HF, GITHUB, OURS = (
+HF, GITHUB, AWS, OURS = (
     "hf_" + "QwErTyUiOpAsDfGhJkLzXcVbNmQwErTyUi",
     "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8",
+    "AKIA" + "Q3Z8K1M7X2W5T9R4",
     ("Zk3v9qLm2Xw7" * 4)[:43],
 )
 
@@ -98,6 +99,7 @@ LEAKS = {
     "a password": ("Dockerfile", "FROM a\nENV PGPASSWORD hunter2\n", 2, "secret-in-build"),
     "a token in a pod's env": ("k8s/a.yaml", "env:\n  - name: DKDBG_TOKEN\n    value: hunter2x\n", 2, "token-in-file"),
     "a short token": ("compose.yaml", COMPOSE + "    environment:\n      - DKDBG_TOKEN=hunter2x\n", 5, "token-in-file"),
+    "an AWS key": (".env", f"EPOCHS=3\nAWSAccessKeyId={AWS}\n", 2, "token-in-file"),
     "the token's own file": (".config/dkdbg/token", OURS + "\n", 1, "token-in-file"),
     "a login": ("login.sh", "wandb login " + "0123456789abcdef" * 2 + "01234567\n", 1, "token-in-file"),
     "a port of the agent": ("job.sh", "export DKDBG_LISTEN=0.0.0.0:5694\n", 1, "open-debug-port"),
@@ -189,6 +191,8 @@ export WANDB_API_KEY=$(cat key) DKDBG_TOKEN="$(cat ~/.config/dkdbg/token)"
     "scripts/debug.sh": "python -m debugpy --listen localhost:5678 --wait-for-client train.py\n",
     ".devcontainer/devcontainer.json": '{"appPort": [5678, 8000], "forwardPorts": [5678], "build": {"args": {"VARIANT": "3.11"}}}\n',
     ".vscode/launch.json": '{"configurations": [{"connect": {"host": "127.0.0.1", "port": 5678}}, {"listen": {"host": "localhost", "port": 1}}]}\n',
+    "a.ipynb": f'"https://s3/a?X-Amz-Credential={AWS}%2F20220725%2Fus-east-1%2Fs3%2Faws4_request&X-Amz-Expires=300", "https://s3/a?Expires=1&AWSAccessKeyId={AWS}&Signature=x"',
+    "http.log": f"Authorization: AWS4-HMAC-SHA256 Credential={AWS}/20220725/us-east-1/s3/aws4_request, Signature=0\n",
     "README.md": f"`export HF_TOKEN=hf_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx`, AKIAIOSFODNN7EXAMPLE, {'ghp_' + 'a' * 36}\n",
     "render.py": "env = {'DKDBG_TOKEN': plan.token.something_long_enough}\nDKDBG_TOKEN = choose_the_token_of_the_service()\n",
     "entry/Dockerfile": 'FROM a\nARG COMPASS PYTHON_PATH VITE_MAPS_API_KEY\nRUN git clone https://$USER:$TOKEN@git.example/a\nENTRYPOINT ["python", "-m"]\nCMD ["app"]\n',
@@ -292,6 +296,16 @@ def test_requirements_are_those_of_the_image(tmp_path, audit):
     assert places(audit(written(tmp_path, files)).out) == found
     (tmp_path / "Dockerfile").write_text("FROM a\nRUN pip install -r requirements-prod.txt\n")
     assert audit(tmp_path).code == 0
+
+
+@pytest.mark.parametrize(
+    ("run", "is_found"),
+    [("uv run --frozen python -m a", True), ("uv run --no-sync a", False), ("uv run --no-project a", False)],
+)
+def test_uv_run_in_a_build_installs_the_project(tmp_path, audit, run, is_found):
+    project = '[project]\nname = "a"\ndependencies = ["debugpy>=1.8"]\n'
+    root = written(tmp_path, {"Dockerfile": f"FROM a\nRUN {run}\n", "pyproject.toml": project})
+    assert bool(places(audit(root).out)) is is_found
 
 
 def test_an_older_agent_is_found_and_the_present_one_is_not(tmp_path, audit):

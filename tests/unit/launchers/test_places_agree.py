@@ -52,6 +52,10 @@ def test_what_is_found_behind_an_entry_script_counts_unless_the_person_names_a_c
     assert given.service.wait == 600
 
 
+def test_the_port_of_flask_makes_a_server_of_a_service_although_mlflow_has_it_too():
+    assert of_service(service(("/entry", "server"), ports=(5000,))).service.wait == 0
+
+
 def test_a_page_beside_a_training_makes_no_server_of_it():
     for port in registry.side_ports():
         assert of_service(service(("python", "t.py"), ports=(port,))).service.wait == 600

@@ -176,3 +176,25 @@ def test_a_module_of_a_package_that_is_loaded_from_outside_of_the_mapping_is_a_c
     subject = SimpleNamespace(entry=Entry(port=5678, mappings=((str(root), "/app"),)))
     run = proving._Run(subject, print, print, proving.Proof())
     assert run._local_copy(loaded, module) == (str(root / copy) if copy else "")
+
+
+@pytest.mark.parametrize(
+    ("name", "ended", "cause", "names_shell"),
+    [
+        ("train.py", True, "program-ended", False),
+        ("train.py", False, "silent", False),
+        ("python3", False, "silent", True),
+    ],
+)
+def test_a_process_that_gives_no_answer_has_ended_or_is_silent(tmp_path, name, ended, cause, names_shell):
+    process = {"pid": 7, "name": name, "answer": None, "ended": ended}
+    session = {"id": "s", "name": "s", "state": "running", "processes": [process]}
+    answer = line_answer.parse(
+        json.dumps({"version": 1, "files": [], "sessions": [session]}), is_container=True
+    )
+    asked = Asked(
+        path=tmp_path / "utils.py", line=1, entry=Entry(port=5678, mappings=((str(tmp_path), "/app"),)), remote="/app/utils.py",
+        session=answer.sessions[0], remote_file=None, root=tmp_path,
+    )  # fmt: skip
+    (found,) = line_causes.causes(asked)
+    assert (found.cause, "sh -c" in found.remedy) == (cause, names_shell)

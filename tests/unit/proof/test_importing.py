@@ -3,7 +3,7 @@
 import pytest
 
 from dkdbg.core.stacks import Frame, Process, Session, Thread
-from dkdbg.proof.first_lines import is_importing
+from dkdbg.proof.first_lines import UNKNOWN, importing
 
 IMPORT = Frame("<frozen importlib._bootstrap>", 1360, "_find_and_load", own=False)
 TORCH = Frame("/opt/venv/lib/python3.11/site-packages/torch/__init__.py", 9, "<module>", own=False)
@@ -29,14 +29,30 @@ OTHER = Thread(name="", main=False, frames=(TORCH, IMPORT, HEAD))
 )
 def test_a_program_imports_until_its_own_code_is_past_the_imports(frames, is_busy):
     main = Thread(name="MainThread", main=True, frames=frames)
-    assert (
-        is_importing([session(threads=(main, OTHER))], {"/app/train.py": 3, "/app/lib.py": 0}.get) is is_busy
-    )
+    found = importing([session(threads=(main, OTHER))], {"/app/train.py": 3, "/app/lib.py": 0}.get)
+    assert (found is not None) is is_busy
+
+
+@pytest.mark.parametrize(
+    ("frames", "path", "own"),
+    [
+        ((LIB, IMPORT, HEAD), LIB.path, True),
+        ((STEP, MAIN, IMPORT), MAIN.path, True),
+        ((TORCH, IMPORT, HEAD), TORCH.path, False),
+        ((IMPORT, LIB, IMPORT, HEAD), LIB.path, False),
+        ((IMPORT, STEP, MAIN), MAIN.path, False),
+    ],
+)
+def test_the_module_that_is_imported_is_own_code_only_while_that_code_runs(frames, path, own):
+    main = Thread(name="MainThread", main=True, frames=frames)
+    last = {"/app/train.py": 3, "/app/lib.py": 0}
+    found = importing([session(threads=(main,)), session(threads=None)], last.get)
+    assert (found.path, found.own) == (path, own)
 
 
 def test_a_process_that_does_not_answer_may_import():
-    assert is_importing([session(threads=None)], {}.get)
-    assert not is_importing([], {}.get)
+    assert importing([session(threads=None)], {}.get) is UNKNOWN
+    assert importing([], {}.get) is None
 
 
 def session(**values):

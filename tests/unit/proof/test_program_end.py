@@ -1,5 +1,6 @@
 """The cause of a program's end is read from its last lines, as Python, argparse, click, glibc and CUDA write them."""
 
+import re
 import subprocess
 import time
 from dataclasses import replace
@@ -148,6 +149,20 @@ def test_a_name_that_nothing_knows_is_declared_only_if_the_repository_names_it(w
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "dkdbg: ./a.sh has CRLF line ends (its interpreter is x)\n",
+        "env: 'bash\\r': No such file or directory\n",
+    ],
+)
+def test_the_remedy_for_crlf_changes_the_file_that_is_mounted(tmp_path, text):
+    (tmp_path / "SCRIPT.sh").write_bytes(b"#!/bin/sh\r\nexit 7\r\n")
+    typed = re.search(r"sed -i '[^']+' SCRIPT.sh", cause_of(text, 127, AROUND).remedy)[0]
+    subprocess.run(["sh", "-c", typed], cwd=tmp_path, check=True)
+    assert (tmp_path / "SCRIPT.sh").read_bytes() == b"#!/bin/sh\nexit 7\n"
+
+
+@pytest.mark.parametrize(
     ("where", "says"), [("", "and no file declares it"), ("setup.py", "though setup.py names it")]
 )
 def test_a_missing_module_is_undeclared_only_if_no_file_names_its_distribution(where, says):
@@ -164,6 +179,21 @@ def test_a_declared_distribution_is_not_taken_for_the_repositorys_module_of_its_
     text = TRACEBACK + f"ModuleNotFoundError: No module named '{module}'\n"
     around = replace(AROUND, own={"tabulate", "model"}, named_in=lambda _: where)
     assert cause_of(text, 1, around).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("files", "module", "says"),
+    [
+        ({"model": "src/model/__init__.py"}, "model.net", "your package model has no net: there is no src/model/net.py"),
+        ({"model": "model.py"}, "model.net", "there is no model/net.py"),
+        ({}, "model.a.net", "there is no model/a/net.py"),
+        ({"model.net": "model/net.py"}, "model.net", "Python finds a model without net, which yours has: model/net.py"),
+    ],
+)  # fmt: skip
+def test_a_file_that_an_own_package_lacks_is_named(files, module, says):
+    text = TRACEBACK + f"ModuleNotFoundError: No module named '{module}'\n"
+    found = cause_of(text, 1, replace(AROUND, file_of=lambda name: files.get(name, "")))
+    assert (found.cause, says in found.says) == ("own-module", True)
 
 
 def test_a_submodule_that_an_installation_writes_is_made_by_one():
@@ -221,6 +251,7 @@ def test_a_script_that_cannot_be_executed_gets_its_interpreter(reason):
         ("ModuleNotFoundError: No module named 'google'", 1, "google is not installed", "install the distribution that has it"),
         ("ModuleNotFoundError: No module named 'pkg_resources'", 1, "Python 3.11 is the last", "add setuptools<81 to requirements.txt"),
         ('  File "subprocess.py", line 9, in _execute_child\n    raise x\nFileNotFoundError: [Errno 2] No such file or directory: \'ffmpeg\'', 1, "starts ffmpeg", "apt-get install ffmpeg"),
+        ('  File "subprocess.py", line 9, in _execute_child\n    raise x\nFileNotFoundError: [Errno 2] No such file or directory: \'ffmpeg\'', 1, "starts ffmpeg", 'apt = ["ffmpeg"] in dkdbg.toml, then dkdbg init'),
         ("    path = sys.argv[1]\n           ~~~~~~~~^^^\nIndexError: list index out of range", 1, "demands sys.argv[1]", "'python train.py VALUE'"),
         ("ValidationError: 2 validation errors for Settings\ndatabase_url\n  Field required [type=missing]", 1, "DATABASE_URL", "environment: [DATABASE_URL]"),
         ("python3: can't open file '/app/trian.py': [Errno 2] No such file or directory\n", 2,

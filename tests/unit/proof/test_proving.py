@@ -1,5 +1,6 @@
 """Whatever breaks a proof, its run is ended, and what its end leaves is told."""
 
+import itertools
 import subprocess
 import sys
 from dataclasses import replace
@@ -7,12 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from dkdbg.core.stacks import Frame
 from dkdbg.core.target_values import Trial
 from dkdbg.errors import DkdbgError
 from dkdbg.proof import program_end, proving
 from dkdbg.proof.asked import Entry
 from dkdbg.proof.finding import BrokenError
-from dkdbg.proof.first_lines import FirstLines
+from dkdbg.proof.first_lines import UNKNOWN, FirstLines
 from dkdbg.proof.program_end import Around
 
 
@@ -146,9 +148,48 @@ def check_end(tmp_path, code, text):
 
 def test_the_exit_code_of_a_program_that_is_gone_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(proving, "_AFTER_IMPORTS_S", 0.0)
-    codes = iter([None, None, 2])
+    codes = itertools.chain([None, None], itertools.repeat(2))
     with pytest.raises(BrokenError):
         check_end(tmp_path, lambda: next(codes), ARGUMENTS)
+
+
+TORCH, OWN = (Frame(path, 9, "<module>", own) for path, own in (("torch.py", False), ("lib.py", True)))
+
+
+def wait_for_imports(tmp_path, monkeypatch, frames):
+    """Poll a program that shows these frames, the last one without end, and pretend that a poll takes 50 s."""
+    clock, frames, held = itertools.count(0, 50), iter(frames), []
+    last = [None]
+    run = Run(tmp_path)
+    proof = proving._Run(run.subject, lambda _: None, lambda *each: held.append(each), proving.Proof())
+    monkeypatch.setattr(proving.time, "monotonic", clock.__next__)
+    monkeypatch.setattr(proof, "_code_within", lambda *_: None)
+    monkeypatch.setattr(proof, "_importing", lambda _: last.append(next(frames, last[-1])) or last[-1])
+    proof._wait_for_imports(run.trial(None, lambda _: None))
+    return held
+
+
+@pytest.mark.parametrize("frames", [[TORCH], [TORCH, UNKNOWN], [OWN, TORCH, OWN, TORCH]])
+def test_a_program_that_still_imports_at_the_timeout_is_not_proven(tmp_path, monkeypatch, frames):
+    with pytest.raises(BrokenError) as raised:
+        wait_for_imports(tmp_path, monkeypatch, frames)
+    assert raised.value.finding.cause == "still-importing"
+    assert "torch.py:9" in raised.value.finding.says
+
+
+@pytest.mark.parametrize(
+    ("frames", "shown"), [([TORCH, OWN], "lib.py:9"), ([UNKNOWN], "does not answer"), ([OWN, UNKNOWN], "lib")]
+)
+def test_a_program_that_runs_in_a_modules_own_code_is_proven_with_what_was_not_seen(
+    tmp_path, monkeypatch, frames, shown
+):
+    [(link, seen)] = wait_for_imports(tmp_path, monkeypatch, frames)
+    assert link == "imports"
+    assert shown in seen
+
+
+def test_a_program_whose_imports_take_minutes_is_waited_for(tmp_path, monkeypatch):
+    assert not wait_for_imports(tmp_path, monkeypatch, [TORCH, OWN, TORCH, OWN, None])
 
 
 def test_a_program_that_ends_for_a_known_cause_after_the_stop_is_not_proven(tmp_path):

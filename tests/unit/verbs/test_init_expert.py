@@ -454,6 +454,27 @@ def test_a_copy_with_compiled_parts_or_a_release_is_said_and_sources_imported_fi
     assert any("installs a release" in note for note in plan.notes)
 
 
+@pytest.mark.parametrize("copies", ["COPY . .", "COPY nerf /app/nerf\nCOPY *.py /app/"])
+@pytest.mark.parametrize(
+    ("command", "is_said"),
+    [
+        ("python train.py", False),
+        ("python -m nerf.train", False),
+        ("python tools/train.py", True),
+        ("nerf", True),
+    ],
+)
+def test_a_compiled_copy_is_no_obstacle_to_a_program_beside_its_mounted_package(
+    repository, copies, command, is_said
+):
+    setup = "from setuptools import setup, Extension\nsetup(name='nerf', ext_modules=[])\n"
+    repository.write("nerf/__init__.py").write("nerf/train.py", TRAIN).write("setup.py", setup)
+    repository.write("train.py", TRAIN).write("tools/train.py", TRAIN)
+    text = f"FROM python:3.11\nWORKDIR /app\n{copies}\nRUN python setup.py install\nCMD {command}\n"
+    notes = repository.write("Dockerfile", text).plan().notes
+    assert any("compiled parts" in note for note in notes) == is_said
+
+
 @pytest.mark.parametrize("install", ["uv sync --frozen", "pip install -r requirements.txt"])
 def test_an_editable_package_needs_nothing(repository, install):
     package(repository).write("Dockerfile", f"{SLIM}RUN {install}\nCMD nerf\n")

@@ -165,6 +165,8 @@ def test_each_job_of_a_submitted_array_is_named_with_the_command_that_attaches_t
         ("env N=50 python3 code/rk.py --n 1", "rk.py"),
         ("N=50 ./rk", "rk"),
         ("python3 -m rk", "python3"),
+        ("python -W ignore -Xdev -O code/rk.py", "rk.py"),
+        ("python -c code/rk.py", "python"),
         ("python3 code/", "code"),
         ("env TOKEN=secret", "env"),
         ("rk", "rk"),

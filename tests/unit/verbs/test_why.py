@@ -1,6 +1,7 @@
 """Which mapping `dkdbg why --on TARGET` asks about."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from dkdbg.core.target import Target
 from dkdbg.errors import DkdbgError
 from dkdbg.proof import line_answer
 from dkdbg.targets import registry
+from dkdbg.targets.local import LocalTarget
 from dkdbg.verbs import why as verb
 
 SEEN = SeenSession(target="node", address="ssh://node", id="1", name="train", state="running", started=1.0)
@@ -120,6 +122,23 @@ def test_the_target_is_asked_about_each_path_once_a_few_paths_and_no_more_after_
 def test_the_end_of_a_container_is_named_with_what_the_program_printed(script, monkeypatch, output, says):
     monkeypatch.setattr(verb, "_output", lambda _target: output)
     assert verb._ended(script, Far(parse("ssh://node")), SEEN).says == says
+
+
+def test_an_ended_local_run_is_named_with_its_exit_code_and_how_to_start_one(script, monkeypatch):
+    monkeypatch.setattr(verb, "_output", lambda _target: "")
+    ended = replace(SEEN, target="local", state="exited", detail="exited with code 3")
+    said = verb._ended(script, registry.target_of("local:train", script), ended)
+    assert said.says == "train has ended: exited with code 3"
+    assert said.remedy == "dkdbg run -- python train.py starts one"
+
+
+def test_a_name_that_no_local_session_has_lists_the_sessions(script, dkdbg, monkeypatch):
+    monkeypatch.setattr(LocalTarget, "sessions", lambda _: [])
+    here = replace(SEEN, target="local", address="local:python-7")
+    monkeypatch.setattr(registry, "sessions", lambda: ([SEEN, here], {}))
+    done = dkdbg(script, "why", "train.py:1", "--on", "local:train.py")
+    assert "no session is called local:train.py; there are: local:python-7\n" in done.err
+    assert "dkdbg why FILE:LINE --on local:python-7" in done.err
 
 
 @pytest.mark.parametrize(("python", "ran"), [("3.11.7", "may have run"), ("3.13.1", "has not run")])

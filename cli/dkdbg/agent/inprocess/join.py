@@ -224,6 +224,7 @@ def _patch(session_dir: str) -> None:
     from . import output
     from .arrays import array_views
     from .pydevd_patches import (
+        breakpoints,
         connection,
         equal_code,
         file_names,
@@ -241,6 +242,7 @@ def _patch(session_dir: str) -> None:
     connection.watch()
     shutdown.watch()
     suspending.watch()
+    breakpoints.watch()
     refusing.watch()
     releasing.watch()
     untrace.watch()

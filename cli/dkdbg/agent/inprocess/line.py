@@ -18,7 +18,7 @@ import sys
 import types
 
 from . import compiling, missed_code, session
-from .pydevd_patches import own_tracer, suspending
+from .pydevd_patches import breakpoints, own_tracer, suspending
 from .ray import cluster
 
 TYPE_CHECKING = False
@@ -53,6 +53,8 @@ _MANY_FROZEN = 2000
 _SUSPENDABLE = {types.CoroutineType: "cr", types.GeneratorType: "gi", types.AsyncGeneratorType: "ag"}
 #: Instructions that jump.
 _JUMPS = frozenset(opcode.hasjrel + opcode.hasjabs)
+#: Flags of the code of generators, coroutines and asynchronous generators.
+_SUSPENDS = 0x20 | 0x80 | 0x200
 #: Flag that code objects of functions have, and those of modules and classes lack.
 _CO_OPTIMIZED = 1
 
@@ -141,17 +143,17 @@ def _of_file(
         "path": file, "real": os.path.realpath(file), "module": module_name,
         "origin": "compiled" if file.endswith(_COMPILED) else "zip" if _is_in_archive(file) else "source",
         "importing": bool(getattr(getattr(module, "__spec__", None), "_initializing", False)),
-        "breakpoints": _breakpoints(file),
+        "breakpoints": _breakpoints(file, is_loaded=module is not None),
     }  # fmt: skip
     whole = compiling.compiled(file, sys.flags.optimize)
     if whole is None:
         return facts
-    lines = sorted({number for _, code in _codes(whole) for number in _lines(code)})
-    facts["code"] = line in lines
-    facts["next"] = next((number for number in lines if number > line), None)
+    facts["code"] = _has_line(whole, line)
     facts["unoptimised"] = bool(sys.flags.optimize) and _has_line(compiling.compiled(file, 0), line)
-    name, fresh = _around(whole, line)
+    name, fresh = _around(whole, line, [] if facts["code"] else _statements(file))
     facts["function"] = name
+    following = (number for _, code in _codes(fresh) for number in _lines(code) if number > line)
+    facts["next"] = min(following, default=None)
     if fresh is whole:
         active = [
             each
@@ -160,7 +162,7 @@ def _of_file(
         ]
         live = active[0][0] if active else None
         facts["at"] = [at for _, at, _ in active]
-        facts["branch"] = _is_in_branch(file, line)
+        facts["branch"] = _is_in_branch(_statements(file), line)
         facts["ran"] = None if facts["importing"] or facts["at"] or module is None else True
     else:
         live, compiler = _live(module, fresh, running, functions or ())
@@ -183,8 +185,8 @@ def _of_file(
     return facts
 
 
-def _is_in_branch(file: str, line: int) -> bool:
-    """Tell whether a line of a module lies in a statement of `_BRANCHES`, which may skip it."""
+def _statements(file: str) -> List[Any]:
+    """Return all statements of a source, as `ast` has them; empty for a file that cannot be parsed."""
     import ast
 
     with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -192,13 +194,16 @@ def _is_in_branch(file: str, line: int) -> bool:
             text = source.read(compiling.MAX_SOURCE_BYTES)
         with compiling.without_warnings():
             tree = ast.parse(text)
-        return any(
-            isinstance(node, ast.stmt)
-            and type(node).__name__ in _BRANCHES
-            and node.lineno < line <= (node.end_lineno or 0)
-            for node in ast.walk(tree)
-        )
-    return False
+        return [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    return []
+
+
+def _is_in_branch(statements: List[Any], line: int) -> bool:
+    """Tell whether a line of a module lies in a statement of `_BRANCHES`, which may skip it."""
+    return any(
+        type(node).__name__ in _BRANCHES and node.lineno < line <= (node.end_lineno or 0)
+        for node in statements
+    )
 
 
 def _codes(code: CodeType, name: str = "") -> Iterator[Tuple[str, CodeType]]:
@@ -221,17 +226,26 @@ def _has_line(code: Optional[CodeType], line: int) -> bool:
     return code is not None and any(line in _lines(each) for _, each in _codes(code))
 
 
-def _around(whole: CodeType, line: int) -> Tuple[str, CodeType]:
-    """Return name and code of the innermost function with code on or around this line; else of the module.
+def _around(whole: CodeType, line: int, statements: List[Any]) -> Tuple[str, CodeType]:
+    """Return name and code of the innermost function around this line; else of the module.
 
     A function's decorators, `def` and defaults count as code of the enclosing one, like a class's body and a
-    comprehension.
+    comprehension. Its first and last statements may have no code: a docstring, or what comes after `return`.
+
+    Args:
+        statements: those of the source, if the line has no code.
     """
+    bounds = {
+        (min(each.lineno for each in (node, *node.decorator_list)), node.name): (node.body[0].lineno, node.end_lineno)
+        for node in statements
+        if type(node).__name__ in ("FunctionDef", "AsyncFunctionDef") and node.body[0].lineno > node.lineno
+    }  # fmt: skip
     best = ("", whole)
     for name, code in _codes(whole):
         numbers = set(_body(code))
         if code.co_name != "<lambda>" and len(numbers) > 1:
             numbers.discard(code.co_firstlineno)
+        numbers.update(bounds.get((code.co_firstlineno, code.co_name), ()))
         if _is_function(code) and numbers and min(numbers) <= line <= max(numbers):
             best = (name, code)
     return best
@@ -372,8 +386,13 @@ def _has_run(live: Optional[CodeType]) -> Optional[bool]:
     if live is None or adaptive is None:
         return None
     fresh: Any = live.replace()
-    if adaptive != fresh._co_code_adaptive:
-        return True
+    changed = [pair for pair in zip(adaptive, fresh._co_code_adaptive) if pair[0] != pair[1]]
+    if changed:
+        # A task that is cancelled before its first step runs no line, but the exception that is thrown into it makes
+        # the interpreter put in the debugger's instructions, and take combined ones, which have no name, apart.
+        names = [(opcode.opname[new], opcode.opname[old]) for new, old in changed]
+        is_vague = all(new.startswith("INSTRUMENTED") or old.startswith("<") for new, old in names)
+        return None if is_vague and live.co_flags & _SUSPENDS else True
     return False if sys.version_info[:2] != (3, 12) or _counts_at_start(live) else None
 
 
@@ -446,7 +465,7 @@ def _debugger() -> str:
     return "dkdbg" if session.is_joined() else "other"
 
 
-def _breakpoints(file: str) -> Optional[List[Dict[str, Any]]]:
+def _breakpoints(file: str, *, is_loaded: bool) -> Optional[List[Dict[str, Any]]]:
     """Return the editor's breakpoints in a file, None without a debugger."""
     debugger, names = session.debugger(), sys.modules.get("pydevd_file_utils")
     if debugger is None or names is None:
@@ -458,6 +477,8 @@ def _breakpoints(file: str) -> Optional[List[Dict[str, Any]]]:
             "line": number,
             "condition": _condition(each),
             "logs": bool(getattr(each, "is_logpoint", False)),
+            "early": is_loaded and breakpoints.is_early(each),
+            "error": breakpoints.error(each),
             "stops": suspending.stops.get((canonical, number), 0),
         }
         for number, each in list(found.items())[:MAX_FILES]

@@ -35,7 +35,7 @@ _MAX_REASON = 200
 #: Advice after NOT_LOADED: for a binary that may hold a Python, and for any other program.
 _NO_PYTHON = "if %s is a frozen or embedded Python, run the program from its source"
 _USUAL = "if one has started: python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
-_PYTHON = re.compile(r"python[0-9.]*$")
+_PYTHON = re.compile(r"(python|pypy|graalpy)[0-9.]*$")
 #: Arguments that name a Python or a script, also within a command line: `script -c "python train.py"`.
 _NAMES_PYTHON = re.compile(r"(^|[\s/])python[0-9.]*(\s|$)|\.py(\s|$)")
 _SHELLS = ("sh", "ash", "bash", "busybox", "dash", "fish", "zsh")
@@ -97,12 +97,7 @@ class HookCheck:
         parents = procfs.parents()
         silent = procfs.below([program], parents).difference(announced)
         lines = self._refused(silent)
-        found = {
-            pid: argv
-            for pid in silent
-            if (parents.get(pid) not in announced or self._folders.why_no_access(pid))
-            and (argv := python_words(pid, self._leaves_out))
-        }
+        found = unhooked(silent, parents, announced, self._folders, self._leaves_out)
         if found:
             self._command = ()
         self._since = {pid: self._since.get(pid, now) for pid in found}
@@ -163,7 +158,9 @@ def _foreign(command: Sequence[str]) -> str:
 
 def why(pid: int, argv: Sequence[str], hook: str) -> str:
     """Return why a Python has not loaded the hook, as far as its command line and environment show."""
-    flags, _, _ = choosing.what_runs(argv)
+    name, (flags, _, _) = os.path.basename(argv[0]), choosing.what_runs(argv)
+    if not name.startswith("python"):
+        return "%s is not CPython 3.8 or newer" % name
     if "S" in flags:
         return "python -S loads nothing from site folders"
     environment = procfs.environment(pid)
@@ -177,6 +174,26 @@ def why(pid: int, argv: Sequence[str], hook: str) -> str:
     if hook and hook not in path.split(os.pathsep):
         return "its PYTHONPATH is %s" % (path or "empty")
     return "it is not CPython 3.8 or newer, or ends before it has loaded its site folders"
+
+
+def unhooked(
+    pids: Collection[int],
+    parents: Dict[int, int],
+    hooked: Collection[int],
+    folders: announced.Folders,
+    leaves_out: Callable[[List[str]], bool],
+) -> Dict[int, List[str]]:
+    """Return the command lines of the Pythons of these that have not announced themselves, or cannot.
+
+    A forked process has its parent's command line, and announces itself late.
+    """
+    found = {}
+    for pid in pids:
+        argv, above = python_words(pid, leaves_out), parents.get(pid, 0)
+        is_fork = above in hooked and argv == python_words(above, leaves_out)
+        if argv and pid not in hooked and (not is_fork or folders.why_no_access(pid)):
+            found[pid] = argv
+    return found
 
 
 def python_words(pid: int, leaves_out: Callable[[List[str]], bool]) -> Optional[List[str]]:

@@ -88,6 +88,7 @@ def _process(process: contract.Process, answer: str, points: Any) -> Dict[str, A
             if each["path"]:
                 each.update(_file(each["path"], points))
         facts["answer"] = data
+    facts["ended"] = procfs.is_ending(process["pid"])
     return facts
 
 
@@ -121,18 +122,13 @@ def _unhooked(record: contract.Record, folders: announced.Folders, hooked: Set[i
     hook = pkgutil.get_data("dkdbg.agent.inprocess", "hook/sitecustomize.py") or b""  # perhaps in a zip
     leaves_out = entered.functions_of(hook, "sitecustomize.py")._is_housekeeping
     parents, now = procfs.parents(), procfs.uptime() * os.sysconf("SC_CLK_TCK")
+    oldest = now - hook_check.ANNOUNCE_TIMEOUT_S * os.sysconf("SC_CLK_TCK")
+    below = procfs.below([program], parents)
     found = []
-    for pid in procfs.below([program], parents):
-        argv, above = hook_check.python_words(pid, leaves_out), parents.get(pid, 0)
-        # A forked process has its parent's command line, and announces itself late.
-        is_fork = above in hooked and argv == hook_check.python_words(above, leaves_out)
-        is_new = now - (procfs.start_ticks(pid) or now) < hook_check.ANNOUNCE_TIMEOUT_S * os.sysconf(
-            "SC_CLK_TCK"
-        )
-        reason = folders.why_no_access(pid)
-        if argv and pid not in hooked and (reason or not is_fork) and not is_new:
-            name = "%s (pid %d)" % (naming.program(argv), pid)
-            found.append({"name": name, "why": reason or hook_check.why(pid, argv, _hook_of(pid))})
+    for pid, argv in hook_check.unhooked(below, parents, hooked, folders, leaves_out).items():
+        if (procfs.start_ticks(pid) or now) < oldest:
+            reason = folders.why_no_access(pid) or hook_check.why(pid, argv, _hook_of(pid))
+            found.append({"name": "%s (pid %d)" % (naming.program(argv), pid), "why": reason})
     return found[:_MAX_UNHOOKED]
 
 

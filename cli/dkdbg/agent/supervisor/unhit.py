@@ -1,9 +1,9 @@
 """Reports breakpoints that cannot stop although their line has run: what `dkdbg why` would answer, unasked.
 
 It reports only what is certain: another copy of the file has run the line, the line ran while its module was
-imported, or numba or triton has compiled its function. Other lines in functions are left out: they may have run
-before the breakpoint was set, and may run again. Code that torch.compile hides, and Pythons without the hook, are
-reported elsewhere (inprocess/missed_code.py, hook_check.py).
+imported, or numba, triton or torch.jit has compiled its function. Other lines in functions are left out: they may
+have run before the breakpoint was set, and may run again. Code that torch.compile hides, and Pythons without the hook,
+are reported elsewhere (inprocess/missed_code.py, hook_check.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_BREAKPOINTS, MAX_REPORTED, ANSWER_S, MAX_CHARACTERS = 50, 5, 5.0, 300
 COPY = "the breakpoint at %s:%d does not stop: the program runs another copy of the file, %s"
 AGAIN = ": start it again to stop there"
 #: Compiler whose functions never run as Python -> variable that makes them.
-_COMPILERS = {"numba": "NUMBA_DISABLE_JIT=1", "triton": "TRITON_INTERPRET=1"}
+_COMPILERS = {"numba": "NUMBA_DISABLE_JIT=1", "triton": "TRITON_INTERPRET=1", "torch.jit": "PYTORCH_JIT=0"}
 COMPILED = "the breakpoint at %s:%d does not stop: %s has compiled its function. Start the program with `env %s COMMAND`"
 BEFORE = "%s:%d ran before its breakpoint was set, when the program imported %s" + AGAIN
 

@@ -6,6 +6,7 @@ import re
 from itertools import takewhile
 
 from dkdbg.launchers import registry
+from dkdbg.launchers.python import PYTHON, interpreted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ def program_name(words: Sequence[str]) -> str:
     """Return the name of a command line's program or script, without `env NAME=VALUE`, which may set a secret."""
     program = unwrapped([*words]) or [word for word in words if "=" not in word] or [""]
     path = program[1] if len(program) > 1 and program[1][:1] != "-" else program[0]
+    found = interpreted(program[1:]) if PYTHON.starts(program[0]) else None
+    if found is not None and not found.is_module:
+        path = found.what
     return path.rstrip("/").rpartition("/")[2]
 
 

@@ -22,12 +22,12 @@ from dkdbg.setup.detect.docker.service import harmless_scripts, passing_scripts,
 from dkdbg.setup.detect.files import MAX_TEXT_BYTES, MAX_WALK_S, Tree, parent
 from dkdbg.setup.detect.launch.candidates import module_file
 from dkdbg.setup.detect.launch.entrypoint import terminal_asked
-from dkdbg.setup.detect.launch.readme import installed_extras, installed_names
+from dkdbg.setup.detect.launch.readme import installed, installed_by_apt, installed_by_conda, installed_extras
 from dkdbg.setup.detect.python import imports
 from dkdbg.setup.detect.python.dependencies import is_side_file, named_in
 from dkdbg.setup.detect.python.pyproject import NEEDS_CUDA, NEEDS_NOTHING
 from dkdbg.setup.detect.python.python_version import DEFAULT, read_python
-from dkdbg.setup.detect.python.requirements import included_files, installs_itself
+from dkdbg.setup.detect.python.requirements import Wanted, included_files, installs_itself
 from dkdbg.setup.detect.python.system_packages import system_packages
 from dkdbg.setup.detect.survey import Survey
 from dkdbg.setup.render import manifest
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.core.facts import EntryPoint, Gpu
-    from dkdbg.setup.detect.python.requirements import Wanted
 
 _DOCKERIGNORE = re.compile(r".*\.dockerignore")
 _CONFIG = re.compile(r".*\.(?:ya?ml|toml|json|gin|cfg|ini)")
@@ -125,7 +124,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
     always = {"mpi4py", "opencv-python", "soundfile"} if wanted or needs_nothing else None
     imported = imports.distributions(survey.imported)
     needed = {name for name in imported if always is None or name in always}
-    apt, build_apt = system_packages(wanted, needed | set(requirements))
+    apt, build_apt = system_packages((*wanted, *requirements), needed)
     places = named_in(survey.dependency_files)
     dockerfiles = [
         *([chosen.dockerfile] if chosen and chosen.dockerfile else []),
@@ -138,7 +137,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         python=python,
         package_manager=survey.manager.manager,
         dependency_files=survey.manager.files,
-        requirements=requirements,
+        requirements=tuple(item.requirement for item in requirements),
         declared=tuple(dict.fromkeys(item.requirement for item in wanted)),
         undeclared=_undeclared(survey, {item.name for item in wanted}),
         beside=_beside(survey, frozenset(wanted)),
@@ -169,6 +168,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         devcontainers=tuple(item.path for item in survey.devcontainers),
         apt=apt,
         build_apt=build_apt,
+        readme_apt=installed_by_apt(survey.readme),
         harmless_scripts=harmless_scripts(scripts) | set(survey.scripts),
         passing_scripts=passing_scripts(scripts),
         notebooks=len(survey.notebooks),
@@ -359,19 +359,22 @@ def _program(survey: Survey) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def _requirements(survey: Survey) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the distributions to install where no file declares any, and those whose name is only that of a module.
+def _requirements(survey: Survey) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
+    """Return what to install where no file declares any, and the distributions whose name is only that of a module.
 
     On the index such a name may be a stranger's.
     """
-    stated = installed_names(survey.readme)
     own = {name.replace("_", "-") for name in survey.project_names()}
-    stated = tuple(name for name in stated if name not in own)
-    if stated:
-        return stated, ()
-    known = tuple(filter(imports.is_known, survey.imported))
-    guessed = tuple(name for name in survey.imported if name not in known)
-    return imports.distributions(known), imports.distributions(guessed)
+    stated = [item for item in installed(survey.readme) if item.name not in own]
+    known = imports.distributions(tuple(filter(imports.is_known, survey.imported)))
+    by_conda = [item for item in installed_by_conda(survey.readme) if item.name in known]
+    pinned = {item.name: item for item in reversed((*stated, *by_conda))}
+    names = dict.fromkeys([item.name for item in (*stated, *by_conda)] if stated else known)
+    guessed = () if stated else (name for name in survey.imported if not imports.is_known(name))
+    return (
+        tuple(pinned.get(name, Wanted(name=name, spec="", source="imports")) for name in names),
+        imports.distributions(tuple(guessed)),
+    )
 
 
 def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from dkdbg.setup.detect.docker.installed import how_installed
 from dkdbg.setup.detect.files import Tree, is_vendored, parent
 from dkdbg.setup.detect.launch.entrypoint import Ranking, given, rank
 from dkdbg.setup.detect.launch.launches import gather
-from dkdbg.setup.detect.launch.readme import installed_names, installs_with
+from dkdbg.setup.detect.launch.readme import installed, installs_with
 from dkdbg.setup.detect.python import imports
 from dkdbg.setup.detect.python.dependencies import read_dependency_files
 from dkdbg.setup.detect.python.manager import Choice, choose_manager, with_local
@@ -305,12 +305,12 @@ class Survey:
         locked = {item.name for file in self.dependency_files if file.kind == "lock" for item in file.wanted}
         if not locked:
             return self.imported
-        installed = packages | locked | set(installed_names(self.readme))
+        named = packages | locked | {item.name for item in installed(self.readme)}
         return tuple(
             name
             for name in self.imported
             if not uses_accelerator(frameworks_of((), (name,)))
-            or installed & {name, *imports.distributions((name,))}
+            or named & {name, *imports.distributions((name,))}
         )
 
     def setup_scripts(self) -> dict[str, str]:

@@ -61,8 +61,10 @@ def plan_image(
     needs_project = facts.installs_itself or bool(
         facts.entrypoint and facts.entrypoint.launcher == "console-script"
     )
+    needed = _apt(facts, base, apt)
     image = ImagePlan(
-        dockerfile=name, is_generated=True, base=base, apt=_apt(facts, base, apt), installs=installs,
+        dockerfile=name, is_generated=True, base=base, apt=needed, installs=installs,
+        optional_apt=tuple(each for each in facts.readme_apt if each not in needed),
         context=("*",) if needs_project else (), installs_project=needs_project,
         comment=printable(why),
     )  # fmt: skip
@@ -237,16 +239,21 @@ def _from_own_indexes(facts: RepoFacts) -> Iterator[Install]:
 
 def _from_names(names: tuple[str, ...], index: str) -> tuple[Install, ...]:
     known = [name for name in names if literal.is_requirement(name)]
-    plain = [name for name in known if _bare(name) not in NO_ISOLATION]
     late = [name for name in known if _bare(name) in NO_ISOLATION]
+    by_git = [name for name in known if name.startswith("git+") and name not in late]
+    plain = [name for name in known if name not in {*late, *by_git}]
     installs = [Install(run=f"pip install{index} {shlex.join(plain)}")] if plain else []
+    if by_git:  # a setup.py may import what is installed before it, such as torch
+        urls = shlex.join(by_git)
+        installs.append(Install(run=f"pip install {urls} || pip install --no-build-isolation {urls}"))
     if late:
         installs.append(Install(run=f"pip install --no-build-isolation {shlex.join(late)}"))
     return tuple(installs)
 
 
 def _bare(requirement: str) -> str:
-    return re.split(r"[\s\[<>=!~;@]", requirement, maxsplit=1)[0].lower()
+    name = re.split(r"[\s\[<>=!~;@#]", requirement, maxsplit=1)[0].lower()
+    return name.rsplit("/", 1)[-1].removesuffix(".git")
 
 
 def inputs_of_generated(image: ImagePlan) -> tuple[str, ...]:

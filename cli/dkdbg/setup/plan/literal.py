@@ -67,7 +67,7 @@ def check(
 def _check_image(image: ImagePlan) -> None:
     if not _IMAGE.fullmatch(image.base):
         raise _refused(image.base, "this is not a valid image name")
-    for package in image.apt:
+    for package in (*image.apt, *image.optional_apt):
         if not DEBIAN_PACKAGE.fullmatch(package):
             raise _refused(package, "this is not a valid Debian package name")
     for install in image.installs:

@@ -227,6 +227,15 @@ def _program(
     return (path.relative_to(workspace), True) if path.is_relative_to(workspace) else None
 
 
+def _first_on_path(service: ServicePlan, image: DockerfileFact) -> PurePosixPath | None:
+    """Return the first folder of sys.path of a Python program: its own, or the one where a module is started."""
+    launch = None if any(map(_CD.search, service.argv)) else Lines().words(service.argv)
+    begins = service.working_dir or _begins(service, image)
+    if launch is None or begins is None or not (launch.is_module or (launch.target or "").endswith(".py")):
+        return None
+    return PurePosixPath(begins if launch.is_module else normpath(join(begins, launch.target or "", "..")))
+
+
 def _pythonpath(service: ServicePlan, image: DockerfileFact | None) -> str:
     """Return the PYTHONPATH of the user's own service, or the image."""
     theirs = dict(service.env).get("PYTHONPATH", service.extends.pythonpath if service.extends else None)
@@ -336,11 +345,17 @@ def _with_sources(
     how = dict(facts.installed).get(image.path) if image else None
     if image is None or how not in {"copied", "released"} or facts.source_root is None:
         return service, ()
-    if facts.compiled:
-        text = f"{image.path} installs a copy of this repository with compiled parts: breakpoints bind only in the copy"
-        return service, (f"{text}; pip install -e in it makes the image run these files",)
     remotes = {m.local: m.remote for m in reversed(mappings)}
     root = remotes.get(facts.source_root) or PurePosixPath(remotes["."], facts.source_root)
+    if facts.compiled:
+        first, source = _first_on_path(service, image), PurePosixPath(facts.source_root)
+        beside = {
+            m.remote.parent for m in mappings if m.local != "." and PurePosixPath(m.local).parent == source
+        }
+        if first in {root, *beside}:
+            return service, ()
+        text = f"{image.path} installs a copy of this repository with compiled parts: breakpoints bind only in the copy"
+        return service, (f"{text}; pip install -e in it makes the image run these files",)
     before = _pythonpath(service, image)
     if before.split(":")[0] == str(root):
         return service, ()

@@ -240,7 +240,7 @@ def _settings(
         what = f"environment {', '.join((*run.env_files, *names, *yours))}"
         yield Decision(what=what, why=f"{run.source} passes it to docker run")
     if plan.no_bytecode and dockerfile is not None:
-        why = f"{dockerfile.path} copies every file here into the image, so that new __pycache__ files would make the next start install again"
+        why = f"{dockerfile.path} copies code before it installs packages, so that new __pycache__ files would make the next start install again"
         yield Decision(what="environment PYTHONDONTWRITEBYTECODE=1", why=why)
 
 
@@ -647,7 +647,7 @@ def _why_wait(wait: int, *, idle: bool) -> str:
 
 def _why_file(merge: str) -> str:
     return {
-        "compose.yaml": "there is no compose file yet",
+        "compose.yaml": "this folder has no compose file yet",
         "override": "compose merges this file automatically, and yours stays unchanged",
         "COMPOSE_FILE": "an override file exists already, so COMPOSE_FILE in .env lists one more",
     }[merge]

@@ -103,6 +103,7 @@ def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
         conda=conda_environment(plan.facts) is not None,
         cuda=plan.facts.torch.cuda if plan.facts.torch and plan.facts.gpu != "none" else None,
         apt=image.apt,
+        optional_apt=image.optional_apt,
         system_site=image.base.startswith("pytorch/"),
         # uv ignores what the image has installed outside the virtual environment, such as torch.
         uv=not image.base.startswith("pytorch/")

@@ -1,4 +1,4 @@
-"""Addresses of batch jobs (`slurm://LOGIN/JOB[/NODE][:SESSION]`), a batch system's interface, job scripts. No I/O."""
+"""Parse addresses of batch jobs (`slurm://LOGIN/JOB[/NODE][:SESSION]`), and define `BatchSystem`. No I/O."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class JobAddress:
     Attributes:
         login: address of the host with the system's commands; None if this machine has them.
         job: the job's number; empty for a new job.
-        node: one of the job's nodes; empty for the first.
+        node: one of the job's nodes; empty for the first node.
         session: name of a session on the node; empty for the newest.
         nodes: the job's nodes if dkdbg chose `node`; empty if the user named it. A requeued job gets other nodes, with
             its ranks in the same order.
@@ -63,7 +63,7 @@ class JobAddress:
 
 
 def is_node(name: str) -> bool:
-    """Return whether this is a valid name of a node."""
+    """Return whether `name` is a valid node name."""
     return _NODE.fullmatch(name) is not None
 
 
@@ -123,17 +123,17 @@ class BatchSystem(Protocol):
         """Return the command, for the login node, that submits the script. Raises DkdbgError: its options cannot be used."""
 
     def submitted(self, stdout: str) -> str:
-        """Return the new job's number from the output of `submit`; empty without one."""
+        """Return the new job's number from the output of `submit`; empty if it has no number."""
 
     def jobs(self) -> str:
-        """Return the script that lists this user's waiting and running jobs, one a line: number, text with the tag."""
+        """Return the script that lists this user's waiting and running jobs, one per line: number, text with tag."""
 
     def cancel(self, job: str) -> tuple[str, ...]:
         """Return the command that cancels a job."""
 
 
 def on_path(program: str) -> str:
-    """Return the script for `sh` that reads the profile if a non-login shell does not find `program`."""
+    """Return the script for `sh` that reads /etc/profile if `program` is not on PATH (non-login shell)."""
     return f"command -v {program} >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
 
 
@@ -281,7 +281,7 @@ def preparing(tag: str, marker: str, jobs: str) -> str:
 
 
 def prepared(marker: str, tag: str, stdout: str) -> str:
-    """Return the folder from the output of `preparing`; empty without one, or if a script cannot contain its path."""
+    """Return the folder from the output of `preparing`; empty if missing, or if a script cannot contain its path."""
     path = stdout.rpartition(f"\n{marker} ")[2].partition("\n")[0] if f"\n{marker} " in stdout else ""
     fits = path.startswith("/") and path.endswith(f"/{tag}") and shlex.quote(path) == path
     return path if fits else ""
@@ -293,7 +293,7 @@ def filling(folder: str, size: int) -> str:
 
 
 def tags_of(listing: str) -> dict[str, str]:
-    """Return the job numbers by tag from the answer to `jobs`; each line begins with the number."""
+    """Return tag -> job number from the output of `BatchSystem.jobs`."""
     found = {}
     for line in listing.splitlines():
         tag = _TAG.search(line)

@@ -1,4 +1,4 @@
-"""Connect to one node of a job, by ssh or a step of the job; each reconnect looks for the node again: the job may have moved."""
+"""Connect to one node of a job, by ssh or by a job step. Each reconnect looks up the node: the job may have moved."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ printf '\\n%s there\\n%s\\n%s\\n' {marker} "$(id -un)" "$(uname -n)"
 {listing}"""
 
 
-#: `read` and `printf` are shell builtins, so the line, which holds a secret, appears in no list of processes.
+#: Script that starts the keeper and the process that talks to it, and gives both the first input line, which holds a
+#: secret. `read` and `printf` are shell builtins, so the line appears in no list of processes.
 _STARTING = """\
 IFS= read -r line || exit 1
 printf '%s\\n' "$line" | setsid {kept} >/dev/null 2>&1 &
@@ -154,7 +155,7 @@ class JobLine:
 
     @property
     def why(self) -> str:
-        """Return why the relay is disconnected; empty if it is connected, or was not needed yet."""
+        """Return why the relay is disconnected; empty if it is connected or not started."""
         return "" if self._relay is None else self._relay.why
 
     def lead(self, key: str, port: int) -> int:
@@ -175,7 +176,7 @@ class JobLine:
         return node.executor.wrap(relay_words(("sh", node.agents[0]), word))
 
     def _enter(self, login: Executor, job: Job, name: str) -> Node:
-        """Reach the node by ssh from the login node, or by a job step where ssh is closed; remember which way worked."""
+        """Reach the node by ssh from the login node, or by a job step if ssh fails; remember the way that worked."""
         ways: tuple[Way, ...] = ("ssh", "step")
         if self._way is not None and self._way[0] == name:
             ways = (self._way[1],)
@@ -296,7 +297,7 @@ def node_script(marker: str) -> str:
 
 
 def parse_node(marker: str, stdout: str) -> Looked | None:
-    """Parse the answer to `node_script`; None without one."""
+    """Parse the output of `node_script`; None if it contains no answer."""
     _, found, answer = stdout.rpartition(f"\n{marker} there\n")
     lines = answer.splitlines()
     if not found or len(lines) < 2:

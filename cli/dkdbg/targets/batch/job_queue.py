@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Timeouts for an answer of the batch system, and to send the agent there.
 _ANSWER_TIMEOUT_S, _SEND_TIMEOUT_S = 60.0, 120.0
-#: Line printed after sbatch has exited. Both sbatch and a lost ssh connection may give exit code 255.
+#: Line printed after the submitting program has exited. Exit code 255 alone may be its own, or a lost ssh connection's.
 _ENDED = "dkdbg-submit-ended"
 #: Number of last lines of a job's output to show.
 _SHOWN_LINES = 8
@@ -35,7 +35,7 @@ _PYTHON = "import sys; print('dkdbg-python %d %d' % sys.version_info[:2])"
 
 
 class JobQueue:
-    """Queue of a batch system; see `Queue` in `core/target.py`."""
+    """Queue of a batch system; see `Queue` in `core/jobs.py`."""
 
     def __init__(self, system: BatchSystem, address: Address) -> None:
         parsed = job_address(address, system.job_form, new=True)
@@ -75,7 +75,7 @@ class JobQueue:
         return self._hand_over(login, text, tag, folder, argv[0])
 
     def held(self) -> str:
-        """Return the number of a job that waits for commands, known by its `held-` folder; empty without one."""
+        """Return the number of a job that waits for commands, known by its `held-` folder; empty if missing."""
         return next((job for tag, job in self._tags(asks=True).items() if tag.startswith("held-")), "")
 
     def read(self, job: str) -> Job:
@@ -216,7 +216,7 @@ class JobQueue:
         try:
             if not missing:
                 self._login.drop()
-            # no password prompt: signals are delayed, so it could not be interrupted
+            # no password prompt: signals are delayed, so Ctrl-C could not end the prompt
             job = self._tags(asks=False).get(tag, "")
         except DkdbgError as error:
             why = error.message

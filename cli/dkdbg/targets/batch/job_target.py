@@ -74,7 +74,7 @@ class JobTarget(Target):
         return self._line.found().executor.wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """Return the command of an agent on the node: a session's, or one that we send there until `close`."""
+        """Return the command of an agent on the node: that of a session, or an agent sent there until `close`."""
         node = self._line.found()
         if node.agents:
             return ("sh", node.agents[0])
@@ -145,7 +145,7 @@ class JobTarget(Target):
     def each(self) -> Sequence[Target]:
         """Return a target for each live session of the job, and for each node that cannot be queried.
 
-        Return this target if no session is live, or if the address names one.
+        Return only this target if no session is live, or if the address names a session.
         """
         if self._named.session:
             return [self]
@@ -181,7 +181,7 @@ class JobTarget(Target):
         return targets
 
     def _known(self) -> str:
-        """Return, once, why the node did not answer `each` just now: a query may take minutes to fail again."""
+        """Return why `each` has just failed to query the node, once: a new query may take minutes to fail."""
         why, self._silent = self._silent, ""
         return why
 
@@ -213,7 +213,7 @@ class JobTarget(Target):
         )
 
     def over(self) -> Sequence[str]:
-        """Return the command that checks whether the job is over; run on the node, as this machine may sleep."""
+        """Return the command that checks whether the job is over; it runs on the node: this machine may sleep."""
         return ("sh", "-c", self._system.over(self._line.found().job.id))
 
     def close(self) -> None:
@@ -259,7 +259,7 @@ class JobTarget(Target):
         return found if len(found) < 2 else [replace(each, address=f"{at}:{each.id}") for each in found]
 
     def _records(self, node: Node) -> list[SeenRecord | str]:
-        """Return the records of the job's sessions there, or why one cannot be read, oldest first.
+        """Return the records of the job's sessions on the node, oldest first; the reason as text for an unreadable one.
 
         Another job of the same user may run on the node. A session that was started by ssh has no job, and is
         included.

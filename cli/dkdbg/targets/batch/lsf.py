@@ -96,7 +96,7 @@ class Lsf(BatchSystem):
         )  # fmt: skip
 
     def over(self, job: str) -> str:
-        """Ask bjobs whether a job is over; a missing or silent bjobs counts as no."""
+        """Ask bjobs whether a job is over; without an answer it counts as running."""
         return (
             f"{_PATH}answer=$(bjobs -noheader -o stat {shlex.quote(job)} 2>&1)\n"
             "case $answer in *RUN*|*SUSP*|*PEND*|*WAIT*|*PROV*|*UNKWN*) exit 1;; "

@@ -32,7 +32,7 @@ _WORDS = {
     "S": "suspended", "E": "exiting", "C": "completed", "F": "finished", "X": "finished",
 }  # fmt: skip
 _PATH = on_path("qstat")
-#: Numbers and names of this user's jobs that have not ended.
+#: Script that prints number and name of this user's jobs that have not ended.
 _JOBS = (
     """qstat -f | awk -v me="$(id -un)" '/^Job Id:/ {id = $NF} / Job_Name = |\\tJob_Name = / {name = $NF} """
     """/Job_Owner = / {split($NF, who, "@")} /job_state = / {if (who[1] == me && $NF !~ /^[CEFX]$/) print id, name}'"""
@@ -73,7 +73,7 @@ class Pbs(BatchSystem):
         return f"{_PATH}qstat -f {quoted} || qstat -x -f {quoted} 2>/dev/null"
 
     def read(self, job: str, code: int, stdout: str, stderr: str) -> Job:
-        """Parse the attributes of the first job in the answer. Raises SeveralJobsError for a begun array."""
+        """Parse the attributes of the first job in the answer. Raises SeveralJobsError for an array that has begun."""
         known = attributes(stdout)
         state = known.get("job_state", "")
         if not state:
@@ -94,15 +94,15 @@ class Pbs(BatchSystem):
             nodes=tuple(dict.fromkeys(each for each in nodes if is_node(each))), reason=printable(known.get("comment", ""))[:200],
             folder=absolute(folder), tasks=1,
             output=absolute(output),
-            succeeded=None if state == "E" else state in "CF",  # C and F do not tell a failure from a success
+            succeeded=None if state == "E" else state in "CF",  # C and F include failures
             left_s=_left(known),
         )  # fmt: skip
 
     def over(self, job: str) -> str:
-        """Ask qstat whether a job is over; a missing or silent qstat counts as no.
+        """Ask qstat whether a job is over; without an answer it counts as running.
 
-        qstat exits with 153 for an unknown job (PBSE_UNKJOBID, 15001); Torque's command over Slurm prints nothing
-        then.
+        qstat exits with 153 for an unknown job (PBSE_UNKJOBID, 15001); Torque's command over Slurm prints nothing in
+        that case.
         """
         return (
             f"{_PATH}answer=$(qstat -f {shlex.quote(job)} 2>&1); [ $? = 153 ] && exit 0\n"

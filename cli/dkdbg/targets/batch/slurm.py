@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dkdbg.core.jobs import Phase
     from dkdbg.targets.batch.job import Script
 
-#: Fields of squeue; the one with arbitrary text is last.
+#: Fields of squeue; the working directory, which may contain any text, is last.
 _FIELDS = "%i|%T|%u|%B|%L|%r|%Z"
 _TASKS, _OUTPUT, _NODES = "tasks ", "output ", "nodes "
 #: States of squeue (squeue(1), JOB STATE CODES); all others are final.
@@ -94,7 +94,7 @@ class Slurm(BatchSystem):
         """Query a job with squeue, which knows a job for some minutes after its end (MinJobAge)."""
         one = f"squeue --noheader --states=all --jobs={job}"
         more = f"echo {_TASKS}$({one} --Format=NumTasks); echo {_OUTPUT}$(scontrol show job -o {job} | sed -n 's/.* StdOut=//p')"
-        # Asked for one part of a heterogeneous job, squeue lists all of them.
+        # Even for one part of a heterogeneous job, squeue lists all parts.
         nodes = f"{one} --format='%i %N' | sed -n 's/^{job} //p'" if "+" in job else f"{one} --format=%N"
         more += f'; echo {_NODES}$(scontrol show hostnames "$({nodes})" 2>/dev/null)'
         return f"{_PATH}{one} --format='{_FIELDS}' && {{ {more}; }}"
@@ -127,7 +127,7 @@ class Slurm(BatchSystem):
         )  # fmt: skip
 
     def over(self, job: str) -> str:
-        """Ask squeue whether a job is over; a missing or silent squeue counts as no."""
+        """Ask squeue whether a job is over; without an answer it counts as running."""
         still = "|".join(f"*{each}*" for each in sorted(_RUNNING | _HELD))
         return (
             f"{_PATH}answer=$(squeue --noheader --states=all --jobs={job} --format=%T 2>&1) && "

@@ -12,9 +12,9 @@ from dkdbg.core.facts import inherited_lines
 from dkdbg.errors import DkdbgError
 from dkdbg.targets.docker import client
 
-#: Timeout for each of two answers: `init` works without an engine.
+#: Timeout for each of two answers; short, because `init` also works without an engine.
 _ANSWER_TIMEOUT_S = 2.0
-#: An image as FROM names it. It comes from the repository, and is no option of docker.
+#: Image in a FROM line. The repository is untrusted: docker must not read the image as an option.
 _REFERENCE = re.compile(r"[A-Za-z0-9][\w./:@+-]{0,500}")
 _MAX_ANSWER_BYTES = 1 << 20
 
@@ -25,7 +25,7 @@ def inherited(reference: str) -> tuple[str, ...] | None:
     The ENTRYPOINT of an image of root is left out: it may need root, and the agent could not become the owner of the
     workspace (docs/adr/0004-the-agent-becomes-the-owner-of-the-workspace.md).
 
-    None if the engine does not have the image, or does not answer.
+    Return None if the engine does not have the image, or does not answer.
     """
     if not _REFERENCE.fullmatch(reference):
         return None

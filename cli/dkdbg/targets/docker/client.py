@@ -77,7 +77,7 @@ def endpoint(timeout_s: float = 20.0) -> Endpoint:
 
 
 def _of_environment(host: str) -> Endpoint:
-    """Read DOCKER_TLS_VERIFY, DOCKER_TLS and DOCKER_CERT_PATH like the docker command."""
+    """Return the endpoint at `host` with TLS settings from DOCKER_TLS_VERIFY, DOCKER_TLS and DOCKER_CERT_PATH."""
     verify = bool(os.environ.get("DOCKER_TLS_VERIFY"))
     folder = ""
     if host.startswith("tcp://") and (verify or os.environ.get("DOCKER_TLS")):

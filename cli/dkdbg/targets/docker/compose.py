@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ComposeService:
-    """The docker command lines of one debug service; each method returns the one that does what it describes.
+    """The docker command lines of one debug service. Each method returns the command line for its task.
 
-    Run them in the repository's root, where compose finds its files.
+    Run the command lines in the repository's root, where compose finds its files.
 
     Attributes:
-        model: model that `up`, `create`, `build` and `once` read from standard input instead of the files; empty
-            for the files.
+        model: the project as JSON, which `up`, `create`, `build` and `once` read from standard input; empty to read
+            the compose files.
         folder: with a model: the repository's root, absolute.
     """
 
@@ -56,7 +56,7 @@ class ComposeService:
         return self._start("up", "--no-build", "--detach", self.service)
 
     def up_needs(self, needs: Iterable[str]) -> tuple[str, ...]:
-        """Start services that this one depends on; keep containers with an earlier configuration."""
+        """Start services that this service depends on; keep containers with an earlier configuration."""
         return self._start("up", "--no-recreate", "--detach", *needs)
 
     def once(
@@ -76,11 +76,11 @@ class ComposeService:
 
         Args:
             entrypoint: replaces the service's, in shell syntax; empty to keep it.
-            publish: the debug port only, `HOST:PORT:PORT`; `all_ports` publishes the service's own list instead.
+            publish: the debug port, `HOST:PORT:PORT`; empty for none. `all_ports`: the service's own list instead.
             variables: additional variables of the container.
             name: name of the container.
-            stays: keep the container, because Podman forgets the exit code of one that it removes.
-            detached: return once the command is started, and leave the services that this one depends on as they are.
+            stays: keep the container, because Podman forgets the exit code of a container that it removes.
+            detached: return once the command is started, and do not start the services that this service depends on.
         """
         name_options = ("--name", name, *(() if stays else ("--rm",)))
         ports = ("--service-ports",) if all_ports else ("--publish", publish) if publish else ()
@@ -183,7 +183,7 @@ def asks_for_token(model: Mapping[str, Any], service: str) -> bool:
 
 
 def stands_for(model: Mapping[str, Any], service: str) -> str:
-    """Return the user's service that a debug service replaces; empty without one.
+    """Return the user's service that a debug service replaces; empty if it replaces none.
 
     Args:
         model: the project as compose merges it.

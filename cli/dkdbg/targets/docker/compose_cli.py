@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def environment(*, port: int, gpu: GpuKind, token: str = "") -> dict[str, str]:
     """Return our environment with this machine's values for the compose files' variables.
 
-    The token is in no file and on no command line.
+    The token is passed only in the environment, not in a file or on a command line.
 
     For the provenance of an image, a build runs git in its context, with the git configuration found there. A
     repository's own configuration could run programs here, so BUILDX_GIT_INFO tells buildx not to run git.
@@ -69,7 +69,7 @@ def run(
 def up(
     target: ComposeService, argv: tuple[str, ...], root: Path, *, env: dict[str, str], report: Report
 ) -> None:
-    """Start the service with `argv`, one of its command lines.
+    """Start the service with `argv`, the command line from `up` or `up_unseen`.
 
     Raises:
         DkdbgError: the start failed; the last lines of the program's output have been reported.
@@ -84,9 +84,9 @@ def up(
 
 
 def _others_have_ended(output: str) -> bool:
-    """Tell whether `up --wait` gave up because a container has ended with 0, as one does that only prepares something.
+    """Return whether `up --wait` gave up because a container has exited with 0, as a one-shot setup container does.
 
-    Compose waits for all that it starts, also for what the service `depends_on` (docker/compose #10596).
+    Compose waits for all services that it starts, including those in `depends_on` (docker/compose #10596).
     """
     return re.search(r"container \S+ exited \(0\)", output) is not None
 

@@ -42,9 +42,9 @@ def prepare(
 ) -> Prepared:
     """Prepare `Target.once` for a service of the compose project in `root`, without changing files.
 
-    A running service is left alone. If one of its published ports is in use, only the debug port is published, on
-    a free port. A service that idles, and in which nothing was started, is stopped, unless its own command is to
-    run once more.
+    A running service is left alone, but one that idles is stopped if another command is to run and `docker exec` has
+    started nothing in it. If one of the service's published ports is in use, only the debug port is published, on a
+    free port.
 
     Args:
         detached: the command line returns once the command is started, and its container stays after its end.
@@ -88,12 +88,12 @@ def prepare(
             image.build(lambda: compose_cli.run(target, target.build(), root, env=env, report=report))
     # Only now: a build takes minutes, and another program may take the port meanwhile.
     port = wanted.port
-    if detached:  # another repository's trial starts at the same time
+    if detached:  # another repository's trial may start at the same time
         port = unused_port()
-    elif not service.host_network:  # else F5 attaches to the run
+    elif not service.host_network:  # on the host's network the port stays, and F5 attaches to the run
         port = free_port(port, own_port=None)
     env = compose_cli.environment(port=port, gpu=gpu, token=token)
-    if not runs:  # copying another image's files removes the running container
+    if not runs:  # copying the files of another image would remove the running container
         image.copy_files(str(model.get("name", "")), report)
     if copies is None:
         make_mount_points(model, service)
@@ -114,7 +114,7 @@ def prepare(
             "DKDBG_LINGER": "0",
             ENV_STANDS_FOR: "",  # the run answers only to its own name
             **({"DKDBG_RANKS": wanted.ranks} if wanted.ranks else {}),
-            **({"PYTHONDONTWRITEBYTECODE": "1"} if detached else {}),  # a proof changes no file
+            **({"PYTHONDONTWRITEBYTECODE": "1"} if detached else {}),  # `dkdbg verify` changes no file
         },
         tty=wanted.tty,
         name=name,
@@ -126,7 +126,7 @@ def prepare(
     if not detached or _needs_are_ready(model, service.name, root):
         needs = []
     escaped = (str(word) for key in ("entrypoint", "command") for word in described.get(key) or ())
-    whole = [word.replace("$$", "$") for word in escaped]  # as `docker compose config` does
+    whole = [word.replace("$$", "$") for word in escaped]  # `docker compose config` doubles each `$`
     return Prepared(
         argv=argv, environment={**os.environ, **env}, port=port if copies is None else 0, is_met=not host.is_podman,
         tell=lambda number: _tell(name, number), cleaning=("docker", "rm", "--force", "--volumes", name), name=name,

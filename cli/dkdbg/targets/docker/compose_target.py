@@ -150,7 +150,7 @@ class ComposeTarget(ContainerTarget):
         existing = () if everything else containers.of_project(self._root)
         if not everything and not existing:  # compose has made the networks for this service alone
             process.run(target.down_project(), cwd=self._root, timeout=120.0)
-        if is_local and service.image_files and not existing:  # also where no container could be created
+        if is_local and service.image_files and not existing:  # even if no container could be created
             for argv in image_build.removal_of_copies(project):
                 process.run(argv, cwd=self._root, timeout=120.0)
         image_build.remove_dead_links(self._root, service)
@@ -158,7 +158,7 @@ class ComposeTarget(ContainerTarget):
             {each.service for each in existing if each.running and each.service and not each.one_off}
         ):
             down += f"; still running: {', '.join(left)} (dkdbg down --all ends the project)"
-        if kept:  # the program's output is only there
+        if kept:  # the program's output exists only in the volume
             down += f"; its files remain in a volume (to delete them: docker volume rm {' '.join(kept)})"
         return down
 
@@ -203,7 +203,7 @@ def _target(address: Address, root: Path) -> ComposeTarget:
 
 
 def _named(name: str, root: Path) -> ComposeTarget | None:
-    """Return a service of the project that runs, or has run."""
+    """Return the target of a service that has a container, running or ended; None without one."""
     found = choose(containers.of_project(root), name)
     return ComposeTarget(Address(scheme=SCHEME, rest=name), root, found) if found else None
 

@@ -75,8 +75,8 @@ def start(
     at_end(lambda: remove_dead_links(root, wanted.service))
     at_end(remove_volumes)
     prepared = prepare(root, wanted, report=report, detached=True, copies=copies)
-    # Taken after `prepare`, which creates the volume `dkdbg-image`; anything else that appears during its build
-    # is the user's.
+    # `before` and `volumes` are read after `prepare`, which creates the volume `dkdbg-image`; all else that appears
+    # during its build is the user's.
     before, volumes = containers.of_project(root), _volumes(model)
     known = {each.service for each in before if not each.one_off}
     ran = {each.service for each in before if each.running and not each.one_off}
@@ -128,7 +128,7 @@ def _without_ids(report: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def _await(start: process.Result, needs: Mapping[str, Mapping[str, Any]], root: Path) -> None:
-    """Wait until services meet their `depends_on` conditions; `compose run` would recreate changed ones.
+    """Wait until services meet their `depends_on` conditions, as `compose run` would, but recreate no changed service.
 
     Raises:
         DkdbgError: a required service has failed to start, or can no longer meet its condition.

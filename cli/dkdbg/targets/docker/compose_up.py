@@ -128,7 +128,7 @@ def _before_start(
     root: Path,
     report: Callable[[str], None],
 ) -> None:
-    """Prepare the start of a service whose image exists."""
+    """Prepare the start of a service after its image is built."""
     make_mount_points(model, service)
     image.remove_stale()
     image.copy_files(str(model.get("name", "")), report)
@@ -242,7 +242,7 @@ def has_failed(found: Container) -> bool:
 
 
 def check_name(project: str, root: Path) -> None:
-    """Raise DkdbgError if another folder has a compose project of this name, whose containers a start would replace."""
+    """Raise DkdbgError if another folder has a compose project of this name: a start would replace its containers."""
     other = containers.other_folder(project, root)
     if other:
         raise DkdbgError(

@@ -31,8 +31,8 @@ SERVICE, PROJECT_DIR, ONE_OFF = (
 )  # fmt: skip
 #: Label of compose: the project's name.
 PROJECT_NAME = "com.docker.compose.project"
-#: Programs that restart unhealthy containers, the label that selects these, and its values. The engine itself
-#: restarts none of them.
+#: Programs that restart unhealthy containers, the label that selects the containers, and its values. The engine itself
+#: does not restart unhealthy containers.
 _RESTARTING = (
     ("autoheal", "autoheal", frozenset({"true"})),
     ("deunhealth", "deunhealth.restart.on.unhealthy", frozenset({"true"})),
@@ -84,12 +84,13 @@ class Container:
     Attributes:
         label: name of the debug service; empty for containers unrelated to dkdbg.
         running: whether it runs now.
-        status: as the engine has it, such as `running` or `exited`. code: exit code of one that has exited.
+        status: the engine's word, such as `running` or `exited`.
+        code: exit code of a container that has exited.
         ready: whether it runs, and its healthcheck passes if it has one.
         host_network: whether its ports are this machine's.
         published: TCP port inside -> `host:port` outside.
         port: the debug port inside.
-        address: the container's own IP address on one of its networks; empty without one. Networks without a
+        address: the container's own IP address on one of its networks; empty if it has none. Networks without a
             gateway (`internal: true`) do not count: they publish no ports, and the agent recognizes this machine
             by the gateway.
         service: set by compose, otherwise empty.
@@ -101,7 +102,7 @@ class Container:
         agent: command of its agent, without a verb.
         user: `uid:gid` that the agent runs as; empty for the container's own user.
         binds: folder inside -> folder of the engine's machine that is mounted there.
-        unhealthy_after: seconds without an answer after which its own healthcheck fails; None without one.
+        unhealthy_after: seconds without an answer after which its own healthcheck fails; None if it has no healthcheck.
         restarted_by: the program that restarts it once it is unhealthy; empty for none.
     """
 
@@ -175,7 +176,7 @@ class Container:
 
     @property
     def outside_port(self) -> int | None:
-        """Return the port of the engine's machine that leads to the debug port; None without one."""
+        """Return the port of the engine's machine that leads to the debug port; None if no port does."""
         if self.host_network:
             return self.port if self.running else None
         outside = self.published.get(self.port)
@@ -195,7 +196,7 @@ class Container:
         return ({"what": what, "ends": None, "after": self.unhealthy_after, "lift": ""},)
 
     def with_run(self, argv: Sequence[str], user: str = "") -> Container:
-        """Return this container with the agent, name, port and user of a `dkdbg run` session in it.
+        """Return this container with the agent, name, port and user of the `dkdbg run` session that `argv` started.
 
         Args:
             argv: command line of a process that a user of the engine (`docker exec`), not the container, has
@@ -218,7 +219,7 @@ class Container:
         return self
 
     def code_at(self, folder: str) -> tuple[str, str] | None:
-        """Return host and container side of the mount that contains a folder of the container; None without one."""
+        """Return host and container side of the mount that contains a folder of the container; None if none does."""
         inside = [each for each in self.binds if folder == each or folder.startswith(each.rstrip("/") + "/")]
         if not inside:
             return None
@@ -231,7 +232,7 @@ class Container:
 
 
 def _port(text: str) -> int:
-    """Return the port in an image's variable or a command line; 0 without one."""
+    """Return the port in an image's variable or a command line; 0 if `text` is not a port."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
     return number if number < 65536 else 0
 
@@ -239,9 +240,9 @@ def _port(text: str) -> int:
 def choose(containers: Iterable[Container], service: str) -> Container | None:
     """Return the container that a service's name means, for every verb.
 
-    Prefer a running one to an ended one, one of the service to one of `docker compose run`, and the debug service to
-    the service itself. Of several replicas choose the first by name, so that the choice is stable; of several that
-    have ended, or were made by `docker compose run`, the newest.
+    Prefer running containers to ended ones, then containers of the service to those of `docker compose run`, then the
+    debug service to the service itself. Among running replicas choose the first by name, so that the choice is stable;
+    among containers that have ended, or were made by `docker compose run`, the newest.
 
     Args:
         containers: the containers of one project.

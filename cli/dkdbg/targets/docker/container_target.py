@@ -68,7 +68,7 @@ class ContainerTarget(Target):
         raise NotImplementedError
 
     def to_run_in(self) -> Container | None:
-        """Return the container to run something in: as `inspect`, but possibly without its session."""
+        """Return the container to run something in: as `inspect`, but a subclass may skip looking up its session."""
         return self.inspect()
 
     def absent(self) -> DkdbgError:
@@ -102,8 +102,8 @@ class ContainerTarget(Target):
         """Return the address for the agent to listen on: all interfaces, or loopback.
 
         All interfaces are safe, since the agent accepts only the host's connections. Loopback is for a container
-        on the host's network, or one that only a relay reaches. A relay ends in the container: then loopback is
-        sufficient, with any port, even beside another agent.
+        on the host's network, and for a container that only a relay reaches. A relay ends in the container: loopback
+        is sufficient for it, with any port, even if another agent runs there.
         """
         found = self._running()
         if not self._is_near(found):
@@ -143,7 +143,7 @@ class ContainerTarget(Target):
         return found.deadlines if found is not None else ()
 
     def advice(self) -> Sequence[str]:
-        """Return advice about Python processes without our agent, or about running containers if this one is missing."""
+        """Return advice about Python processes without our agent, or about other containers if this one is missing."""
         try:
             found = self.inspect()
             if found is None or not found.running:
@@ -169,7 +169,7 @@ class ContainerTarget(Target):
         return found.code_at(folder) if client.endpoint().is_local else None
 
     def recreation(self, argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-        """Return a command that creates the container anew from the engine's data; see `Target`."""
+        """Return a shell line that recreates the container from the engine's description of it; see `Target`."""
         inspected = containers.inspected(self._running().id)
         line = again.again(inspected, argv, image=containers.image_of(inspected))
         return line, again.of_several_lines(inspected)
@@ -195,7 +195,7 @@ class ContainerTarget(Target):
     def _is_near(self, found: Container | None) -> bool:
         """Return whether this machine can reach a container's ports: published, or at its own address.
 
-        Not on an engine of another machine, nor without a network (`network_mode: none`). On a rootless engine only
+        False for an engine on another machine, and without a network (`network_mode: none`). On a rootless engine only
         published ports are reachable, because it has its own networks.
         """
         if self._engine is None:
@@ -222,7 +222,7 @@ class ContainerTarget(Target):
         """Return the relay's command line; called on the relay's thread, concurrently with `endpoint`.
 
         Args:
-            silent: the last connection was dead: another container may have replaced this one.
+            silent: whether the last connection went silent: another container may have replaced this one.
         """
         if silent or self._led is None:
             self._led = self.inspect()

@@ -68,7 +68,7 @@ def project_folder(root: Path) -> str:
 
 
 def other_folder(project: str, root: Path) -> str:
-    """Return another folder that has containers in a compose project of this name; empty without one.
+    """Return another folder that has containers in a compose project of this name; empty if no folder has.
 
     Compose distinguishes projects only by name, by default the folder's name: a start would replace those containers.
     """
@@ -83,7 +83,7 @@ def other_folder(project: str, root: Path) -> str:
 
 
 def other_origin(project: str, root: Path, *, label: str, own: str) -> str | None:
-    """Return the other owner, from `label`, of containers in a project of this name; None without one, empty if unknown.
+    """Return another owner (`label`) of containers in a project of this name; None if all are ours, empty if unknown.
 
     Args:
         project: compose's name for it.
@@ -116,7 +116,7 @@ def of_name(name: str, *, runs: bool = True) -> Container | None:
 
 
 def of_service(target: ComposeService, root: Path) -> Container | None:
-    """Return a compose service's container, running or not; None without one, or if compose fails."""
+    """Return a compose service's container, running or not; None if it has no container, or if compose fails."""
     found = inspected_service(target, root)
     return None if found is None else Container.of(found)
 
@@ -156,7 +156,7 @@ def image_of(inspected: dict[str, Any]) -> str:
 
 
 def entrypoint_of_image(id_: str) -> tuple[str, ...]:
-    """Return the ENTRYPOINT of an image, its base image's included; empty without one."""
+    """Return the ENTRYPOINT of an image, also if inherited from its base image; empty if unset."""
     argv = ["docker", "image", "inspect", "--format", "{{json .Config.Entrypoint}}", "--", id_]
     asked = check(process.run(argv, timeout=_ANSWER_TIMEOUT_S))
     return tuple(map(str, json.loads(asked.stdout) or ()))
@@ -239,7 +239,7 @@ def _execs(ids: Sequence[str]) -> list[dict[str, Any]]:
         for each in ids:
             try:
                 found.append(engine.exec_inspect(each))
-            except (OSError, ValueError) as error:  # noqa: PERF203 - that one has ended meanwhile
+            except (OSError, ValueError) as error:  # noqa: PERF203 - this command has ended meanwhile
                 if getattr(error, "response", None) is None:  # the engine did not answer
                     break
     finally:

@@ -62,7 +62,7 @@ def _target(address: Address, _root: Path) -> DockerTarget:
 
 
 def _named(name: str, _root: Path) -> DockerTarget | None:
-    """Return the container with this name or id, or the only running one of a debug service of this name."""
+    """Return the target of the container with this name or id, or of the only running debug service of this name."""
     exact = containers.of_name(name)
     if exact is not None and not exact.is_called(name):
         exact = None  # one or two letters match the id of any container

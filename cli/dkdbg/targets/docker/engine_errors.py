@@ -131,7 +131,7 @@ _KNOWN = (
           r"|Error response from daemon: (?:Get|Head) \"https?://[^\"\n]*/v2/|initializing source docker://|short-name [^\n]* did not resolve to an alias",
           "the base image is not on this machine and cannot be pulled",
           "log in (docker login), or use an image that you have: DKDBG_BASE=registry.example/python:3.11 if dkdbg init wrote the Dockerfile, else its FROM line"),
-    # Not pip's own search for a newer pip after a failure: if that index is unreachable, no harm is done ("-
+    # Except in pip's search for a newer pip after a failure: that an index is unreachable there does no harm ("-
     # skipping").
     Known(r"(?m:^(?![^\n]*Could not fetch URL [^\s:]+:[^\s:]+/pip/: )[^\n]*(?:CERTIFICATE_VERIFY_FAILED|certificate signed by unknown authority|unable to get local issuer certificate|invalid peer certificate))",
           "the build does not trust the certificate of your network's proxy or index",

@@ -28,10 +28,10 @@ class HostFacts:
     Attributes:
         version: version of the engine, such as `26.1.5`.
         gpu: how a container gets a GPU.
-        gpu_source: where that was detected.
+        gpu_source: evidence for `gpu`.
         is_podman: whether it is Podman, behind its Docker API.
         has_selinux: whether SELinux separates its containers from the machine's files.
-        gpus: number of GPUs, 0 without one; 1 if they cannot be counted.
+        gpus: number of GPUs; 1 if there are some that cannot be counted.
         cores: number of cores that containers can use.
     """
 
@@ -69,7 +69,7 @@ def host_facts() -> HostFacts:
 
 
 def engine_info() -> dict[str, Any]:
-    """Return what `docker info` says. Raises DkdbgError: no docker command, no engine, no permission."""
+    """Return the answer of `docker info`. Raises DkdbgError: no docker command, no engine, no permission."""
     result = process.run(["docker", "info", "--format", "{{json .}}"])
     info = _json(result.stdout)
     info = info if isinstance(info, dict) else {}
@@ -104,7 +104,7 @@ def gpu_of(info: dict[str, Any], *, is_local: bool) -> tuple[GpuKind, str]:
 
 
 def choose_gpu(info: dict[str, object], *, has_kfd: bool, cdi_vendors: frozenset[str]) -> tuple[GpuKind, str]:
-    """Return how containers get a GPU, and why: runtime, then CDI, then AMD's device file."""
+    """Return how containers get a GPU, and why: nvidia runtime, CDI (Container Device Interface) or AMD."""
     runtimes = info.get("Runtimes")
     if isinstance(runtimes, dict) and "nvidia" in runtimes:
         return "nvidia", "the engine has the nvidia runtime"
@@ -116,7 +116,7 @@ def choose_gpu(info: dict[str, object], *, has_kfd: bool, cdi_vendors: frozenset
 
 
 def has_kfd(*, is_local: bool) -> bool:
-    """Return whether AMD's device file exists; False for a remote engine, which this machine's files do not describe."""
+    """Return whether /dev/kfd, AMD's device file, exists; False for a remote engine."""
     return is_local and Path("/dev/kfd").exists()
 
 
@@ -163,7 +163,8 @@ def choose_processes(
 ) -> dict[str, str]:
     """Return DKDBG_PROCESSES as an environment; empty if the user sets it, or the repository documents no number.
 
-    Each rank gets its own GPU (NCCL rejects two on one). Without GPUs each gets a core, if the program runs on a CPU.
+    Each rank gets its own GPU (NCCL rejects two ranks on one). Without GPUs each rank gets a core, unless the program
+    needs a GPU.
     """
     if not service.processes or dotenv.read(root, ENV_PROCESSES):
         return {}

@@ -73,7 +73,7 @@ class ImageBuild:
             process.run(("docker", "image", "prune", "--force", *options), cwd=self._root)
 
     def remove_stale(self) -> None:
-        """Remove the container of a replaced image, with its volumes of image folders, which compose would keep."""
+        """Remove a container of a replaced image, and its volumes with image folders, which compose would keep."""
         found = containers.inspected_service(self._target, self._root) if self._service.masks else None
         if found is not None and self._id_of(found["Config"]["Image"]) != found["Image"]:
             remove_with_volumes(self._root, self._target, self._service.masks)
@@ -84,7 +84,7 @@ class ImageBuild:
         return bool(self._service.image_files and _run_script(self._root, "links").stdout)
 
     def build(self, run: Callable[[], None]) -> None:
-        """Run a build while the links to the image's own files are removed from the checkout, its context."""
+        """Run a build, without the links to the image's own files in the checkout, which is the build's context."""
         away = _run_script(self._root, "links").stdout if self._service.image_files else ""
         if not away:
             run()
@@ -118,7 +118,7 @@ class ImageBuild:
                 report(f"files that only the image has: {text.splitlines()[-1]}")
 
     def exclude_links(self) -> None:
-        """Hide the links in a folder of the checkout from git; where all of it is mounted, the agent does."""
+        """Hide the links from git if only folders of the checkout are mounted; otherwise the agent hides them."""
         if "=" in self._service.image_files:
             shown = _run_script(self._root, "links").stdout.splitlines()
             exclude(str(self._root), [each.removeprefix("./") for each in shown])
@@ -215,7 +215,7 @@ def _masked(container: Container, service: DebugService) -> tuple[str, ...]:
 
 
 def lines_to_remove(root: Path, service: DebugService) -> list[str]:
-    """Return shell commands that remove the service's containers and volumes without compose, one line a container.
+    """Return shell commands that remove the service's containers and volumes without compose, one line per container.
 
     Raises:
         DkdbgError: no docker command, no engine, no permission.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Label of services started on a remote engine: the user, machine and folder that started them.
 FROM = "dev.dkdbg.from"
-#: Folder of the agent in a container: here in its writable layer; compose/service.yaml.j2 mounts it there locally.
+#: Folder of the agent in a container: a copy on a remote engine, a mount on a local one (compose/service.yaml.j2).
 AGENT_FOLDER = "/opt/dkdbg"
 #: Source of the token's secret if there is no token: a local file that is not read (compose/service.yaml.j2).
 _NO_TOKEN = "dkdbg-token"  # noqa: S105

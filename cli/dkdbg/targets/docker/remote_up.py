@@ -143,7 +143,7 @@ def volumes_left(target: ComposeService, root: Path) -> tuple[str, ...]:
 def _open(found: dict[str, object], root: Path) -> Iterator[Executor]:
     """Yield a running container with the service's volumes: the service's own, or a temporary one.
 
-    A stopped service's container gets the agent first.
+    The agent is copied into the service's container first, unless the container runs.
     """
     id_, state = str(found["Id"]), found["State"]
     if isinstance(state, dict) and state.get("Running"):

@@ -116,7 +116,7 @@ def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
     try:
         documents = overlays.render(folder, shown)
     except DkdbgError:
-        overlays.agent_of(folder, hint=written)  # kustomize's message for a missing file is worse
+        overlays.agent_of(folder, hint=written)  # clearer than kustomize's message for a missing agent
         raise
     for document in documents:
         about = object_of(document.get("metadata"))
@@ -144,7 +144,7 @@ def make(query: PodQuery, copy: PodCopy, agent: bytes) -> None:
     """Create the copy in the cluster. Raises DkdbgError: the cluster refuses; nothing is left behind."""
     answer = ""
     try:
-        with signals.delayed():  # dkdbg would not know of a half-created copy
+        with signals.delayed():  # otherwise a copy could exist that dkdbg does not know of
             answer = _create(query, copy.document)
             made = object_of(decode(answer))
             about = object_of(made.get("metadata"))
@@ -228,7 +228,7 @@ def _check_own(query: PodQuery, found: dict[str, Any]) -> None:
 def _add_ready(
     query: PodQuery, pods: Sequence[Pod], executor_of: Callable[[Pod], PodExecutor], ready: dict[str, Pod]
 ) -> str:
-    """Add to `ready` the pods whose agent answers; return why the last other pod waits, empty if unknown.
+    """Add to `ready` the pods whose agent answers; return why the last of the other pods waits, empty if unknown.
 
     Raises:
         DkdbgError: one of the pods cannot start.
@@ -282,7 +282,7 @@ def _create(query: PodQuery, document: dict[str, Any]) -> str:
 
 
 def _create_carrier(query: PodQuery, carrier: dict[str, Any]) -> None:
-    """Create the ConfigMap; wait while the cluster still removes that of a copy which was just taken down.
+    """Create the ConfigMap; wait while the cluster still removes the ConfigMap of a former copy.
 
     Source: Kubernetes documentation, "Garbage Collection": dependents are deleted in the background.
     """

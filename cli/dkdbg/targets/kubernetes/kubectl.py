@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.kubernetes.pod import Pod
     from dkdbg.targets.kubernetes.pod_address import PodQuery
 
-#: Timeouts in seconds for an answer: kubectl's own, and that of its process.
+#: Timeouts in seconds for an answer: kubectl's --request-timeout, and the timeout for its process.
 _ANSWER_TIMEOUT_S, _HARD_TIMEOUT_S = 20, 30.0
 #: Timeout for a change, which kubectl may wait for.
 _CHANGE_TIMEOUT_S = 120.0
@@ -55,7 +55,7 @@ def copied_pods(query: PodQuery) -> list[Pod]:
 
 
 def own_pods(query: PodQuery) -> list[Pod]:
-    """Return the pods that a query selects, without those of a copy. Raises DkdbgError: as `pods`."""
+    """Return the pods that a query selects, without the pods of a debug copy. Raises DkdbgError: as `pods`."""
     with _reading(query):
         if query.kind == CRONJOB:  # a CronJob's Jobs have other names, and come and go
             return []
@@ -88,7 +88,8 @@ def tell(query: PodQuery, *arguments: str, limit: float = _CHANGE_TIMEOUT_S, std
 
     Args:
         limit: seconds to wait; by default as long as a change may take.
-        stdin_text: an object to create. Then the terminal's Ctrl-C does not reach kubectl, which would leave the result unknown.
+        stdin_text: an object to create. With it, the terminal's Ctrl-C does not reach kubectl: an interrupt would leave
+            the result unknown.
 
     Raises:
         DkdbgError: the cluster refuses.

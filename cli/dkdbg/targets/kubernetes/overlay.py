@@ -27,8 +27,8 @@ KUSTOMIZATION, OBJECT, PATCH = "kustomization.yaml", "workload.json", "patch.jso
 _KUSTOMIZE = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
 #: Name of the ConfigMap of AGENT_FOLDER, which each overlay renames.
 _AGENT = "dkdbg-agent"
-#: First line of a patch, so that it does not begin with `[`, and kustomize reads it as YAML. Then kustomize
-#: escapes its texts as Go does, `<` as \\u003c, which the operation `test` compares; it does not escape JSON.
+#: First line of a patch, so that it does not begin with `[`, and kustomize reads it as YAML, not as JSON. Only in YAML
+#: kustomize escapes strings as Go does (`<` as \\u003c), and the operation `test` compares escaped strings.
 _AS_YAML = "# RFC 6902\n"
 _BREAKS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029", 0xFEFF: "\\ufeff"}
 #: Keys to compare in the manifest before changing it: another program needs another overlay.
@@ -183,7 +183,7 @@ def _value(path: str, before: Value, after: Value) -> list[Operation]:
             elif key not in before or not _same(before[key], value):
                 found.append(_operation("add", path + _step(key), value))
         return found
-    # The items of most lists have names: an item with another name is another item.
+    # Compare item by item only while the names are equal: an item with another name is another item.
     if (
         isinstance(before, list)
         and isinstance(after, list)

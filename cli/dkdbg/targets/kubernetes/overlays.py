@@ -101,7 +101,7 @@ def _check(folder: Path, shown: str) -> None:
 
 
 def _existing(path: Path) -> Path | None:
-    """Return the file or folder that a path leads to; None without one."""
+    """Return the file or folder that a path leads to; None if it does not exist."""
     try:
         found = Path(os.path.normpath(path)).resolve()  # kustomize removes `..` before it follows links
         return found if found.exists() else None

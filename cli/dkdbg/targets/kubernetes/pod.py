@@ -93,14 +93,14 @@ class Pod:
     Attributes:
         created: creation time as Kubernetes writes it, which sorts by time.
         containers: their names; the first is the default.
-        default: the container that the pod's annotation names; empty without one.
-        rank: rank of the pod in its job; -1 without one.
+        default: the container that the pod's annotation names; empty if not annotated.
+        rank: rank of the pod in its job; -1 if it has no rank.
         mappings: DKDBG_MAPPINGS of each container, if the pod sets it.
         workdirs: working directory of each container, if the pod sets it.
         trouble: by container, why no command can run in it now; absent if one can.
         running: containers that run now, including those of a pod that is being deleted.
-        job: name of the Job that created the pod; empty without one.
-        ends: end of the pod's active deadline, in epoch seconds; None without one.
+        job: name of the Job that created the pod; empty if no Job did.
+        ends: end of the pod's active deadline, in epoch seconds; None if it has no deadline.
         probes: by container, pairs of a probe's name and the seconds without an answer until the kubelet restarts the
             container.
     """
@@ -173,7 +173,7 @@ class Pod:
 
 
 def active_deadline(spec: dict[str, Any], status: dict[str, Any]) -> float | None:
-    """Return the end of activeDeadlineSeconds of a pod or Job, in epoch seconds; None without one, or before the start."""
+    """Return the end of activeDeadlineSeconds of a pod or Job, in epoch seconds; None if unset, or before the start."""
     limit = spec.get("activeDeadlineSeconds")
     try:
         start = datetime.fromisoformat(_text(status.get("startTime")).replace("Z", "+00:00"))

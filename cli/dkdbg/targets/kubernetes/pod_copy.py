@@ -95,7 +95,7 @@ def copy_of(
     """Return the debug copy of an object.
 
     Args:
-        kind: one of RESOURCE.
+        kind: a key of `workload.RESOURCE`.
         document: the object, from the API or a manifest.
         container: container with the program to debug; empty for the default.
         command: the program if the object leaves it to its image, or to replace the object's own; empty for the

@@ -101,13 +101,13 @@ class PodTarget(Target):
         return self._running().executor.wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """Return the command of an agent that runs in the container; None without one, or if the pod is gone."""
+        """Return the command of an agent that runs in the container; None if no agent runs, or the pod is gone."""
         done = _asked(self._running().executor)
         path = None if done.code else brought.agent_in(done.stdout)
         return None if path is None else ("sh", path)
 
     def workspace(self) -> Workspace:
-        """Return the mapping planned by `init`, or the folder in which commands of this container run."""
+        """Return the mapping planned by `init`, or the container's working directory."""
         found = self._running()
         planned = mapping.workspace_of(found.pod.mappings.get(found.container, ""))
         if planned is not None:
@@ -128,7 +128,7 @@ class PodTarget(Target):
         return Workspace(local=".", remote=folder, why=why)
 
     def endpoint(self) -> Endpoint:
-        """Return the endpoint of the pod's newest session, by a relay, whose connections outlive kubectl's."""
+        """Return the endpoint of the pod's newest session, through a relay, which survives the end of kubectl."""
         with self._lock:
             if why := self._endpoint.why:  # the relay reconnects on its own
                 return Endpoint(address=None, why=f"{self.label}: {why}")
@@ -300,7 +300,7 @@ class PodTarget(Target):
         """Return the relay's command line; called on the relay's thread, concurrently with `endpoint`.
 
         Args:
-            silent: the last connection was dead: another pod may have replaced this one.
+            silent: whether the last connection went silent: another pod may have replaced this one.
         """
         if self._way is None:
             self._way = self._find_way()
@@ -353,7 +353,7 @@ class PodTarget(Target):
 
 
 def _asked(executor: PodExecutor) -> process.Result:
-    """Query the agents in a container."""
+    """Run the query for agents in a container; see `brought.finding_words`."""
     return process.read(
         executor.wrap(brought.finding_words()), max_bytes=_MAX_ANSWER, timeout=_ANSWER_TIMEOUT_S
     )
@@ -414,7 +414,7 @@ def _command_lines() -> Iterator[str]:
 
 
 class PodChanges(Changes):
-    """Changes of the pods of a query (`kubectl get --watch-only`), after which another pod may match; equal for equal queries."""
+    """Changes of the pods of a query, from `kubectl get --watch-only`; equal for equal queries."""
 
     def __init__(self, query: PodQuery) -> None:
         super().__init__()

@@ -81,7 +81,7 @@ def selector_of(document: object) -> str:
 
 
 def templates(kind: str, document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the pod templates by role; objects other than a PyTorchJob have one, under an empty role.
+    """Return role -> pod template; objects other than a PyTorchJob have one template, with an empty role.
 
     Raises:
         BadPod: it has no templates with containers.

@@ -76,7 +76,7 @@ class PaiJob:
         """Return the text with a port and a deployment for debugging one role.
 
         Args:
-            command: shell code that runs before the role's commands; it begins with MARK.
+            command: shell code that runs before the role's commands; it begins with MARKER.
 
         Raises:
             BadJob: the file is written in a way that does not allow editing without other changes.
@@ -315,7 +315,7 @@ class _Edit:
         self._change(start, start, self._block([item], column).lstrip() + self._newline + " " * column)
 
     def _exchange(self, node: SequenceNode, gone: Sequence[int], item: object) -> None:
-        """Replace items of a list by one at its beginning; comments between them stay."""
+        """Replace the items `gone` of a list by `item` at its beginning; comments between the items stay."""
         if node.flow_style:
             raise BadJob(
                 "its preCommands are written in brackets",
@@ -401,7 +401,7 @@ def _lines(value: object) -> list[str]:
 def _entry(head: str, value: object, indent: str) -> list[str]:
     if isinstance(value, str) and value.startswith(
         MARKER
-    ):  # dkdbg's own command: its lines have no leading or trailing blanks
+    ):  # dkdbg's own command; a block scalar fits, as its lines have no outer blanks
         return [f"{head} |-", *(indent + line for line in value.split("\n"))]
     if isinstance(value, (dict, list)) and value:
         lines = _lines(value)

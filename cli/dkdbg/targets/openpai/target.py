@@ -264,7 +264,7 @@ class PaiQuery:
 
     Attributes:
         host, port: the platform's web server; port 0 is the protocol's default.
-        role, index: one task's; None for all tasks.
+        role, index: role and index of one task; None for all tasks.
     """
 
     host: str
@@ -297,8 +297,8 @@ class Task:
 
     Attributes:
         state: one of the platform's states.
-        ip: IP address of its node; empty before it has one.
-        port: port for debugging, 0 without one.
+        ip: IP address of its node; empty before it has a node.
+        port: port for debugging, 0 if it has none.
     """
 
     role: str

@@ -39,7 +39,7 @@ _NOT_THE_MODULE = re.compile(
     r"(pip|venv|virtualenv|ensurepip|compileall|json|site|http|zipfile|tarfile|paipdb|dkdbg)(\..*)?"
 )
 _MODULE = re.compile(r"[A-Za-z_][\w.]*")
-#: A Python, a script or a module behind a launcher: `mpirun` also starts what is no Python, such as NCCL's tests.
+#: A Python, a script or a module behind a launcher: `mpirun` also starts other programs, such as NCCL's tests.
 _NAMES_PYTHON = re.compile(r"(^|/)python[\d.]*$|\.py$|^(-m|--module)$")
 #: Programs that start several Python processes -> first arguments, one of which must be given; empty if any will do.
 _LAUNCHERS = {
@@ -47,7 +47,7 @@ _LAUNCHERS = {
     for each in registry.launchers()
     if each.spreads
     for name in each.programs
-    if name.isidentifier()  # it becomes a function of a POSIX shell
+    if name.isidentifier()  # the name becomes that of a POSIX shell function
 }
 _LAUNCHERS["accelerate"] = ("launch",)
 _LAUNCHER_MODULES = {module for each in registry.launchers() if each.spreads for module in each.modules}
@@ -55,7 +55,7 @@ _LAUNCHER_MODULES = {module for each in registry.launchers() if each.spreads for
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """A command that runs a program, as its values of `python`, `flags` and `path`.
+    """A command that runs a program, split into `python`, `flags` and `path`.
 
     `python -u train.py` is `python`, (`-u`,), `train.py`; `python -m app.train` is `python`, (`-m`,),
     `app.train`; `torchrun ...` is `torchrun`, (), and `accelerate launch ...` is `accelerate`, (), `launch`.

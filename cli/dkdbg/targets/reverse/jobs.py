@@ -1,4 +1,4 @@
-"""Accept jobs that can only connect out: they connect over TLS and prove that they know the token; a relay follows.
+"""Accept jobs that can only connect out. They connect over TLS and prove that they know the token; then a relay starts.
 
 Any host on an open network can find the port. Without proof of the token a connection gets only a TLS handshake
 and a random number. At most MAX_PENDING connections are pending at a time, each for a few seconds; a new one
@@ -160,7 +160,8 @@ class About:
     """A job's description.
 
     Attributes:
-        id, name: id and name of its session; the name is valid in an address. port: port of its agent.
+        id, name: id and name of its session; the name is valid in an address.
+        port: port of its agent.
         key: a random number of the session: another job with the same id cannot take over its connection. Empty from
             an older agent.
         answers: verbs of the agent that can be queried through its relay; empty from an older agent.
@@ -174,10 +175,11 @@ class About:
 
 
 class ConnectedJob:
-    """A session of a job, whose connections are the transports of a relay. Thread-safe.
+    """A session of a connected job; each connection from the job becomes the transport of a relay. Thread-safe.
 
     Attributes:
-        about: its description. local: the port of this machine's loopback that leads to its agent.
+        about: its description.
+        local: the port of this machine's loopback that leads to its agent.
         is_closed: whether the session is no longer needed.
     """
 

@@ -38,7 +38,8 @@ def ask(
     """Send a query and yield the frames of the answer; the last one is EXIT or REFUSED.
 
     Args:
-        path: path of the socket. timeout: seconds between frames; None if the answering side has a timeout.
+        path: path of the socket.
+        timeout: seconds between frames; None if the answering side has a timeout.
 
     Raises:
         OSError: no process listens there, the socket is another user's, or the answer is incomplete.
@@ -78,7 +79,7 @@ def _is_own_server(sock: socket.socket) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Ask, print the answer, and return its exit code."""
+    """Send the query, print the answer, and return the agent's exit code, or 1 without an answer."""
     path, job, session = arguments[:3]
     why = "the exit code is missing"
     try:

@@ -177,7 +177,7 @@ def _in(folder: Path) -> list[Path]:
 
 
 def _listening(path: Path) -> socket.socket:
-    """Return a socket that listens at `path`; it gets this name only then, or `_sweep` could remove it."""
+    """Return a socket that listens at `path`. It is renamed to `path` once it listens, or `_sweep` could remove it."""
     listener = socket.socket(socket.AF_UNIX)
     making = path.with_name(f"{path.name}~")
     try:
@@ -214,7 +214,7 @@ def _line(client: socket.socket) -> bytes:
     return data
 
 
-def _received(sock: Any) -> bytes:  # noqa: ANN401 - as selectors says it
+def _received(sock: Any) -> bytes:  # noqa: ANN401 - as in selectors
     try:
         data: bytes = sock.recv(query_client.LARGEST)
     except OSError:

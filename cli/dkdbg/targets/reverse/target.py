@@ -38,9 +38,12 @@ class _Job:
     """A job, as the `dkdbg attach` that it is connected to describes it.
 
     Attributes:
-        socket_path: path of that process's socket. editor: the port that editors attach to.
-        name, id: name and id of the job's session. answers: verbs that its agent answers.
-        why: why the job is not connected; empty while it is. away: seconds since it was last connected.
+        socket_path: path of that process's socket.
+        editor: the port that editors attach to.
+        name, id: name and id of the job's session.
+        answers: verbs that its agent answers.
+        why: why the job is not connected; empty while it is.
+        away: seconds since it was last connected.
     """
 
     socket_path: str

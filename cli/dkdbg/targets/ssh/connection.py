@@ -63,7 +63,7 @@ class SharedConnection:
         """Connect if necessary, and return an executor over this connection.
 
         Args:
-            asks: ssh may ask for a password or a host key if there is a terminal; otherwise it fails.
+            asks: whether ssh may ask for a password or a host key if there is a terminal; otherwise it fails.
             limit: timeout in seconds without a prompt.
 
         Raises:
@@ -107,8 +107,8 @@ class SharedConnection:
     def _own(self, *, asks: bool, limit: float) -> tuple[str, ...]:
         """Return the options of ssh for our own control master; start it if it does not run."""
         asks = asks and _has_terminal()
-        # One process at a time for each host: if two start together, the second finds the socket in use and becomes a connection
-        # that cannot be shared or stopped. There is no timeout while the user is prompted.
+        # One process at a time for each host: if two start together, the second finds the socket in use and becomes a
+        # connection that cannot be shared or stopped. There is no timeout while the user is prompted.
         end = math.inf if asks else time.monotonic() + limit
         name = self._hosts.name
         self._folder, lock = _locked_folder(name, lambda: self._closed or time.monotonic() > end, tells=asks)
@@ -161,7 +161,7 @@ class SharedConnection:
             raise explain(self._hosts, text + self._said_by_a_hop())
 
     def _connect_timeout(self) -> tuple[str, ...]:
-        """Return ssh options for a connect timeout; empty behind a hop or where the user has set one.
+        """Return ssh options for a connect timeout; empty behind a hop, or if the user has set a timeout.
 
         `ConnectTimeout` on the command line overrides that of ~/.ssh/config. Behind a hop it covers the whole login at
         the hop, including a passphrase or a one-time password.
@@ -215,7 +215,7 @@ def _locked_folder(name: str, is_over: Callable[[], bool], *, tells: bool) -> tu
     Args:
         name: name of the host.
         is_over: returns whether to stop waiting for a process that is connecting.
-        tells: report such a process to the user.
+        tells: whether to report such a process to the user.
 
     Raises:
         DkdbgError: there is no usable folder, or the lock was not released until `is_over`.

@@ -62,7 +62,7 @@ class Login:
         return self._connection is None or self._connection.is_connected()
 
     def drop(self) -> None:
-        """Give up a dead connection, so that the next `executor` connects anew."""
+        """Give up a dead connection, so that the next `executor` connects again."""
         if self._connection is not None:
             self._connection.drop()
 

@@ -118,7 +118,7 @@ class SshTarget(Target):
         return self._found().wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """Return the command of an agent there: a session's, or one that is sent there until `close`."""
+        """Return the command of an agent there: that of a session, or an agent sent there until `close`."""
         with self._lock:
             self._found()
             if self._agents:
@@ -139,7 +139,7 @@ class SshTarget(Target):
         return Workspace(local=".", remote=self._folder, why="the target names it")
 
     def endpoint(self) -> Endpoint:
-        """Return the endpoint of the newest session there, through a relay, whose connections outlive ssh's."""
+        """Return the endpoint of the newest session there, through a relay, which survives a loss of ssh."""
         with self._lock:
             if why := self._endpoint.why:  # the relay reconnects on its own
                 return Endpoint(address=None, why=f"{self.label}: {why}")
@@ -161,7 +161,7 @@ class SshTarget(Target):
         return "" if self._connection.is_connected() else f"the connection to {self.label} was lost"
 
     def again(self, *, silent: bool, limit: float) -> SshExecutor:
-        """Return the host over the shared connection, or over a new one if that is lost or went silent."""
+        """Return an executor over the shared connection, or over a new one if the shared one is lost or went silent."""
         if silent:
             self._connection.drop()
         return self._connection.executor(asks=False, limit=limit)
@@ -195,7 +195,7 @@ class SshTarget(Target):
         agents = self._agents
         if is_new:
             _, host, _, *found = self._probe(executor)
-            if host != self._host:  # a name of several login nodes: the session lives on, on another one
+            if host != self._host:  # several login nodes share the name; the session runs on another one
                 self._connection.drop()
                 raise DkdbgError(
                     f"{self._hosts.name} now leads to {printable(host)}, but the session runs on {printable(self._host)}"
@@ -233,7 +233,7 @@ class SshTarget(Target):
         )
 
     def _records(self) -> list[SeenRecord | str]:
-        """Return the records of sessions there, or why one cannot be read, oldest first."""
+        """Return the records of sessions there, oldest first; the reason as text for an unreadable one."""
         if not self._agents:
             return []
         try:

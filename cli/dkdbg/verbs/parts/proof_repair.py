@@ -17,6 +17,7 @@ from dkdbg.proof.program_end import Around
 from dkdbg.repository.dotenv import local_port
 from dkdbg.repository.transaction import read
 from dkdbg.setup.detect.files import Tree
+from dkdbg.setup.detect.launch.candidates import module_file
 from dkdbg.setup.detect.python.dependencies import named_in, read_dependency_files
 from dkdbg.setup.detect.python.imports import own_names
 from dkdbg.setup.detect.python.requirements import parse_requirement
@@ -49,6 +50,7 @@ def around(root: Path, command: str) -> Around:
     return Around(
         installs_from=lambda distribution: _installs_from(root, tree, distribution), own=own_names(tree), command=command,
         written_by=lambda module: _written_by(tree, module), named_in=lambda distribution: _named_in(tree, distribution),
+        file_of=lambda module: module_file(tree, module, ".", package=True) or "",
     )  # fmt: skip
 
 

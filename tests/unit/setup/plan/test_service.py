@@ -253,7 +253,7 @@ def writes_bytecode(image=COPIES_ALL, **values):
         entrypoint=TRAIN, candidates=(TRAIN,), dockerfiles=(image,), mappings=((".", "/app"),), **values
     )
     assert [each.why for each in made.decisions if "PYTHONDONTWRITEBYTECODE" in each.what] == (
-        ["Dockerfile copies every file here into the image, so that new __pycache__ files would make the next start install again"]
+        ["Dockerfile copies code before it installs packages, so that new __pycache__ files would make the next start install again"]
         if made.service.no_bytecode
         else []
     )  # fmt: skip
@@ -405,3 +405,10 @@ def test_a_volume_that_the_mounted_checkout_replaces_is_named(target, is_said):
     made = of_service(one, dockerfiles=(dockerfile((".", "/w")),))
     assert made.service.mounts == ((".", "/w"),)
     assert any("your volume data at /w is replaced" in note for note in made.notes) == is_said
+
+
+def test_the_reason_for_a_new_compose_file_does_not_deny_the_one_of_a_subfolder():
+    made = of_service(service(file="examples/compose.yml"))
+    said = next(each for each in made.decisions if each.what.startswith("service "))
+    assert said.what == "service web-debug in compose.yaml"
+    assert said.why.endswith("examples/compose.yml under debugpy; this folder has no compose file yet")

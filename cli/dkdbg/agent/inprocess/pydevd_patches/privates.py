@@ -49,6 +49,7 @@ PROGRAM: Names = {
         "ThreadsSuspendedSingleNotification.send_resume_notification",
         "ThreadsSuspendedSingleNotification.__init__:_callbacks",
         "ThreadsSuspendedSingleNotification.__init__:_callbacks_lock", "PyDB.post_internal_command",
+        "PyDB.handle_breakpoint_condition", "PyDB.__init__:skip_suspend_on_breakpoint_exception",
         "PyDB.__init__:_thread_events", "PyDB.do_stop_on_unhandled_exception",
         "PyDB.__init__:fix_top_level_trace_and_get_trace_func", "PyDB.is_attached", "PyDB.__init__:breakpoints",
         "PyDB.__init__:writer", "PyDB.__init__:cmd_factory", "PyDB.consolidate_breakpoints", "PyDB.get_file_type", "PyDB._clear_caches", "PyDB.apply_files_filter", "_is_attached",
@@ -57,7 +58,10 @@ PROGRAM: Names = {
     ),
     "_pydevd_bundle.pydevd_api": (
         "resume_threads", "PyDevdAPI.request_resume_thread", "PyDevdAPI.run", "PyDevdAPI.request_disconnect",
-        "PyDevdAPI.add_breakpoint", "_get_code_lines",
+        "PyDevdAPI.add_breakpoint", "PyDevdAPI.remove_all_breakpoints", "_get_code_lines",
+    ),
+    "_pydevd_bundle.pydevd_breakpoints": (
+        "LineBreakpoint.__init__:_hit_count", "LineBreakpoint.__init__:_hit_condition_lock",
     ),
     "_pydevd_bundle.pydevd_comm": ("resume_threads", "WriterThread.__init__:_cmd_queue", "WriterThread.empty"),
     "_pydevd_bundle.pydevd_thread_lifecycle": ("STATE_SUSPEND", "set_additional_thread_info", "internal_run_thread"),

@@ -138,8 +138,8 @@ def find_file(tree: Tree, target: str, cwd: str) -> tuple[str | None, str, str |
 
 
 def add(found: dict[str, Candidate], candidate: Candidate) -> None:
-    """Add a candidate, or merge its evidence into the candidate with the same file."""
-    key = candidate.file or candidate.command
+    """Add a candidate, or merge its evidence into the candidate with the same file and subcommand."""
+    key = f"{candidate.file or candidate.command} {_subcommand(candidate.launch)}".rstrip()
     known = found.get(key)
     if known is None:
         candidate.places.add(candidate.place)
@@ -160,16 +160,19 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
 
 
 def _worth(launch: Launch) -> float:
-    """Return how well a line represents its program: training counts for it, checks and placeholders against it."""
-    return 8 * (verb_of(launch) == "train") - 8 * only_checks(launch) - 0.5 * blanks(launch.command)
+    """Return how well a line represents its program: checks and placeholders count against it."""
+    return -8 * only_checks(launch) - 0.5 * blanks(launch.command)
+
+
+def _subcommand(launch: Launch) -> str:
+    """Return the first argument of a console script or module if it may be a subcommand: `llamafactory-cli train`."""
+    word = next(iter(launch.args), "") if launch.launcher == "console-script" or launch.is_module else ""
+    return word if re.fullmatch(r"[a-z][\w-]*", word) else ""
 
 
 def verb_of(launch: Launch) -> str:
-    """Return the role of the first argument of a console script: `llamafactory-cli train`, `svc infer`."""
-    if launch.launcher != "console-script" and not launch.is_module:
-        return "other"
-    word = next(iter(launch.args), "")
-    return role_of(word) if re.fullmatch(r"[a-z][\w-]*", word) else "other"
+    """Return the role of the subcommand of a launch line."""
+    return role_of(_subcommand(launch))
 
 
 def only_checks(launch: Launch) -> bool:
@@ -210,7 +213,8 @@ def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> C
 
 def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
     """Add the programs among the Python files that no command line starts."""
-    paths = [path for path in tree.files if path.endswith(".py") and path not in found][:_MAX_READ]
+    known = {candidate.file for candidate in found.values()}
+    paths = [path for path in tree.files if path.endswith(".py") and path not in known][:_MAX_READ]
     for order, path in enumerate(paths):
         if _NEVER.search(path) or is_vendored(path) or path.count("/") > 5:
             continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -114,9 +115,9 @@ def rank(
                 launch=launch, file=file, cwd=".", command=name, place=place, source="the console scripts", order=500
             ))  # fmt: skip
     add_guarded(tree, found)
-    command = "jupyter lab"
     for path in notebooks[:20]:
         if path not in found:
+            command = f"jupyter lab {shlex.quote(path)}"
             launch = Launch(command=command, launcher="notebook", target=path)
             found[path] = Candidate(
                 launch=launch, file=path, cwd=".", command=command, place="notebook", source=path, order=900
@@ -169,9 +170,11 @@ def _rough(candidate: Candidate, project: str, *, is_ml: bool) -> float:
     name = file or launch.target or candidate.command
     role = role_of(name)
     started = registry.role_of(launch.launcher)
-    if launch.launcher == "console-script":
+    if verb_of(launch) == "train":
+        role = "train"
+    elif launch.launcher == "console-script":
         role = role_of(launch.target or "")
-        role = verb_of(launch) if verb_of(launch) == "train" else role if role != "other" else "main"
+        role = role if role != "other" else "main"
     elif started == SERVER:
         role = "app"
     elif started == NOTEBOOK:

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from dkdbg.core.config import DEBIAN_PACKAGE
 from dkdbg.launchers.lines.command_lines import logical_lines
+from dkdbg.launchers.words import split
+from dkdbg.setup.detect.python.conda import conda_requirement
 from dkdbg.setup.detect.python.requirements import parse_requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_INSTALL = re.compile(r"(?:^|[\s;&!%$>(])(?:python3?\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+([^;&|#`]+)")
+    from dkdbg.setup.detect.python.requirements import Wanted
+
+#: A `#` inside of a word does not begin a comment: `git+https://...#egg=name`.
+_INSTALL = re.compile(
+    r"(?:^|[\s;&!%$>(])(?:python3?\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+"
+    r"((?:\"[^\"]*\"|'[^']*'|(?<=\S)#|[^;&|#`])+)"
+)
 #: `pip install -e ".[train]"`: the repository itself, with its extras.
 _ITSELF = re.compile(r"\bpip3?\s+install\s(?:[^;&|#\n]*\s)?[\"']?\.(?:\[([\w., -]*)\])?[\"']?(?=\s|$)")
 _CONDA = re.compile(r"(?:^|[\s;&!%$>(])(?:conda|mamba|micromamba)\s+(?:install|create)\s+([^;&|#`]+)")
 _CONDA_VALUES = {"-n", "--name", "-p", "--prefix", "-c", "--channel", "-f", "--file", "--clone"}
+_APT = re.compile(r"(?:^|[\s;&|!$>(])apt(?:-get)?\s+(?:-\S+\s+)*install\s+([^;&|#`]+)")
+_APT_VALUES = {"-t", "--target-release", "-o", "--option", "-c", "--config-file"}
+#: Packages for the machine, not for the program: drivers, kernel, container engines, Debian's own Python.
+_OF_MACHINE = re.compile(
+    r"(?:lib)?(?:nvidia|cuda|cudnn|docker|containerd|podman|linux|python|snapd|ubuntu)(?![a-z]).*"
+)
 _VALUES = {
     "-r",
     "--requirement",
@@ -50,6 +66,8 @@ _SHELL_LANGUAGES = {
     "command",
 }
 _FENCE = re.compile(r"^[\s>]*(`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
+#: A comment behind a continuation, which no shell continues but its author does: `--seed 1 \ # always`.
+_COMMENTED = re.compile(r"\\[ \t]+#.*")
 _HEADING = re.compile(r" {0,3}(?:#{1,6}(?:\s|$)|=+\s*$|-{3,}\s*$)")
 _STARTS_PYTHON = re.compile(r"\s*(?:\$ )?python3? (?:-\w )?[\w./-]+(?:[ \t\n]|$)")
 
@@ -89,23 +107,44 @@ def installed_extras(documents: Iterable[str]) -> frozenset[str]:
     return frozenset(re.findall(r"[\w.-]+", first[1] or "")) if first else frozenset()
 
 
-def installed_names(text: str) -> tuple[str, ...]:
-    """Return the distributions in the install lines of a document, in order, without tools for installing."""
-    found: dict[str, None] = {}
+def installed(text: str) -> tuple[Wanted, ...]:
+    """Return the requirements in the pip lines of a document, in order, without tools for installing.
+
+    A local version (`2.7.1+cu126`) loses its local part, because it is in no usual index.
+    """
+    found = (parse_requirement(word, "README") for word in _arguments(text, _INSTALL, _VALUES))
+    return tuple(
+        replace(item, spec="" if re.match("=[^=]", item.spec) else item.spec.partition("+")[0])
+        for item in found
+        if item is not None and item.name not in _TOOLS
+    )
+
+
+def installed_by_conda(text: str) -> tuple[Wanted, ...]:
+    """Return the packages in the conda lines of a document, with names and pins translated for pip."""
+    found = (conda_requirement(word, "README") for word in _arguments(text, _CONDA, _CONDA_VALUES))
+    return tuple(filter(None, found))
+
+
+def installed_by_apt(text: str) -> tuple[str, ...]:
+    """Return the Debian packages in the apt lines of a document, in order, without those for the machine."""
+    found = dict.fromkeys(_arguments(text, _APT, _APT_VALUES))
+    return tuple(name for name in found if DEBIAN_PACKAGE.fullmatch(name) and not _OF_MACHINE.fullmatch(name))
+
+
+def _arguments(text: str, command: re.Pattern[str], values: set[str]) -> Iterator[str]:
+    """Yield what the install lines of a document name, without options and their values, except `-e git+URL`."""
     for block in code_blocks(text):
-        for line in logical_lines(block):
+        for line in (re.sub(r"(?:^|\s)#.*", "", each) for each in logical_lines(block)):
             if "<" in line and ">" not in line.split("<")[0] and re.search(r"<[\w -]+>", line):
                 continue
-            for match in _INSTALL.finditer(line):
-                names = match[1].split()
+            for match in command.finditer(line):
                 previous = ""
-                for word in names:
-                    if not word.startswith("-") and previous not in _VALUES:
-                        item = parse_requirement(word.strip("\"'"), "README")
-                        if item is not None and item.name not in _TOOLS:
-                            found.setdefault(item.name)
+                for word in split(match[1]):
+                    is_value = previous in values and not ("+" in word and previous in {"-e", "--editable"})
+                    if not word.startswith("-") and not is_value:
+                        yield word
                     previous = word
-    return tuple(found)
 
 
 def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
@@ -114,7 +153,7 @@ def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
     fence: str | None = None
     language = ""
     blank_before = True
-    for line in text.split("\n"):
+    for line in _COMMENTED.sub(r"\\", text).split("\n"):
         match = _FENCE.match(line)
         if fence is not None:
             if match and match[1].startswith(fence) and not match[2]:

@@ -58,18 +58,11 @@ def read_conda(tree: Tree, path: str) -> DependencyFile | None:
                 elif parsed := parse_requirement(str(line), path):
                     wanted.append(parsed)
             continue
-        match = re.match(r"(?:[\w.-]+::)?([A-Za-z_][\w.-]*)\s*(.*)", str(item))
-        if not match:
-            continue
-        name, spec = match[1].lower(), match[2].strip()
-        # The third part of a conda pin is the build string.
-        spec = conda_spec(re.sub(r"^(=[^=<>!~]+)=.*$", r"\1", spec))
-        if name == "python":
-            python.append((spec, "dependencies"))
-        else:
-            wanted.append(
-                Wanted(name=conda_name(name), spec=spec, source=path, url=_cuda_of_build(str(item)))
-            )
+        stated = conda_requirement(str(item), path)
+        if stated is not None and stated.name == "python":
+            python.append((stated.spec, "dependencies"))
+        elif stated is not None:
+            wanted.append(stated)
     return DependencyFile(
         path=path,
         kind="conda",
@@ -79,6 +72,16 @@ def read_conda(tree: Tree, path: str) -> DependencyFile | None:
         local=tuple(local),
         name=str(document.get("name")) if document.get("name") else None,
     )
+
+
+def conda_requirement(text: str, source: str) -> Wanted | None:
+    """Return a package as conda writes it, such as `pytorch=1.13` or `conda-forge::numpy >=1.2`; None for other text."""
+    match = re.match(r"(?:[\w.-]+::)?([A-Za-z_][\w.-]*)\s*(.*)", text)
+    if not match:
+        return None
+    # The third part of a conda pin is the build string.
+    spec = conda_spec(re.sub(r"^(=[^=<>!~]+)=.*$", r"\1", match[2].strip()))
+    return Wanted(name=conda_name(match[1]), spec=spec, source=source, url=_cuda_of_build(text))
 
 
 def read_python_env(tree: Tree, path: str) -> DependencyFile:

@@ -46,6 +46,7 @@ class Wanted:
         marker: environment marker, empty without.
         source: file (and line).
         extra: the project's extra or group that contains it; None if always installed.
+        is_named: whether the source gives the name; that of a VCS line without `#egg=` is the repository's.
     """
 
     name: str
@@ -56,10 +57,13 @@ class Wanted:
     extras: tuple[str, ...] = ()
     marker: str = ""
     extra: str | None = None
+    is_named: bool = True
 
     @property
     def requirement(self) -> str:
-        """Return the requirement as an argument of pip."""
+        """Return the requirement as an argument of pip, which rejects a wrong name before a URL."""
+        if self.url and not self.is_named:
+            return without_login(self.url)
         name = f"{self.name}[{','.join(self.extras)}]" if self.extras else self.name
         whole = f"{name} @ {without_login(self.url)}" if self.url else f"{name}{self.spec}"
         return f"{whole} ; {self.marker}" if self.marker else whole
@@ -191,6 +195,7 @@ def parse_requirement(text: str, source: str, extra: str | None = None) -> Wante
             url=match[0],
             source=source,
             extra=extra,
+            is_named=egg is not None,
         )
     if text.startswith(("-", ".", "/", "http", "file:", "$", "{")):
         return None

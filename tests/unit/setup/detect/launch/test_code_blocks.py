@@ -23,3 +23,9 @@ def test_markdown(text, wanted):
 
 def test_restructuredtext():
     assert [*code_blocks("Then::\n\n  x\n  y\n\nb\n", is_rst=True)] == ["x\ny"]
+
+
+def test_a_comment_behind_a_continuation_does_not_end_the_command(project):
+    lines = ("python train.py --a 1 \\ # the seed", "  --b 2 \\ ", "  --c 3 \\\t# e", "  --d 4  # f", "# g")
+    command = project.program("train.py").readme(*lines).facts().entrypoint.command
+    assert command == "python train.py --a 1 --b 2 --c 3 --d 4"

@@ -151,6 +151,19 @@ def test_a_program_is_started_by_its_console_script_or_as_a_module_of_its_packag
     assert entry.command == "python -m book.part2.training"
 
 
+@pytest.mark.parametrize("how", ["tool", "python -m pkg.cli"])
+def test_lines_with_different_subcommands_are_different_programs_of_one_file(project, how):
+    project.write("pyproject.toml", '[project]\nname = "tool"\n[project.scripts]\ntool = "pkg.cli:main"\n')
+    project.write("pkg/__init__.py", "").program("pkg/cli.py")
+    facts = project.readme(
+        f"{how} ls tasks", f"{how} --model a", f"{how} --model b", f"{how} --model c"
+    ).facts()
+    assert facts.entrypoint.command == f"{how} --model a"
+    assert f"{how} ls tasks" in [each.command for each in facts.candidates]
+    facts = project.readme(f"{how} ls tasks", f"{how} train a.yaml").write("x.py", TRAIN).facts()
+    assert facts.entrypoint.command == f"{how} train a.yaml"
+
+
 def test_an_app_in_the_init_file_of_a_package_is_served_from_whatever_folder_the_package_is_in(project):
     project.program("src/backend/web/seed.py").write("src/backend/web/__init__.py", "def create_app(): ...\n")
     project.readme(
@@ -172,8 +185,10 @@ def test_tests_setup_vendored_code_and_a_library_are_never_the_program(project):
 
 def test_notebooks_are_started_with_jupyter_unless_they_lie_beside_a_program_or_there_are_many(project):
     project.write("lectures/part1.ipynb", '{"cells": []}').write("lectures/part2.ipynb", '{"cells": []}')
-    entry = project.facts().entrypoint
-    assert (entry.command, entry.launcher, entry.file) == ("jupyter lab", "notebook", "lectures/part1.ipynb")
+    facts = project.facts()
+    entry, commands = facts.entrypoint, [each.command for each in facts.candidates]
+    assert (entry.launcher, entry.file) == ("notebook", "lectures/part1.ipynb")
+    assert commands == ["jupyter lab lectures/part1.ipynb", "jupyter lab lectures/part2.ipynb"]
     project.empty().write("analysis.ipynb", '{"cells": []}').write("train.py", TRAIN)
     assert project.facts().entrypoint.file == "train.py"
     project.empty()

@@ -9,7 +9,7 @@ from dkdbg.setup.detect.python import dependencies
 from dkdbg.setup.detect.python.dependencies import read_dependency_files
 from dkdbg.setup.detect.python.pyproject import caret
 from dkdbg.setup.detect.python.requirements import parse_requirement
-from dkdbg.setup.plan.image import plan_installs
+from dkdbg.setup.plan.image import plan_image, plan_installs
 
 PROJECT = '[project]\nname = "p"\ndependencies = ["torch==2.5.1"]\n'
 CONDA = "name: env\ndependencies:\n  - python=3.9\n  - pytorch=2.1\n"
@@ -245,7 +245,7 @@ def test_a_broken_file_is_named_and_nothing_else_happens(project, path, text):
 
 def test_names_of_the_readme_or_imports_stand_in_for_a_missing_file_without_the_standard_library(project):
     project.readme("pip install -U torch numpy 'transformers>=4' tiktoken")
-    assert project.facts().requirements == ("torch", "numpy", "transformers", "tiktoken")
+    assert project.facts().requirements == ("torch", "numpy", "transformers>=4", "tiktoken")
     project.empty().write(
         "train.py", "import os, cv2\nimport numpy as np\nfrom PIL import Image\nimport models\n"
     ).write("models.py", "import yaml\n")
@@ -254,6 +254,31 @@ def test_names_of_the_readme_or_imports_stand_in_for_a_missing_file_without_the_
         "a.ipynb", '{"cells": [{"cell_type": "code", "source": ["import random\\n", "import torch"]}]}'
     )
     assert project.facts().requirements == ("torch",)
+
+
+AT_GIT = "git+https://h/z"
+
+
+@pytest.mark.parametrize(
+    ("lines", "installs"),
+    [
+        (["pip install numpy==1.24.4 'torch>=1.8, <2' gym[atari] yacs=0.1"], ["numpy==1.24.4 'torch<2,>=1.8' 'gym[atari]' yacs"]),
+        (["conda install pytorch==1.8.0 torchvision=0.9 cudatoolkit=10.2 -c pytorch", "pip install tqdm"],
+         ["tqdm torch==1.8.0 'torchvision==0.9.*'"]),
+        (["conda install torchvision=0.9 -c pytorch"], ["torch 'torchvision==0.9.*' numpy"]),
+        (["pip install torch==2.6.0+cu124 --index-url https://download.pytorch.org/whl/cu124"],
+         ["--extra-index-url https://download.pytorch.org/whl/cu124 torch==2.6.0"]),
+        (["pip install 'z @ git+https://h/z' -e git+https://h/z#egg=zz  # both"], [f"'z @ {AT_GIT}' 'zz @ {AT_GIT}#egg=zz'"]),
+        (["pip install numpy git+https://me:s@h/z.git@v1#subdirectory=py"],
+         ["numpy", "{0} || pip install --no-build-isolation {0}".format("'git+https://h/z.git@v1#subdirectory=py'")]),
+        (["# pip install required packages", "pip install tqdm  # or pip install other things"], ["tqdm"]),
+        (["pip install git+https://h/detectron2.git"], ["--no-build-isolation git+https://h/detectron2.git"]),
+    ],
+)  # fmt: skip
+def test_what_only_the_readme_installs_keeps_its_versions_extras_and_addresses(project, lines, installs):
+    facts = project.write("train.py", "import torch, torchvision, numpy\n").readme(*lines).facts()
+    runs = [each.run for each in plan_installs(facts)]
+    assert runs[-len(installs) :] == [f"pip install {each}" for each in installs]
 
 
 def test_system_packages_follow_the_requirements_and_a_folder_the_readme_installs_is_the_project(project):
@@ -266,6 +291,21 @@ def test_system_packages_follow_the_requirements_and_a_folder_the_readme_install
     project.readme("git clone https://example.org/course.git", "cd course/python", "pip install .")
     facts = project.facts()
     assert (facts.package_manager, facts.torch.version) == ("pip", "0.4.0")
+
+
+@pytest.mark.parametrize(
+    ("lines", "packages"),
+    [
+        (["sudo apt update && sudo apt install ffmpeg sox", "sudo pacman -S sox2", "brew install x"], "ffmpeg sox"),
+        (["$ sudo -E apt-get -qq install -y \\", "  -t bookworm libsndfile1 ./x.deb \\", "  sox=14.4 a/stable B | tee log"], "libsndfile1"),
+        (["apt install python3.8-venv python3-pip cuda-toolkit-12-4 nvidia-driver-535 linux-headers-$(uname -r) docker.io"], ""),
+        (["apt install <package>", "# apt install required packages", "apt remove sox", "apt-get install libopenmpi-dev;reboot"], "libopenmpi-dev"),
+    ],
+)  # fmt: skip
+def test_debian_packages_of_the_readme_are_installed_without_those_of_the_machine(project, lines, packages):
+    facts = project.program("train.py").readme(*lines).facts()
+    assert facts.readme_apt == tuple(packages.split())
+    assert plan_image(facts)[0].optional_apt == facts.readme_apt
 
 
 def test_a_pixi_lock_says_python_versions_and_cuda_and_a_pixi_toml_that_a_driver_is_needed(project):
