@@ -50,6 +50,14 @@ def test_an_older_one_serves_newer_pythons_too(tmp_path):
         assert bundle.ensure_debugpy([str(tmp_path)], str(tmp_path), python).endswith("debugpy-1.8.21")
 
 
+def test_of_two_of_one_version_the_first_is_taken(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder / "debugpy-1.8.21").mkdir(parents=True)
+    for folders in (["a", "b"], ["b", "a"]):
+        found = bundle.ensure_debugpy([str(tmp_path / each) for each in folders], str(tmp_path), (3, 11))
+        assert found == str(tmp_path / folders[0] / "debugpy-1.8.21")
+
+
 def test_when_none_fits_the_message_says_which_and_what_to_type(tmp_path):
     fake(tmp_path, "1.8.22")
     with pytest.raises(bundle.NoDebugpy) as caught:

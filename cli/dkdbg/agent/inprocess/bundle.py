@@ -84,8 +84,8 @@ def ensure_debugpy(
 ) -> str:
     """Return a folder for `sys.path` that holds only the matching debugpy.
 
-    The newest match wins. Without any (on a developer's machine) the debugpy beside dkdbg is copied into the
-    runtime folder.
+    The newest match wins; among equals the first, which the agent has unpacked for itself. Without any (on a
+    developer's machine) the debugpy beside dkdbg is copied into the runtime folder.
 
     Args:
         search_dirs: folders that may hold `debugpy-VERSION`, as the single file unpacks it.
@@ -100,7 +100,7 @@ def ensure_debugpy(
     found = _find(search_dirs)
     fitting = [item for item in found if supports(item[0], wanted)]
     if fitting:
-        return max(fitting)[1]
+        return max(fitting, key=lambda item: item[0])[1]
     installed = installed_debugpy()
     if installed is not None and supports(parse_version(installed[1]), wanted):
         directory, text = installed
