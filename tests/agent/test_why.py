@@ -276,6 +276,8 @@ def test_breakpoints_of_an_editor(program):
         debugger.continue_(stop)
         why(running, here, "not-set")
         debugger.set_breakpoints(running.script, [])
+    left = why(running, here, "not-set", fact="no editor is attached")
+    assert left["findings"][0]["says"].startswith("no editor is attached")
 
 
 @pytest.mark.parametrize(

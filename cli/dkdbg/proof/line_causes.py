@@ -389,9 +389,12 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         lines = (
             ", ".join(str(each.line) for _, file in joined[:1] for each in file.breakpoints or ()) or "none"
         )
+        is_attached = asked.session.client
         yield Finding(
-            link="line", cause="not-set", says=f"the editor has set no breakpoint in {asked.where} of {_named([joined[0][0]])} (set: {lines})",
-            remedy="set it, and check that it is enabled",
+            link="line", cause="not-set",
+            says=f"the editor has set no breakpoint in {asked.where} of {_named([joined[0][0]])} (set: {lines})"
+            if is_attached else f"no editor is attached, so {asked.where} has no breakpoint",
+            remedy="set it, and check that it is enabled" if is_attached else "set it, then press F5, or dkdbg attach",
         )  # fmt: skip
 
 
