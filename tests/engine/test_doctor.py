@@ -82,7 +82,7 @@ def test_a_taken_port_a_large_build_and_a_broken_file_are_named(project):
         code, found = findings(project)
     assert code == 0  # warnings
     assert f"(PID {os.getpid()})" in found["port"]["cause"]
-    assert "700 MB of it weights.bin" in found["build-context"]["cause"]
+    assert "of which weights.bin has 700 MB" in found["build-context"]["cause"]
     command(["sh", "-c", found["build-context"]["next"]], project)
     (project / "compose.override.yaml").write_text("services: [\n")
     code, found = findings(project)
