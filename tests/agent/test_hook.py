@@ -121,6 +121,22 @@ def test_a_fork_in_a_handler_waits_for_no_message_that_the_starting_thread_has_y
     assert member.forking == 40
 
 
+def test_a_fork_that_cannot_end_the_hooks_thread_waits_for_its_answer(tmp_path):
+    """As in a sandbox that permits no socket: a child of a half answered query would announce nothing, not even that."""
+    member = SimpleNamespace(
+        fork_armed=True, joined=False, forking=0, running=True, directory=str(tmp_path), user=0, answering=True,
+    )  # fmt: skip
+
+    def refuse():
+        threading.Timer(0.2, setattr, (member, "answering", False)).start()
+        raise PermissionError
+
+    member.register_again = refuse
+    with pytest.raises(PermissionError):
+        forking.before(member)
+    assert not member.answering
+
+
 def test_python_2_runs_the_users_sitecustomize_and_no_more(session, tmp_path):
     found = [*Path.home().glob(".pyenv/versions/2.7.*/bin/python2.7"), Path(shutil.which("python2.7") or "-")]
     if not found[0].exists():

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from .hook.sitecustomize import _Member as Member
 
-#: Maximum tries of 0.1 ms each until a thread has begun, or the kernel has removed it.
-TRIES = 50
+#: Maximum tries until a thread has begun, or the kernel has removed it, and seconds between two.
+TRIES = (50, 0.0001)
 #: Seconds for the hook's thread to answer the agent, such as to import the debugger, before a fork goes on without it.
 ANSWER_TIMEOUT_S = 10.0
 #: CPythons that warn of a fork with threads, and those that count them after the callbacks in the parent (cpython#137109).
@@ -51,8 +51,15 @@ def before(member: Member) -> None:
     try:
         _put_to_sleep(path)
     except OSError:  # the socket was closed before the thread waited
-        member.register_again()
-        _put_to_sleep(path)
+        try:
+            member.register_again()
+            _put_to_sleep(path)
+        except OSError:
+            # In a sandbox the thread stays. A child that lacks it in the middle of an answer cannot announce itself.
+            for _ in _tries(1000, ANSWER_TIMEOUT_S / 1000):
+                if not member.answering:
+                    break
+            raise
     if member.starter == member._get_ident():
         return  # in a signal's handler, while this thread is starting the hook's thread
     # Keep this lock: a signal handler may fork meanwhile and return in the child, where `member.done` is another one.
@@ -137,19 +144,19 @@ def _put_to_sleep(path: str) -> None:
 
 def _until_thread_is_gone(member: Member) -> None:
     path = "/proc/self/task/%d" % member.thread_id
-    for _ in _tries():
+    for _ in _tries(*TRIES):
         if not os.path.exists(path):
             return
 
 
-def _tries() -> Iterator[None]:
+def _tries(count: int, seconds: float) -> Iterator[None]:
     import _thread
 
     pause = _thread.allocate_lock()  # gevent's `sleep` would run other greenlets
     pause.acquire()
-    for _ in range(TRIES):
+    for _ in range(count):
         yield
-        pause.acquire(True, 0.0001)
+        pause.acquire(True, seconds)
 
 
 def _block_signals(member: Member) -> None:
@@ -190,7 +197,7 @@ class _OwnThreads:
             return False
         import threading
 
-        for _ in _tries():
+        for _ in _tries(*TRIES):
             tasks = len(os.listdir("/proc/self/task"))
             if tasks - len(sys._current_frames()) + threading.active_count() == 1:
                 return True
