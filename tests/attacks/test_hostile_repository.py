@@ -834,6 +834,37 @@ def test_a_dockerfile_of_ours_runs_no_text_of_the_repository(tmp_path, what):
     assert done.returncode == 0 or not written
 
 
+#: Install lines for pip, conda and apt; CANARY is a command.
+INSTALLS = """```bash
+sudo apt install ffmpeg $(CANARY) `CANARY` -o DPkg::Pre-Invoke::=evil ../../x.deb "sox;CANARY" foo/evil bar=evil
+pip install 'git+https://me:evil@h/x.git#egg=a' "git+https://h/y;CANARY" 'git+https://h/$(CANARY)' "git+https://h/`CANARY`"
+pip install --index-url http://evil/ -i http://evil 'git+https://h/<<EOF' -r evil.txt "torch; python_version>'3' $(CANARY)"
+conda install -c evil pytorch=1.13 'numpy;CANARY' $(CANARY)
+```
+"""
+
+
+@pytest.mark.attack(8)
+def test_install_lines_of_a_readme_reach_a_dockerfile_of_ours_as_names_and_addresses_only(tmp_path, canary):
+    """Writes commands, options and logins into its README's install lines: a build executes and shows none of them."""
+    tools, log = tmp_path / "tools", tmp_path / "log"
+    tools.mkdir()
+    for name in ("pip", "uv", "apt-get"):
+        (tools / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {log}\n')
+        (tools / name).chmod(0o755)
+    (tools / "canary").symlink_to(canary.program)
+    files = {"train.py": "import torch\n", "README.md": INSTALLS.replace("CANARY", "canary")}
+    root = checkout(tmp_path / "repo", files)
+    assert dkdbg_in(root, "init", "--yes").returncode == 0
+    written = (root / "Dockerfile").read_text()
+    runs = re.findall(r"^RUN (?:--mount=\S+ )*(.*)$", written.replace("\\\n", ""), re.MULTILINE)
+    for run in runs:
+        subprocess.run(["/bin/sh", "-c", run], env={"PATH": str(tools)}, capture_output=True, check=False)
+    assert "git+https://h/y;canary" in log.read_text()  # as an address
+    assert not canary.songs
+    assert "evil" not in written
+
+
 @pytest.mark.attack(8)
 @pytest.mark.parametrize(
     ("name", "kind"),
