@@ -1,6 +1,6 @@
 """Choose the lines at which a run is certain to stop: the first ones of the user's modules and functions.
 
-What a program lacks shows only after its imports, so this module also tells from stacks what it still imports.
+A missing module ends a program only during its imports, so this module also finds in stacks what it still imports.
 """
 
 from __future__ import annotations

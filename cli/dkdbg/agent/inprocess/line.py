@@ -150,7 +150,8 @@ def _of_file(
         return facts
     facts["code"] = _has_line(whole, line)
     facts["unoptimised"] = bool(sys.flags.optimize) and _has_line(compiling.compiled(file, 0), line)
-    name, fresh = _around(whole, line, [] if facts["code"] else _statements(file))
+    statements = [] if facts["code"] else _statements(file)
+    name, fresh = _around(whole, line, statements)
     facts["function"] = name
     following = (number for _, code in _codes(fresh) for number in _lines(code) if number > line)
     facts["next"] = min(following, default=None)
@@ -162,7 +163,7 @@ def _of_file(
         ]
         live = active[0][0] if active else None
         facts["at"] = [at for _, at, _ in active]
-        facts["branch"] = _is_in_branch(_statements(file), line)
+        facts["branch"] = _is_in_branch(statements or _statements(file), line)
         facts["ran"] = None if facts["importing"] or facts["at"] or module is None else True
     else:
         live, compiler = _live(module, fresh, running, functions or ())
