@@ -20,7 +20,7 @@ PACKAGES = {
     "greenlets": ["gevent==26.9.0", "eventlet==0.41.3"],
     "launchers": [
         "lightning==2.6.6", "accelerate==1.15.0", "gunicorn==27.0.1", "uvicorn==0.54.0", "pytest==9.2.0",
-        "pytest-xdist==3.8.0", "joblib==1.6.0",
+        "pytest-xdist==3.8.0", "joblib==1.6.0", "pyuwsgi==2.0.30.post1",
     ],
 }  # fmt: skip
 #: Those that are made on top of another one, which is not installed again.

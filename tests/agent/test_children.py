@@ -98,6 +98,29 @@ def test_a_child_whose_environment_was_cleared_stops_and_prints_nothing_of_the_d
     assert [stop["line"] for stop in editor.stops] == [2, 8, 2, 8]
 
 
+FORKED_IN_C = """
+import ctypes, os
+
+def work():
+    return 1
+
+pid = ctypes.PyDLL(None).fork()
+print(work(), flush=True)
+if pid:
+    os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.parametrize("minor", [8, 11, 13, 14])
+def test_a_child_that_c_code_has_forked_says_why_it_does_not_stop_and_ends(program, under, minor):
+    """It runs no callback of os.fork, and has a copy of the debugger without the threads."""
+    running = program(FORKED_IN_C, wait="300", **under(minor))
+    with Editor(running.port, {running.script: [5]}) as editor:
+        code, out, err = running.finish()
+    assert (code, out, err.count("C code has forked it")) == (0, "1\n1\n", 1)
+    assert [stop["line"] for stop in editor.stops] == [5]
+
+
 FAILS = {
     "in_the_main_thread.py": "def fail():\n    raise ValueError(1)\nfail()\n",
     "with_a_hook_of_its_own.py": "import sys\nsys.excepthook = lambda *_: None\nraise ValueError(1)\n",

@@ -91,6 +91,27 @@ def test_steps_do_not_repeat_the_line_and_a_near_end_does(held):
     assert [line.rpartition(" in ")[2] for line in held.told] == ["6 min", "5 min", "60 s"]
 
 
+def test_a_clock_that_begins_after_the_stop_is_told_once_also_at_a_later_stop(held):
+    found, asked = held.deadlines(), list[float]()
+    found._ask = lambda: asked.append(held.now)
+    pid = os.getpid()
+    found.stopped()
+    held.later()
+    found.set_running_clocks(pid, ["a loop that counts its sleeps at ctl.py:5"])
+    for _ in range(20):
+        held.later()
+    assert [at - 1000 for at in asked] == [0, 4, 15]
+    found.stopped()  # a step: within a minute of the last report
+    found.set_running_clocks(
+        pid, ["a loop that counts its sleeps at ctl.py:5", "a wait for sqlite3 at ctl.py:9"]
+    )
+    held.later()
+    assert [line.partition(": ")[2] for line in held.told] == [
+        f"a loop that counts its sleeps at ctl.py:5 ({pid})",
+        f"a wait for sqlite3 at ctl.py:9 ({pid})",
+    ]
+
+
 @pytest.mark.core
 def test_a_near_end_that_is_only_found_at_the_stop_is_told_once(held, monkeypatch):
     timeout = deadline("timeout (pid 7) ends its command", 1052.0)
@@ -173,10 +194,10 @@ from dkdbg.agent.inprocess.clocks import clocks, running_clocks
 def work():
     CALL
 
-def lib(text):
+def lib(text, name="lib.a"):
     path = "/lib/site-packages/lib/a.py"
     linecache.cache[path] = len(text), None, text.splitlines(True), path
-    exec(compile(text, path, "exec"), {"__name__": "lib.a"})
+    exec(compile(text, path, "exec"), {"__name__": name})
 
 def full():
     kept.extend(socket.socket(socket.AF_UNIX) for _ in range(2))
@@ -276,6 +297,18 @@ print(found)
         (
             "from multiprocessing.managers import SyncManager\n    server = SyncManager().get_server()\n    threading.Thread(target=server.serve_forever, daemon=True).start()\n    own = SyncManager(server.address, server.authkey); own.connect(); lock = own.Lock(); lock.acquire(); lock.acquire(True, 60)",
             "the timeout of acquire of a lock of a multiprocessing manager at p.py:9",
+        ),
+        (  # the program is an installed module: `python -m lib.a`
+            "lib('import threading, time\\ndef wait():\\n for _ in range(60):\\n  if not time: break\\n  time.sleep(1)\\nthreading.Thread(target=wait, daemon=True).start()', '__main__')",
+            "a loop that counts its sleeps at a.py:5",
+        ),
+        (
+            "lib('import threading, time\\ndef wait():\\n for _ in range(60):\\n  if not time: break\\n  time.sleep(1)\\nthreading.Thread(target=wait, daemon=True).start()')",
+            None,
+        ),
+        (
+            "restarts = 3\n    while True:\n        time.sleep(1)\n        if not threading:\n            if restarts > 0:\n                restarts -= 1\n            else: return",
+            None,
         ),
         ("for epoch in range(60):\n        time.sleep(1)", None),
         (

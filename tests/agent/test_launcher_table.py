@@ -184,6 +184,11 @@ TABLE = {
         "launchers", APP, ("{bin}/gunicorn", "-w2", "-b", "127.0.0.1:{port}", "work:wsgi"),
         ("gunicorn worker 1", "gunicorn worker 2"),
     ),
+    "uwsgi": Case(
+        "launchers", APP,
+        ("{bin}/uwsgi", "--http-socket", "127.0.0.1:{port}", "--master", "--processes", "2", "--enable-threads", "--lazy-apps", "--module", "work:wsgi"),
+        ("uWSGI worker",),
+    ),
     "uvicorn": Case(
         "launchers", APP, ("{bin}/uvicorn", "--workers", "2", "--port", "{port}", "work:app"),
         ("uvicorn server process 1", "uvicorn server process 2"),

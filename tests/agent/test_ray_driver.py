@@ -30,7 +30,7 @@ python = sys.executable
 os.environ["PYTHONPATH"] = "src"
 for command in ([python, "driver.py"], "PYTHONPATH=src %s driver.py" % python, [python, "-I", "driver.py"]):
     subprocess.run(command, shell=isinstance(command, str))
-print([each for each in os.environ if "_HOOK" in each])
+print([each for each in os.environ if each.endswith("_HOOK")])
 """
 
 

@@ -18,6 +18,7 @@ from dkdbg.agent.proxy.broker import connection, relay
 from dkdbg.agent.proxy.broker.agent import Agent
 from dkdbg.agent.proxy.listener import listener, peers
 from dkdbg.agent.state import processes as processes_module
+from dkdbg.agent.state import procfs
 from dkdbg.agent.supervisor import control
 from dkdbg.targets.reverse import query_server
 from dkdbg.targets.reverse.jobs import JobListener
@@ -71,6 +72,16 @@ def limit(monkeypatch):
 
     monkeypatch.setattr(threading.Thread, "start", limited)
     return found
+
+
+@pytest.mark.parametrize(("limit", "left"), [("30", 18), ("max", None)])
+def test_the_threads_that_a_cgroup_allows_are_counted(tmp_path, limit, left):
+    for folder in (tmp_path, tmp_path / "pids"):  # version 2 and 1
+        folder.mkdir(exist_ok=True)
+        (folder / "pids.max").write_text(f"{limit}\n")
+        (folder / "pids.current").write_text("12\n")
+    assert procfs.tasks_left(str(tmp_path)) == left
+    assert procfs.tasks_left(str(tmp_path / "none")) is None
 
 
 def test_the_barrier_withholds_no_stop_where_no_thread_can_watch_it(limit):

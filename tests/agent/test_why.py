@@ -6,6 +6,7 @@ import json
 import os
 import py_compile
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -551,10 +552,23 @@ def test_a_line_that_is_waited_before_outside_of_the_threads_stacks(program, kin
         assert "waits is in line 5 in train.py" in said["findings"][0]["says"]
 
 
+def test_a_line_that_a_thread_in_a_loop_waits_before(program):
+    text = "import queue\n\n\ndef waits(q):\n    while True:\n        q.get()\n        n = 1\n\n\nq = queue.Queue()\nq.put(1)\nwaits(q)\n"
+    running = program(text)
+    with running.debugged() as debugger:
+        debugger.wait_session(lambda each: each.pid not in (None, running.process.pid), "the program")
+        debugger.set_breakpoints(running.script, [7])
+        [found] = why(running, 7, "never-reached", fact="which has run")["findings"]
+        assert ("waits is in line 6 in train.py" in found["says"], "restart" in found["remedy"]) == (
+            True,
+            False,
+        )
+
+
 def test_a_line_that_a_thread_waits_before_without_an_editor(program):
     text = "import time\n\n\ndef waits(n):\n    time.sleep(n)\n    return n\n\n\nwaits(600)\n"
     said = why(program(text), 6, "never-reached", fact="which has run")
-    assert said["findings"][0]["says"].startswith("waits is in line 5 in train.py, and has not come to ")
+    assert said["findings"][0]["says"].startswith("waits is in line 5 in train.py, and has not reached ")
 
 
 @pytest.mark.parametrize(
@@ -730,6 +744,18 @@ def test_a_deep_recursion_is_read_once_for_each_of_its_functions(tmp_path, monke
     monkeypatch.setattr(dis, "get_instructions", lambda code: read.append(code) or true(code))
     space["walk"](300, lambda: line_of_module.describe(str(path), 2, is_asked=True))
     assert len(read) == len({id(code) for code in read})
+
+
+def test_a_process_that_a_signal_has_stopped_is_told_with_what_continues_it(program):
+    running = program(LOOP)
+    running.wait_state("running")
+    pid = wait_for(lambda: running.record()["processes"], bool)[0]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        [found] = why(running, line(LOOP, "loss = n + 1"), "silent", fact="session")["findings"]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert ("SIGSTOP" in found["says"], found["remedy"].startswith(f"kill -CONT {pid}")) == (True, True)
 
 
 def test_a_process_that_has_ended_before_its_answer_is_told_apart_from_a_silent_one():

@@ -87,6 +87,33 @@ def test_a_container_without_a_python_gets_one_under_dkdbg_as_it_says(tmp_path, 
         started.wait(300)
 
 
+@pytest.mark.parametrize("limit", ["26", "30"])
+def test_a_program_runs_to_its_end_where_pids_max_leaves_too_few_threads_for_an_editor_and_that_is_said(
+    tmp_path, base_image, running, limit
+):
+    """pydevd starts a thread on the program's own, which raised the error there."""
+    (tmp_path / "train.py").write_text(
+        "def step():\n    return 1\nfor _ in range(500):\n    step()\nprint('end')\n"
+    )
+    name = running(base_image, "sleep", "infinity", options=("--pids-limit", limit))
+    line = f"dkdbg run --on docker://{name} --wait -- python3 train.py"
+    started = subprocess.Popen(
+        ["sh", "-c", f"exec {line}"], cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        with (
+            ready_proxy(tmp_path, f"docker://{name}") as proxy,
+            Debugger(AttachOptions(port=proxy.port)) as debugger,
+        ):
+            debugger.attach()
+            debugger.wait_output("pids.max allows only")
+            assert started.communicate(timeout=300)[0] == "end\n"
+        assert started.returncode == 0
+    finally:
+        started.terminate()
+        started.wait(300)
+
+
 def test_programs_in_one_container_are_each_behind_their_own_port(tmp_path, base_image, running):
     for name in ("a.py", "b.py", "c.py"):
         (tmp_path / name).write_text("import time\nwhile True:\n    time.sleep(0.05)\n")

@@ -168,5 +168,5 @@ def test_what_the_engine_refuses_is_shown(root):
 @pytest.mark.usefixtures("set_up")
 def test_a_change_of_the_settings_is_seen(root):
     with changed(root / "dkdbg.toml", "[debug]", "[debug]\nwait = 7"):
-        assert "has changed since" in must(dkdbg(root)).stdout
+        assert "was changed after" in must(dkdbg(root)).stdout
         assert "service.compose" in dkdbg(root, "init").stdout

@@ -26,7 +26,7 @@ class Setting:
 
     Attributes:
         env: its environment variable; empty for a setting that is only a key of dkdbg.toml.
-        where: SERVICE, JOB and HOST, joined by blanks.
+        where: its scopes: one or more of SERVICE, JOB and HOST, joined by blanks.
         help: one line about its effect, also for dkdbg.toml and the compose file.
         more: text that docs/settings.md adds.
         default: its value when it is not set.

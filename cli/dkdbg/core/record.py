@@ -194,7 +194,10 @@ def _processes(value: dict[str, Any]) -> tuple[SeenProcess, ...] | None:
 
 def _process(value: object) -> SeenProcess:
     if not isinstance(value, dict):
-        raise BadRecord("one of its processes is invalid")
+        shown = "a list" if isinstance(value, list) else repr(value)[:40]
+        raise BadRecord(
+            f"its processes contain {shown} in place of an object; restart the program under this dkdbg"
+        )
     return SeenProcess(
         pid=_number(value, "pid", _MAX_PID),
         name=_text(value, "name", _NAME, ""),

@@ -246,7 +246,9 @@ LAUNCHERS: tuple[Launcher, ...] = (
         value_options="--host --port --listen --threads --url-scheme --url-prefix --app",
     ),
     # uWSGI's options; all of them may stand in an ini file.
-    Uwsgi("uwsgi", role=SERVER, port_options="--http --http-socket --socket -s"),
+    Uwsgi(
+        "uwsgi", role=SERVER, port_options="--http --http-socket --socket -s", child="uWSGI worker", child_by="fork",
+    ),
     # sanic/cli. It finds the app in a module.
     AppServer(
         "sanic", modules="sanic", bare_module=True, port_options="-p",
@@ -272,7 +274,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
         port=5000, port_options="-p", value_options="--app -A -e --env-file -h --host -p --port --cert --key",
         child="flask server process", child_by="again",
     ),
-    # django/core/management. It is shown as a Python script.
+    # django/core/management. `manage.py` is shown as a Python script.
     Django(
         "django", programs="django-admin", modules="django", scripts="manage.py", role=SERVER,
         verbs="runserver runserver_plus rundaphne", port=8000,

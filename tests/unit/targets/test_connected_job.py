@@ -14,5 +14,5 @@ def test_a_job_that_is_not_connected_is_dropped_without_waiting_for_it():
 
 
 def test_a_job_that_describes_itself_in_endlessly_nested_json_is_refused():
-    with pytest.raises(ValueError, match="its description is invalid"):
+    with pytest.raises(ValueError, match="its description is nested too deeply"):
         jobs._read("[" * 100_000)

@@ -83,7 +83,7 @@ def test_a_session_in_a_container_is_attached_to_at_its_published_port(more, end
         ({**RECORD, "port": [1]}, "its port is not a number"),
         ({**RECORD, "port": 1 << 70}, "its port is not a number"),
         ({**RECORD, "processes": 7}, "its processes are not a list"),
-        ({**RECORD, "processes": [{}, []]}, "one of its processes is invalid"),
+        ({**RECORD, "processes": [{}, []]}, "its processes contain a list in place of an object"),
         ({**RECORD, "state": {}}, "its state is not text"),
         ({**RECORD, "state": "\x1b[2J"}, "it has an unknown state"),
         ({**RECORD, "started": "now"}, "its start time is not a time"),

@@ -58,7 +58,10 @@ def join(session_dir: str, at_start: bool) -> str:
         try:
             return _join(session_dir, at_start)
         except Exception as error:  # the user's program continues after any error of debugpy
-            return "not joined: %s: %s" % (type(error).__name__, error)
+            raised = "; raise the limit on threads (pids_limit, ulimit -u)" * (
+                "start new thread" in str(error)
+            )
+            return "not joined: %s: %s%s" % (type(error).__name__, error, raised)
         finally:
             _joining = False
 

@@ -97,6 +97,7 @@ def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
         "debugger": _debugger(),
         "tracer": own_tracer.tracer(),
         "cluster": cluster.is_outside(),
+        "interpreters": missed_code.has_interpreters(),
         "files": found[:MAX_FILES],
     }
 
@@ -181,6 +182,9 @@ def _of_file(
         facts["gone"] = functions is not None and live is None and gc.get_freeze_count() < _MANY_FROZEN
         facts["beats"] = live is not None and _beats(live)
         facts["at"] = [at for _, at, _ in active]
+        facts["first"] = line == next(
+            (each for each in sorted(_lines(fresh)) if each > fresh.co_firstlineno), line
+        )
     facts["again"] = any(again for _, _, again in active)
     facts["same"] = None if live is None else _is_equal(live, fresh)
     return facts

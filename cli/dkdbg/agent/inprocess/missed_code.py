@@ -13,6 +13,7 @@
 - Functions that cloudpickle ships keep the name of their file. A function of the main script or a notebook
     travels by value (joblib, dask, submitit), and cloudpickle 3.1.3 would name its file `<dynamic-code>`.
 - A program that is a zip file (zipapp, shiv, pex) gets a warning: an editor has no file with its code.
+- Subinterpreters (InterpreterPoolExecutor) get a warning: the debugger is only in the main interpreter.
 """
 
 # The frameworks, cloudpickle and debugpy have no types here, and are only used where they are already loaded.
@@ -70,7 +71,13 @@ _INPUT_MESSAGE = (
     "Python reads the program from standard input: breakpoints stop only in the files that it imports. "
     "Name the program's file in the command: python FILE"
 )
-_program_is_reported = False
+#: Modules that make subinterpreters, in Python 3.13 and in older versions.
+_INTERPRETERS = ("_interpreters", "_xxsubinterpreters")
+_INTERPRETER_MESSAGE = (
+    "no breakpoint stops in a subinterpreter (InterpreterPoolExecutor, concurrent.interpreters). "
+    "Use ThreadPoolExecutor or ProcessPoolExecutor while you debug"
+)
+_program_is_reported = _made_interpreter = _interpreter_is_reported = False
 
 
 def watch() -> None:
@@ -79,6 +86,8 @@ def watch() -> None:
         _check_new_breakpoints()
         importing.after(_CONVERT_FRAME, _attach)
     importing.after("cloudpickle.cloudpickle", _restore_names)
+    for name in _INTERPRETERS:
+        importing.after(name, functools.partial(_replace, ["create"], _reported_interpreter))
     if sys.version_info >= (3, 12):
         _watch_running()
         return
@@ -88,8 +97,10 @@ def watch() -> None:
 
 
 def warn_of_program(debugger: Any) -> None:
-    """Warn the editor of this debugger, once, if the program is a zip file or comes from standard input."""
+    """Warn this debugger's editor, once: the program is a zip file or standard input, or has subinterpreters."""
     global _program_is_reported  # noqa: PLW0603
+    if has_interpreters():
+        _report_interpreter()
     if _program_is_reported:
         return
     name = (getattr(sys, "argv", None) or ["-c"])[0]
@@ -110,6 +121,35 @@ def _is_zip(path: str) -> bool:
     except zipimport.ZipImportError:
         return False
     return True
+
+
+def has_interpreters() -> bool:
+    """Tell whether the program has subinterpreters, or has made one since `watch`."""
+    modules = [sys.modules[name] for name in _INTERPRETERS if name in sys.modules]
+    return _made_interpreter or any(len(module.list_all()) > 1 for module in modules)
+
+
+def _reported_interpreter(create: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `create` of a module of _INTERPRETERS, with a warning for the editor."""
+
+    @functools.wraps(create)
+    def create_reported(*args: Any, **named: Any) -> Any:
+        global _made_interpreter  # noqa: PLW0603
+        made = create(*args, **named)
+        _made_interpreter = True
+        with contextlib.suppress(Exception):  # the debugger has ended
+            _report_interpreter()
+        return made
+
+    return create_reported
+
+
+def _report_interpreter() -> None:
+    global _interpreter_is_reported  # noqa: PLW0603
+    debugger = session.debugger()
+    if debugger is not None and not _interpreter_is_reported:
+        _interpreter_is_reported = True
+        session.tell(debugger, _INTERPRETER_MESSAGE)
 
 
 def is_compiled(code: CodeType) -> bool:

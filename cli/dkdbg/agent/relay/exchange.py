@@ -29,7 +29,8 @@ _CREDIT_FROM = wire.WINDOW // 16
 _ACKNOWLEDGE_AFTER = 64
 #: Maximum buffers for one writev.
 _MAX_BUFFERS = 16
-#: Maximum bytes to keep for a later transport. Windows bound the data of channels; this limit is for other frames.
+#: Maximum bytes of unconfirmed frames to keep for a later transport. The data of each channel has its window; this
+#: limit is for other frames.
 _MAX_KEPT_BYTES = 2 * wire.CHANNELS * wire.WINDOW
 
 

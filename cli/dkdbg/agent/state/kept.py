@@ -36,7 +36,10 @@ def is_kept(path: str) -> bool:
 
 
 def hold_own() -> Optional[Hold]:
-    """Keep the file that this process was started from, if it is a kept one, until the lock is released."""
+    """Return a lock on the kept file that this process runs from, so that no process removes the file.
+
+    None if this process runs from another file, or the file is gone or cannot be opened.
+    """
     with contextlib.suppress(OSError):
         if is_kept(sys.argv[0]):
             return Hold(sys.argv[0])

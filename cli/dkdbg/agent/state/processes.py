@@ -108,16 +108,19 @@ class ProcessTable:
         self._reporting = threading.Lock()
         self._slots = threading.BoundedSemaphore(MAX_PARALLEL)
         self._wake = threading.Event()
+        self._has_new_stops = threading.Event()
         self._stopped = False
 
     def start(self) -> None:
-        """Start the thread that scans the folder."""
+        """Start the threads that scan the folder, and that report where processes are stopped."""
         threading.Thread(target=self._watch, name="dkdbg processes", daemon=True).start()
+        threading.Thread(target=self._report_stops, name="dkdbg stops", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop scanning."""
+        """Stop scanning and reporting."""
         self._stopped = True
         self._wake.set()
+        self._has_new_stops.set()
 
     def scan_now(self) -> None:
         """Scan at once instead of at the next interval."""
@@ -295,13 +298,16 @@ class ProcessTable:
                 )
 
     def set_stopped(self, pid: int, where: str) -> None:
-        """Record where a debugger has stopped a process; empty when it runs."""
+        """Note where a debugger has stopped a process; empty when it runs.
+
+        It is reported on another thread: an editor is waiting for this stop, and writing the record takes a millisecond.
+        """
         with self._lock:
             # When a held process dies, its debugger leaves without having resumed it: keep the position.
             if self._stops.get(pid, "") == where or (not where and procfs.is_ending(pid)):
                 return
             self._stops[pid] = where
-        self._report()
+        self._has_new_stops.set()
 
     def announced(self) -> List[int]:
         """Return the pids of the announced processes in order."""
@@ -486,6 +492,12 @@ class ProcessTable:
             self._asked.discard(pid)
             self._watching.discard(pid)
         self._on_absent(pid)
+
+    def _report_stops(self) -> None:
+        while self._has_new_stops.wait() and not self._stopped:
+            self._has_new_stops.clear()
+            with contextlib.suppress(Exception):  # as in `_watch`
+                self._report()
 
     def _report(self) -> None:
         # One report at a time: a slow thread would overwrite a newer report with an older one.

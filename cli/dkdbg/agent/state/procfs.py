@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -46,7 +47,7 @@ def state(pid: int) -> str:
 
 
 def exit_status(pid: int) -> Optional[int]:
-    """Return the wait status of a zombie; None when the process runs, is gone, or belongs to another user."""
+    """Return the wait status of a zombie, 0 if another user's is hidden; None when the process runs or is gone."""
     fields = _stat_fields(pid)
     return int(fields[-1]) if fields is not None and fields[0] in ("Z", "X") else None
 
@@ -148,6 +149,33 @@ def uptime() -> float:
             return float(source.read().split()[0])
     except (OSError, ValueError, IndexError):
         return 0.0
+
+
+def tasks_left(system: str = "/sys/fs/cgroup") -> Optional[int]:
+    """Return how many more threads and processes this cgroup allows (pids.max); None without a visible limit.
+
+    Args:
+        system: folder of the cgroup filesystem.
+    """
+    with contextlib.suppress(OSError), open("/proc/self/cgroup") as source:
+        for line in source:
+            _, controllers, path = line.strip().split(":", 2)
+            if controllers not in ("", "pids"):  # empty: version 2
+                continue
+            # A container of version 1 sees the host's path here, and its own cgroup as the root of the filesystem.
+            for folder in (
+                os.path.join(system, controllers) + path.rstrip("/"),
+                os.path.join(system, controllers),
+            ):
+                with contextlib.suppress(OSError, ValueError):  # ValueError: "max"
+                    limit, current = (int(_read(folder + name)) for name in ("/pids.max", "/pids.current"))
+                    return limit - current
+    return None
+
+
+def _read(path: str) -> str:
+    with open(path) as source:
+        return source.read()
 
 
 def listening_ports() -> Optional[Set[int]]:

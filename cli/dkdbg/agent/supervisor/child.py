@@ -124,8 +124,8 @@ class Child:
         self.exit_code: Optional[int] = None
         self.signal: Optional[int] = None
         try:
-            # Not subprocess: inherited descriptors stay open, and no code runs between fork and exec of a
-            # process with threads.
+            # posix_spawn, not subprocess: inherited descriptors stay open, and no Python code runs between fork and
+            # exec, which would be unsafe in a process with threads.
             spawn = functools.partial(os.posix_spawnp, setpgroup=0) if own_group else os.posix_spawnp
             argv = _by_interpreter(_with_python(list(argv)), environment)
             self._missed = signal.sigpending()

@@ -18,12 +18,14 @@ from dkdbg.launchers.words import whole_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional, Set, Tuple
+    from typing import Callable, Collection, Dict, List, Optional, Set, Tuple
 
     from dkdbg.agent import contract
 
 #: Minimum seconds between two reports of the deadlines at stops: each step ends in a stop.
 REPEAT_S = 60.0
+#: Seconds after a stop at which the processes are asked again: another process may begin to wait only then.
+ASK_AGAIN_S = (4.0, 15.0)
 #: Seconds before a deadline at which it is reported again during a stop.
 WARN_AT_S = (600.0, 300.0, 60.0)
 #: Maximum processes to name.
@@ -140,6 +142,9 @@ class HeldDeadlines:
         self._lock = threading.Lock()
         self._reported_at = float("-inf")
         self._tells_at: Optional[float] = None
+        self._asks_at: List[float] = []
+        #: Texts of running clocks that have been reported.
+        self._told: Set[str] = set()
         self._soonest = float("inf")
 
     def take(self, said: object) -> None:
@@ -158,17 +163,22 @@ class HeldDeadlines:
 
     def current(self) -> List[contract.Deadline]:
         """Return all deadlines."""
-        names: Dict[str, List[str]] = {}
-        for pid, found in sorted(self._clocks.items()):
-            for text in found if procfs.alive(pid) else ():
-                names.setdefault(text, []).append(self._name_of(pid))
-        running: List[contract.Deadline] = [
-            {"what": "%s (%s)" % (text, _listed(of)), "ends": None, "after": None, "lift": ""}
-            for text, of in names.items()
-        ]
+        running = self._running()
         return deadlines.parse(
             deadlines.merged(self._waits(), self._host, self._own, self._added, self._parents, running)
         )
+
+    def _running(self, but: Collection[str] = ()) -> List[contract.Deadline]:
+        """Return the clocks that go on, without the texts in `but`."""
+        names: Dict[str, List[str]] = {}
+        for pid, found in sorted(self._clocks.items()):
+            for text in found if procfs.alive(pid) else ():
+                if text not in but:
+                    names.setdefault(text, []).append(self._name_of(pid))
+        return [
+            {"what": "%s (%s)" % (text, _listed(of)), "ends": None, "after": None, "lift": ""}
+            for text, of in names.items()
+        ]
 
     def attached(self) -> None:
         """Report the deadlines to a new editor, before its first stop."""
@@ -176,11 +186,13 @@ class HeldDeadlines:
         self._changed(self.current())
         self._tell(self._host)
         self._reported_at = float("-inf")
+        self._told.clear()
 
     def stopped(self) -> None:
         """Ask the processes and make `held` report, unless it has reported within REPEAT_S."""
         with self._lock:
             now = time.monotonic()
+            self._asks_at = [now + each for each in ASK_AGAIN_S]
             if now < self._reported_at + REPEAT_S or self._tells_at is not None:
                 return
             self._tells_at = now + ANSWER_S
@@ -195,14 +207,22 @@ class HeldDeadlines:
                 is_due = now >= self._tells_at
             else:
                 is_due = any(soonest <= each < self._soonest for each in WARN_AT_S)
-            if not is_due:
-                return
-            self._reported_at, self._tells_at = now, None
-        # Here, not in `stopped`: this reads files of /proc, and a stop must not wait for it.
-        self._parents = deadlines.of_parents(self._pids())
-        self._soonest, current = self._left(), self.current()
-        self._changed(current)  # before the line: a user who reads it may look at the record
-        self._tell(current)
+            asks = now >= min(self._asks_at, default=float("inf"))
+            self._asks_at = [each for each in self._asks_at if each > now]
+            if is_due:
+                self._reported_at, self._tells_at = now, None
+        if asks:
+            self._ask()  # the answers are there at the next call
+        if is_due:
+            # Here, not in `stopped`: this reads files of /proc, and a stop must not wait for it.
+            self._parents = deadlines.of_parents(self._pids())
+            self._soonest, new = self._left(), self.current()
+        else:
+            new = deadlines.parse(self._running(but=self._told))
+        if is_due or new:
+            self._told.update(text for texts in list(self._clocks.values()) for text in texts)
+            self._changed(self.current())  # before the line: a user who reads it may look at the record
+            self._tell(new)
 
     def _left(self) -> float:
         now = time.time()

@@ -89,6 +89,7 @@ def _process(process: contract.Process, answer: str, points: Any) -> Dict[str, A
                 each.update(_file(each["path"], points))
         facts["answer"] = data
     facts["ended"] = procfs.is_ending(process["pid"])
+    facts["frozen"] = procfs.state(process["pid"]) == "T"
     return facts
 
 

@@ -57,6 +57,12 @@ _REFUSED_HINT = (
     "set DKDBG_TOKEN where the program runs, and dkdbgToken in the attach configuration to the same value"
 )
 
+#: Threads that an editor and the first process need; each further process needs half as many.
+TASKS_OF_AN_EDITOR = 20
+_FEW_TASKS = (
+    "pids.max allows only %d more threads and processes here, and an editor needs about %d: without them no breakpoint "
+    "stops. Raise the limit (compose: pids_limit), and start again"
+)
 #: Minimum seconds between two checks for files that are edited while an editor is attached.
 EDIT_INTERVAL_S = 2.0
 
@@ -671,6 +677,9 @@ class Session:
         if is_new:
             self.attaches += 1
             self._pending.forget()
+            left = procfs.tasks_left()
+            if left is not None and left < TASKS_OF_AN_EDITOR:
+                self.tell(_FEW_TASKS % (left, TASKS_OF_AN_EDITOR), "important")
         if self._since:
             self._report_missing_hook_after(max(0.0, self._since + hook_check.TIMEOUT_S - time.monotonic()))
         changed, self._edited = self._edited, []
@@ -743,6 +752,9 @@ class Session:
         self._sites.lead_to(hook, self.store.directory)
         # Without it a joined process prints four lines about frozen modules (debugpy #1251).
         environment.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+        # uWSGI reads its options from the environment too. Its master forks the workers in C, and only with this option
+        # (2.0.19) runs the callbacks of os.fork, without which a worker has no debugger.
+        environment.setdefault("UWSGI_PY_CALL_UWSGI_FORK_HOOKS", "1")
         return environment
 
     def _join_info(self) -> contract.JoinInfo:

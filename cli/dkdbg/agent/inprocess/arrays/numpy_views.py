@@ -119,7 +119,7 @@ def _of_piece(numpy: Any, piece: Any) -> Tuple[int, int, int, Tuple[float, ...]]
     work = piece.astype(numpy.float64)
     nan = inf = 0
     if piece.dtype.kind == "f":
-        # Test before the conversion: a finite long double may exceed the range of float64 and become Inf.
+        # Test `piece`, not `work`: a finite long double may exceed the range of float64, and is Inf in `work`.
         nan = int(numpy.count_nonzero(numpy.isnan(piece)))
         inf = int(numpy.count_nonzero(numpy.isinf(piece)))
         if nan or inf:

@@ -84,7 +84,7 @@ def found() -> List[str]:
         text = limit or _wait_of(frame)
         while each is not None:
             read, line = _read_in(each)
-            if stacks.is_own(each.f_code.co_filename):
+            if _is_program(each):
                 text, line = (read, line) if read else (text, each.f_lineno or 0)
                 if text:
                     where = "%s:%d" % (os.path.basename(each.f_code.co_filename), line)
@@ -97,6 +97,11 @@ def found() -> List[str]:
             texts.append(text)
     placed = [each.partition(" at ")[0] for each in texts if " at " in each]
     return list(dict.fromkeys(each for each in texts if each not in placed))[:MAX_CLOCKS]
+
+
+def _is_program(frame: FrameType) -> bool:
+    """Return whether a frame is the program's own, which `__main__` is even as an installed module or script."""
+    return _name_of(frame) == "__main__" or stacks.is_own(frame.f_code.co_filename)
 
 
 def _read_in(frame: FrameType) -> Tuple[str, int]:
@@ -162,7 +167,7 @@ def _wait_of(frame: FrameType) -> str:
 
     `frame` is the thread's innermost frame.
     """
-    is_own, has_sqlite = stacks.is_own(frame.f_code.co_filename), "sqlite3" in sys.modules
+    is_own, has_sqlite = _is_program(frame), "sqlite3" in sys.modules
     if _counts_naps(frame):
         of = "" if is_own else " of " + _name_of(frame).partition(".")[0]
         return "a loop%s that counts its sleeps" % of
@@ -228,15 +233,22 @@ def _counts_naps(frame: FrameType) -> bool:
     head = next((above for above in _enclosing(lines, at, frame) if _LOOP.match(lines[above])), None)
     if head is None:
         return False
-    loop = [lines[head]]
-    for line in lines[head + 1 :]:
-        if line.strip() and _depth(line) <= _depth(lines[head]):
+    loop = [head]
+    for index in range(head + 1, len(lines)):
+        if lines[index].strip() and _depth(lines[index]) <= _depth(lines[head]):
             break
-        loop.append(line)
-    if _RANGE.match(loop[0]):
-        return any(map(_ENDS_EARLY.match, loop))
-    limits = [loop[0], *filter(_LIMIT.match, loop[1:])]
-    return any(re.search(r"\b%s\b" % name, line) for name in _STEP.findall("".join(loop)) for line in limits)
+        loop.append(index)
+    if _RANGE.match(lines[head]):
+        return any(_ENDS_EARLY.match(lines[each]) for each in loop)
+    limits = {head, *(each for each in loop if _LIMIT.match(lines[each]))}
+    around = set(_enclosing(lines, at, frame))
+    for index in loop:
+        for name in _STEP.findall(lines[index]):
+            # A limit around the step, but not around the sleep, counts other events, as torchrun's restarts.
+            others = limits - (set(_enclosing(lines, index, frame)) - around)
+            if any(re.search(r"\b%s\b" % name, lines[each]) for each in others):
+                return True
+    return False
 
 
 def _enclosing(lines: List[str], at: int, frame: FrameType) -> Iterator[int]:

@@ -261,11 +261,13 @@ def forget() -> None:
 def _client(
     address: str, seconds: float, what: str, *, says_none: bool = True, there: bool = False
 ) -> Optional[SocketPdb]:
-    """Return the connected client, or wait for one; None after the timeout.
+    """Return the connected client, or wait for one; None after the timeout, or if `address` may not be listened on.
 
     Args:
-        says_none: whether to report a timeout too.
-        there: whether to accept only a client of `address`.
+        seconds: the timeout; 0 to check only clients that are already connected.
+        what: what needs a client, for messages.
+        says_none: whether to report that no client came in time.
+        there: whether to accept only a client of `address`; otherwise a client that is connected elsewhere serves too.
     """
     with _opening.setdefault(address, threading.RLock()):
         known = _clients.get(address)

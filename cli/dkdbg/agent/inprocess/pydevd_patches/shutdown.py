@@ -12,6 +12,7 @@ spend most of its time waiting.
 from __future__ import annotations
 
 import contextlib
+import os
 
 from .. import session
 from ..natives import threading, time
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 INTERVAL_S = 0.002
 
 _ended = False
+#: PID of the process with pydevd's threads.
+_pid = 0
 
 
 class _Time:
@@ -42,16 +45,17 @@ class _Time:
 
 def watch() -> None:
     """Make pydevd begin and end without delay."""
+    global _pid  # noqa: PLW0603
     import pydevd
 
+    _pid = os.getpid()
     debugger_class = pydevd.PyDB
     _connect_at_once(pydevd, debugger_class)
     _record_end(debugger_class)
     debugger_class._PyDB__wait_for_threads_to_finish = _wait_for_threads
-    register = getattr(threading, "_register_atexit", None)  # Python 3.9
-    if register is not None:
-        with contextlib.suppress(RuntimeError):  # the program is ending
-            register(_check_now)
+    register = getattr(threading, "_register_atexit", _before_shutdown)  # Python 3.9
+    with contextlib.suppress(RuntimeError):  # the program is ending
+        register(_check_now)
 
 
 def program_has_ended() -> bool:
@@ -65,8 +69,8 @@ def program_has_ended() -> bool:
 
 def forget() -> None:
     """Reset the state in a forked child, which is a program of its own."""
-    global _ended  # noqa: PLW0603
-    _ended = False
+    global _ended, _pid
+    _ended, _pid = False, os.getpid()
 
 
 def _record_end(debugger_class: Any) -> None:
@@ -108,16 +112,46 @@ def _wait_for_threads(self: Any, timeout: float) -> None:
         time.sleep(INTERVAL_S)
 
 
+def _before_shutdown(call: Any) -> None:
+    """Do what threading._register_atexit of Python 3.9 does."""
+    shutdown = threading._shutdown  # type: ignore[attr-defined]
+
+    def call_and_shut_down() -> None:
+        call()
+        shutdown()
+
+    threading._shutdown = call_and_shut_down  # type: ignore[attr-defined]
+
+
 def _check_now() -> None:
     """Wake the thread that checks for the program's end, because the main thread has ended."""
     debugger = session.debugger()
     thread = debugger.check_alive_thread if debugger is not None else None
-    if thread is not None:
+    if thread is not None and os.getpid() != _pid:
+        _end_without_it(thread)
+    elif thread is not None:
         event = thread._wait_event
         # A new event each time: the thread waits again while other threads live or messages are still unsent.
         thread._wait_event = _Soon(event)
         event.set()
         event.clear()
+
+
+def _end_without_it(thread: Any) -> None:
+    """Let this process end without pydevd's only thread that is no daemon, which stayed in the parent.
+
+    A child that C code has forked, without the callbacks of os.fork, would wait for it forever.
+    """
+    if hasattr(threading, "_shutdown_locks"):
+        threading._shutdown_locks.discard(thread._tstate_lock)
+        return
+
+    def join_others() -> None:  # Python 3.13 keeps the threads to wait for in C
+        for each in threading.enumerate():
+            if not each.daemon and each is not threading.main_thread():
+                each.join()
+
+    threading._thread_shutdown = join_others  # type: ignore[attr-defined]
 
 
 class _Soon:

@@ -31,7 +31,7 @@ from ..clocks import clocks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Tuple
+    from typing import Any, Dict, Set, Tuple
 
 #: File, as pydevd names it, and line -> number of stops at breakpoints there.
 stops: Dict[Tuple[str, int], int] = {}
@@ -39,6 +39,8 @@ stops: Dict[Tuple[str, int], int] = {}
 _MAX_LINES = 10_000
 #: Held while threads are marked as stopped or as running; gevent does not patch this one.
 _lock = _thread.RLock()
+#: Processes whose child by a fork in C has reported itself.
+_said: Set[int] = set()
 #: PID of the process with the debugger's threads. A forked child has a copy of the debugger until `forget`: a stop
 #: there would last forever.
 _pid = 0
@@ -73,14 +75,22 @@ def _stop_at_once(pydevd: Any) -> None:
     def set_suspend(self: Any, thread: Any, stop_reason: int, *args: Any, **kwargs: Any) -> None:
         if os.getpid() != _pid:
             if stop_reason == pydevd.CMD_SET_BREAK:
-                session.say(
-                    "no stop in a callback of os.fork: the child can stop once all its callbacks have run"
-                )
+                _say_no_stop()
             return
         with _lock:
             suspend(self, thread, stop_reason, *args, **kwargs)
 
     pydevd.PyDB.set_suspend = set_suspend
+
+
+def _say_no_stop() -> None:
+    """Say why this forked child, which has only a copy of its parent's debugger, does not stop."""
+    member = session.member()
+    if member is None or member.forking:
+        session.say("no stop in a callback of os.fork: the child can stop once all its callbacks have run")
+    elif (pid := os.getpid()) not in _said:
+        _said.add(pid)
+        session.say("no stop in pid %d: C code has forked it without the callbacks of os.fork" % pid)
 
 
 def _count_stops(pydevd: Any) -> None:

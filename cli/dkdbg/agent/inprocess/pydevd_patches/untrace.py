@@ -63,10 +63,31 @@ def watch() -> None:
         _quietly(lambda: _give_back(debugger))
         return run(self, debugger)
 
+    _trace_without_more_threads()
     debugger_class.on_disconnect = on_disconnect
     debugger_class.dispose_and_kill_all_pydevd_threads = dispose_and_kill_all_pydevd_threads
     debugger_class.enable_tracing = enable_tracing
     PyDevdAPI.run = run_and_trace
+
+
+def _trace_without_more_threads() -> None:
+    """Fall back to sys.settrace where no thread can be started (`ulimit -u`, pids.max).
+
+    pydevd starts one each time, on the program's thread, which would die of the error.
+    """
+    import pydevd_tracing
+
+    trace = pydevd_tracing.set_trace_to_threads
+
+    def set_trace_to_threads(*args: Any, **kwargs: Any) -> int:
+        try:
+            return int(trace(*args, **kwargs))
+        except RuntimeError as error:
+            if "start new thread" not in str(error):
+                raise
+            return -1
+
+    pydevd_tracing.set_trace_to_threads = set_trace_to_threads
 
 
 def _take() -> None:

@@ -288,7 +288,7 @@ def asks_ranks(request: Message) -> bool:
 
 
 def ask_ranks(request: Message, connection: Connection, sessions: Sessions) -> List[Action]:
-    """Query the ranks, and answer the request with a table when all have answered, after at most CONSOLE_TIMEOUT_S seconds.
+    """Query the ranks; answer with a table once all have answered, or after CONSOLE_TIMEOUT_S seconds.
 
     This grants no new access: a client with a session of this port can evaluate in each rank anyway.
     """
