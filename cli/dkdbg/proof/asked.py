@@ -1,4 +1,4 @@
-"""The question why a breakpoint in one line does not stop: the line, F5's launch entry, and the files it may mean."""
+"""Facts that may explain why a breakpoint does not stop: its line, F5's launch entry, and the loaded files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Asked:
 
     @cached_property
     def loaded(self) -> list[tuple[Process, LoadedFile]]:
-        """The loaded files that may be the asked one, with their processes; those at the mapped path first."""
+        """The loaded files that may be the file at `path`, with their processes; those at the mapped path first."""
         found = [
             (process, file)
             for process in self.session.processes
@@ -76,7 +76,7 @@ class Asked:
         return bool(self.remote) and file.origin == "source" and file.file.path == self.remote
 
     def _may_be(self, file: LoadedFile) -> bool:
-        """Return whether a loaded file may be the asked one: by its real path, its content, or the folders above it."""
+        """Return whether a loaded file may be the file at `path`, by its real path, content or parent folders."""
         found, local_facts = file.file, self.local_facts
         if self.remote_file is not None and self.remote_file.exists and found.is_same(self.remote_file):
             return True
@@ -102,7 +102,7 @@ class Asked:
 
 
 def below_packages(path: str) -> str:
-    """Return the part of an installed file's path below the folder of packages; the whole path of another file."""
+    """Return an installed file's path relative to its site-packages or standard library; any other path unchanged."""
     return re.split(r"/(?:site|dist)-packages/|/lib/python3[\d.]*/(?!(?:site|dist)-packages/)", path)[-1]
 
 
@@ -146,7 +146,7 @@ def of_repository(root: Path, planned: Iterable[tuple[str, str]] = ()) -> Entry:
 
 
 def of_launch(root: Path) -> list[Entry]:
-    """Return all attach entries of launch.json; one of them may be for the target."""
+    """Return all attach entries of launch.json; any of them may be for the target."""
     return [_of_launch(root, each) for each in editor_files.attach_entries(root)]
 
 

@@ -37,7 +37,7 @@ def of_mapping(
     mapped: Sequence[tuple[Process, LoadedFile]],
     copies: Sequence[tuple[Process, LoadedFile]],
 ) -> Iterator[Finding]:
-    """Report a mapping that leads nowhere, or past the file that is loaded.
+    """Yield the finding if no mapping covers the file, or the mapping leads to no file, or not to the loaded one.
 
     Args:
         mapped: files loaded by the mapped name.
@@ -132,7 +132,7 @@ def _other_copy(asked: Asked, process: Process, file: LoadedFile) -> Finding:
 
 
 def installed_copy(loaded: str, local: str) -> Finding:
-    """Return the finding for a user's file of which another copy runs.
+    """Return the finding for a program that runs another copy of a user's file.
 
     Args:
         loaded: remote path of the copy.
@@ -146,7 +146,7 @@ def installed_copy(loaded: str, local: str) -> Finding:
 
 
 def of_edit(asked: Asked, mapped: Sequence[tuple[Process, LoadedFile]]) -> Finding | None:
-    """Return the finding for a line that was changed after a process had loaded it; None if it was not."""
+    """Return the finding for a file that was changed after a process had loaded it; None if it was not."""
     for process, file in mapped:
         if not file.same and process.started and file.file.placed > process.started + 1.0:
             return Finding(
@@ -157,7 +157,7 @@ def of_edit(asked: Asked, mapped: Sequence[tuple[Process, LoadedFile]]) -> Findi
 
 
 def of_line_ends(asked: Asked, remote_file: RemoteFile) -> Finding | None:
-    """Return the finding for a file whose two sides differ only in line ends; None if they do not."""
+    """Return the finding if the local and the remote file differ only in line ends; otherwise None."""
     ends = asked.local_facts.get("line_ends")
     if not ends or not remote_file.line_ends or ends == remote_file.line_ends:
         return None
@@ -175,12 +175,12 @@ def _differs(path: Path, remote_file: RemoteFile, local_facts: dict[str, object]
     if remote_file.kind == "image":
         return Finding(
             link="file", cause="stale-copy",
-            says=f"{remote_file.path} is a copy in the image, and differs from {path.name} here{count}; changed last {newer}, there at {_when(remote_file.changed)}",
+            says=f"{remote_file.path} is a copy in the image, and differs from {path.name} here{count}; the newer one is {newer}, and the copy is from {_when(remote_file.changed)}",
             remedy="mount the repository (dkdbg init plans it), or build the image again: docker compose build",
         )  # fmt: skip
     return Finding(
         link="file", cause="digest-differs",
-        says=f"{path.name} here and {remote_file.path} at {name} differ{count} since {_when(max(remote_file.changed, changed if isinstance(changed, float) else 0.0))}; changed last {newer}",
+        says=f"{path.name} here and {remote_file.path} at {name} differ{count} since {_when(max(remote_file.changed, changed if isinstance(changed, float) else 0.0))}; the newer one is {newer}",
         remedy="dkdbg sync copies it there, then dkdbg restart runs it; if they still differ, another folder is mounted there",
     )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Choose the lines at which a run is certain to stop: the first ones of the user's modules and functions.
 
-A missing module ends a program only during its imports, so this module also finds in stacks what it still imports.
+A missing module ends a program only during its imports, so this file also tells from stacks whether it still imports.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def importing(sessions: Iterable[Session], last_import: Callable[[str], int]) ->
     """Return the module frame in which the main thread of a process imports; None if no process imports.
 
     The frame counts as the program's own code only while that code runs, not while it waits for another module.
-    UNKNOWN stands for a process that does not answer, as while it loads a library in C.
+    UNKNOWN stands for a process that does not answer, such as one that is loading a C library.
 
     `last_import` returns the line of the last import in the own code of a remote module; 0 if unknown.
     """

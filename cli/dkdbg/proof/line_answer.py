@@ -1,4 +1,4 @@
-"""Ask a target's agent about one line of a file, and check its answer on arrival: all of it is untrusted."""
+"""Ask a target's agent about one line of a file, and check the whole answer on arrival, because it is untrusted."""
 
 from __future__ import annotations
 
@@ -95,11 +95,12 @@ class LoadedFile:
         function: the function around the line.
         ran: whether that function has run; None if unknown.
         unoptimised: whether only `python -O` leaves the line out.
-        branch: whether a line of the module's own code is in a branch.
-        gone: whether the process has no such function.
+        branch: whether the line is in a branch of the module's own code.
+        gone: whether the process has no such function: its def has not run, or another function replaced it.
+        first: whether the line is the function's first one.
         again: whether a loop may call the running function again.
         kept: whether functools.lru_cache returns the function's results without a call.
-        same: whether the loaded function is the file's; None if unknown.
+        same: whether the loaded function equals the one in the file; None if unknown.
         compiled: compiler that has replaced the function, one of COMPILERS; empty without one.
         beats: whether a thread that no debugger holds (`beats` in dkdbg.toml) runs the function.
         at: lines of the function at which threads are.
@@ -120,6 +121,7 @@ class LoadedFile:
     breakpoints: tuple[Breakpoint, ...] | None
     branch: bool = False
     gone: bool = False
+    first: bool = False
     again: bool = False
     kept: bool = False
     same: bool | None = None
@@ -138,8 +140,10 @@ class Process:
         files: files that it has loaded under the asked name.
         stopped: where a debugger holds it.
         cpu: seconds of CPU time.
+        frozen: whether a signal has stopped it (SIGSTOP, SIGTSTP).
         tracer: another tool that traces in the debugger's place; empty without one.
         in_cluster: whether it is a driver of a Ray cluster outside of the session.
+        has_interpreters: whether it has subinterpreters, in which no breakpoint stops.
     """
 
     pid: int
@@ -152,12 +156,14 @@ class Process:
     cpu: float
     answered: bool
     ended: bool = False
+    frozen: bool = False
     free: bool = False
     python: str = ""
     optimize: int = 0
     debugger: str = ""
     tracer: str = ""
     in_cluster: bool = False
+    has_interpreters: bool = False
     files: tuple[LoadedFile, ...] = ()
 
     @property
@@ -227,7 +233,10 @@ def ask(target: Target, path: str, line: int, *, name: str = "", also: Sequence[
             raise BadRecord("it is about other files")
         return answer
     except BadRecord as error:
-        raise DkdbgError(f"{target.label}: its agent's answer cannot be understood: {error}") from error
+        raise DkdbgError(
+            f"{target.label}: its agent's answer cannot be understood: {error}",
+            hint="restart the program under this dkdbg",
+        ) from error
 
 
 def parse(text: str, *, is_container: bool) -> LineAnswer:
@@ -275,10 +284,11 @@ def _process(data: dict[str, Any]) -> Process:
     return Process(
         pid=_number(data, "pid"), ppid=_number(data, "ppid"), name=_text(data, "name"),
         rank=rank if isinstance(rank, int) else None, joined=data.get("joined") is True, stopped=_text(data, "stopped"),
-        started=_seconds(data, "started"), cpu=_seconds(data, "cpu"), answered=bool(answer), ended=data.get("ended") is True, free=answer.get("free") is True, python=_text(answer, "python"),
+        started=_seconds(data, "started"), cpu=_seconds(data, "cpu"), answered=bool(answer), ended=data.get("ended") is True,
+        frozen=data.get("frozen") is True, free=answer.get("free") is True, python=_text(answer, "python"),
         optimize=_number(answer, "optimize"),
         debugger=_text(answer, "debugger"), tracer=_text(answer, "tracer"),
-        in_cluster=answer.get("cluster") is True, files=tuple(_loaded(each) for each in _entries(answer.get("files"))),
+        in_cluster=answer.get("cluster") is True, has_interpreters=answer.get("interpreters") is True, files=tuple(_loaded(each) for each in _entries(answer.get("files"))),
     )  # fmt: skip
 
 
@@ -299,7 +309,7 @@ def _loaded(data: dict[str, Any]) -> LoadedFile:
             for each in _entries(found)
         ),
         branch=data.get("branch") is True, gone=data.get("gone") is True,
-        again=data.get("again") is True, kept=data.get("kept") is True, same=_known(data, "same"),
+        first=data.get("first") is True, again=data.get("again") is True, kept=data.get("kept") is True, same=_known(data, "same"),
     )  # fmt: skip
 
 

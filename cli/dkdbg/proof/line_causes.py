@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 _PYTHON = frozenset({"", ".py", ".pyw"})
 #: Versions of Python in which a thread can have only one tracer.
 _ONE_TRACER = ("3.8.", "3.9.", "3.10.", "3.11.")
-#: Place that these Pythons miss, apart from the calls in inprocess/missed_code.py, and its remedy.
+#: Threads in which these Python versions miss breakpoints, and the remedy; inprocess/missed_code.py has other cases.
 _IN_CPP = ", or in a thread that C++ makes"
-_TRACE_CPP = "; debugpy.debug_this_thread() in the function lets it stop in a thread that C++ makes"
+_TRACE_CPP = "; to stop in a thread that C++ makes, call debugpy.debug_this_thread() in the function"
 #: Weak causes: if a process without the agent may run the line, that process is the likelier cause.
 _PERHAPS = frozenset({"never-reached", "ran-before", "stopped", "crlf"})
 
@@ -55,7 +55,7 @@ def causes(asked: Asked) -> Iterator[Finding]:
 
 
 def _of_file(asked: Asked, loaded: Loaded) -> Iterator[Finding]:
-    """Yield the causes that the processes with the agent show."""
+    """Yield the causes found in the processes that have loaded the agent."""
     mapped = [(process, file) for process, file in loaded if asked.is_mapped(file)]
     copies = [(process, file) for process, file in loaded if not asked.is_mapped(file)]
     yield from file_causes.of_mapping(asked, mapped, copies)
@@ -81,7 +81,7 @@ def _of_processes(session: LineSession) -> Iterator[Finding]:
         if why.endswith("cannot reach the session"):
             yield Finding(
                 link="process", cause="other-user", says=f"{name} cannot be debugged: {why}",
-                remedy="keep its user while you debug it, or debug it in a container of its own, which lets such users in",
+                remedy="do not change the user (su, gosu) while you debug it, or debug it in a container of its own, where dkdbg admits other users",
             )  # fmt: skip
             return
         is_other = "not CPython" in why
@@ -130,11 +130,17 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
     if all(each.ended for each in session.processes):
         yield _ended(session.name)
         return
+    if len(silent) == len(session.processes) and (frozen := [each for each in silent if each.frozen]):
+        yield Finding(
+            link="process", cause="silent", says=f"a signal (SIGSTOP, Ctrl-Z) has stopped {_named(frozen)}, which runs no code until it is continued",
+            remedy=f"kill -CONT {frozen[0].pid}, where the program runs",
+        )  # fmt: skip
+        return
     if len(silent) == len(session.processes):
         from_input = silent[0].name.startswith("python")
         yield Finding(
             link="process", cause="silent",
-            says=f"{_named(silent)} does not answer: its code holds the interpreter, or it is ending"
+            says=f"{_named(silent)} does not answer: a call into C holds the GIL, or the process is ending"
             + (", or it reads the program from standard input, because its command names none" if from_input else ""),
             remedy="dkdbg where shows where it is" + ("; an sh -c entrypoint needs \"$@\" in its text to run its command" if from_input else ""),
         )  # fmt: skip
@@ -145,18 +151,30 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
             remedy="set it in the Python code that uses the file; a template needs \"jinja\": true or \"django\": true in the launch entry",
         )  # fmt: skip
         return
+    if has_interpreters := [each for each in session.processes if each.has_interpreters]:
+        yield _in_interpreters(has_interpreters, f"has not loaded {asked.path.name}")
+        return
     others = [
-        file.file.path
+        file
         for each in session.processes
         for file in each.files
         if any(file.file.path.startswith(f"{root}/") for _, root in asked.entry.mappings)
     ]
-    other = f"; another file of that name is loaded: {others[0]}" if others else ""
+    other = f"; another file of that name is loaded: {others[0].file.path}" if others else ""
     yield Finding(
         link="process", cause="not-loaded", says=f"none of the {len(session.processes)} processes ({_named(session.processes)}) has loaded {asked.path.name}{other}",
-        remedy="set the breakpoint in that file; or put the parent folder of this one first on PYTHONPATH, or install it with pip install -e"
+        remedy=("set the breakpoint in that file; or " if others[0].origin == "source" else "")
+        + "put the parent folder of this one first on PYTHONPATH, or install it with pip install -e"
         if others
-        else "nothing has imported it yet (if a request does, as in streamlit: dkdbg up, and open the address that it prints), exec has run its source without a file name, or another program runs: dkdbg where shows which",
+        else "either nothing has imported it yet (in streamlit a request imports it: dkdbg up, then open the address that it prints), or exec ran its source without a file name, or another program runs: dkdbg where shows which",
+    )  # fmt: skip
+
+
+def _in_interpreters(processes: Sequence[Process], says: str) -> Finding:
+    """Return the finding for a line that runs in subinterpreters at most; `says` is what the main one has not done."""
+    return Finding(
+        link="process", cause="subinterpreter", says=f"the main interpreter of {_named(processes)} {says}, and no breakpoint stops in its subinterpreters",
+        remedy="ThreadPoolExecutor or ProcessPoolExecutor in place of InterpreterPoolExecutor while you debug it",
     )  # fmt: skip
 
 
@@ -304,9 +322,8 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
     if any(process.stopped and asked.line in file.at for process, file in debugged):
         return  # the program is stopped there now
     if all(process.stopped for process, _ in debugged):
-        process, _ = debugged[0]
         yield Finding(
-            link="line", cause="stopped", says=f"{_named([process])} is stopped ({process.stopped}), and runs no line until it continues",
+            link="line", cause="stopped", says=f"{_named([debugged[0][0]])} is stopped ({debugged[0][0].stopped}), and runs no line until it continues",
             remedy="continue it in the editor",
         )  # fmt: skip
     joined = [
@@ -340,6 +357,8 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             link="line", cause="condition", says=f"the breakpoint stops only if {conditions[0]}{error}",
             remedy="remove the condition, or evaluate it in the Debug Console",
         )  # fmt: skip
+    elif in_main := [process for process, each in debugged if process.has_interpreters and each.ran is False]:
+        yield _in_interpreters(in_main, f"has not run {name}")
     elif not is_early and all(not each.function and each.ran for _, each in debugged):
         yield _ran_before(
             asked,
@@ -349,7 +368,7 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
     elif all(each.gone for _, each in debugged) and file_causes.of_edit(asked, mapped) is None:
         yield Finding(
             link="line", cause="never-reached", says=f"{_named([each for each, _ in debugged])} has no function {name} of {asked.where}: its def has not run, or another has replaced it",
-            remedy="is another function of that name defined or patched in?",
+            remedy="check whether another function of that name is defined later, or patched in",
         )  # fmt: skip
     elif any(each.kept for _, each in debugged) and (
         at_line or all(each.ran is False for _, each in debugged)
@@ -358,8 +377,13 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             link="line", cause="cached", says=f"functools.cache returns stored results of {name}: its lines run only for arguments that are new",
             remedy=f"{name}.cache_clear() in the Debug Console, or {asked.restart} with the breakpoint set",
         )  # fmt: skip
-    elif all(each.ran is False for _, each in debugged):
-        is_vague = any(each.misses_calls for each, _ in debugged)
+    elif all(
+        not each.ran
+        if is_early and each.first
+        else each.ran is False and not (is_early and process.misses_calls)
+        for process, each in debugged
+    ):
+        is_vague = not is_early and any(each.misses_calls for each, _ in debugged)
         rarely = (
             f", or fewer than eight times: perhaps it ran before the breakpoint was set{_IN_CPP}" * is_vague
         )
@@ -372,17 +396,8 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         yield _ran_before(
             asked, f"{name} ran past {asked.where} before the breakpoint was set,{branch} and has not come back", or_never=untaken
         )  # fmt: skip
-    elif before := [
-        (process, each)
-        for process, each in (joined if at_line else debugged)
-        if (at_line or not (joined or each.again)) and _is_past(asked, each, before=True)
-    ]:
-        waiting, at = before[0][0], before[0][1].at[0]
-        since = " since the breakpoint was set" * bool(at_line)
-        yield Finding(
-            link="line", cause="never-reached", says=f"{name} is in line {at} in {_named([waiting])}, and has not come to {asked.where}{since}",
-            remedy="dkdbg where shows what it waits for",
-        )  # fmt: skip
+    elif standing := _standing(asked, name, joined, debugged, is_set=bool(at_line), is_early=is_early):
+        yield standing
     elif is_early or (at_line and any(each.ran for _, each in joined)):
         yield _not_reached(asked, name, joined, is_early=is_early)
     elif joined and not at_line:
@@ -398,16 +413,37 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _standing(
+    asked: Asked, name: str, joined: Loaded, debugged: Loaded, *, is_set: bool, is_early: bool
+) -> Finding | None:
+    """Return the finding for a thread in the line's function that has not come to the line; None without one."""
+    before = [
+        (process, each)
+        for process, each in (joined if is_set else debugged)
+        if (is_set or not (joined or each.again)) and _is_past(asked, each, before=True)
+    ]
+    inside = [(process, each) for process, each in joined if each.at] if is_set and not is_early else []
+    if not (before or inside):
+        return None
+    process, file = (before or inside)[0]
+    since = " since the breakpoint was set" * is_set
+    return Finding(
+        link="line", cause="never-reached", says=f"{name} is in line {file.at[0]} in {_named([process])}, and has not reached {asked.where}{since}",
+        remedy="dkdbg where shows what it waits for" if before else "dkdbg where shows whether it waits there; otherwise the branch of the line is not taken",
+    )  # fmt: skip
+
+
 def _not_reached(asked: Asked, name: str, joined: Loaded, *, is_early: bool) -> Finding:
-    """Return the finding for a breakpoint that has not stopped in a function that has run, perhaps before it was set."""
+    """Return the finding for a breakpoint that has not stopped although its function has run, perhaps earlier."""
     has_one = any(process.python.startswith(_ONE_TRACER) for process, _ in joined)
     hidden = "while a profiler in C such as line_profiler took the debugger's place"
     more = f"{_TRACE_CPP}; LINE_PROFILER_WRAP_TRACE=1 in its environment lets line_profiler and the debugger run together"
     if is_early:
-        at = "".join(f"it is in line {file.at[0]}, " for _, file in joined[:1] if file.at)
+        at = next((f"it is in line {file.at[0]}, " for _, file in joined if file.at), "")
+        uncalled = "it was not called, " * any(not file.ran for _, file in joined)
         hidden = f", or it ran {_IN_CPP[5:]}, or {hidden}" * has_one
         return Finding(
-            link="line", cause="never-reached", says=f"{name} has not come to {asked.where}, whose breakpoint was set before the file began to run: {at}its branch was not taken, or an exception came first{hidden}",
+            link="line", cause="never-reached", says=f"{name} has not reached {asked.where}, although the breakpoint was set before the file began to run: {uncalled}{at}its branch was not taken, or an exception came first{hidden}",
             remedy="set a breakpoint above it, and step from there" + more * has_one,
         )  # fmt: skip
     return _ran_before(

@@ -55,7 +55,7 @@ PREVENTED = frozenset(
 #: Variables by which programs, modules and libraries are found, and the separator of two printed environments.
 _SEARCHED = ("PATH=", "PYTHONPATH=", "PYTHONHOME=", "LD_LIBRARY_PATH=", "VIRTUAL_ENV=", "CONDA_PREFIX=")
 _SEPARATOR = "----dkdbg-entrypoint----"
-#: Causes whose messages a build may print without failing for them.
+#: Causes with messages that a build may print although it fails for another reason.
 _VAGUE_CAUSES = frozenset({"program-ends", "data-missing", "permission", "command-missing"})
 
 
@@ -64,14 +64,15 @@ class Around:
     """Facts about the repository that a remedy needs.
 
     Attributes:
-        installs_from: returns the file that the image installs packages from, the line for it, and the commands that
-            come then. The line is empty if the file has it already, and only the image lacks it.
-            None if the program does not run in an image of this repository.
+        installs_from: returns, for a distribution, the file that the image installs packages from, the line to add to
+            it, and the commands to run next. The line is empty if the file has it, and only the image lacks the
+            distribution. None if the program does not run in an image of this repository.
         own: names of the repository's own modules.
         command: the program's command line as typed.
         written_by: returns the project file (setup.py, ...) that writes a module when the repository is installed, else "".
         file_of: returns the file of the repository that a dotted module has, else "".
         named_in: returns where a dependency file of the repository, installed or not, names a distribution, else "".
+        lies_at: returns the only path of the repository that ends with a path, without its leading dots, else "".
         inherits_entrypoint: whether plain Docker would run the ENTRYPOINT that the image has from its base image.
     """
 
@@ -81,13 +82,14 @@ class Around:
     written_by: Callable[[str], str] = lambda _: ""
     file_of: Callable[[str], str] = lambda _: ""
     named_in: Callable[[str], str] = lambda _: ""
+    lies_at: Callable[[str], str] = lambda _: ""
     inherits_entrypoint: bool = False
 
 
 def cause_of(text: str, code: int | None, around: Around) -> Finding:
-    """Return why a program has ended, or has not begun, by the end of its and the agent's output.
+    """Return why a program has ended or has not started, from the last output of the program and the agent.
 
-    `code` is None while it runs.
+    `code` is the program's exit code, None while it runs.
     """
     clean = bounded(text.replace("\x1b[2K", ""))
     if found := of_agent(clean):
@@ -206,7 +208,8 @@ def _of_gpu(text: str, _code: int | None, _around: Around) -> Finding | None:
     )  # fmt: skip
 
 
-#: An error that names a path beside the image's files, and one of a script there, whose folder is the first on sys.path.
+#: An error that names a path in the folder of the image's files; and a failed import of a script in that folder,
+#: which is then the first one on sys.path.
 _IN_IMAGE_FILES = re.compile(
     rf"^(?:[A-Za-z_][\w.]*Error: |python[\d.]*: can't open file )[^\n]*{IMAGE_FILES}/", re.MULTILINE
 )
@@ -338,7 +341,7 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
                     "own-module", f"your module {found[1]} is not there: {writer} writes it when the repository is installed",
                     "install it once in the checkout, which is mounted: pip install -e .", text,
                 )  # fmt: skip
-            if "." in found[1]:  # else Python names the package that it does not find
+            if "." in found[1]:  # Python has found the package, but not the module in it
                 return _of_submodule(found[1], text, around)
             return _finding(
                 "own-module", f"Python does not find your module {found[1]}",
@@ -359,7 +362,7 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
             )  # fmt: skip
         distribution = named[0]
         file, line, then = around.installs_from(distribution)
-        if not (is_known(name) or where):  # on the index, the name may be a stranger's
+        if not (is_known(name) or where):  # anyone may have published that name on the index
             return _finding(
                 "module-missing", f"the module {name} is not installed in the image, and no requirements file names a distribution that has it",
                 f"check that the distribution {distribution} of the package index is the one you mean, and add {line} to {file}; or create {name} in the image", text,
@@ -382,7 +385,7 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
 
 
 def _of_submodule(module: str, text: str, around: Around) -> Finding:
-    """Return the finding for a module that an own package, which Python has found, does not have."""
+    """Return the finding for a module that Python does not find in a package of the repository."""
     package, _, name = module.rpartition(".")
     if file := around.file_of(module):
         return _finding(
@@ -499,7 +502,7 @@ _FILE_ERRORS = (
 _MACHINE_ERRORS = (
     (
         r"can only run as pid 1|not been booted with systemd", "not-process-1",
-        "an init system has to be process 1 of its container, which the agent is in the debug service: {line}",
+        "an init system has to be process 1 of its container, but in the debug service the agent is process 1: {line}",
         "name the program itself: dkdbg init --command 'python train.py'", "command",
     ),
     (
@@ -530,12 +533,18 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
         return finding
     if found := re.search(r"FileNotFoundError: |No such file or directory", text):
         shown = line_at(text, found.start()).removeprefix("FileNotFoundError: ").removeprefix("[Errno 2] ")
-        path = re.search(r"['\"]([^'\"]+)['\"]", shown)
+        path = re.search(r"['\"]([^'\"]+)['\"]|([\w.-]{0,200}/[\w./-]+)", shown)
+        name = path[1] or path[2] if path else shown
+        remedy = "put it into the repository's folder, which is mounted, or mount its folder: volumes of your service"
+        if own := around.lies_at(name):
+            remedy = f"the repository has {own}: start the program in the folder from which its path leads there, dkdbg init --command {shlex.quote(f'cd FOLDER && {around.command}')}, or correct the path"
         return _finding(
-            "data-missing", f"a file that the program reads does not exist: {path[1] if path else shown}",
-            "put it into the repository's folder, which is mounted, or mount its folder: volumes of your service", text,
-            subject=path[1] if path else shown,
-        )  # fmt: skip
+            "data-missing",
+            f"a file that the program reads does not exist: {name}",
+            remedy,
+            text,
+            subject=name,
+        )
     # The agent runs in this image, so the architecture is right: the file lacks a `#!` line.
     if found := re.search(
         r"^dkdbg: cannot execute ([^\n]+): (?:Permission denied|Exec format error)$", text, re.MULTILINE
@@ -563,7 +572,7 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
     if code == _OUT_OF_MEMORY:
         return _finding(
             "killed", "the program was killed (137), most likely because memory ran out",
-            "dmesg shows whether; give it more memory (mem_limit of the service), or a smaller batch", text,
+            "dmesg shows whether memory ran out; then raise mem_limit of the service, or use a smaller batch", text,
         )  # fmt: skip
     if code in {_NOT_FOUND, _NOT_EXECUTABLE} or re.search(
         r"cannot execute|executable file not found|command not found", text
@@ -685,8 +694,8 @@ def in_image(finding: Finding, module: str, folder: str) -> Finding:
 def environments(entrypoint: Sequence[str]) -> str:
     """Return a script for the image that prints the environment without its ENTRYPOINT and with it.
 
-    The script is empty for an ENTRYPOINT in shell form and for a Python: they start no other command, so they are
-    not run.
+    The script is empty for an ENTRYPOINT in shell form, and for one that starts Python: neither would run the `env`
+    that the script appends.
     """
     in_shell = entrypoint[1:] and re.fullmatch(r"-\w*c", entrypoint[1])
     if not entrypoint or in_shell or PYTHON.starts(entrypoint[0]):
@@ -695,7 +704,7 @@ def environments(entrypoint: Sequence[str]) -> str:
 
 
 def without_entrypoint(finding: Finding, entrypoint: Sequence[str], seen: str, around: Around) -> Finding:
-    """Return the finding as one about the image's ENTRYPOINT, if that sets variables which the program lacks.
+    """Turn the finding into one about the image's ENTRYPOINT if the ENTRYPOINT sets variables that the program lacks.
 
     Args:
         entrypoint: words of the ENTRYPOINT.
@@ -739,7 +748,7 @@ def of_start(error: DkdbgError, output: Sequence[str], around: Around) -> Findin
     if cause == "build-fails" and (step := _STEP.search(bounded("\n".join(output)))):
         lines = tuple(line for line in step[2].splitlines() if line.strip())[-_SHOWN_LINES:]
         errors = [line for line in lines if _ERROR_LINE.search(line)] or lines
-        last = re.sub(r"^\d+\.\d+ ", "", errors[-1])[:200] if errors else "it said nothing"
+        last = re.sub(r"^\d+\.\d+ ", "", errors[-1])[:200] if errors else "it printed nothing"
         first = f"the step {step[1][:120]} failed: {last}"
         remedy = remedy if errors else "let the step print why (remove its -q), then dkdbg verify"
     printed = {each.strip() for each in output}

@@ -42,14 +42,15 @@ if TYPE_CHECKING:
 _SESSION_TIMEOUT_S, _STOP_TIMEOUT_S, _BY_NAME_TIMEOUT_S, _END_TIMEOUT_S = 20.0, 120.0, 60.0, 10.0
 #: Maximum characters of a path in an answer of the image.
 _MAX_PATH_CHARS = 200
-#: Seconds after the program's imports during which its end still counts as a failure; seconds after which the code of
-#: one own module, without other imports, counts as the program itself; seconds between two reports of an import.
+#: Seconds after the program's imports during which its end still counts as a failure; seconds for which one of the
+#: user's modules may run, without other imports, until it counts as the program itself; seconds between two reports
+#: of an import.
 _AFTER_IMPORTS_S, _OWN_MODULE_S, _REPORT_EVERY_S = 1.0, 60.0, 15.0
 #: Seconds between two reads of the agent's own messages while it starts.
 _READY_EVERY_S = 3.0
 #: Maximum files to compare on both sides, and to ask the processes about.
 _MAX_COMPARED, _MAX_ASKED = 100, 10
-#: Causes that can be proven while the program has just begun.
+#: Causes that are certain although the program has only just started.
 _DECISIVE = frozenset(
     {
         "two-copies", "stale-copy", "symlink", "compiled-file", "frozen", "zipped", "wrong-root", "not-mapped", "rank-not-chosen",
@@ -241,7 +242,7 @@ class _Run:
             )  # fmt: skip
 
     def _ready(self, trial: Trial) -> None:
-        """Wait until an attach works."""
+        """Wait until an attach works. Raises BrokenError: the program ended, the agent failed or the timeout passed."""
         end = time.monotonic() + self._subject.timeout
         while not trial.ready(min(_READY_EVERY_S, max(0.1, end - time.monotonic()))):
             code, text = trial.ended(), trial.output()
@@ -384,8 +385,8 @@ class _Run:
         """Return the local file of which a loaded file is a copy; empty if it is no copy.
 
         Args:
-            module: the name under which it is loaded. Of files that are neither installed nor mapped, those of
-                packages are compared by it, since other names are too common.
+            module: the name under which it is loaded. A file that is neither installed nor mapped is compared only if
+                its module is in a package: top-level names are too common.
         """
         entry, parts = self._subject.entry, module.split(".")
         if "-packages/" in loaded:
@@ -440,7 +441,7 @@ class _Run:
             raise BrokenError(replace(finding, says=f"a breakpoint stops, but then {finding.says}"))
 
     def _wait_for_imports(self, trial: Trial) -> None:
-        """Wait until the program has ended, or imports no more; raise BrokenError if it still imports at the timeout."""
+        """Wait until the program has ended or no longer imports; raise BrokenError if it imports beyond the timeout."""
         began = since = reported = time.monotonic()
         seen = first_lines.UNKNOWN
         while (frame := self._importing(trial)) and self._code_within(trial, _AFTER_IMPORTS_S) is None:
@@ -566,7 +567,10 @@ def _short(value: str) -> str:
 
 
 def _check_gpu(given: tuple[str, str], wish: str) -> None:
-    """Raise BrokenError if `wish` requests a GPU, and the container got none; `given` is how it gets one, and why."""
+    """Raise BrokenError if `wish` requests a GPU, and the container got none.
+
+    `given` is the container's kind of access to a GPU, and the reason for it.
+    """
     kind, why = given
     if kind == "none" and wish:
         raise BrokenError(

@@ -64,7 +64,7 @@ class Attempt:
 
     Attributes:
         stopped: the best stop; None without any.
-        loaded: modules, with their files, of which the file has the name of one of the user's.
+        loaded: modules with their files, if the file has the same name as a file of the user.
         why: why waiting ended.
         has_ended: whether waiting ended because all programs have ended.
     """
@@ -78,7 +78,7 @@ class Attempt:
 def copy_of(
     options: AttachOptions, files: Sequence[FirstLines], *, timeout: float, check: Callable[[str], None]
 ) -> None:
-    """Attach, and stop at the names of the user's functions in any file with the name of a user's file.
+    """Attach, and wait for a function with the name of a user's function, in any file with the name of a user's file.
 
     Args:
         timeout: seconds to wait.
@@ -115,7 +115,7 @@ def stop(
 ) -> Attempt:
     """Attach, set breakpoints in the first lines, and return the first stop in a function, else in a module.
 
-    The program runs on.
+    Afterwards the program continues.
 
     Args:
         timeout: seconds until the first stop.
@@ -168,7 +168,7 @@ def stop(
 
 
 def _loaded(debugger: Debugger, frame: Frame, own: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return the loaded modules, with their files, of which the file has the name of one of the user's."""
+    """Return the loaded modules with their files, if the file has the same name as a file of the user."""
     names = sorted({PurePath(each).name for each in own} - {"__init__.py", "__main__.py"})
     code = (
         "[(n, f) for n, f in [(n, getattr(m, '__file__', None)) for n, m in list(__import__('sys').modules.items())]"

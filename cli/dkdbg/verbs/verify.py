@@ -66,7 +66,7 @@ def add_options(parser: Parser) -> None:
 def call(options: argparse.Namespace, root: Path) -> int:
     """Prove the debug service, or a run on another target; return 0 only if it is proven.
 
-    Nothing that runs is touched, and no file is changed without --fix.
+    Leave all running programs alone, and change no file without --fix.
 
     Raises:
         DkdbgError: this is not a repository, or an option needs --on.
@@ -77,7 +77,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
             hint=f"dkdbg verify --on local: -- {shlex.join(options.command or ['CMD'])}",
             exit_code=EXIT_USAGE,
         )
-    signals.handle(signals.interrupt_once)  # stays until the process ends, which still has to remove the run
+    signals.handle(signals.interrupt_once)  # never undone: a second signal must not interrupt the removal
     as_json = options.json
     check_root(root, "verify")
     with StartReport() as shown:
@@ -170,12 +170,12 @@ def _taken_port(root: Path, service: DebugService) -> Finding | None:
         running = [each for each in project if each.label and each.running]
         shares = any(
             each.outside_port is None for each in running
-        )  # the network of another service, which publishes
+        )  # it uses the network of a service that publishes the port
         if any(each.outside_port == port for each in running) or (
             shares and any(str(port) in each.outside_ports for each in project)
         ):
             return None
-    except DkdbgError:  # the trial's start reports an engine that does not answer
+    except DkdbgError:  # the engine does not answer; the start of the trial reports that
         return None
     return Finding(
         link="port", cause="port-taken", says=f"another program listens on 127.0.0.1:{port}, where F5 attaches",

@@ -20,7 +20,7 @@ FILES = {
 
 def findings(
     root: Path, asked: str = "utils.py", loaded: str = "", *, like: str = "", python: str = "3.13.1",
-    unhooked: tuple[dict[str, str], ...] = (), cluster: bool = False, **facts: object,
+    unhooked: tuple[dict[str, str], ...] = (), cluster: bool = False, joined: bool = False, **facts: object,
 ):  # fmt: skip
     """Return the findings for the first line of a file of the repository, which the program has loaded.
 
@@ -49,7 +49,7 @@ def findings(
         **facts,
     }
     answer = {"python": python, "cluster": cluster, "files": [file]}
-    process = {"pid": 7, "name": "train.py", "answer": answer}
+    process = {"pid": 7, "name": "train.py", "joined": joined, "answer": answer}
     session = {"id": "s", "name": "s", "state": "running", "processes": [process], "unhooked": unhooked}
     said = {"version": 1, "files": [{**mapped, "inode": "1:9"}], "sessions": [session]}
     read = line_answer.parse(json.dumps(said), is_container=True)
@@ -97,6 +97,20 @@ def test_a_file_that_a_server_may_load_with_a_visit_has_the_visit_as_its_remedy(
     assert (found.cause, "open the address" in found.remedy) == ("not-loaded", True)
 
 
+@pytest.mark.parametrize(
+    ("first", "ran", "says"),
+    [
+        (True, None, "f has not run in "),
+        (True, True, "f has not reached "),
+        (False, None, ": it was not called, its branch"),
+        (False, True, ": its branch"),
+    ],
+)
+def test_a_function_that_never_ran_is_told_from_a_branch_that_was_not_taken(root, first, ran, says):
+    [found] = findings(root, first=first, ran=ran, joined=True, breakpoints=[{"line": 1, "early": True}])
+    assert (found.cause, says in found.says) == ("never-reached", True), found.says
+
+
 @pytest.mark.parametrize(("python", "is_vague"), [("3.11.7", True), ("3.13.1", False)])
 def test_where_a_call_or_two_leave_no_trace_a_function_may_have_run_before_the_breakpoint(
     root, python, is_vague
@@ -121,6 +135,12 @@ def test_where_a_call_or_two_leave_no_trace_a_function_may_have_run_before_the_b
 )
 def test_a_namesake_is_no_copy_nor_one_empty_file_of_another(root, asked, loaded, like):
     assert causes(root, asked, loaded, like=like) == ["not-loaded"]
+
+
+@pytest.mark.parametrize(("origin", "is_named"), [("source", True), ("zip", False), ("compiled", False)])
+def test_only_a_namesake_with_lines_is_a_place_for_the_breakpoint(root, origin, is_named):
+    [found] = findings(root, "utils.py", "/app/lib/utils.py", origin=origin, module="lib.utils")
+    assert (found.cause, "in that file" in found.remedy) == ("not-loaded", is_named)
 
 
 def test_a_frozen_module_of_the_name_of_a_submodule_is_another_one(root):

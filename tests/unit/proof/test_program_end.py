@@ -10,6 +10,7 @@ import pytest
 from dkdbg.proof import program_end
 from dkdbg.proof.finding import Finding
 from dkdbg.proof.program_end import Around, cause_of, in_image, missing_module, of_agent, places_of
+from dkdbg.verbs.parts.proof_repair import around
 
 AROUND = Around(
     installs_from=lambda name: ("requirements.txt", name, "dkdbg verify"),
@@ -194,6 +195,24 @@ def test_a_file_that_an_own_package_lacks_is_named(files, module, says):
     text = TRACEBACK + f"ModuleNotFoundError: No module named '{module}'\n"
     found = cause_of(text, 1, replace(AROUND, file_of=lambda name: files.get(name, "")))
     assert (found.cause, says in found.says) == ("own-module", True)
+
+
+@pytest.mark.parametrize(
+    ("error", "has"),
+    [
+        ("[Errno 2] No such file or directory: '../data/x.csv'", True),
+        ("../data/x.csv not found.", True),
+        ("[Errno 2] No such file or directory: 'x.csv'", False),
+        ("[Errno 2] No such file or directory: '../data/y.csv'", False),
+    ],
+)
+def test_a_missing_file_that_the_repository_has_once_is_named_where_it_lies(tmp_path, error, has):
+    for each in ("data/x.csv", "old/x.csv"):
+        (tmp_path / each).parent.mkdir()
+        (tmp_path / each).write_text("")
+    found = cause_of(TRACEBACK + f"FileNotFoundError: {error}\n", 1, around(tmp_path, "python train.py"))
+    assert (found.cause, "the repository has data/x.csv" in found.remedy) == ("data-missing", has)
+    assert ("put it into" in found.remedy) != has
 
 
 def test_a_submodule_that_an_installation_writes_is_made_by_one():

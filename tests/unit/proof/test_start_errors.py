@@ -84,7 +84,7 @@ LONG = "RUN make all && " + "x" * 200
     [
         ("RUN make all", ("0.383 cc a.c", "1.954 make: *** [all] Error 2", "1.96 [notice] done"), "RUN make all failed: make: *** [all] Error 2"),
         ("RUN ./x.sh", ("0.3 one", "0.4 the last line"), "RUN ./x.sh failed: the last line"),
-        ("RUN false", (), "RUN false failed: it said nothing"),
+        ("RUN false", (), "RUN false failed: it printed nothing"),
         (LONG, ("0.4 error: a",), f"{LONG[:120]} failed: error: a"),
     ],
 )  # fmt: skip

@@ -82,7 +82,7 @@ def test_a_debian_package_changes_nothing_else_that_init_would_change_now(initia
     assert asked == ["Write dkdbg.toml, Dockerfile?"]
     changed = {path.name for path, data in before.items() if path.read_bytes() != data}
     assert changed - {"undo.json"} == {"dkdbg.toml", "Dockerfile", "manifest.json"}
-    assert "changed since" not in dkdbg(initialised).out
+    assert "was changed after" not in dkdbg(initialised).out
     assert dkdbg(initialised, "init", "--yes").code == 0
     assert "service.compose" not in dkdbg(initialised, "init", "--diff").out
 

@@ -51,7 +51,15 @@ def around(root: Path, command: str) -> Around:
         installs_from=lambda distribution: _installs_from(root, tree, distribution), own=own_names(tree), command=command,
         written_by=lambda module: _written_by(tree, module), named_in=lambda distribution: _named_in(tree, distribution),
         file_of=lambda module: module_file(tree, module, ".", package=True) or "",
+        lies_at=lambda path: _lies_at(tree, path),
     )  # fmt: skip
+
+
+def _lies_at(tree: Tree, path: str) -> str:
+    """Return the only file or folder of the repository that ends with a path, without its leading dots, else ""."""
+    tail = re.sub(r"^(?:\.*/)+", "", path).rstrip("/")
+    found = [each for each in (*tree.files, *tree.dirs) if f"/{each}".endswith(f"/{tail}")]
+    return found[0] if tail and len(found) == 1 else ""
 
 
 def of_plan(root: Path, plan: ProjectPlan, config: Config) -> Around:
@@ -99,7 +107,7 @@ def _other_port(root: Path, taken: int, *, yes: bool, report: Callable[[str], No
 
 
 def _declare(root: Path, distribution: str, *, yes: bool, as_json: bool) -> str:
-    """Append a requirement to the file that the image installs from; other kinds of files are the user's to edit."""
+    """Append a requirement to the .txt or .in file that the image installs from; leave other files to the user."""
     name, _, then = _installs_from(root, Tree(root), distribution)
     if _FIX not in then:
         return ""
@@ -114,7 +122,7 @@ def _declare(root: Path, distribution: str, *, yes: bool, as_json: bool) -> str:
 
 
 def _install(root: Path, package: str, *, yes: bool, as_json: bool) -> str:
-    """Add a Debian package to dkdbg.toml and the Dockerfile of `init`; a Dockerfile of the user's is theirs to edit."""
+    """Add a Debian package to dkdbg.toml and the Dockerfile of `init`; leave the user's own Dockerfile to the user."""
     plan, config = make_plan(root, apt=(*registry.configuration(root).apt, package))
     name = str(plan.image.dockerfile)
     wanted = _wanted(root, plan, config, {FILE_NAME, name, f"{name}.dockerignore"})
@@ -147,12 +155,12 @@ def _map(root: Path, *, yes: bool, as_json: bool) -> str:
 def _wanted(
     root: Path, plan: ProjectPlan, config: Config, names: Collection[str]
 ) -> dict[str, FileWanted | None]:
-    """Return only the files `names` of those that `init` would write: other files change for other reasons."""
+    """Return the files in `names` that `init` would write; its other files may differ for unrelated reasons."""
     return {path: file for path, file in files_for(root, plan, config).items() if path in names}
 
 
 def _with_packages(root: Path, apt: Sequence[str]) -> dict[str, FileWanted]:
-    """Return the unchanged compose file of the debug service, with these packages in its note in the manifest."""
+    """Return the unchanged compose file of the debug service, with these packages in its entry in the manifest."""
     return {
         str(path): FileWanted(
             content=present,
@@ -190,9 +198,9 @@ def _named_in(tree: Tree, distribution: str) -> str:
 
 
 def _installs_from(root: Path, tree: Tree, distribution: str) -> tuple[str, str, str]:
-    """Return the file that the image installs packages from, the line for it, and the commands that come then.
+    """Return the file that the image installs packages from, the line to add to it, and the commands to run next.
 
-    The line is empty if only the Dockerfile lacks the distribution, which `init` writes.
+    The line is empty if the repository declares the distribution, and only the Dockerfile of `init` lacks it.
     """
     plan = make_plan(root)[0]
     image = plan.image
