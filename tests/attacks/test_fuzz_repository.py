@@ -222,7 +222,7 @@ def test_any_text_of_a_repository_is_written_literally_or_refused(said):
         check_yaml(plan, files[plan.service.compose_file])
         check_json(plan, files)
         if plan.image.is_generated:
-            check_dockerfile(plan, files["Dockerfile"])
+            check_dockerfile(plan, files[plan.image.dockerfile])
         check_sh(root, plan, files[".dkdbg/up.sh"])
         assert not list(root.parent.rglob(CANARY))
 

@@ -37,7 +37,7 @@ MAX_DIR_ENTRIES = 3_000
 MAX_DEPTH = 9
 MAX_DIRS = 10_000
 MAX_TEXT_BYTES = 600_000
-#: Maximum bytes of a lock file with the digests of some hundred packages, or of a notebook with its pictures.
+#: Maximum bytes to read of a lock file or a notebook, which digests or pictures make large.
 MAX_LOCK_BYTES = 6_000_000
 #: Seconds after which no more files are read: the user waits, and a hostile repository may be endless.
 MAX_WALK_S = 15.0
@@ -52,7 +52,7 @@ class Tree:
         dirs: every directory seen, without the root itself.
         links: every link seen; only those to files of the repository are followed. Empty with `listed`.
         problems: files that could not be read or understood, as text; the readers append to it.
-        omitted: files that were read in part and folders that were not walked, with the limit.
+        omitted: path -> reason as text, for files that were read in part and folders that were not walked.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Tree:
         return path in self._file_set
 
     def has_dir(self, path: str) -> bool:
-        """Return whether the walk has found the directory `path`, relative to the root (`.` is one)."""
+        """Return whether the walk has found the directory `path`, relative to the root; `.` is the root."""
         return path in self._dir_set
 
     def real_dir(self, path: str) -> str | None:
@@ -179,7 +179,7 @@ def is_address(source: str) -> bool:
 
 
 def is_fixed(path: str) -> bool:
-    """Return whether compose does not resolve a path from the file that contains it: absolute, `~`, or a variable."""
+    """Return whether a path is independent of the compose file that contains it: absolute, `~`, or a variable."""
     return path[:1] in {"/", "~", "$"}
 
 

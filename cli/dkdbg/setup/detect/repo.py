@@ -20,9 +20,15 @@ from dkdbg.setup.detect.docker.images import read_image
 from dkdbg.setup.detect.docker.installed import how_installed, is_compiled, source_root
 from dkdbg.setup.detect.docker.service import harmless_scripts, passing_scripts, shell_scripts
 from dkdbg.setup.detect.files import MAX_TEXT_BYTES, MAX_WALK_S, Tree, parent
-from dkdbg.setup.detect.launch.candidates import module_file
+from dkdbg.setup.detect.launch.candidates import modules_of
 from dkdbg.setup.detect.launch.entrypoint import terminal_asked
-from dkdbg.setup.detect.launch.readme import installed, installed_by_apt, installed_by_conda, installed_extras
+from dkdbg.setup.detect.launch.readme import (
+    find_links,
+    installed,
+    installed_by_apt,
+    installed_by_conda,
+    installed_extras,
+)
 from dkdbg.setup.detect.python import imports
 from dkdbg.setup.detect.python.dependencies import is_side_file, named_in
 from dkdbg.setup.detect.python.pyproject import NEEDS_CUDA, NEEDS_NOTHING
@@ -41,7 +47,6 @@ if TYPE_CHECKING:
 _DOCKERIGNORE = re.compile(r".*\.dockerignore")
 _CONFIG = re.compile(r".*\.(?:ya?ml|toml|json|gin|cfg|ini)")
 _MAX_SOURCES = 400
-_MAX_PROGRAM = 40
 _MAX_CONFIGS = 120
 #: Minimum number of projects in a repository; fewer folders are parts of one program.
 _MIN_PROJECTS = 3
@@ -72,7 +77,7 @@ def inspect(
         dockerfile: the Dockerfile that the user named; None to detect it.
         python: Python minor version for a Dockerfile that dkdbg writes; None to detect it.
         gpu: the need for a GPU that the user stated; None to detect it.
-        inherited: returns the Dockerfile lines for what a build inherits from an image; called for at most one.
+        inherited: returns the Dockerfile lines that a build inherits from an image; called for at most one image.
 
     Raises:
         DkdbgError: the folder cannot be read, or the compose file that plain `docker compose` uses is invalid.
@@ -114,7 +119,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         python = PythonFact(version=asked_python, source=BY_USER)
     torch = _torch(survey, int(python.version.split(".")[1]))
     if any(NEEDS_NOTHING in file.tables for file in survey.manager.read):
-        torch = None  # only tests, or one of many scripts, import torch
+        torch = None  # `dependencies = []`: only tests, or one of many scripts, import torch
     gpu, gpu_source, gpus = (asked_gpu, BY_USER, ()) if asked_gpu else _gpu(survey)
     files = tuple(file for file in survey.manager.read if file.kind != "lock")
     extras = {None, *installed_extras(text for _, text in survey.own_documents())}
@@ -176,7 +181,10 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         asked_dockerfile=survey.asked_dockerfile is not None,
         extras=tuple(dict.fromkeys(extra for file in files for extra in file.extras)),
         torch_index=_torch_index(survey, torch),
-        index_options=tuple(word for file in files for word in file.index_options),
+        index_options=(
+            *(word for file in files for word in file.index_options),
+            *(find_links(survey.install_text()) if requirements else ()),
+        ),
         indexed=tuple(
             (index, tuple(item.requirement for item in wanted if item.index == index))
             for index in dict.fromkeys(item.index for item in wanted)
@@ -310,7 +318,8 @@ def _gpu(survey: Survey) -> tuple[Gpu, str, tuple[Rival, ...]]:
         if item.extra is None
     }
     if not packages:
-        packages = set(imports.distributions(survey.imported))
+        needed = imports.third_party(tree, survey.python_files, optional=False)
+        packages = set(imports.distributions(needed if survey.python_files else survey.imported))
     if any(NEEDS_CUDA in found.tables for found in survey.manager.read):
         packages.add(CUDA_DRIVER)
     others = [
@@ -349,31 +358,27 @@ def _program(survey: Survey) -> list[tuple[str, str]]:
     tree, file = survey.tree, survey.entry.file if survey.entry else None
     if file is None or not file.endswith(".py"):
         return []
-    text = tree.text(file)
-    names = re.findall(r"^[ \t]*(?:from\s+\.*([\w.]+)\s+import|import\s+([\w.]+))", text, re.MULTILINE)
-    found = {file: text}
-    for name in (first or second for first, second in names):
-        path = module_file(tree, name.strip("."), parent(file), package=True)
-        if path is not None and path not in found and len(found) < _MAX_PROGRAM:
-            found[path] = tree.text(path)
-    return list(found.items())
+    return list(modules_of(tree, file).items())
 
 
 def _requirements(survey: Survey) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
-    """Return what to install where no file declares any, and the distributions whose name is only that of a module.
+    """Return the requirements for a repository without declared ones, and distributions with only a guessed name.
 
-    On the index such a name may be a stranger's.
+    On the index, a name guessed from a module may belong to an unrelated package.
     """
     own = {name.replace("_", "-") for name in survey.project_names()}
-    stated = [item for item in installed(survey.readme) if item.name not in own]
+    text = survey.install_text()
+    stated = [item for item in installed(text) if item.name not in own]
     known = imports.distributions(tuple(filter(imports.is_known, survey.imported)))
-    by_conda = [item for item in installed_by_conda(survey.readme) if item.name in known]
+    by_conda = [item for item in installed_by_conda(text) if item.name in known]
     pinned = {item.name: item for item in reversed((*stated, *by_conda))}
-    names = dict.fromkeys([item.name for item in (*stated, *by_conda)] if stated else known)
-    guessed = () if stated else (name for name in survey.imported if not imports.is_known(name))
+    listed = [item.name for item in (*stated, *by_conda)]
+    at_once = imports.imported_at_once(survey.tree, _program(survey))
+    missing = imports.unnamed(at_once, listed, text) if stated else imports.distributions(survey.imported)
+    names = dict.fromkeys((*(listed if stated else ()), *(name for name in missing if name in known)))
     return (
         tuple(pinned.get(name, Wanted(name=name, spec="", source="imports")) for name in names),
-        imports.distributions(tuple(guessed)),
+        tuple(name for name in missing if name not in known),
     )
 
 
@@ -392,7 +397,7 @@ def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:
 
 
 def _beside(survey: Survey, wanted: frozenset[Wanted]) -> tuple[str, ...]:
-    """Return the requirements of setup.py, setup.cfg and pyproject.toml that the requirements files to install lack."""
+    """Return the requirements of setup.py, setup.cfg and pyproject.toml that no requirements file to install lists."""
     files = [file for file in survey.manager.read if file.path in survey.manager.files]
     listed = {item.name for file in files if file.kind == "requirements" for item in file.wanted}
     projects = (file for file in files if file.kind in {"setup.py", "setup.cfg", "pyproject"})
@@ -441,7 +446,7 @@ def _empty_submodules(survey: Survey) -> list[str]:
 def _projects(tree: Tree, candidates: Iterable[EntryPoint]) -> tuple[Project, ...]:
     """Return the projects ordered by folder: folders with a program, and with their own dependencies or README.
 
-    If the root has dependencies, an image or a program, the repository is a single project: return none.
+    If the root has dependencies, an image or a program, the repository is a single project: return an empty tuple.
     """
     if any(tree.has(name) for name in _OWN[:-2]) or any("/" not in (item.file or "/") for item in candidates):
         return ()

@@ -49,7 +49,9 @@ _OF_DOCUMENTS = {".", ".github", "docs", "doc", "docker", "install", "readme", "
 #: Folders that contain Dockerfiles, but no files to copy into images.
 _OF_IMAGES = {"docker", ".docker", "build"}
 #: A shell script that a command line runs.
-_SCRIPT = re.compile(r"(?:\b(?:bash|sh|sbatch|source)\s+|(?<![\w/.])\./)([\w./-]{1,200}\.sh)\b")
+_SCRIPT = re.compile(
+    r"(?:\b(?:bash|sh|sbatch|source)\s+|^[ \t$>]*\.[ \t]+|(?<![\w/.])\./)([\w./-]{1,200}\.sh)\b", re.MULTILINE
+)
 #: Names of scripts that create an environment.
 _MAKES_ENVIRONMENT = re.compile(
     r"(?:^|[/_-])(?:create|make|build|set_?up|install\w*|env\w*|requirements|dependencies|conda)(?:[/_.-]|$)",
@@ -124,7 +126,7 @@ class Survey:
         self.frameworks = frameworks_of(packages, self._installed(packages))
         self.ranking = self._ranking()
         self.entry = self.ranking.candidates[0] if self.ranking.has_best else None
-        #: The script in the command that the repository lacks; empty if it is there.
+        #: Script that the command names and the repository lacks; empty if none is missing.
         self.missing = self._missing_of_service()
         if command is not None:
             self.entry, self.missing = given(tree, command, self.scripts)
@@ -225,8 +227,8 @@ class Survey:
     def _startable(self, wanted: str | None) -> tuple[RunningService, ...]:
         """Return the services to choose from: all if the user named one, else complete ones that compose can start.
 
-        A service whose file needs variables without a value is left out: compose reads that file whole to extend
-        from it, and would reject the user's own files with it.
+        A service is left out if its file needs variables that have no value: to extend from it, compose reads the
+        whole file, and would then reject the user's own files, too.
         """
         read = self.composed.read
         return tuple(
@@ -247,7 +249,7 @@ class Survey:
         return self.dockerfiles[near[0]] if near else None
 
     def _dockerfiles_by_place(self) -> list[str]:
-        """Return the Dockerfiles with this repository's sources, the root's plain one first."""
+        """Return the Dockerfiles with this repository's sources, `Dockerfile` in the root first."""
 
         def order(path: str) -> tuple[bool, int, bool, str]:
             is_plain = path.rsplit("/", 1)[-1] == "Dockerfile"
@@ -318,6 +320,10 @@ class Survey:
         named = dict.fromkeys(path.removeprefix("./") for path in _SCRIPT.findall(self.readme))
         made_for_it = (path for path in named if self.tree.has(path) and _MAKES_ENVIRONMENT.search(path))
         return {path: self.tree.text(path) for path in made_for_it}
+
+    def install_text(self) -> str:
+        """Return the README, followed by the scripts in it that create an environment, as code blocks."""
+        return "\n".join((self.readme, *(f"```\n{text}\n```" for text in self.setup_scripts().values())))
 
     def own_documents(self) -> tuple[tuple[str, str], ...]:
         """Return the documents about the program: in the root, in the documentation, or beside the program."""
@@ -391,7 +397,7 @@ class Survey:
             readme=self.readme,
             in_readme=installs_with(self.readme),
         )
-        return with_local(self.tree, chosen_manager, self.dependency_files)
+        return with_local(self.tree, chosen_manager, self.dependency_files, self.readme)
 
     def near_devcontainers(self) -> list[DevcontainerFact]:
         """Return the dev containers, those beside the program first."""

@@ -87,7 +87,7 @@ def release_of(version: str) -> TorchRelease | None:
 def newest(
     spec: SpecifierSet | None = None, *, cuda: str | None = None, python: int | None = None
 ) -> TorchRelease | None:
-    """Return the newest release that fits a requirement, a CUDA minor version and a Python minor number."""
+    """Return the newest release that fits all given limits: requirement, CUDA minor version, Python minor number."""
     for release in reversed(RELEASES):
         fits_spec = spec is None or any(
             spec.contains(text) for text in (release.latest, f"{release.torch}.0")

@@ -20,7 +20,7 @@ Value = Any
 
 
 def table(value: Value) -> dict[str, Value]:
-    """Return a mapping, also one with a tag; empty for any other value."""
+    """Return a mapping, also one tagged `!override`; empty for any other value."""
     value = value.value if isinstance(value, Override) else value
     return value if isinstance(value, dict) else {}
 
@@ -34,13 +34,13 @@ def elements(value: Value) -> list[Value]:
 
 @dataclass(frozen=True, eq=False)
 class Override:
-    """A value tagged `!override` by compose, which replaces an earlier file's; `value` is None for `!reset`."""
+    """A value with compose's tag `!override` (it replaces an earlier file's value) or `!reset` (`value` is None)."""
 
     value: Value
 
 
 def untagged(value: Value) -> Value:
-    """Return a value without compose's tags; what `!reset` removes is left out."""
+    """Return a value without compose's tags; values tagged `!reset` are left out."""
     if isinstance(value, Override):
         return untagged(value.value)
     if isinstance(value, dict):
@@ -53,7 +53,7 @@ def _is_reset(value: Value) -> bool:
 
 
 class _Constructor(SafeConstructor):
-    """Safe YAML in which tags give the plain value, except compose's `!reset` and `!override`."""
+    """Constructor of plain YAML values that ignores tags, except compose's `!reset` and `!override`."""
 
 
 def _plain(constructor: SafeConstructor, node: Value) -> Value:
@@ -78,8 +78,7 @@ def load_yaml(text: str, *, keeps_tags: bool = False) -> Value:
 
     Raises:
         YAMLError: with a position, if known.
-        ValueError: it is larger or deeper than any configuration, with its aliases expanded.
-        RecursionError: likewise.
+        ValueError, RecursionError: the text is larger or deeper than any configuration, with its aliases expanded.
     """
     found = next(_yaml_documents(text), None)
     return found if keeps_tags else untagged(found)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from dkdbg.core.facts import DockerfileFact, EntryPoint, RepoFacts
     from dkdbg.core.plan import ServicePlan
 
-#: Maximum points behind the best program at which `init` still asks about a program; see
+#: `init` asks about a program that scores at most this many points less than the best one; see
 #: setup/detect/launch/entrypoint.py.
 _NEAR_POINTS = 3.0
-#: Maximum questions of an `init`, and options of a question.
+#: Maximum number of questions that one `init` asks, and of options offered in one question.
 MAX_QUESTIONS, MAX_ASKED = 3, 5
 _MAX_OPTIONS = 60
 
@@ -34,7 +34,9 @@ def choices(
     *,
     is_generated: bool,
 ) -> tuple[Choice, ...]:
-    """Return the decisions with alternatives, in the order of asking, without those that the user has set.
+    """Return the choices that the user has not set, in the order of asking.
+
+    A choice without alternatives is left out, except `command`.
 
     Args:
         config: flags and dkdbg.toml.
@@ -77,8 +79,8 @@ def _of_facts(facts: RepoFacts, topic: str, chosen: Option | None) -> Choice | N
 def _command(facts: RepoFacts, service: ServicePlan, dockerfile: DockerfileFact | None) -> Choice | None:
     """Return the planned command, and the other programs as alternatives.
 
-    None of them is close if the command comes from a service or an image: that leaves no doubt. Where no program is
-    chosen, the best three are.
+    No alternative is close if the command comes from a service or an image: such a command is certain. If the service
+    only idles, the best three programs are close.
     """
     best = facts.entrypoint
     usable = [each for each in facts.candidates if not each.shows_windows]
@@ -104,7 +106,7 @@ def _command(facts: RepoFacts, service: ServicePlan, dockerfile: DockerfileFact 
 def _wait(facts: RepoFacts, service: ServicePlan) -> Choice | None:
     """Return the choice between waiting for an editor and starting at once; None if the command only idles.
 
-    It is unclear for a script that publishes a port, which may be a server or a training run.
+    The two are close for a script with published ports, which may be a server or a training run.
     """
     entry = facts.entrypoint
     if service.idle:
@@ -123,14 +125,14 @@ def _wait(facts: RepoFacts, service: ServicePlan) -> Choice | None:
 
 
 def typed(entry: EntryPoint) -> str:
-    """Return the command line of a candidate as `--command` takes it, from the repository root."""
+    """Return a candidate's command line as a value of `--command`, which starts in the repository root."""
     argv, left = without_blanks(as_words(entry.command))
     line = shlex.join(argv) if left else entry.command
     return line if entry.cwd in {".", ""} else f"cd {shlex.quote(entry.cwd)} && {line}"
 
 
 def unasked(choices: tuple[Choice, ...]) -> tuple[str, ...]:
-    """Return a line for each choice with close rivals: what else it could have been, and the flag for it."""
+    """Return a line for each choice with close alternatives: the chosen value, the alternatives, and the flag."""
     return tuple(
         f"{each.topic}: {shown(each.options[0])}; it could be {' or '.join(map(shown, each.options[1 : each.close]))}"
         f" (choose with --{each.topic})"
@@ -140,5 +142,5 @@ def unasked(choices: tuple[Choice, ...]) -> tuple[str, ...]:
 
 
 def shown(option: Option) -> str:
-    """Return an option with its evidence."""
+    """Return an option's value as text, with its source in parentheses."""
     return f"{option.value}  ({option.source})" if option.source else option.value

@@ -48,7 +48,7 @@ def launch_entry(plan: ProjectPlan, port: int, project: str = "") -> dict[str, o
     Args:
         plan: source of the path mappings and the token.
         port: local port to attach to.
-        project: id of setup/render/editor_files.py; empty to attach to any project.
+        project: id from `project_id` of setup/render/editor_files.py; empty to attach to any project.
     """
     connect: dict[str, object] = {"host": PUBLISHED_ON, "port": port}
     if project:
@@ -107,13 +107,13 @@ def target_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) ->
 def target_task(name: str, port: int, argv: Sequence[str]) -> dict[str, object]:
     """Return the task that F5 on a target runs first; its terminal is the program's, including Ctrl-C.
 
-    The task keeps running in the background, and VS Code goes on once the remote agent reports that it listens.
+    The task keeps running in the background, and VS Code attaches once the remote agent reports that it listens.
     """
     return _background(name, ["run", "--reload", "--wait", "--attach", str(port), "--on", name, "--", *argv])
 
 
 def first_rank_port(service: int, count: int) -> int:
-    """Return the port of rank 0: debugpy's default, unless the debug service uses a port of the range."""
+    """Return rank 0's port: debugpy's default, or the port after the debug service's if that is in the ranks' range."""
     return service + 1 if FIRST_RANK_PORT <= service < FIRST_RANK_PORT + count else FIRST_RANK_PORT
 
 
@@ -149,7 +149,7 @@ def ranks_task(base: int) -> dict[str, object]:
 
 
 def copy_task(name: str, port: int, overlay: str) -> dict[str, object]:
-    """Return F5's first task on a debug copy: start it from its manifests in `overlay`, forward the port, remove it."""
+    """Return F5's first task on a debug copy: create it from `overlay`, forward its port, remove it at the end."""
     return _background(name, ["up", "--on", name, "--overlay", overlay, "--attach", str(port), "--yes"])
 
 
@@ -162,7 +162,7 @@ def _background(
 ) -> dict[str, object]:
     """Return a background task that runs as long as the user debugs at a target.
 
-    VS Code goes on once a line matches `ends`.
+    VS Code attaches once a line of its output matches `ends`.
     """
     return {
         "label": TARGET_LABEL + name,

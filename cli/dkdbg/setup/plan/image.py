@@ -36,7 +36,7 @@ def plan_image(
 
     Args:
         facts: the repository's facts, without unusable Dockerfiles.
-        taken: paths of all Dockerfiles of the repository, including unusable ones, which are not overwritten.
+        taken: paths of all Dockerfiles of the repository, usable or not; the generated one gets another name.
         apt: further Debian packages to install.
     """
     existing = usable_dockerfile(facts)
@@ -54,7 +54,8 @@ def plan_image(
     name = next(each for each in names if each.lower() not in lowered)
     decisions = [Decision(what=f"{name} on {base}", why=why)]
     if installs:
-        files = ", ".join(facts.dependency_files) or "what the README and the imports name"
+        stated = () if facts.requirements else facts.dependency_files
+        files = ", ".join(stated) or "the README and the imports"
         decisions.append(
             Decision(what=f"install with {_installer(facts)}", why=f"dependencies come from {files}")
         )
@@ -135,11 +136,11 @@ def _installer(facts: RepoFacts) -> str:
 
 
 def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
-    """Return the RUN lines for the dependencies, the slowest and most stable first."""
+    """Return the RUN lines for the dependencies, the slowest and least often changed first (layer cache)."""
     files = facts.dependency_files
     if facts.package_manager == "uv" and any(name.endswith("uv.lock") for name in files):
         return (_uv(facts),)
-    # Without a lock, poetry reads the packages of the repository, whose folders are not in the image yet.
+    # Without a lock, poetry reads the repository's local packages, but their folders are not in the image yet.
     if facts.package_manager == "poetry" and (
         any(name.endswith("poetry.lock") for name in files) or not facts.local_packages
     ):
@@ -181,7 +182,7 @@ def _undeclared(facts: RepoFacts) -> tuple[str, ...]:
 
 
 def _index(facts: RepoFacts) -> str:
-    """Return pip's option for the repository's torch index; the default index has a fixed CUDA build."""
+    """Return pip's option for the repository's torch index: the default index has torch for one CUDA version only."""
     return f" --extra-index-url {shlex.quote(facts.torch_index)}" if facts.torch_index else ""
 
 
@@ -196,7 +197,7 @@ def _torch_first(facts: RepoFacts) -> tuple[Install, ...]:
 
 
 def gpu_extra(facts: RepoFacts) -> str | None:
-    """Return the extra with torch's GPU build, where a project separates it from a `cpu` extra."""
+    """Return the extra for torch's GPU or CPU build, as needed; None if it is missing, or `cpu` is."""
     if "cpu" not in facts.extras:
         return None
     groups = [name for name in facts.extras if re.fullmatch(r"(gpu|cuda|cu\d+)[\w.-]*", name, re.ASCII)]
@@ -307,7 +308,7 @@ def takes_bytecode(
         dockerfile: the Dockerfile of the image; it is affected only if it installs something after copying code.
             BuildKit prefers the Dockerfile's own .dockerignore to the context's.
         base: the service to debug.
-        variables: variables that the user sets for the container; two of them control bytecode.
+        variables: names of variables that the user sets for the container, such as PYTHONDONTWRITEBYTECODE.
     """
     variables |= {name for name, _ in dockerfile.env} | (base.variables if base else frozenset())
     if variables & _OF_BYTECODE or dockerfile.inputs is not None:

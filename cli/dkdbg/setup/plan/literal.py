@@ -27,7 +27,7 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 _SPECIAL = re.compile(r"[\\\"'$`*?!#<>\[\]{}|&;]")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][^\s\\]*( @ [^\s\\]+)?( ;( [^\s\\]+)+)?")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-#: NUL, and lone surrogates, which have no UTF-8.
+#: NUL, and lone surrogates, which UTF-8 cannot encode.
 _NOT_AN_ARGUMENT = re.compile("[\0\ud800-\udfff]")
 #: A value in a .env file that needs no quotes.
 _ENV_VALUE = re.compile(r"[^\s\"'$`#\\]+")
@@ -49,7 +49,7 @@ def check(
             raise _refused(name, "a service name consists of letters, digits, `.`, `_` and `-`")
     for word in service.argv:
         if _NOT_AN_ARGUMENT.search(word):
-            raise _refused(word, "a command line cannot contain NUL or an incomplete character")
+            raise _refused(word, "a command line cannot contain NUL or a character that UTF-8 cannot encode")
     paths = [*chain, *service.includes, *(word for mount in service.mounts for word in mount), *service.masks]
     paths += [word for mapping in mappings for word in (mapping.local, str(mapping.remote))]
     paths += [base.file] if base else []
@@ -79,7 +79,7 @@ def _check_image(image: ImagePlan) -> None:
 
 
 def is_file_name(path: str) -> bool:
-    """Return whether a Dockerfile and .dockerignore can name this file, and pip does not read it as an option."""
+    """Return whether a Dockerfile and .dockerignore can name this file, and pip does not take its name as an option."""
     return (
         all(map(is_text, path))
         and not _SPECIAL.search(path)
@@ -89,7 +89,7 @@ def is_file_name(path: str) -> bool:
 
 
 def is_requirement(text: str) -> bool:
-    """Return whether pip accepts the text as a requirement: one word of text, not an option, and perhaps a marker."""
+    """Return whether the text is a requirement for pip, perhaps with a URL or an environment marker, not an option."""
     return _REQUIREMENT.fullmatch(text) is not None and all(map(is_text, text))
 
 

@@ -1,4 +1,4 @@
-"""Collect the dependencies of a debug service that extends from a file compose does not read by default."""
+"""Collect the dependencies that a debug service has in a compose file that compose does not read by default."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Brought:
-    """Parts of the other file that our compose file needs besides the service.
+    """Parts that dkdbg's compose file needs, besides the extended service, from that service's file.
 
     Attributes:
         dependencies: services to extend one by one, because the service depends on them.
-        includes: compose files to include, because they include files with its dependencies.
-        parts: (section, name, definition as JSON) for our top level, see ServiceFact.parts.
+        includes: compose files to include, because dependencies are defined in files that these include.
+        parts: (section, name, definition as JSON) for the top level of dkdbg's file, see ServiceFact.parts.
         without: dependencies that cannot be provided.
         resets: keys of the service to reset, because they refer to services in `without`.
     """
@@ -55,7 +55,6 @@ def brought(facts: RepoFacts, base: ServiceFact | None) -> Brought:
     return Brought(dependencies=tuple(needed.values()), parts=tuple(parts))
 
 
-#: dkdbg's own profiles.
 _OWN_PROFILES = frozenset({PROFILE, DEVCONTAINER_PROFILE})
 
 

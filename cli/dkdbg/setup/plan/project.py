@@ -45,7 +45,7 @@ DEVCONTAINER = ".devcontainer/devcontainer.json"
 SECOND_DEVCONTAINER = ".devcontainer/dkdbg/devcontainer.json"
 #: User of the dev container if the image has root only.
 REMOTE_USER = "dev"
-#: Command of a shell by which a program begins in another folder.
+#: `cd` in a shell command: the program then starts in another folder.
 _CD = re.compile(r"\bcd\s")
 #: Oldest Python that debugpy and the agent support.
 OLDEST = (3, 8)
@@ -109,7 +109,7 @@ def _of_mapping(
     """Yield a note if the image has its own code in a folder that is not mapped, or a mount replaces a volume."""
     for name, remote in service.extends.volumes if service.extends else ():
         if remote in {mounted for _, mounted in service.mounts}:
-            yield f"your volume {name} at {remote} is replaced by the checkout: the program neither sees nor changes its files"
+            yield f"your volume {name} at {remote} is replaced by the checkout: the program neither sees nor changes the volume's files"
     if not mappings:
         yield "no path mapping was found: the image contains its own code, and breakpoints bind only in mapped files"
     if dockerfile is None or not dockerfile.workdir_is_assumed:
@@ -118,7 +118,7 @@ def _of_mapping(
     copied = (".", dockerfile.workdir) in dockerfile.copies
     if copied and (apart or not mappings or dockerfile.workdir != "/"):
         runs = f", and the program runs in {WORKSPACE}, where the repository is mounted" if apart else ""
-        yield f"{dockerfile.path} has no absolute WORKDIR, so its COPY depends on {dockerfile.base}{runs}: write one before COPY, then dkdbg init again"
+        yield f"{dockerfile.path} has no absolute WORKDIR, so its COPY depends on {dockerfile.base}{runs}: write a WORKDIR before COPY, then run dkdbg init again"
 
 
 def _with_image(facts: RepoFacts, base: ServiceFact, image: ImagePlan) -> RepoFacts:
@@ -135,7 +135,7 @@ def _with_workspace(
 ) -> tuple[ServicePlan, tuple[Mapping, ...], str]:
     """Return the service, the mappings, and the folder with the whole repository for "Reopen in Container".
 
-    If the image contains only a part of it, the whole repository is mounted as well, so that the launch entry's
+    If the image contains only a part of the repository, the whole is mounted as well, so that the launch entry's
     `${workspaceFolder}/part` means the same files inside and outside.
     """
     whole = next((m for m in mappings if m.local == "."), None)
@@ -148,9 +148,9 @@ def _with_workspace(
 def _with_working_dir(
     facts: RepoFacts, service: ServicePlan, workspace: str, image: DockerfileFact | None
 ) -> ServicePlan:
-    """Return the service with the working directory for which its command is documented.
+    """Return the service, in the working directory that its documented command expects.
 
-    With an image that has the repository in `/`, over which nothing can be mounted, that is the workspace.
+    For an image that has the repository in `/`, over which nothing can be mounted, that is the workspace.
     """
     entry, base = facts.entrypoint, service.extends
     begins = _begins(service, image)
@@ -166,7 +166,7 @@ def _with_working_dir(
 
 
 def _begins(service: ServicePlan, image: DockerfileFact | None) -> str | None:
-    """Return the folder in which the user's own service, or the image, begins."""
+    """Return the working directory of the user's service, else of the image; None if neither sets it."""
     return (service.extends.working_dir if service.extends else None) or (image.workdir if image else None)
 
 
@@ -177,10 +177,10 @@ def _loaded(
     workspace: str,
     image: DockerfileFact | None,
 ) -> tuple[Mapping, ...]:
-    """Return the mappings without the image's copies of files that a command in the workspace loads from there.
+    """Return the mappings, without copies in the image that a program does not load because it runs in the workspace.
 
-    An image whose PYTHONPATH or editable installation names its copies imports packages from them, except those that
-    Python finds first, beside the script or in the working directory. The user's own mounts stay mapped.
+    A copy stays if Python imports from it, by PYTHONPATH or an editable installation, and does not find the same
+    package earlier, beside the script or in the working directory. The user's own mounts stay, too.
     """
     begins = service.working_dir or _begins(service, image)
     if begins is None or not PurePosixPath(begins).is_relative_to(workspace):
@@ -210,9 +210,9 @@ def _loaded(
 def _program(
     facts: RepoFacts, service: ServicePlan, begins: str, workspace: str
 ) -> tuple[PurePosixPath, bool] | None:
-    """Return the program's file in the repository, and whether it imports first from its folder or where it begins.
+    """Return the program's file in the repository, and whether sys.path[0] leads to the modules beside it.
 
-    None for a command that does not tell, and for a file outside of the workspace.
+    Return None if the command does not show its file, or the file is outside of the workspace.
     """
     entry = facts.entrypoint
     if service.from_entry and entry is not None:
@@ -228,7 +228,7 @@ def _program(
 
 
 def _first_on_path(service: ServicePlan, image: DockerfileFact) -> PurePosixPath | None:
-    """Return the first folder of sys.path of a Python program: its own, or the one where a module is started."""
+    """Return sys.path[0]: the script's folder, or with `-m` the working directory; None if unknown."""
     launch = None if any(map(_CD.search, service.argv)) else Lines().words(service.argv)
     begins = service.working_dir or _begins(service, image)
     if launch is None or begins is None or not (launch.is_module or (launch.target or "").endswith(".py")):
@@ -237,7 +237,7 @@ def _first_on_path(service: ServicePlan, image: DockerfileFact) -> PurePosixPath
 
 
 def _pythonpath(service: ServicePlan, image: DockerfileFact | None) -> str:
-    """Return the PYTHONPATH of the user's own service, or the image."""
+    """Return the PYTHONPATH of the debug service, else of the user's service, else of the image; empty if unset."""
     theirs = dict(service.env).get("PYTHONPATH", service.extends.pythonpath if service.extends else None)
     return theirs if theirs is not None else dict(image.env).get("PYTHONPATH", "") if image else ""
 
@@ -289,7 +289,7 @@ def _token_and_gpu(facts: RepoFacts, config: Config, service: ServicePlan) -> It
 
 
 def _of_our_image(facts: RepoFacts) -> Iterator[str]:
-    """Return notes on packages that our image does not install, such as packages of unknown imports."""
+    """Yield notes on packages that dkdbg's image does not install, such as imports without a known package."""
     for name in facts.declared or facts.requirements:
         if not literal.is_requirement(name):
             yield f"left out: {name!r} is not a requirement that pip accepts"
@@ -301,7 +301,7 @@ def _of_our_image(facts: RepoFacts) -> Iterator[str]:
         what = (
             f"{files} does not list: {shown}; add them there, unless another package installs them"
             if files
-            else f"no requirements file lists: {shown}; they are not installed, since on the index a module's name may be a stranger's: name the right ones in requirements.txt"
+            else f"neither the README nor a requirements file lists: {shown}; they are not installed, because the package of that name on the index may be an unrelated one: put the right ones into the README's pip line, or all packages into requirements.txt"
         )
         yield f"{who} imports packages that {what}"
 
@@ -316,7 +316,7 @@ def _of_files(facts: RepoFacts, compose_file_value: str | None) -> Iterator[str]
 
 
 def _without_useless(facts: RepoFacts) -> tuple[RepoFacts, tuple[str, ...]]:
-    """Drop Dockerfiles that do not run these sources: they install a release, or lack a default for FROM's argument."""
+    """Drop Dockerfiles that install a release instead of these sources, or lack a default for FROM's argument."""
     if facts.service is not None:  # the service may set the arguments
         return facts, ()
     released = {path for path, how in facts.installed if how == "released"}
@@ -341,7 +341,7 @@ def _without_useless(facts: RepoFacts) -> tuple[RepoFacts, tuple[str, ...]]:
 def _with_sources(
     facts: RepoFacts, service: ServicePlan, mappings: tuple[Mapping, ...], image: DockerfileFact | None
 ) -> tuple[ServicePlan, tuple[str, ...]]:
-    """Return the service with the mounted sources before the image's installed copy on PYTHONPATH, and notes."""
+    """Put the mounted sources before the image's installed copy on PYTHONPATH; return the service, and notes."""
     how = dict(facts.installed).get(image.path) if image else None
     if image is None or how not in {"copied", "released"} or facts.source_root is None:
         return service, ()
@@ -355,7 +355,7 @@ def _with_sources(
         if first in {root, *beside}:
             return service, ()
         text = f"{image.path} installs a copy of this repository with compiled parts: breakpoints bind only in the copy"
-        return service, (f"{text}; pip install -e in it makes the image run these files",)
+        return service, (f"{text}; use pip install -e in that Dockerfile to run these files",)
     before = _pythonpath(service, image)
     if before.split(":")[0] == str(root):
         return service, ()
@@ -374,7 +374,7 @@ def _with_a_python(facts: RepoFacts, config: Config) -> tuple[RepoFacts, tuple[s
         return facts, ()
     was, where = facts.python.version, facts.python.source
     says = (
-        f"the releases that are named here have wheels for Python {was}"
+        f"the torch release that is named here has wheels for Python {was}"
         if where == BY_WHEELS
         else f"{where} says Python {was}"
     )
@@ -383,7 +383,7 @@ def _with_a_python(facts: RepoFacts, config: Config) -> tuple[RepoFacts, tuple[s
     if config.service is not None and _python_of(named, images):
         raise DkdbgError(
             f"service {config.service} runs Python {was} ({where}), which no current debugger supports (3.8 and newer)",
-            hint="without --service, dkdbg init makes an image with a newer Python; or raise the version there",
+            hint="without --service, dkdbg init makes an image with a newer Python; or use a newer one in the service's image",
             exit_code=EXIT_USAGE,
         )
     newer = tuple(fact for fact in facts.dockerfiles if fact.python is not None and not _is_old(fact.python))
@@ -400,7 +400,7 @@ def _with_a_python(facts: RepoFacts, config: Config) -> tuple[RepoFacts, tuple[s
             version=str(images[str(service.dockerfile)].python), source=str(service.dockerfile)
         )
         left = facts.service.name if facts.service else where
-        note = f"{left} runs Python {was}, which no current debugger supports; {service.name} has {python.version}, so that one is debugged"
+        note = f"{left} runs Python {was}, which no current debugger supports; {service.name} has {python.version}, so dkdbg debugs {service.name}"
         return replace(
             facts, python=python, service=service, mappings=(), ports=service.ports, dockerfiles=newer
         ), (note,)
@@ -417,7 +417,7 @@ def _with_a_python(facts: RepoFacts, config: Config) -> tuple[RepoFacts, tuple[s
             if kept
             else f"the debug service gets an image of its own with {python.version}"
         )
-        + f"; releases without wheels for it fail to install, and no other setting of {facts.service.name if facts.service else 'the former'} is used"
+        + f"; releases without wheels for it fail to install, and no other setting of {facts.service.name if facts.service else 'your Dockerfiles'} is used"
         * (not kept)
     )
     return replace(facts, python=python, service=None, mappings=(), dockerfiles=kept), (note,)

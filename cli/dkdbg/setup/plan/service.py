@@ -37,8 +37,8 @@ COMPOSE_FILE = ".dkdbg/service.compose"
 #: Seconds that a script waits for an editor before it releases its GPU.
 SCRIPT_WAIT_S = 600
 IDLE = ("sleep", "infinity")
-#: Number of processes for torchrun and similar, from the environment or .env: a committed file cannot know the
-#: machine.
+#: Variable for the number of processes of torchrun and similar, in the environment or .env: a committed file cannot
+#: know the machine.
 PROCESSES = "DKDBG_PROCESSES"
 _MAX_PROCESSES = 1024
 #: The option of servers for the address to listen on.
@@ -146,7 +146,7 @@ def plan_service(
             Decision(what=f"service {name} in {included_by}", why=f"it runs {where} under debugpy; {_why_file(merge)}"),
             Decision(what=f"command {_shown(chosen)}", why=chosen.why),
             *_settings(plan, base, dockerfile, run),
-            *(Decision(what=f"environment {name}={value}", why="it is set before the command there") for name, value in env),
+            *(Decision(what=f"environment {name}={value}", why="the documented command line sets it") for name, value in env),
             *(Decision(what=f"environment {name}={value}", why="otherwise nothing outside the container reaches the server, which listens on loopback there") for name, value in opened),
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
         ),
@@ -159,7 +159,7 @@ def _opened(
 ) -> Iterator[tuple[str, str]]:
     """Yield the variables that make a server with published ports listen beyond the container's loopback.
 
-    A command that names its address needs none.
+    A command line with an option for the address needs no variable.
     """
     found = launchers_in(argv) if ports else []
     servers = [launcher for launcher, line in found if not any(map(_HOST_OPTION.match, line.rest))]
@@ -175,7 +175,7 @@ def _opened(
 def _of_address(entry: EntryPoint | None, ports: tuple[int, ...], plan: ServicePlan) -> Iterator[str]:
     """Yield a note if a program with published ports listens on loopback, which is not reachable from outside."""
     if entry is not None and entry.on_loopback and ports and not plan.host_network:
-        yield f'{entry.file} listens only on 127.0.0.1 inside the container: with host="0.0.0.0" there port {ports[0]} is reachable from outside'
+        yield f'{entry.file} listens only on 127.0.0.1 inside the container: to reach port {ports[0]} from outside, set host="0.0.0.0" in the code'
 
 
 def _is_for_owner(
@@ -203,7 +203,7 @@ def user_of(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> str:
 
 
 def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | None) -> str:
-    """Return the folders of the image that our mounts of folders of the checkout hide, as in DKDBG_IMAGE_FILES."""
+    """Return the image's folders that dkdbg's mounts of the checkout hide, in the format of DKDBG_IMAGE_FILES."""
     found = [(local.removeprefix("./").strip("/"), remote) for local, remote in mounts]
     folders = [pair for pair in found if not pair[0].endswith(".py")]
     named = [remote if local == "." else f"{local}={remote}" for local, remote in folders]
@@ -213,7 +213,7 @@ def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | No
 def _settings(
     plan: ServicePlan, base: ServiceFact | None, dockerfile: DockerfileFact | None, run: DockerRun
 ) -> Iterator[Decision]:
-    """Yield the decisions that few services need."""
+    """Yield decisions that only some services need: on user, profile, image, environment and bytecode."""
     if not plan.as_owner:
         needs = f"{plan.argv[0]} may need it"
         if base is not None and base.fixes_user:
@@ -249,10 +249,10 @@ _INIT_SYSTEMS = ("/init", "/sbin/init", "/lib/systemd/systemd", "/usr/lib/system
 
 
 def _of_command(facts: RepoFacts, dockerfile: DockerfileFact | None, argv: tuple[str, ...]) -> Iterator[str]:
-    """Return notes on requirements of the command."""
+    """Yield notes on problems that would stop the command, each with a remedy."""
     if argv[:1] and argv[0] in _INIT_SYSTEMS:
         program = shlex.join(argv[1:]) or "python train.py"
-        yield f"{argv[0]} has to be process 1 of its container, which the agent is in the debug service; name the program itself: dkdbg init --command {shlex.quote(program)}"
+        yield f"{argv[0]} has to be process 1 of its container, but in the debug service the agent is process 1; name the program itself: dkdbg init --command {shlex.quote(program)}"
     if dockerfile is not None and not dockerfile.has_shell:
         none = f"{dockerfile.path} is FROM {dockerfile.base}, which has no /bin/sh"
         if PYTHON.starts(argv[0]):
@@ -267,7 +267,7 @@ def _of_command(facts: RepoFacts, dockerfile: DockerfileFact | None, argv: tuple
         for entry in [entry for entry in broken if _is_run(PurePosixPath(str(entry.file)), argv)][:3]:
             yield f"{entry.file}:{entry.error}; the command stays {shlex.join(argv)}, and F5 fails until that line is fixed"
     if facts.missing:
-        yield f"{facts.missing} is not in the repository; the command fails unless something makes it"
+        yield f"{facts.missing} is not in the repository; the command fails unless something creates it"
 
 
 def _is_run(file: PurePosixPath, argv: tuple[str, ...]) -> bool:
@@ -281,19 +281,19 @@ def _of_service(
     others: Brought,
     config: Config,
 ) -> Iterator[str]:
-    """Return notes on parts of the user's service that the debug service has or lacks."""
+    """Yield notes on settings of the user's service that the debug service lacks or that may prevent its start."""
     whole = base or facts.strictest
     path = dockerfile.path if base is None and dockerfile is not None else ""
     for each in facts.services:
         if path and each.dockerfile == path and not each.is_python and each.command is None:
             yield (
-                f"{each.name} of {each.file} runs this image too, and its mounts and environment are left out: nothing shows where the image has"
-                f" the code of this repository. Mount it there (volumes of {each.name}), then dkdbg init debugs {each.name}"
+                f"{each.name} of {each.file} runs this image too, but its mounts and environment are left out: nothing shows where the image has"
+                f" the code of this repository. Add a mount of that code to the volumes of {each.name}; then dkdbg init debugs {each.name}"
             )
     if whole is None:
         return
-    # Compose rejects a file that it reads as a whole if env files are missing. A service that only extends from
-    # the file reads those that exist.
+    # Compose rejects a file that it reads as a whole if env files are missing. If the debug service only extends a
+    # service of the file, compose reads the env files that exist.
     is_refused = whole.needs_files and whole.file in {*facts.compose_read, *others.includes}
     if is_refused:
         shown = ", ".join(name for name, _ in whole.needs_files)
@@ -308,9 +308,14 @@ def _of_service(
     if base is None:
         return
     if base.env_files and not is_refused:
-        yield f"{base.file} makes {base.name} read {', '.join(base.env_files)}, some of which are missing: {base.name} cannot start; the debug service reads the others"
+        missing, rest = (
+            ("some of which are missing", "the debug service reads the others")
+            if base.env_files[1:]
+            else ("which is missing", "the debug service starts without it")
+        )
+        yield f"{base.file} makes {base.name} read {', '.join(base.env_files)}, {missing}: {base.name} cannot start; {rest}"
     if others.without:
-        yield f"the debug service runs without {', '.join(others.without)}, which {base.file} starts for {base.name}: it cannot be combined with {', '.join(facts.compose_read)}"
+        yield f"the debug service runs without {', '.join(others.without)}, which {base.file} starts for {base.name}: {base.file} cannot be combined with {', '.join(facts.compose_read)}"
     if config.service == base.name and base.file not in facts.compose_read:
         named = [
             f"{each.file}:{each.name}"
@@ -318,9 +323,9 @@ def _of_service(
             if each.name == base.name and each.file != base.file
         ]
         if named:
-            yield f"--service {base.name} selects the one of {base.file}; there are others: {', '.join(named[:5])}"
+            yield f"--service {base.name} selects the service of {base.file}; there are others with that name: {', '.join(named[:5])}"
     if base.without:
-        yield f"{', '.join(base.without)} adds settings to {base.name}, with paths relative to another folder: the debug service takes over only its command and mounts; add the others to it if the program needs them"
+        yield f"{', '.join(base.without)} adds settings to {base.name}, with paths relative to another folder: the debug service takes over only command and mounts from there; if the program needs other settings from there, add them to the debug service"
     if base.retags:
         yield f"a service that extends {base.name} does not keep !reset and !override of {', '.join(base.retags)}: check the debug service with docker compose --profile debug config"
 
@@ -352,7 +357,11 @@ def _name(of: str, taken: set[str]) -> str:
 
 
 def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:
-    """Return the user's service to extend: the configured one, else the detected one."""
+    """Return the user's service to extend: the configured one, else the detected one.
+
+    Raises:
+        DkdbgError: no compose file has the configured service, or compose would reject it.
+    """
     if config.service is None:
         return facts.service
     wanted = [service for service in facts.services if service.is_called(config.service)]
@@ -370,7 +379,7 @@ def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:
         "\n  left out: ".join(
             [f"there is no compose service {config.service!r} here; there are: {names}", *broken.values()]
         ),
-        hint=f"Correct {' and '.join(broken)}, if it is in there; then try again"
+        hint=f"Correct {' and '.join(broken)} if it defines that service, then try again"
         if broken
         else "pass one of them with --service, or leave it out to debug a separate service",
         exit_code=EXIT_USAGE,
@@ -389,20 +398,20 @@ def _check_startable(facts: RepoFacts, service: ServiceFact) -> None:
         raise DkdbgError(
             f"compose refuses {service.file} until these have a value: {', '.join(service.needs[:10])}; with a debug service"
             f" that extends {service.name} it would refuse {facts.compose_read[0]} too",
-            hint=f"write a value into .env (printf '\\n{service.needs[0]}=...\\n' >> .env), then dkdbg init again",
+            hint=f"write a value into .env (printf '\\n{service.needs[0]}=...\\n' >> .env), then run dkdbg init again",
             exit_code=EXIT_USAGE,
         )
 
 
 def dockerfile_of(facts: RepoFacts, base: ServiceFact | None, image: ImagePlan) -> DockerfileFact | None:
-    """Return the user's Dockerfile that the debug service is built from."""
+    """Return the user's Dockerfile that the debug service is built from; None without one."""
     path = base.dockerfile if base else (None if image.is_generated else image.dockerfile)
     return next((d for d in facts.dockerfiles if d.path == path), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """The command that the agent runs: `entrypoint` and `command` as in ServicePlan, with the reason."""
+    """The command that the agent runs, and the reason for it; for the attributes see ServicePlan."""
 
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
@@ -521,7 +530,7 @@ def _one_rank(
 ) -> tuple[tuple[str, ...], tuple[tuple[int, str], ...], tuple[str, ...], int]:
     """Return argv with a variable for the number of processes.
 
-    Also return the argv words with variables, notes, and the documented number, 0 if unknown.
+    Also return (index, text) of the argv word with the variable, notes, and the documented number (0 if unknown).
     """
     found = one_process(argv)
     if found is None:
@@ -555,22 +564,22 @@ def _first_project(facts: RepoFacts) -> str:
 
 
 def _relative_path(entry: EntryPoint) -> str:
-    """Return the PYTHONPATH assigned before the command if it is relative, so valid anywhere; else nothing."""
+    """Return the PYTHONPATH assigned before the command if all its folders are relative; else an empty text."""
     path = dict(each.split("=", 1) for each in entry.assigned).get("PYTHONPATH", "")
     return path if re.fullmatch(r"[\w.-][\w./-]*(?::[\w.-][\w./-]*)*", path) else ""
 
 
 def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> Iterator[str]:
-    """Yield notes on arguments that the user has to add.
+    """Yield notes on parts of the documented command that are left out: environment assignments and placeholders.
 
-    They are not written, because a shell or the program would interpret them.
+    The user has to fill in placeholders such as `<port>`, because a shell or the program would interpret them.
     """
     # CUDA_VISIBLE_DEVICES names the GPUs of another machine.
     kept = [each for each in entry.assigned if not each.startswith("CUDA_VISIBLE_DEVICES=")]
     own = f"PYTHONPATH={_relative_path(entry)}"
     if dropped := [each for each in kept if each != own]:
         shown = shlex.join(("env", *kept, *as_words(entry.command)))
-        yield f"{entry.source} sets {', '.join(dropped)} before the command, which is left out; to keep it: dkdbg init --command {shlex.quote(shown)}"
+        yield f"{entry.source} sets {', '.join(dropped)} before the command; dkdbg leaves that out. To keep it: dkdbg init --command {shlex.quote(shown)}"
     if left:
         shown = "; ".join(left)
         yield f"left out of {entry.source or 'the command'}, for you to fill in with --command: {shown}"
@@ -605,7 +614,7 @@ def plan_mounts(
 
 
 def workspace_of(facts: RepoFacts) -> str:
-    """Return the repository's folder in our image: below the mount of its git repository, for paths like `../data`."""
+    """Return the folder in dkdbg's image: below the mount of the whole git repository, so that `../data` works."""
     return str(PurePosixPath(WORKSPACE, facts.below))
 
 
@@ -630,7 +639,7 @@ def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "overrid
 def _wait(entry: EntryPoint | None, argv: tuple[str, ...], ports: tuple[int, ...], *, idle: bool) -> int:
     """Return the seconds to wait for an editor: 0 for a server, since an editor may attach to it later.
 
-    `entry` is the one behind a command such as `/entry.sh`, None if the user gave a command.
+    `entry` is the program that a command such as `/entry.sh` starts; None if the user set the command.
     """
     by = registry.named(entry.launcher) if entry else None
     is_server = (

@@ -55,10 +55,10 @@ class Kept:
 
 
 def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change, ...]:
-    """Return the necessary changes in the order of `wanted`, then dkdbg's own records; empty without changes.
+    """Return the necessary changes in the order of `wanted`, then those of dkdbg's own records.
 
-    Keys are paths relative to `root` with POSIX separators; None removes a generated file. Files in `kept` are left
-    out.
+    Keys are paths relative to `root` with POSIX separators; None removes a generated file. Generated
+    files that the user wrote or edited are left out; see `kept`.
 
     Raises:
         DkdbgError: a path leads out of the repository or cannot be read.

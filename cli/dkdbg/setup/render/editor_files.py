@@ -101,7 +101,7 @@ def target_port(root: Path, name: str) -> int:
 
 
 def _of_targets(root: Path, name: str) -> list[dict[str, Any]]:
-    """Return the entries of `init --on` and `init --ranks`, which a plain `init` keeps."""
+    """Return the entries that `init --on` and `init --ranks` wrote: a plain `init` keeps them."""
     array, begins = (
         ("configurations", (editor.TARGET_NAME, editor.RANK_NAME))
         if name == LAUNCH
@@ -129,7 +129,7 @@ def with_port(root: Path, local_port: int) -> FileWanted | None:
 def with_mappings(root: Path, plan: ProjectPlan) -> FileWanted:
     """Return launch.json with the plan's path mappings in our entry.
 
-    Each replaces the entry's first mapping of the same local folder, or is appended.
+    A mapping replaces the entry's first mapping of the same local folder, or is appended.
 
     Raises:
         DkdbgError: as `editor_files`.
@@ -184,7 +184,7 @@ def _entries(root: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _written(root: Path, name: str) -> dict[str, list[dict[str, Any]]]:
-    """Return our entries as last written in this clone or in a colleague's."""
+    """Return dkdbg's entries by array, as last written in this clone or in a colleague's."""
     metadata = manifest.load(root).metadata.get(PurePosixPath(name), {})
     entries = metadata.get("entries")
     if not isinstance(entries, dict):

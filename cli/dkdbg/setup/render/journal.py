@@ -70,7 +70,7 @@ class Undone:
 
 @dataclass(kw_only=True)
 class Journal:
-    """The undo journal of a checkout: in git's own folder, which `git clean` spares, or `.dkdbg/undo.json`."""
+    """The undo journal of a checkout: in git's own folder, which `git clean` spares; without git `.dkdbg/undo.json`."""
 
     root: Path
     _replaced: bytes | None = None
@@ -117,7 +117,8 @@ class Journal:
             DkdbgError: the journal cannot be read or written; nothing has changed.
         """
         entries, directories = self.load()
-        if read(self.root, MANIFEST) is None:  # after `git clean`, files that dkdbg had made are the user's
+        # Without a manifest, as after `git clean`, files in the place of those that dkdbg had made are the user's.
+        if read(self.root, MANIFEST) is None:
             entries = {
                 path: entry
                 for path, entry in entries.items()
@@ -160,13 +161,13 @@ class Journal:
                 base.remove_folder(self._path.parent.name)
 
     def _read(self) -> bytes | None:
-        """Read the journal from git's folder or the checkout; ignore one that came with a clone."""
+        """Return the journal's bytes; None if it is missing or came with a clone."""
         if self.is_beside:
             return self._former()
         return read(self._base, self._path)
 
     def _former(self) -> bytes | None:
-        """Read the journal among the user's files; ignore one that git tracks, as it describes another checkout."""
+        """Return the bytes of `.dkdbg/undo.json`; None if missing, or in git: then it describes another checkout."""
         if not os.path.lexists(self.root / BESIDE):
             return None
         in_checkout = any(os.path.lexists(folder / ".git") for folder in (self.root, *self.root.parents))
@@ -224,7 +225,7 @@ class Journal:
         if not entries:
             raise DkdbgError(
                 "nothing to undo: dkdbg init has written nothing in this checkout",
-                hint="remove files that a colleague's init wrote and committed with git; .dkdbg/manifest.json lists them",
+                hint="to remove files that a colleague's init wrote and committed, use git rm; .dkdbg/manifest.json lists them",
             )
         current = {path: read(self.root, path) for path in entries}
         edited = [path for path, entry in entries.items() if _is_edited(path, entry, current[path])]
@@ -281,7 +282,7 @@ class Journal:
                 for leftover in staging_names(path.name):
                     folder.remove(leftover)
                 if entry.before is None and path.name == "devcontainer.json":
-                    with contextlib.suppress(DkdbgError):  # a folder, or a link: it is not of the tools
+                    with contextlib.suppress(DkdbgError):  # a folder or link, which those tools do not create
                         lock = read(self.root, path.with_name(_LOCK)) or b""
                         if b"".join(lock.split()) == _EMPTY_LOCK:
                             folder.remove(_LOCK)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Path in a value: object keys and array indices.
 Path = tuple[str | int, ...]
 _MAX_SHOWN_CHARS = 60
-#: Stands for a value that was never requested; None would mean JSON's null.
+#: Marks the last requested value as unknown; None would mean JSON's null.
 _UNKNOWN = object()
 
 
@@ -54,11 +54,11 @@ def upsert(
     last: Mapping[str, object] | None = None,
     file: str = "JSON text",
 ) -> str:
-    """Return `text` with `value` merged into the array at `path`: into the first object with the same `key_field`.
+    """Return `text` with `value` merged into the first object in the array at `path` with the same `key_field`.
 
-    The merge is key by key: values equal to `last` follow `value`, while values that the user changed, added or
-    removed stay, with their comments. Without such an object `value` is appended, and missing parents are created.
-    Further objects with the same `key_field` are unchanged.
+    The merge is key by key: values that are still as in `last` become those of `value`, while keys that the user
+    changed, added or removed stay that way, with their comments. If no object has the same `key_field`, `value` is
+    appended, and missing parents are created. Further objects with the same `key_field` are unchanged.
 
     Args:
         last: the value of the last merge; None if unknown, so that every key that differs counts as the user's.
@@ -100,7 +100,7 @@ def overruled(
 def drop(
     text: str, path: Sequence[str], key_field: str, last: Mapping[str, object], *, file: str = "JSON text"
 ) -> str:
-    """Return `text` without the object named like `last`, if it equals `last`, and without an emptied array.
+    """Return `text` without the object with the name of `last`, if it equals `last`, and without an emptied array.
 
     Raises:
         DkdbgError: as `upsert`.
@@ -223,7 +223,7 @@ def apply(edit: Edit, node: Node, step: Step) -> str:
 
 
 def _differences(have: object, want: object, at: Path = ()) -> Iterator[str]:
-    """Yield where a merged value differs from the wanted one, such as `port is 6000, not 5678`."""
+    """Yield a phrase for each difference of a merged value from the wanted one: `port is 6000, not 5678`."""
     name = " > ".join(str(part) for part in at)
     if isinstance(have, dict) and isinstance(want, dict):
         for key, value in want.items():

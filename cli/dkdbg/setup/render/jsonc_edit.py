@@ -40,7 +40,11 @@ class Edit:
         return cls(text=text, file=file, root=root, newline=newline, indent=indent)
 
     def container(self, path: Sequence[str], kind: type[list[object] | dict[str, object]]) -> Node | None:
-        """Return the array or object at `path`; None if it, or a parent, is missing."""
+        """Return the array or object at `path`; None if it, or a parent, is missing.
+
+        Raises:
+            DkdbgError: a value on the path has another type.
+        """
         node = self.root
         for depth in range(len(path) + 1):
             if node is None:
@@ -73,7 +77,7 @@ class Edit:
         return self.append(node, value, key=path[depth])
 
     def _with_root(self, value: object) -> str:
-        """Return the text, which has no value but perhaps comments, with a root value appended."""
+        """Return the text with a root value appended; so far it has at most comments."""
         body = self._render(value, "") + self.newline
         comments = self.text.rstrip(" \t\r\n")
         return (comments if comments in {"", BOM} else comments + self.newline) + body
@@ -122,7 +126,7 @@ class Edit:
         return self.text[:at] + ("" if comma else ",") + " " + body + comma + self.text[at:]
 
     def _fill(self, container: Node, prefix: str, value: object) -> str:
-        """Return the text with a first child in an empty container, spread over lines."""
+        """Return the text with `value` as first child of an empty container, on a line of its own."""
         outer = line_indent(self.text, container.start)
         body = self.newline + outer + self.indent + prefix
         body += self._render(value, outer + self.indent, column=len(prefix))
@@ -132,7 +136,7 @@ class Edit:
         return self.text[: container.content_end] + body + space + self.text[container.end - 1 :]
 
     def _render(self, value: object, outer: str, *, column: int = 0) -> str:
-        """Return `value` as text; its first line begins at `column`, the others with the indentation `outer`."""
+        """Return `value` as text; `column` characters precede its first line, `outer` indents the others."""
         return self.newline.join(_lines(value, outer=outer, unit=self.indent, column=column))
 
 
@@ -164,7 +168,7 @@ def _scalar(value: object) -> str:
 
 
 def equal(left: object, right: object) -> bool:
-    """Compare as JSON: `true` is not 1, and the order of keys is irrelevant."""
+    """Return whether two values are equal as JSON: `true` is not 1, and the order of keys is irrelevant."""
     return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 

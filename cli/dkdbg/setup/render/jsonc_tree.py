@@ -96,7 +96,7 @@ def line_indent(text: str, offset: int) -> str:
 
 
 def indent_unit(text: str, node: Node) -> str | None:
-    """Return the additional indentation of the first nested line below `node`."""
+    """Return the additional indentation of the first nested line below `node`; None if no line is nested."""
     outer = line_indent(text, node.start)
     children = [(member.start, member.node) for member in node.members] + [
         (item.start, item) for item in node.items

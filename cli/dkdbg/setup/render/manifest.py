@@ -48,7 +48,7 @@ class Manifest:
 
     Attributes:
         files: digest of each generated file as last written.
-        metadata: further data about a file, a JSON object each.
+        metadata: further data, one JSON object for each file that has any.
     """
 
     files: Mapping[PurePosixPath, str]
@@ -95,13 +95,13 @@ def service_metadata(
     reads: Mapping[str, str],
     inherited: Mapping[str, tuple[str, ...]],
 ) -> dict[str, object]:
-    """Return the note to store with the compose file.
+    """Return the metadata to store for the compose file.
 
     Args:
         included_by: file that makes compose read the compose file, relative to the root.
         config: the dkdbg.toml that the service was planned from.
         reads: files that define the service's image, with their sha256.
-        inherited: what is known of its base image, for machines whose engine does not have it.
+        inherited: base image -> Dockerfile lines that a build inherits, for machines that lack the image.
     """
     return {
         "service": asdict(service),
@@ -113,7 +113,7 @@ def service_metadata(
 
 
 def inherited(manifest: Manifest) -> dict[str, tuple[str, ...]]:
-    """Return what `init` has learnt of base images: image -> Dockerfile lines."""
+    """Return the recorded Dockerfile lines that a build inherits: base image -> lines."""
     known = [as_dict(note.get("inherited")) for note in manifest.metadata.values()]
     return {image: _texts(lines) or () for each in known for image, lines in each.items()}
 
@@ -172,7 +172,7 @@ def debug_service(root: Path, *, changed: bool = False) -> DebugService | None:
 
 
 def _inputs(root: Path, inputs: tuple[str, ...] | None, reads: object) -> tuple[str, ...] | None:
-    """Return the image's input files; None if unknown, as after a change of a file that defines them."""
+    """Return the image's input files; None if unknown, or if a file that defines them has changed."""
     if inputs is None or not isinstance(reads, dict):
         return None
     for name, sha256 in reads.items():

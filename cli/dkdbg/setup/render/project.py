@@ -41,7 +41,7 @@ APP_PORT_SHIFT = 10000
 def wanted_files(
     root: Path, plan: ProjectPlan, config: Config, *, local_port: int
 ) -> dict[str, FileWanted | None]:
-    """Return every file that `init` wants, relative to `root`, in reading order.
+    """Return every file that `init` wants, relative to `root`, in the order in which to show them.
 
     Args:
         config: values of flags and dkdbg.toml; missing ones are written to dkdbg.toml.
@@ -140,7 +140,7 @@ def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
     if entry is not None and entry.home not in {
         entry.cwd,
         *roots,
-    }:  # the package is installed with `pip install -e`
+    }:  # the command expects a `pip install -e` of this folder
         roots.append(entry.home)
     for folder in plan.facts.local_packages:
         roots.append(f"{folder}/src" if (plan.facts.root / folder / "src").is_dir() else folder)
@@ -148,7 +148,7 @@ def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
 
 
 def _including(plan: ProjectPlan) -> str:
-    """Return the compose file that includes the debug service; its paths are relative to the first file's folder."""
+    """Return a compose file that includes the debug service, with paths relative to the first compose file's folder."""
     home, base = posixpath.dirname(plan.compose_chain[0]) or ".", plan.service.extends
     values = {
         **vars(plan.service),
@@ -230,7 +230,7 @@ def _settings(plan: ProjectPlan) -> list[tuple[Setting, object]]:
 
 
 def _aliases(service: ServicePlan) -> tuple[str, ...]:
-    """Return the extended service's network names, for the debug service; empty if it is in no compose network."""
+    """Return the extended service's names, as network aliases of the debug service; empty without a compose network."""
     base = service.extends
     alone = base is None or "network_mode" in base.says or not compose_names.is_name(base.name)
     return () if base is None or alone else tuple(dict.fromkeys((base.name, *base.called)))

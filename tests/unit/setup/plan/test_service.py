@@ -193,6 +193,13 @@ def test_what_a_document_sets_before_the_command_is_said():
     assert "CUDA_VISIBLE" not in said
 
 
+@pytest.mark.parametrize(
+    ("files", "said"), [((".env",), "which is missing"), ((".env", "b.env"), "some of which are missing")]
+)
+def test_one_missing_environment_file_is_not_called_some(files, said):
+    assert said in " ".join(of_service(service(env_files=files)).notes)
+
+
 def test_a_service_of_the_same_image_that_is_left_out_is_said():
     onbuild = dockerfile(base="acme/onbuild:1", cmd=("/app/go.sh",))
     own = service(None, name="pretrain", dockerfile="Dockerfile")
@@ -212,11 +219,11 @@ def test_a_relative_pythonpath_before_the_command_is_the_debug_services_unless_i
     idle = dockerfile((".", "/app"), cmd=None)
     made = plan(entrypoint=entry, candidates=(entry,), dockerfiles=(idle,))
     assert made.service.env == (("PYTHONPATH", ".:src"),)
-    assert ("environment PYTHONPATH=.:src", "it is set before the command there") in [
+    assert ("environment PYTHONPATH=.:src", "the documented command line sets it") in [
         (each.what, each.why) for each in made.decisions
     ]
     [said] = [each for each in made.notes if "before the command" in each]
-    assert said.startswith("Makefile sets OUT=$HOME/out before the command, which is left out")
+    assert said.startswith("Makefile sets OUT=$HOME/out before the command; dkdbg leaves that out.")
     assert said.endswith("'env PYTHONPATH=.:src '\"'\"'OUT=$HOME/out'\"'\"' python train.py'")
     given = DockerRun(source="README.md", mounts=((".", "/app"),), env=(("PYTHONPATH", "/app/lib"),))
     documented = plan(entrypoint=entry, candidates=(entry,), dockerfiles=(idle,), docker_run=given)

@@ -30,7 +30,7 @@ _WHEEL_INDEX = re.compile(r"whl/(?:nightly/|test/)?cu(\d{2,3})(?!\d)|/cu(\d{2,3}
 _CUDA_PACKAGE = re.compile(
     r"(?:pytorch-cuda|cudatoolkit|cuda-version|cuda-toolkit)\s*=+\s*(\d+\.\d+)|cuda-(?:nvcc|toolkit|runtime)-(\d+)-(\d+)"
 )
-#: Commands of a build that install a lock.
+#: Commands of a build that install the versions in a lock file.
 _BY_LOCK = re.compile(r"\b(?:poetry|pdm|uv) (?:[\w-]+ )?(?:install|sync)\b")
 _CPU_NAME = re.compile(r"(?:^|[._-])cpu(?:[-_]only)?(?:[._-]|$)", re.IGNORECASE)
 _LOCAL_CUDA = re.compile(r"\+cu(\d{2})(\d)")
@@ -132,7 +132,7 @@ def read_torch(
 def _cuda(
     pins: list[_Pin], documents: list[_Pin], image: str | None, version: str | None
 ) -> tuple[str | None, str]:
-    """Return the CUDA stated nearest to the torch pin, with its source; None if nothing states one."""
+    """Return the CUDA of a pin, else of the base image, else of a document, and its source; None if none is known."""
     stated = next((pin for pin in pins if pin.cuda), None)
     if stated is not None:
         return stated.cuda, stated.source

@@ -83,7 +83,7 @@ class ComposeFiles:
 def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -> ComposeFiles:
     """Return every service of every file.
 
-    The default file is read with its override, or as `COMPOSE_FILE` in the root's `.env` says.
+    Files that plain compose merges are read as one: the default file and its override, or those in `compose_env`.
 
     Raises:
         DkdbgError: the root's compose file, which everything is built on, is invalid.
@@ -135,14 +135,14 @@ def _included(
             if found is not None and found not in seen:
                 seen.add(found)
                 own = environment or [posixpath.join(posixpath.dirname(name), ".env")]
-                # Compose sets only what the including file's environment has not.
+                # Later files win: compose sets only what the including file's environment lacks.
                 read = (*(each for item in own if (each := join(parent(path), item))), *outer)
                 todo.append((found, load(found), read))
                 yield todo[-1]
 
 
 def _included_names(document: Value) -> Iterator[tuple[str, list[str]]]:
-    """Yield the path of each included file, and its environment files; none if they are those of its folder."""
+    """Yield the path of each included file, and its environment files; an empty list stands for `.env` beside it."""
     for item in elements(table(document).get("include"))[:_MAX_FILES]:
         more = item if isinstance(item, dict) else {"path": item}
         folder, environment = more.get("project_directory"), elements(more.get("env_file"))
@@ -163,7 +163,7 @@ class _File:
     Attributes:
         bodies: the sections of the file's services, by name.
         env: values of the variables in the file.
-        devices: the folders that its volumes bind, by the volume's name.
+        devices: volume name -> folder, for volumes that bind a folder.
         needs, needs_files: see ServiceFact.
         strict: whether an invalid service is an error, rather than a note.
     """
@@ -321,7 +321,7 @@ def _without_secrets(
 ) -> tuple[Value, dict[str, tuple[tuple[int, str], ...]]]:
     """Return the service with its variables replaced, and the command-line words with a value from a .env file.
 
-    Such a value may be a secret, and `init` writes files to commit: these words are written unreplaced.
+    Such a value may be a secret, and users commit the files that `init` writes: these words keep their variables.
     """
     resolved = _interpolate(raw, env)
     found: dict[str, tuple[tuple[int, str], ...]] = {}
@@ -438,7 +438,7 @@ def _where(error: Exception) -> tuple[int | None, str]:
 
 
 def _with_extended(tree: Tree, path: str, document: Value) -> Value:
-    """Return a compose file with its services extended, which compose does before it merges files."""
+    """Return a compose file with each `extends` resolved, as compose does before it merges files."""
     services = document.get("services")
     if not isinstance(services, dict):
         return document
@@ -464,7 +464,7 @@ def _extended(tree: Tree, path: str, document: Value, body: Value, depth: int) -
     if not base or other_path is None:
         return body
     below = _extended(tree, other_path, other, base, depth + 1)
-    below = untagged(below) if isinstance(file, str) else below  # another file's tags have taken effect
+    below = untagged(below) if isinstance(file, str) else below  # tags apply only within their own file
     own = {key: value for key, value in body.items() if key != "extends"}
     return merge(_moved(below, parent(other_path), parent(path)), own)
 

@@ -37,7 +37,7 @@ def read_body(
 
     Args:
         body: its section, with its variables replaced and its extended services merged in.
-        devices: the folders that volumes of its file bind, by the volume's name.
+        devices: volume name -> folder, for volumes of its file that bind a folder.
     """
     folder = parent(path)
     context, dockerfile, build = read_build(tree, folder, body.get("build"))
@@ -184,7 +184,7 @@ def _ports(ports: list[Value]) -> tuple[int, ...]:
 
 
 def _env_files(tree: Tree, folder: str, value: Value) -> tuple[str, ...]:
-    """Return all env files if a required one is missing, because compose then rejects every command; else none."""
+    """Return all env files if a required one is missing, because compose then rejects every command; else ()."""
     found = read_env_files(folder, value)
     if any(path is None for path, _ in found) or not absent_files(tree, folder, value):
         return ()
@@ -211,7 +211,7 @@ def read_env_files(folder: str, value: Value) -> list[tuple[str | None, bool]]:
 
 
 def _environment(value: Value) -> dict[str, str | None]:
-    """Return the variables of a service; None for one without a value."""
+    """Return the variables of a service: name -> value, None if it has no value."""
     if isinstance(value, dict):
         return {str(name): _text(each) for name, each in value.items()}
     pairs = (str(each).partition("=") for each in elements(value))

@@ -31,7 +31,7 @@ _CURRENT_FOLDER = re.compile(
 )
 _VALUED = {"-v": "volume", "--volume": "volume", "--mount": "mount", "-w": "workdir", "--workdir": "workdir", "--shm-size": "shm", "--ipc": "ipc",
            "-p": "port", "--publish": "port", "-e": "env", "--env": "env", "--env-file": "env_file"}  # fmt: skip
-#: An assignment; its values that count are `docker run` options and the folder of the script or Makefile.
+#: An assignment. Only values that are `docker run` options, or the folder of the script or Makefile, are used.
 _ASSIGNED = re.compile(r"\s*(?:export\s+|local\s+|readonly\s+)?(\w{1,60})\s*[:?+]?=\s*(.{1,2000})$")
 _OPTIONS = re.compile(r"[\"'(]?\s*--?\w")
 _OWN_FOLDER = re.compile(
@@ -57,11 +57,11 @@ _SECRET_NAME = re.compile(
 _SECRET_VALUE = re.compile(
     r"^(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ASIA|AIza|ya29\.|eyJ|npm_|r8_|-----BEGIN)|://[^/\s:@]*:[^/\s@]+@"
 )
-#: Long words without a blank, a dot or a slash, which are keys more often than settings.
+#: Long words without a blank, a dot or a slash: more often secret keys than settings.
 _KEY_LIKE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9+_=-]{28,}")
 #: `$NAME`, `${NAME}` and make's `$(NAME)`.
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
-#: Variables of dkdbg, and those that the image or the engine sets.
+#: Variables to ignore: those of dkdbg, and those that the image or the engine sets.
 _NOT_TAKEN = re.compile(r"DKDBG_\w*|PATH|HOME|PWD|HOSTNAME|PYTHONUNBUFFERED")
 
 
@@ -102,7 +102,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _filled(line: str, values: Mapping[str, str]) -> str:
-    for _ in range(2):  # twice, because options refer to the folder
+    for _ in range(2):  # twice: a variable with options may contain the folder's variable
         for name, value in values.items():
             whole = rf"[\"']?\$(?:\{{{name}(?:\[@\])?\}}|\({name}\)|{name}\b)[\"']?"
             line = (

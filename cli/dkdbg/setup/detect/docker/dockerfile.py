@@ -31,7 +31,7 @@ from dkdbg.setup.detect.substitution import substitute
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    #: Base image -> Dockerfile lines for what a build inherits from it.
+    #: Base image -> Dockerfile lines that a build inherits from it.
     Inherited = Mapping[str, tuple[str, ...]]
 
 _FLAG = re.compile(r"--([a-z-]+)(?:=(\S+))?\s+")
@@ -55,7 +55,7 @@ _OTHER_PYTHON = re.compile(
 _REMOVE = re.compile(
     r"(?:^|[;&|\n(]|\bsudo|\bthen)[ \t]{0,200}(?:/bin/)?rm[ \t]{1,200}(-\w{0,20}[rR][^;&|\n)]*)"
 )
-#: Base images without a shell; then those of them for Python, with their ENTRYPOINT.
+#: Base images without a shell; then (pattern, ENTRYPOINT) of such images for Python.
 _SHELL_LESS = re.compile(r"(?:^|/)distroless/(?!.*debug)|^scratch$|^cgr\.dev/(?!.*-dev)")
 _SHELL_LESS_PYTHONS = (
     (r"(?:^|/)distroless/python3", "/usr/bin/python3"),
@@ -83,7 +83,7 @@ _FROM_FILES = {
     "poetry": {"install", "config", "lock"},
     "uv": {"sync", "lock", "venv", "python", "cache"},
 }
-#: Files of a copied folder that determine the image, as in image_inputs.sh; and the files that a command installs from.
+#: Files of a copied folder that determine the image, as in image_inputs.sh; then options of pip and conda for files.
 _COUNTED = re.compile(
     r"(?:^|/)(?:requirement[^/]*|constraint[^/]*|[^/]*\.lock|pyproject\.toml|setup\.[^/]*|environment[^/]*\.y[^/]*ml|Pipfile[^/]*)$"
 )
@@ -129,7 +129,7 @@ def read_dockerfile(
     Args:
         path: path of the Dockerfile relative to the repository root, for the result only.
         args: build arguments, which override ARG defaults.
-        inherited: what is known of base images.
+        inherited: lines that a build inherits from base images.
     """
     given = dict(args or {})
     global_args: dict[str, str] = {}
@@ -183,9 +183,9 @@ def run_lines(text: str) -> tuple[str, ...]:
 
 
 def written_scripts(text: str, names: re.Pattern[str]) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each file of these names that RUN writes by a redirection, or COPY from a here-document.
+    """Yield name and text of each file that RUN writes by a redirection or COPY from a here-document, if `names` match.
 
-    The text of a RUN that is no here-document has the words of the whole instruction, one a line.
+    Without a here-document, the text is the words of the whole RUN instruction, one a line.
     """
     for step in parse_instructions(text):
         paths = []
@@ -200,7 +200,7 @@ def written_scripts(text: str, names: re.Pattern[str]) -> Iterator[tuple[str, st
 
 
 def _printed(words: list[str]) -> str:
-    """Return the lines in the words of a RUN: `printf` and `echo -e` have escapes of their own inside the quotes."""
+    """Return the words of a RUN as lines, with the escapes of `printf` and `echo -e` resolved."""
     return re.sub(r'\\(["$])', r"\1", "\n".join(words).replace("\\n", "\n"))
 
 
@@ -272,7 +272,7 @@ def _apply(
 
 
 def _clones(text: str, folder: str) -> Iterator[tuple[str, str]]:
-    """Yield the repositories that `git clone` brings, each by its name and its folder in the image."""
+    """Yield the name, and the folder in the image, of each repository that `git clone` fetches."""
     for part in _COMMAND_END.split(text):
         words = split(part)
         if words[:1] == ["cd"] and len(words) == 2:
@@ -364,7 +364,7 @@ def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:
     if len(words) < 2:
         return
     *sources, destination = words
-    if "$" in destination:  # of the base image's environment
+    if "$" in destination:  # a variable of the base image, with an unknown value
         return
     target = absolute(stage.workdir, destination)
     # WORKDIR creates its folder, and COPY into an existing folder keeps the file's name.

@@ -30,7 +30,7 @@ class Inside:
 
     Attributes:
         workdir: working directory, absolute, remote.
-        mappings: where the repository's code is in the container.
+        mappings: (local, remote) of the repository's code in the container.
         scripts: console scripts, name to `module:function`.
         context: build context relative to the root.
     """
@@ -42,7 +42,7 @@ class Inside:
 
 
 def started(tree: Tree, argv: tuple[str, ...], inside: Inside) -> tuple[Seen | None, str | None]:
-    """Return the launch of an argv inside a container, and its local source file (None: only in the image)."""
+    """Return the launch of an argv in a container (None: not found), and its local source (None: only in the image)."""
     mappings, scripts, context = inside.mappings, inside.scripts, inside.context
     launches = _programs(tree, argv, inside)
     if not launches:

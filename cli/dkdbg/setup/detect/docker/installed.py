@@ -65,5 +65,5 @@ def source_root(tree: Tree, packages: Iterable[str]) -> str | None:
 
 
 def is_compiled(tree: Tree) -> bool:
-    """Return whether the package's build compiles parts, which the sources lack."""
+    """Return whether the package's build compiles extension modules, which the mounted sources lack."""
     return any(_COMPILED.search(tree.text(name)) for name in ("setup.py", "pyproject.toml"))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.launch.launches import Seen
 
-#: Maximum files to mount one by one, each of which needs a bind mount of its own, and maximum folders and files in all.
+#: Maximum single files to mount, because each needs its own bind mount; and maximum folders and files in all.
 _MAX_FILES, _MAX_MAPPINGS = 40, 100
 _SIDE_ROLES = re.compile(
     r"(?:^|[-_.])(?:db|database|postgres\w*|mysql|mariadb|redis|mongo\w*|rabbitmq|kafka|zookeeper|minio|nginx|traefik|caddy|proxy|"
@@ -58,7 +58,7 @@ _VARIANT = re.compile(
 )
 
 
-#: Maximum points behind the chosen service at which `init` still asks about a service.
+#: `init` asks about a service that has at most this many points less than the chosen one.
 _NEAR_POINTS = 8.0
 #: Compose files for production.
 _PRODUCTION = re.compile(r"(?:^|[-_./])(?:prod|production|release)(?:$|[-_./])", re.IGNORECASE)
@@ -112,7 +112,7 @@ def read_service(
         scripts: console scripts of the repository, with their targets.
         projects: possible names of an image of this repository.
         images: Dockerfiles that may build a release of this repository, the likeliest first, with their build folders.
-        inherited: what is known of base images.
+        inherited: lines that a build inherits from base images.
     """
     if not any(holds_code(tree, local) for local, _ in fact.binds):
         fact = _from_local_build(fact, projects, images)
@@ -135,8 +135,8 @@ def read_service(
     base = read_image(dockerfile.base if dockerfile else fact.image or "")
     image_name = (fact.image or "").rsplit("/", 1)[-1].split(":")[0].split("@")[0].lower()
     has_code = any(tree.has_dir(local) for local, _ in mappings)
-    # An image with a slash in its name is pulled: if the repository has a Dockerfile, it is a release with a copy
-    # of the code.
+    # An image with a slash in its name comes from a registry. If none of the repository's folders is mapped into the
+    # service, although the repository has a Dockerfile, the image is a release with its own copy of the code.
     released = "/" in (fact.image or "") and not has_code and any(tree.matching(_DOCKERFILE))
     is_own_image = fact.context is None and bool(image_name) and image_name in projects and not released
     installs = fact.dockerfile is not None and installs_python(tree.text(fact.dockerfile))
@@ -160,9 +160,9 @@ def read_service(
 
 
 def with_only_build(tree: Tree, services: tuple[RunningService, ...]) -> tuple[RunningService, ...]:
-    """Return the services; if none counts as Python, the only one built from Python sources here does.
+    """Return the services; if none counts as Python, count the only one that is built from Python sources here.
 
-    Neither its base image nor its start script need show Python.
+    Its base image and its start script may show no Python.
     """
     if any(each.fact.is_python for each in services):
         return services
@@ -303,7 +303,7 @@ def code_mappings(
     """Return the (local, remote) pairs of code, including pairs at `/`: bind mounts first, then copies in the image.
 
     Args:
-        projects: possible names of this repository, of which the image may have a clone.
+        projects: possible names of this repository, which the image may have cloned.
     """
     found = [(local, remote) for local, remote in binds if holds_code(tree, local)]
     found += [
@@ -384,7 +384,7 @@ def passing_scripts(scripts: Sequence[tuple[str, str]]) -> frozenset[str]:
 
 
 def _named(scripts: Sequence[tuple[str, str]], fits: Callable[[list[str]], bool]) -> frozenset[str]:
-    """Return the names of scripts whose lines, without comments, fit; scripts that share a name count as one."""
+    """Return the names for which all scripts fit; `fits` gets the lines of a script without comments."""
     found: dict[str, bool] = {}
     for name, text in scripts:
         lines = [line for line in text.split("\n") if not line.lstrip().startswith("#")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.launchers import registry
@@ -17,7 +18,7 @@ from dkdbg.setup.detect.launch.roles import role_of
 from dkdbg.setup.detect.python.python_source import parsed, read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.python.python_source import SourceFact
@@ -27,6 +28,12 @@ _NEVER = re.compile(
     r"|(?:^|/)test_[^/]*\.py$|_test\.py$|(?:^|/)tests?/|(?:^|/)\.(?:github|circleci|azuredevops|ci|devcontainer)/|(?:^|/)(?:docs?|ci)/"
 )
 _MAX_READ = 2500
+_MAX_PROGRAM = 40
+_ANY_IMPORT = re.compile(r"^[ \t]*(?:from\s+\.*([\w.]+)\s+import|import\s+([\w.]+))", re.MULTILINE)
+#: A relative path in a source.
+_PATH = re.compile(r"[\"']((?:\.{1,2}/)+\w[\w./-]*|\w[\w.-]*/[\w./-]+)[\"']")
+#: Sources whose relative paths may begin elsewhere than in the working directory.
+_OTHER_BASE = re.compile(r"__file__|\bchdir\(|@hydra\.main|\b(?:template|static)_folder\b")
 _CHECKS = re.compile(
     r"-h|--(?:eval|evaluate|test|help|check|version|dry[-_]run|validate|resume-eval|throughput)(?:[-_]only)?"
 )
@@ -53,11 +60,12 @@ class Candidate:
         command: as typed in that directory.
         place: a key of launches.PLACES, or `console-script`, `guard`, `top-level`, `notebook`.
         source: where it was seen, as text.
-        order: number of the evidence, from 0.
+        order: position of the evidence among all evidence, from 0.
         mentions: number of command lines for it.
         readme_mentions: number of these command lines in the README.
         places: every place where it was seen.
-        fact: facts of its source, None if it was not read; points: its rank.
+        fact: facts of its source, None if it was not read.
+        points: its score, see entrypoint.py.
     """
 
     launch: Launch
@@ -108,7 +116,7 @@ def discovered(tree: Tree, launcher: str, cwd: str) -> str | None:
 
 
 def find_file(tree: Tree, target: str, cwd: str) -> tuple[str | None, str, str | None]:
-    """Return the file for a typed path, the directory to type it in, and the path to type there."""
+    """Return the file for a typed path, the directory to type it in, and the path to type there (None: no file)."""
     clean = re.sub(r"^(?:\./)+", "", target)
     for base in dict.fromkeys((cwd, ".")):
         path = join(base, clean)
@@ -135,6 +143,52 @@ def find_file(tree: Tree, target: str, cwd: str) -> tuple[str | None, str, str |
             path = (within or deeper)[0]
             return path, ".", path
     return None, cwd, None
+
+
+def modules_of(tree: Tree, file: str) -> dict[str, str]:
+    """Return path -> text of a program and of the repository's modules that it imports."""
+    found = {file: tree.text(file)}
+    for names in _ANY_IMPORT.findall(found[file]):
+        path = module_file(tree, "".join(names).strip("."), parent(file), package=True)
+        if path is not None and path not in found and len(found) < _MAX_PROGRAM:
+            found[path] = tree.text(path)
+    return found
+
+
+def folder_of_paths(tree: Tree, file: str, words: Sequence[str]) -> str:
+    """Return the only folder from the program's own up to the root in which the relative paths in its sources and `words` exist.
+
+    The root if nothing tells: no such path, several such folders, or paths that the program makes absolute.
+    """
+    folders = list(map(str, PurePosixPath(file).parents))
+    texts = [text for text in modules_of(tree, file).values() if not _OTHER_BASE.search(text)]
+    named = (*words, *(path for text in texts for path in _PATH.findall(text)))
+    told = {
+        tuple(
+            folder
+            for folder in folders
+            if (path := join(folder, name)) and (tree.has(path) or tree.has_dir(path))
+        )
+        for name in named
+        if "/" in name and not name.startswith("/")
+    } - {()}
+    common = set(folders).intersection(*told) if told else set()
+    return common.pop() if len(common) == 1 else "."
+
+
+def in_its_folder(tree: Tree, candidate: Candidate) -> None:
+    """Start a program whose folder no command line names in the folder that its relative paths tell."""
+    launch, file = candidate.launch, candidate.file
+    words = re.split(r"[\s=]+", candidate.command)
+    if file is None or not file.endswith(".py") or candidate.cwd != "." or file not in words:
+        return
+    is_typed = candidate.place not in {"guard", "top-level"} and tree.has(
+        (launch.target or "").removeprefix("./")
+    )
+    folder = "." if is_typed else folder_of_paths(tree, file, [word for word in words if word != file])
+    if folder != ".":
+        candidate.cwd = folder
+        candidate.command = candidate.command.replace(file, file[len(folder) + 1 :], 1)
 
 
 def add(found: dict[str, Candidate], candidate: Candidate) -> None:
@@ -291,7 +345,7 @@ def _made(node: ast.AST) -> str | None:
 
 
 def _importable(tree: Tree, path: str, imports: Collection[str]) -> tuple[str, str]:
-    """Return the outermost directory from which most of a file's imports are found, and the file's dotted name."""
+    """Return the outermost directory in which most of a file's imports are found, and the file's dotted name there."""
     steps = path.removesuffix("/__init__.py").removesuffix(".py").split("/")
 
     def found(depth: int) -> int:

@@ -24,6 +24,7 @@ from dkdbg.setup.detect.launch.candidates import (
     add,
     add_guarded,
     discovered,
+    in_its_folder,
     module_file,
     only_checks,
     place_points,
@@ -51,10 +52,10 @@ _ROLE_POINTS = {
     "notebook": 2,
     "tool": 1,
 }
-#: Minimum points for a script with only a main guard to be chosen as the program.
+#: Minimum points for the best candidate to be chosen as the program.
 _THRESHOLD = 16
-_MAX_PARSED = 80
-#: Minimum notebooks of a course, and the best place in PLACES that a script of a course may have.
+_MAX_PARSED, _MAX_ENTRIES = 80, 60
+#: Minimum notebooks of a course (see `_is_course`), and the best place in PLACES that its scripts may have.
 _MANY_NOTEBOOKS, _ASIDE_PLACE = 10, "subreadme"
 #: GUI toolkits, which fail without a display, as in a container.
 _WINDOWS = frozenset(
@@ -136,7 +137,9 @@ def rank(
     has_best = best is not None and (
         best.place == "notebook" or best.points >= _THRESHOLD or _is_all(ordered)
     )
-    entries = tuple(_entry_point(tree, item) for item in ordered[:60])
+    for candidate in ordered[:_MAX_ENTRIES]:
+        in_its_folder(tree, candidate)
+    entries = tuple(_entry_point(tree, item) for item in ordered[:_MAX_ENTRIES])
     return Ranking(candidates=entries, has_best=has_best)
 
 
@@ -299,7 +302,7 @@ def shows_windows(imports: frozenset[str]) -> bool:
 
 
 def given(tree: Tree, command: str, scripts: Mapping[str, str]) -> tuple[EntryPoint | None, str]:
-    """Return the entry point of a command line, and its missing script, if any; None if it runs no Python program.
+    """Return the entry point of a command line (None: no Python program), and the path of a missing script, else empty.
 
     Absolute paths, and paths that leave the repository, are paths in the container.
     """

@@ -214,7 +214,7 @@ def _shell_script(
 
 
 def _word(text: str) -> str:
-    """Return the value of an assignment without its quotes; a `$` if it is no single word, such as before a command."""
+    """Return the value of an assignment without its quotes; `$`, for an unknown value, if it is not a single word."""
     try:
         words = shlex.split(text, comments=True)
     except ValueError:  # a quote that another line ends
@@ -259,7 +259,7 @@ def _from(cwd: str, text: str) -> str:
 
 
 def read_tasks(tree: Tree) -> Tasks:
-    """Return the tasks of the project in the root; none if its files cannot be read."""
+    """Return the tasks of the project in the root; empty if its files cannot be read."""
     tool = table(read_toml(tree, "pyproject.toml").get("tool"))
     found: Tasks = {}
     for pixi in (read_toml(tree, "pixi.toml"), table(tool.get("pixi"))):
@@ -309,7 +309,7 @@ def recipes(tree: Tree) -> Iterator[Recipe]:
 
 
 def _value(values: Mapping[str, str], found: re.Match[str]) -> str:
-    """Return the value of a variable in braces, or its default; without either, the user has to fill it in."""
+    """Return the value of a variable in braces, or its default; without either, a placeholder `<name>`."""
     return values.get(found[1], "").strip("\"'") or found[2] or f"<{found[1]}>"
 
 
@@ -322,7 +322,7 @@ def _of_taskfile(tree: Tree, path: str) -> dict[str, str]:
 
 
 def with_tasks(lines: list[str], tasks: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[str]:
-    """Yield the lines, with each task replaced by its lines."""
+    """Yield the lines; a line that runs a known task is replaced by the task's own lines."""
     for line in lines:
         run = _RUN.search(line) if tasks else None
         known = tasks.get((run[1] or run[2], run[3])) if run else None
@@ -364,7 +364,7 @@ def _variables(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _filled(command: str, parameters: Mapping[str, Value]) -> str:
-    """Return a command of an MLproject with its parameters' defaults; the user fills in the other parameters."""
+    """Return a command of an MLproject with its parameters' defaults; other parameters become placeholders `<name>`."""
 
     def value(name: re.Match[str]) -> str:
         default = table(parameters.get(name[1])).get("default")

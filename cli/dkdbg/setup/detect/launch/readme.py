@@ -10,7 +10,7 @@ from dkdbg.core.config import DEBIAN_PACKAGE
 from dkdbg.launchers.lines.command_lines import logical_lines
 from dkdbg.launchers.words import split
 from dkdbg.setup.detect.python.conda import conda_requirement
-from dkdbg.setup.detect.python.requirements import parse_requirement
+from dkdbg.setup.detect.python.requirements import INDEX_OPTION, options_of, parse_requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -66,7 +66,7 @@ _SHELL_LANGUAGES = {
     "command",
 }
 _FENCE = re.compile(r"^[\s>]*(`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
-#: A comment behind a continuation, which no shell continues but its author does: `--seed 1 \ # always`.
+#: A comment after a backslash, `--seed 1 \ # always`: its author, but no shell, continues the line.
 _COMMENTED = re.compile(r"\\[ \t]+#.*")
 _HEADING = re.compile(r" {0,3}(?:#{1,6}(?:\s|$)|=+\s*$|-{3,}\s*$)")
 _STARTS_PYTHON = re.compile(r"\s*(?:\$ )?python3? (?:-\w )?[\w./-]+(?:[ \t\n]|$)")
@@ -108,9 +108,9 @@ def installed_extras(documents: Iterable[str]) -> frozenset[str]:
 
 
 def installed(text: str) -> tuple[Wanted, ...]:
-    """Return the requirements in the pip lines of a document, in order, without tools for installing.
+    """Return the requirements in the pip lines of a document, in order, without packaging tools such as pip.
 
-    A local version (`2.7.1+cu126`) loses its local part, because it is in no usual index.
+    A local version (`2.7.1+cu126`) loses its local part, because the default index has no local versions.
     """
     found = (parse_requirement(word, "README") for word in _arguments(text, _INSTALL, _VALUES))
     return tuple(
@@ -126,14 +126,25 @@ def installed_by_conda(text: str) -> tuple[Wanted, ...]:
     return tuple(filter(None, found))
 
 
+def find_links(text: str) -> tuple[str, ...]:
+    """Return pip's options for the pages of wheels that a document's pip lines name, without PyTorch's own."""
+    lines = (line for block in code_blocks(text) for line in logical_lines(block))
+    stated = (
+        pair for line in lines for match in _INSTALL.finditer(line) for pair in INDEX_OPTION.findall(match[1])
+    )
+    return options_of(
+        (option, url) for option, url in dict.fromkeys(stated) if option in {"-f", "--find-links"}
+    )
+
+
 def installed_by_apt(text: str) -> tuple[str, ...]:
-    """Return the Debian packages in the apt lines of a document, in order, without those for the machine."""
+    """Return the Debian packages in the apt lines of a document, in order, without drivers and the like."""
     found = dict.fromkeys(_arguments(text, _APT, _APT_VALUES))
     return tuple(name for name in found if DEBIAN_PACKAGE.fullmatch(name) and not _OF_MACHINE.fullmatch(name))
 
 
 def _arguments(text: str, command: re.Pattern[str], values: set[str]) -> Iterator[str]:
-    """Yield what the install lines of a document name, without options and their values, except `-e git+URL`."""
+    """Yield the arguments of a document's install lines, without options and their values, except `-e git+URL`."""
     for block in code_blocks(text):
         for line in (re.sub(r"(?:^|\s)#.*", "", each) for each in logical_lines(block)):
             if "<" in line and ">" not in line.split("<")[0] and re.search(r"<[\w -]+>", line):

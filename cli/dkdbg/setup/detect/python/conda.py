@@ -31,6 +31,9 @@ _CONDA_NAMES = {
     "pytorch-gpu": "torch",
     "pytorch-cpu": "torch",
     "tensorflow-gpu": "tensorflow",
+    "pyg": "torch-geometric",
+    "py-opencv": "opencv-python",
+    "opencv": "opencv-python",
 }
 
 
@@ -75,7 +78,7 @@ def read_conda(tree: Tree, path: str) -> DependencyFile | None:
 
 
 def conda_requirement(text: str, source: str) -> Wanted | None:
-    """Return a package as conda writes it, such as `pytorch=1.13` or `conda-forge::numpy >=1.2`; None for other text."""
+    """Parse a package as conda writes it, such as `pytorch=1.13` or `conda-forge::numpy >=1.2`; None for other text."""
     match = re.match(r"(?:[\w.-]+::)?([A-Za-z_][\w.-]*)\s*(.*)", text)
     if not match:
         return None
@@ -96,7 +99,7 @@ def read_python_env(tree: Tree, path: str) -> DependencyFile:
 
 
 def _load(tree: Tree, path: str) -> dict[str, Value]:
-    """Return the mapping in a YAML file; empty if it has none. A broken file is noted, and counts as empty."""
+    """Return the mapping in a YAML file; empty if it has none. A broken file is recorded as a problem."""
     try:
         return table(load_yaml(tree.text(path)))
     except (YAMLError, ValueError, RecursionError) as error:

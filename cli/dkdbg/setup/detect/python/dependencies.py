@@ -72,7 +72,7 @@ def _is_conda(text: str) -> bool:
 
 
 def named_in(files: Sequence[DependencyFile]) -> dict[str, str]:
-    """Return the first place, as text, of each distribution that the dependency files name."""
+    """Return distribution -> the first place, as text, at which a dependency file names it."""
     stated = [item for file in files if file.kind != "lock" for item in file.wanted]
     return {item.name: item.source for item in reversed(stated)}
 

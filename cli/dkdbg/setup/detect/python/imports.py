@@ -48,6 +48,11 @@ _IMPORT = re.compile(
     r"^[ \t]*(?:import[ \t]+([A-Za-z_][\w.]*(?:[ \t]*,[ \t]*[A-Za-z_][\w.]*)*)|from[ \t]+([A-Za-z_][\w.]*)[ \t]+import)",
     re.MULTILINE,
 )
+#: A `try` whose failure the program survives, up to its `except`.
+_SURVIVED = re.compile(
+    r"^([ \t]{0,16})try:[^\n]*\n(?:\1[ \t]+\S[^\n]*\n|[ \t]*\n)+?(?=\1except\b[^\n]*:(?!\s*(?:raise|(?:sys\.)?exit)\b))",
+    re.MULTILINE,
+)
 #: Distributions that others, above all torch and transformers, usually install as dependencies.
 _COMES_ALONG = {
     "absl-py", "aiohttp", "attrs", "click", "einops", "filelock", "fsspec", "grpcio", "httpx", "huggingface-hub", "jinja2", "joblib",
@@ -81,9 +86,14 @@ _MODULES = (".py", ".pyx", ".so", ".pyd")
 _MAX_NOTEBOOKS = 40
 
 
-def third_party(tree: Tree, files: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the top names of third-party modules that the Python files import, in order of first use."""
-    return _third_party(tree, (tree.text(path) for path in files[:_MAX_FILES] if not is_vendored(path)))
+def third_party(tree: Tree, files: tuple[str, ...], *, optional: bool = True) -> tuple[str, ...]:
+    """Return the top names of third-party modules that the Python files import, in order of first use.
+
+    Args:
+        optional: whether imports count whose failure the program catches.
+    """
+    texts = (tree.text(path) for path in files[:_MAX_FILES] if not is_vendored(path))
+    return _third_party(tree, texts if optional else (_SURVIVED.sub("", text) for text in texts))
 
 
 def imported_at_once(tree: Tree, program: Sequence[tuple[str, str]]) -> tuple[str, ...]:
@@ -114,7 +124,7 @@ def notebook_code(tree: Tree, path: str) -> str:
 def notebook_pythons(tree: Tree, notebooks: tuple[str, ...]) -> list[tuple[str, str]]:
     """Return (path, `python 3.N`) for the Pythons that last ran notebooks with pinned installs, by their metadata.
 
-    The pinned releases have wheels for that Python. In a notebook without pins it is merely the author's Python.
+    The pinned releases have wheels for that Python. Notebooks without pins are skipped.
     """
     found: dict[str, list[str]] = {}
     for path in notebooks[:_MAX_NOTEBOOKS]:
@@ -199,9 +209,9 @@ def _stem(distribution: str) -> str:
 def own_names(tree: Tree) -> frozenset[str]:
     """Return the names of all modules, folders and links of a repository: each may be importable from some folder.
 
-    A link may be a package whose name on the index is a stranger's. A link or folder that is named like a known
-    distribution (`datasets`, `accelerate`) usually has data or examples of it, unless it is a package: it has an
-    `__init__.py`, or Python files and lies in the root or beside others.
+    A link may be a package, while an unrelated package has its name on the index. A link or folder that is named like a
+    known distribution (`datasets`, `accelerate`) usually has data or examples, and counts only if it is a package: it
+    has an `__init__.py`, or it has modules and lies in the root or in a folder with modules.
     """
     modules = [path for path in (*tree.files, *tree.links) if path.endswith(_MODULES)]
     names = {path.rsplit("/", 1)[-1].split(".")[0] for path in modules}

@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from dkdbg.core.facts import PROJECT_FILES
 from dkdbg.setup.detect.files import join, parent
 from dkdbg.setup.detect.python.dependencies import is_side_file
+from dkdbg.setup.detect.python.requirements import local_folders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,10 +45,15 @@ _INSTALLS_PROJECT = re.compile(
 _GOES_AND_INSTALLS = re.compile(
     r"\bcd\s+([\w./-]+)\s*(?:\n|&&|;)[\s$>]*(?:python3? -m )?pip3? install (?:-e )?\.(?:\s|$)"
 )
+_INSTALLS_FOLDER = re.compile(
+    r"pip3? install (?:-e|--editable) ([\w-][\w./-]*|\./[\w./-]+)(?=\s|$)", re.MULTILINE
+)
 _USUAL_FOLDERS = (
     "requirements", "requirements/full", "docker", "env", "envs", "conda", "environment", "environments", "install", "configs",
     "src", "app", "backend", "server", "api", "code", "project",
 )  # fmt: skip
+#: Package managers that have no command of their own for a repository's packages.
+_WITHOUT_WORKSPACE = ("pip", "conda", "setuptools", "none")
 _BUILD_INSTALLS = re.compile(r"\b(?:pip3?|uv pip|conda|mamba|poetry|uv) (?:install|sync|add|env)")
 
 
@@ -70,8 +76,12 @@ def _is_package(file: DependencyFile) -> bool:
     return file.path.rsplit("/", 1)[-1] in PROJECT_FILES
 
 
-def with_local(tree: Tree, choice: Choice, files: Sequence[DependencyFile]) -> Choice:
-    """Add the repository's own packages that the choice installs, directly or indirectly, and their requirements.
+def _packages_in(folders: Sequence[str], files: Sequence[DependencyFile]) -> list[DependencyFile]:
+    return [each for each in files if parent(each.path) in folders and _is_package(each)]
+
+
+def with_local(tree: Tree, choice: Choice, files: Sequence[DependencyFile], readme: str) -> Choice:
+    """Add the repository's own packages that the choice or the README installs, and their requirements.
 
     The result has no requirement for these packages, so pip does not look for them on an index.
     """
@@ -80,9 +90,11 @@ def with_local(tree: Tree, choice: Choice, files: Sequence[DependencyFile]) -> C
         for each in reversed(files)
         if each.name and each.kind == "pyproject"
     }
-    local: dict[str, None] = {}
-    read = list(choice.read)
-    for file in read:  # which grows
+    written = (*_installed_folders(readme), *_INSTALLS_FOLDER.findall(readme))
+    by_readme = local_folders(tree, ".", written if choice.manager in _WITHOUT_WORKSPACE else ())
+    local: dict[str, None] = dict.fromkeys(by_readme)
+    read = [*choice.read, *_packages_in(by_readme, [each for each in files if each not in choice.read])]
+    for file in read:  # `read` grows in this loop
         for name in file.members:
             if name not in named:
                 tree.add_problem(
@@ -91,7 +103,7 @@ def with_local(tree: Tree, choice: Choice, files: Sequence[DependencyFile]) -> C
         for folder in (*file.local, *(named[name] for name in file.members if name in named)):
             if folder not in local and folder != ".":
                 local[folder] = None
-                read += [each for each in files if parent(each.path) == folder and _is_package(each)]
+                read += _packages_in((folder,), files)
     own = {canonicalize_name(each.name) for each in read if each.name and _is_package(each)}
     needed = (each for each in read if each in choice.read or any(item.extra is None for item in each.wanted))
     kept = (
@@ -124,6 +136,9 @@ def choose_manager(
         found = _in_directory(tree, files, directory, readme)
         if found is None:
             continue
+        built = _named_in_builds(tree, [build] if build else [], entry)
+        if built and found.read[:1] and found.read[0].kind == "requirements" and found.files[0] not in built:
+            return _of_requirements(built, files)
         if found.manager == "setuptools":
             installs = _INSTALLS_PROJECT.search(readme)
             if stated := _named_in(tree, readme):
@@ -269,7 +284,7 @@ def _as_locked(
 ) -> tuple[DependencyFile, ...]:
     """Return the files with the versions in the lock: pip installs from pixi.toml, but cannot read pixi's lock.
 
-    A local version (`2.7.1+cu126`) loses its local part, because it is in no usual index.
+    A local version (`2.7.1+cu126`) loses its local part, because the default index has no local versions.
     """
     specs = {item.name: item.spec.partition("+")[0] for lock in locks for item in lock.wanted}
     return tuple(
@@ -308,9 +323,9 @@ def _has_requirements(files: Sequence[DependencyFile]) -> bool:
 
 
 def _main_requirements(files: Sequence[DependencyFile], readme: str) -> tuple[DependencyFile, ...]:
-    """Return the one file to install, none if all files are for tests, other platforms or similar.
+    """Return the one file to install; empty if all files are for tests, other platforms or similar.
 
-    That is the most general one, unless the README installs others and not that one.
+    It is the most general file; if the README installs only others, the most general of those.
     """
 
     def order(file: DependencyFile) -> tuple[int, int, str]:

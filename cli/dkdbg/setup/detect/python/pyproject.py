@@ -35,7 +35,7 @@ NEEDS_CUDA = "system-requirements.cuda"
 NEEDS_NOTHING = "dependencies = []"
 #: Values of environment-marker variables (PEP 508) in the image.
 _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
-#: Names of optional groups that a program needs to run.
+#: Names of optional groups that usually contain what a program needs to run.
 _FOR_PROGRAMS = re.compile(r"all$|full|main|base|core|run|cpu|gpu|cuda|cu\d|train|torch|jax|tensorflow|tf$")
 
 _ROOT = "pyproject.toml"
@@ -46,7 +46,7 @@ _CONDA_ALONE = re.compile(
 
 
 def read_toml(tree: Tree, path: str) -> dict[str, Value]:
-    """Return the content of a TOML file; empty if it is missing. Invalid TOML is noted, and counts as empty."""
+    """Return the content of a TOML file; empty if it is missing. Invalid TOML is recorded as a problem."""
     try:
         return table(load_toml(tree.text(path)))
     except (TOMLKitError, ValueError, RecursionError) as error:
@@ -159,10 +159,10 @@ def read_pixi(tree: Tree, path: str) -> DependencyFile:
 
 
 def _warn_of_logins(tree: Tree, path: str) -> None:
-    """Note that credentials in a file's URLs are left out of the generated Dockerfile."""
+    """Record a problem if a file has URLs with credentials, which the generated Dockerfile leaves out."""
     if re.search(r"https?://[^/\s\"']+@", tree.text(path), re.IGNORECASE):
         tree.add_problem(
-            f"{path}: the Dockerfile of dkdbg init leaves out the user and password of a URL here, which would stay readable in the image"
+            f"{path}: the Dockerfile of dkdbg init leaves out the user and password of a URL here, because they would stay readable in the image"
         )
 
 
@@ -180,7 +180,7 @@ def _workspace(tree: Tree, path: str) -> dict[str, Value]:
 
 
 def _source(value: Value) -> dict[str, Value]:
-    """Return the source of a dependency that applies to every installation on Linux; empty for the usual index."""
+    """Return the source of a dependency that applies to every installation on Linux; empty for the default index."""
     listed = map(table, value if isinstance(value, list) else [value])
     return next((each for each in listed if _is_always(each)), {})
 
@@ -249,7 +249,7 @@ def _is_always(source: Mapping[str, Value]) -> bool:
     """Return whether a source applies to every installation on Linux, whatever extras or groups the user chooses."""
     if {"extra", "group"} & set(source):
         return False
-    marker = source.get("marker") or source.get("markers")  # of uv and pixi, of poetry
+    marker = source.get("marker") or source.get("markers")  # uv and pixi; poetry
     try:
         return not marker or Marker(str(marker)).evaluate(_LINUX)
     except (ValueError, RecursionError):  # not a marker
@@ -384,7 +384,7 @@ _LOCKED_FOLDER = re.compile(
 
 
 def read_lock(tree: Tree, path: str) -> DependencyFile:
-    """Read names and versions by pattern: a TOML parser takes seconds for a lock of 20 000 lines."""
+    """Return names and versions in a lock file, read by pattern: a TOML parser takes seconds for 20 000 lines."""
     text = tree.text(path)
     if path.endswith("pixi.lock"):
         return _read_pixi_lock(text, path)

@@ -114,7 +114,7 @@ def _served(node: ast.Call) -> re.Match[str] | None:
 
 
 def _port(node: ast.Call, imports: set[str]) -> int | None:
-    """Return the port of a call that serves, 0 for an unknown one; None if it serves nothing with these modules."""
+    """Return the port of a call that serves, 0 if unknown; None if `run()` of an imported library starts no server."""
     match = _served(node)
     given = next((word.value for word in node.keywords if word.arg in {"port", "server_port"}), None)
     if isinstance(given, ast.Constant) and isinstance(given.value, int):

@@ -22,6 +22,8 @@ DEFAULT = 11
 _ORDER = (11, 10, 12, 9, 8, 13, 7, 6, 14, 5)
 #: Oldest minor number with images and framework wheels.
 _OLDEST = 5
+#: Oldest minor number that debugpy and the agent support.
+_OLDEST_DEBUGGED = 8
 _MINOR = re.compile(r"\b3\.(\d{1,2})(?!\d)")
 _PROSE = re.compile(
     r"(?:python|py)(?:\s+version)?[\s*_`:=(]{0,4}(?:==?|~=)?\s*v?3\.(\d{1,2})(?!\d)(?:\.[\dx]+)?(\s*(?:\+|or (?:later|higher|above|newer)|and (?:above|later)))?",
@@ -76,7 +78,8 @@ def read_python(
     free = [number for number in _ORDER if number in fitting] or [DEFAULT]
     found: dict[int, Statement] = {}
     for each in (*stated, *(Statement(minor=number, source=requires or BY_WHEELS) for number in free)):
-        found.setdefault(each.minor, each)
+        if not found or each in stated or each.minor >= _OLDEST_DEBUGGED:
+            found.setdefault(each.minor, each)
     best, *others = found.values()
     # A repository works with every version in its CI matrix, but not with every version that its documents mention.
     in_doubt = best.in_prose

@@ -41,12 +41,12 @@ class Wanted:
         name: canonical distribution name.
         spec: version specifiers, such as `>=2.0,<3`, empty when unpinned.
         url: text after `@`, or a whole VCS line; None without either.
-        index: URL of the index that alone may have it; None for the usual ones.
+        index: URL of the only index to install it from; None for pip's configured indexes.
         extras: extras of the distribution, as in `ray[default]`.
         marker: environment marker, empty without.
         source: file (and line).
         extra: the project's extra or group that contains it; None if always installed.
-        is_named: whether the source gives the name; that of a VCS line without `#egg=` is the repository's.
+        is_named: whether the source states the name; a VCS line without `#egg=` gets the name of its repository.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Wanted:
 
     @property
     def requirement(self) -> str:
-        """Return the requirement as an argument of pip, which rejects a wrong name before a URL."""
+        """Return the requirement as an argument of pip: only the URL if the name is a guess, which pip may reject."""
         if self.url and not self.is_named:
             return without_login(self.url)
         name = f"{self.name}[{','.join(self.extras)}]" if self.extras else self.name
@@ -105,7 +105,7 @@ class DependencyFile:
 
 
 def local_folders(tree: Tree, path: str, written: Iterable[str]) -> tuple[str, ...]:
-    """Return the paths among `written`, in a dependency file, that are packages of the repository."""
+    """Return, relative to the root, the folders `written` in the dependency file `path` that are packages here."""
     found = (join(parent(path), each) for each in written)
     return tuple(
         dict.fromkeys(
@@ -117,7 +117,7 @@ def local_folders(tree: Tree, path: str, written: Iterable[str]) -> tuple[str, .
 
 
 def folder_in(line: str) -> tuple[str, ...]:
-    """Return the folder that a line for pip installs, as written, if it is one."""
+    """Return (folder,), as written, for a line of pip that installs a folder; else ()."""
     found = _FOLDER.fullmatch(line)
     return (found[2],) if found and (found[1] or "/" in found[2]) else ()
 
@@ -183,7 +183,7 @@ def without_login(url: str) -> str:
 
 
 def parse_requirement(text: str, source: str, extra: str | None = None) -> Wanted | None:
-    """Parse a requirement line (PEP 508, or `-e git+URL`); None for options, paths, unreadable lines and other systems."""
+    """Parse a requirement line (PEP 508, or `-e git+URL`); None for options, paths, broken lines and other systems."""
     text = re.sub(r"\s+--(?:hash|config-settings|global-option)\S*.*$", "", text).strip()
     text = re.sub(r"^(?:-e|--editable)\s+", "", text)
     if match := re.match(r"(?:git|hg|svn)\+\S+", text):

@@ -92,6 +92,11 @@ OPTIONAL = {
     "an option without a default": {
         "train.py": "import torch\np.add_argument('--device')\nx.cuda()\n" + MAIN
     },
+    "a package for nvidia whose import may fail": {
+        "train.py": "try:\n    from apex import amp\n\n    HAS = True\nexcept:\n    HAS = False\n"
+        + FALLBACK
+        + MAIN
+    },
     "graphgym picks the device": {
         "main.py": "import torch\n" + AUTO_SELECT + MAIN,
         "README.md": ("conda install pytorch-cuda=11.7", "python main.py"),
@@ -116,6 +121,10 @@ REQUIRED = {
     },
     "an actor without one": {"train.py": "import torch\nmodel.to('cuda')\nWorkers(num_gpus_per_actor=0)\n"},
     "an image with cuda where nothing picks the device": OF_NGC | {"p/training.py": "import torch\n"},
+    "a package for nvidia whose failed import ends the program": {
+        "train.py": "try:\n    import apex\nexcept ImportError:\n    raise ImportError('install apex')\n"
+        + FALLBACK
+    },
     "a package for nvidia that is imported": {"train.py": "import apex\n" + FALLBACK + MAIN},
 }
 CASES = [

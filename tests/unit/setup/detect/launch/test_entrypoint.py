@@ -306,3 +306,22 @@ def test_scripts_in_the_root_need_no_main_guard(project):
     facts = project.facts()
     assert facts.entrypoint.file == "bigram.py"
     assert [each.file for each in facts.candidates] == ["bigram.py", "gpt.py"]
+
+
+@pytest.mark.parametrize(
+    ("files", "lines", "command", "cwd"),
+    [
+        ({"p/train.py": "from p.data import x\nx()\n", "p/data.py": "open('../data/' + x)\nopen('../data/a.txt')\n"}, (),
+         "python train.py", "p"),
+        ({"p/train.py": "open('data/a.txt')\n"}, (), "python p/train.py", "."),
+        ({"p/train.py": "print(1)\n"}, ("python train.py --data ../data/a.txt",), "python train.py --data ../data/a.txt", "p"),
+        ({"p/train.py": "open('../data/a.txt')\n"}, ("python p/train.py",), "python p/train.py", "."),
+        ({"p/train.py": "open('../data/a.txt')\nopen('conf/b.txt')\n", "conf/b.txt": ""}, (), "python p/train.py", "."),
+        ({"p/train.py": "open(dirname(__file__) + '/../data/a.txt')\nopen('../data/a.txt')\n"}, (), "python p/train.py", "."),
+    ],
+)  # fmt: skip
+def test_a_relative_path_that_exists_from_one_folder_alone_says_where_the_program_starts(
+    project, files, lines, command, cwd
+):
+    entry = project.files({"data/a.txt": "", **files}).readme(*lines).facts().entrypoint
+    assert (entry.command, entry.cwd) == (command, cwd)

@@ -141,6 +141,8 @@ def test_requirements_beside_the_program_or_that_the_image_installs_and_workspac
     path = "deploy/reqs/requirements.txt"
     project.write("Dockerfile", f"FROM python:3.11\nCOPY {path} .\nRUN pip install -r {path}\n")
     assert project.facts().dependency_files == (path,)
+    project.write("requirements.txt", "of-another-host\n")
+    assert project.facts().dependency_files == (path,)
     project.empty().write("pyproject.toml", '[tool.uv.workspace]\nmembers = ["backend"]\n').write("uv.lock")
     project.write("backend/pyproject.toml", PROJECT).program("backend/main.py")
     assert project.facts().dependency_files == ("pyproject.toml", "uv.lock", "backend/pyproject.toml")
@@ -391,3 +393,34 @@ def test_of_more_conda_environments_than_any_repository_has_the_first_are_read(p
     tree = Tree(project.root)
     assert [file.path for file in read_dependency_files(tree)] == ["env-0.yml", "env-1.yml"]
     assert "env-2.yml: not read" in tree.problems[0]
+
+
+def test_the_readmes_conda_pins_wheel_pages_and_scripts_are_installed_and_so_is_what_only_the_program_imports(
+    project,
+):
+    project.write("train.py", "import torch\nimport torch_geometric\nimport sklearn\nprint(1)\n")
+    project.write("setup.py", "from setuptools import setup\nsetup(name='p', install_requires=[])\n")
+    project.write("install.sh", "conda create -n p python=3.10.14\npip install transformers==4.51.3\n")
+    facts = project.readme(
+        "conda install pyg=2.2 -c pyg",
+        "pip install pyg-lib -f https://data.pyg.org/whl/x.html",
+        ". install.sh",
+    ).facts()
+    assert facts.python.version == "3.10"
+    wanted = ("pyg-lib", "transformers==4.51.3", "torch-geometric==2.2.*", "scikit-learn")
+    assert facts.requirements == wanted
+    assert facts.index_options == ("-f", "https://data.pyg.org/whl/x.html")
+    assert "the README" in next(each.why for each in plan_image(facts)[1] if "dependencies" in each.why)
+
+
+@pytest.mark.parametrize(
+    "line", ["cd project/detr && pip install -e .", "pip install -e detr", "pip install -e ./detr/"]
+)
+def test_a_package_of_the_repository_that_the_readme_installs_is_importable(project, line):
+    project.write("environment.yml", "channels: [x]\ndependencies:\n  - python=3.9\n  - py-opencv=4.7.0\n")
+    project.write("detr/setup.py", "from setuptools import setup\nsetup(name='detr')\n").write(
+        "detr/util/misc.py"
+    )
+    facts = project.write("train.py", "import cv2\nfrom util.misc import x\n").readme(line).facts()
+    assert (facts.package_manager, facts.local_packages, facts.unnamed) == ("conda", ("detr",), ())
+    assert facts.declared == ("opencv-python==4.7.0",)

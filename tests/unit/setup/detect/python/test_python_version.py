@@ -67,3 +67,10 @@ def test_the_dev_container_beside_the_program_and_a_document_on_getting_started_
     assert version(project.program("src/b/train.py")) == "3.12"
     project.empty().write("get_started.md", "```bash\nconda create -n p python=3.8 -y\n```\n")
     assert version(project) == "3.8"
+
+
+def test_a_python_that_no_debugger_supports_is_a_candidate_only_where_something_states_it(project):
+    project.write("requirements.txt", "torch==1.7.1\n")
+    assert {each.value for each in project.facts().rivals if each.topic == "python"} == {"3.8"}
+    project.readme("conda create -n x python=3.7")
+    assert "3.7" in {project.facts().python.version, *(each.value for each in project.facts().rivals)}
