@@ -55,7 +55,7 @@ _MAX_CHARS, _MAX_S, _MAX_PORTS, _MAX_MESSAGE = 300_000_000, 120.0, 200, 300
 def audit(
     tree: Tree, *, agents: Iterable[str], version: str, read: Callable[[str], bytes | None]
 ) -> tuple[list[Finding], list[str]]:
-    """Return the findings of a repository, sorted, without those that a comment ignores; and notes on unread files.
+    """Return the sorted findings of a repository, except those that a comment ignores, and notes on unread files.
 
     Args:
         tree: the repository, with the files to audit.
@@ -88,7 +88,10 @@ def audit(
     ignored = {path: _ignored(texts[path]) for path in {each.path for each in found} & texts.keys()}
     for path, lines in sorted(ignored.items()):
         unknown = set().union(*lines.values()) - RULES.keys()
-        notes += [f"{path}: {rule} is not a rule of the audit" for rule in sorted(unknown)]
+        notes += [
+            f"{path}: `dkdbg: ignore {rule}`: unknown rule; dkdbg audit prints the rule of each finding after its line number"
+            for rule in sorted(unknown)
+        ]
     shown = {
         replace(each, message=printable(each.message)[:_MAX_MESSAGE])
         for each in found
@@ -98,7 +101,7 @@ def audit(
 
 
 def _texts(tree: Tree) -> dict[str, str]:
-    """Return the text of each file, up to _MAX_CHARS in all."""
+    """Return the text of each file by path; stop after _MAX_CHARS characters of all files."""
     found: dict[str, str] = {}
     size = 0
     for path in tree.files:
@@ -112,7 +115,7 @@ def _texts(tree: Tree) -> dict[str, str]:
 
 
 def _in_time(texts: dict[str, str], tree: Tree, until: float) -> Iterator[tuple[str, str]]:
-    """Yield files with their texts until the time limit."""
+    """Yield paths with their texts; after the time limit, record that in `tree` and stop."""
     for each in texts.items():
         if time.monotonic() > until:
             tree.add_problem(f"more than {_MAX_S:g} s: not all files were audited")
@@ -121,12 +124,12 @@ def _in_time(texts: dict[str, str], tree: Tree, until: float) -> Iterator[tuple[
 
 
 def _is_others(path: str) -> bool:
-    """Return whether a file is in a folder of third-party code, in which only tokens are searched for."""
+    """Return whether a file is third-party code, which is searched only for tokens."""
     return is_vendored(path) or not SKIP_DIRS.isdisjoint(path.split("/")[:-1])
 
 
 def _parsed(own: dict[str, str], tree: Tree, until: float) -> tuple[frozenset[int], dict[str, list[Value]]]:
-    """Return the ports of all debuggers of the repository, and the parsed values of the YAML files worth parsing."""
+    """Return the ports on which the repository's debuggers listen, and the documents of YAML files worth parsing."""
     ports_of: dict[int, None] = dict.fromkeys(ports.USUAL)
     for path, text in _in_time(own, tree, until):
         if is_test(path):

@@ -24,14 +24,24 @@ _WAIT = re.compile(rf"{_STARTS}[^;&|\n]{{0,400}}?--wait(?:-for-client)?(?![\w-])
 _DKDBG_VARIABLE = re.compile(rf"\bDKDBG_(HOST|LISTEN|PDB)=[\"']?{_WORD}|\bDKDBG_(ALLOW)=[\"']?(any)\b")
 _PDB = re.compile(rf"\bREMOTE_PDB_HOST=[\"']?{_WORD}|\bPYTHONBREAKPOINT=[\"']?web_pdb\b")
 _RAY = re.compile(r"--ray-debugger-external\b|\bRAY_DEBUGGER_EXTERNAL=[\"']?1\b")
-#: Commands that forward a port: ssh (group: the forwarding), kubectl, and socat (group: the port and its options).
+#: Commands that forward a port: ssh (group: the forwarding), kubectl, and socat (groups: the port and its options,
+#: and the port to which it leads).
 _FORWARDS = (
     re.compile(rf"\bssh\b[^;&|\n]{{0,200}}?\s-\w{{0,8}}[LR]\s*{_WORD}"),
     re.compile(r"\bport-forward\b[^;&|\n]{0,300}"),
-    re.compile(r"\bsocat\b[^;&|\n]{0,200}?TCP[46]?-LISTEN:([^\s\"']{1,100})", re.IGNORECASE),
+    re.compile(
+        r"\bsocat\b[^;&|\n]{0,200}?TCP[46]?-LISTEN:([^\s\"']{1,100})"
+        r"(?:[^;&|\n]{0,200}?\bTCP[46]?(?:-CONNECT)?:[^\s\"',;&|]{1,200}:(\d{1,5}))?",
+        re.IGNORECASE,
+    ),
 )
 _AGENT = re.compile(r"\bagent\.pyz[\"',\s]{1,8}(?:launch|supervise)\b|PYTHONPATH=\S{0,200}agent\.pyz")
 _CONTAINER = re.compile(r"\b(?:docker|podman|nerdctl)\b[^;&|\n]{0,80}?\b(?:run|create)\b(.*)", re.DOTALL)
+#: A `docker run` outside of the host's network: its `-p` decides what is reachable from outside.
+_CONTAINED = re.compile(
+    r"\b(?:docker|podman|nerdctl)\b[^;&|\n]{0,80}?\b(?:run|create)\b"
+    r"(?![^;&|\n]{0,2000}--net(?:work)?[=\s]{1,4}[\"']?host\b)[^;&|\n]{0,2000}"
+)
 _PUBLISH = re.compile(rf"(?<![\w-])(?:-[ditP]{{0,4}}p|--publish)[=\s]?\s*{_WORD}")
 _PRIVILEGED = re.compile(r"(?<![\w-])--privileged(?:=true)?(?![\w=-])")
 _CAPABILITY = re.compile(r"(?<![\w-])--cap-add[=\s]{1,4}[\"']?(?:CAP_)?(SYS_PTRACE|ALL)\b", re.IGNORECASE)
@@ -56,7 +66,11 @@ def _unconfined(option: str) -> bool:
 
 
 def granted(container: Value, capabilities: str, security: str) -> Iterator[FoundInFile]:
-    """Return the findings in a container's added capabilities and its security options, which have these keys."""
+    """Return the findings in a container's added capabilities and security options.
+
+    Args:
+        capabilities, security: the keys of both in `container`, which compose and devcontainer.json spell differently.
+    """
     for key, is_found, rule in ((capabilities, traces, PTRACE), (security, _unconfined, UNCONFINED)):
         for value in container.get(key).each():
             if is_found(value.text):
@@ -72,7 +86,7 @@ def debug_ports(text: str) -> Iterator[int]:
     """Return the ports on which the debuggers of a command line listen."""
     for found in _LISTEN.finditer(text):
         other = None
-        if "ptvsd" in found[0]:  # ptvsd's options come before the program, whose --port is another port
+        if "ptvsd" in found[0]:  # a later --port belongs to the program, not to ptvsd
             other = _PTVSD_PORT.search(found[0]) or _PTVSD_PORT.match(text, found.end())
         port = other[1] if other else ports.split_address(found[1])[1]
         if re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 65536:
@@ -101,13 +115,20 @@ def listens(text: str) -> Iterator[Found]:
             yield OPEN_PORT, f"dkdbg's agent listens on {found[2]}"
 
 
+def outside_containers(text: str) -> str:
+    """Return a command line without the programs that it runs in containers with networks of their own."""
+    return _CONTAINED.sub("", text)
+
+
 def forwards(text: str, debug: frozenset[int]) -> Iterator[Found]:
     """Return a finding for each of the `debug` ports that ssh, kubectl or socat opens beyond loopback."""
     by_ssh, by_kubectl, by_socat = _FORWARDS
     for found in by_ssh.finditer(text):
-        host, _, port = ports.resolved(found[1]).rsplit(":", 2)[0].rpartition(":")
-        if host and not ports.is_loopback(host) and "$" not in host and ports.covers(port, debug):
-            yield OPEN_PORT, f"ssh opens debug port {port} on {host}"
+        words = ports.resolved(found[1]).rsplit(":", 2)
+        host, _, port = words[0].rpartition(":")
+        opened = ports.covers(port, debug) or ports.covers(words[-1], debug)
+        if opened and host and not ports.is_loopback(host) and "$" not in host:
+            yield OPEN_PORT, f"ssh opens debug port {opened} on {host}"
     for found in by_kubectl.finditer(text):
         address = re.search(rf"--address[=\s]{_WORD}", found[0])
         opened = next((each for each in re.findall(r"\d{1,5}", found[0]) if ports.covers(each, debug)), None)
@@ -116,8 +137,9 @@ def forwards(text: str, debug: frozenset[int]) -> Iterator[Found]:
     for found in by_socat.finditer(text):
         port, *flags = found[1].split(",")
         bound = next((each.partition("=")[2] for each in flags if each.startswith("bind=")), "")
-        if ports.covers(port, debug) and not ports.is_loopback(bound):
-            yield OPEN_PORT, f"socat opens debug port {port} on {bound or 'all addresses'}"
+        covered = ports.covers(port, debug) or ports.covers(found[2] or "", debug)
+        if covered and not ports.is_loopback(bound):
+            yield OPEN_PORT, f"socat opens debug port {covered} on {bound or 'all addresses'}"
 
 
 def waits(text: str) -> Iterator[Found]:

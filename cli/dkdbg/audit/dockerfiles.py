@@ -30,6 +30,10 @@ _INSTALLS_PROJECT = re.compile(
     r"|\buv\s+run\b(?![^;&|\n]{0,400}?\s--(?:no-sync|no-project|script)\b)"
     r"|\b(?:poetry|pdm)\s+(?:install|sync)\b"
 )
+#: An extra of the project that pip or uv installs: `.[dev,test]` (group 1), `--extra dev` (group 2), or all of them.
+_EXTRA = re.compile(
+    r"[\s\"'](?:\.|/[\w/]+)\[([\w,.-]{1,200})\]|\s--extra[=\s]([\w.-]{1,100})|\s(--all-extras)\b"
+)
 _REQUIREMENTS = re.compile(
     r"[\w.-]*requirements[\w.-]*\.(?:txt|in)|environment[\w.-]*\.ya?ml|Pipfile|pyproject\.toml"
 )
@@ -103,7 +107,12 @@ def debug_ports(text: str) -> Iterator[int]:
 
 
 def audit(text: str, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
-    """Return the findings of a Dockerfile, whose image may ship; `debug` has the ports of debuggers."""
+    """Return the findings of a Dockerfile.
+
+    Args:
+        debug: ports of debuggers.
+        ships: whether the image is for production.
+    """
     before, stages = _stages(text)
     for step in (*before, *(step for stage in stages for step in stage.steps)):
         for name in _secrets(step):
@@ -119,7 +128,7 @@ def audit(text: str, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
             text_of = _text(step)
             if step.keyword == "ENTRYPOINT":
                 entrypoint = "" if commands.starts_debugger(text_of) else text_of
-            elif step.keyword == "CMD" and step.rest.startswith("["):  # CMD has the entrypoint's arguments
+            elif step.keyword == "CMD" and step.rest.startswith("["):  # CMD holds the arguments of ENTRYPOINT
                 text_of, entrypoint = f"{entrypoint} {text_of}", ""
             if step.keyword in {"CMD", "ENTRYPOINT", "RUN", "ENV", "HEALTHCHECK", "COPY"}:
                 for rule, message in (*commands.listens(text_of), *commands.waits(text_of)):
@@ -167,7 +176,7 @@ def audit_requirements(path: str, text: str, images: Mapping[str, str]) -> Itera
     if by is None or is_for_debugging(path):
         return
     found = (
-        _required(text)
+        _required(text, images[by])
         if name == "pyproject.toml"
         else [(each.start(1), each[1]) for each in _DEBUGGER.finditer(text)]
     )
@@ -181,14 +190,21 @@ def _installs_list(lines: str, name: str) -> bool:
     return re.search(rf"(?<![\w-]){re.escape(name)}", lines) is not None
 
 
-def _required(text: str) -> list[tuple[int, str]]:
-    """Return the offset and name of each debugger that a pyproject.toml requires outside of extras and groups."""
+def _required(text: str, lines: str) -> list[tuple[int, str]]:
+    """Return the offset and name of each debugger that a pyproject.toml requires, in an extra only if `lines` name it."""
     try:
         document = table(load_toml(text))
     except (TOMLKitError, ValueError, RecursionError):
         return []
     poetry = table(table(table(document.get("tool")).get("poetry")).get("dependencies"))
-    listed = elements(table(document.get("project")).get("dependencies"))
+    project = table(document.get("project"))
+    extras = table(project.get("optional-dependencies"))
+    found = [*_EXTRA.finditer(lines)]
+    wanted = {name for each in found for name in (each[1] or each[2] or "").split(",")}
+    listed = [*elements(project.get("dependencies"))]
+    for name, packages in extras.items():
+        if name in wanted or any(each[3] for each in found):
+            listed += elements(packages)
     names = {*poetry, *(re.split(r"[^\w-]", str(each), maxsplit=1)[0] for each in listed)}
     named = (
         re.search(rf"(?:^[ \t]*|[\"'])({each})(?![\w-])", text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Parse YAML and JSON with comments into values that know their lines.
+"""Parse YAML, and JSON with comments, into values with line numbers.
 
 The texts are untrusted: aliases are shared, never expanded, and size and nesting are limited.
 """
@@ -44,14 +44,14 @@ class Value:
     block: bool = False
 
     def get(self, *keys: str) -> Value:
-        """Return the value below these keys; an empty one if a key is missing."""
+        """Return the value below these keys; an empty Value if a key is missing."""
         found = self
         for key in keys:
             found = (found.members or {}).get(key, Value(found.line))
         return found
 
     def pairs(self) -> Iterator[tuple[str, Value]]:
-        """Return the members of a mapping."""
+        """Yield the key and value of each member of a mapping."""
         yield from (self.members or {}).items()
 
     def each(self) -> tuple[Value, ...]:
@@ -91,7 +91,7 @@ _INLINE = re.compile(r"\{\{[^\n}]{0,200}\}\}|\{%[^\n%]{0,200}%\}")
 
 
 def without_directives(text: str) -> str:
-    """Return a YAML template without its directives, as if all conditions held; line numbers stay the same."""
+    """Return a YAML template without its directives; keep all branches of conditions, and the line numbers."""
     return _INLINE.sub("x", _ALONE.sub("", text))
 
 
@@ -141,7 +141,7 @@ class _Reader:
                     anchored = value.start_mark.line < key.start_mark.line
                     members[key.value] = Value(key.start_mark.line + 1, below.text, below.items, below.members, block=below.block and not anchored) if below.text or anchored else below  # fmt: skip
         elif isinstance(node, SequenceNode):
-            self.seen[id(node)] = Value(line)  # placeholder for an alias to itself
+            self.seen[id(node)] = Value(line)  # placeholder, in case an alias below refers to this sequence
             found = self.seen[id(node)] = Value(line, items=tuple(map(self.value, node.value)))
         else:
             found = self.seen[id(node)] = Value(line, text=str(node.value), block=node.style in {"|", ">"})

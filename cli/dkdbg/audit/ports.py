@@ -33,11 +33,11 @@ def is_loopback(host: str) -> bool:
 def split_address(address: str) -> tuple[str, str]:
     """Return host and port of `[HOST:]PORT`; the host is empty if missing, and 0.0.0.0 in `:PORT`."""
     host, colon, port = resolved(address).rpartition(":")
-    return host or ("0.0.0.0" if colon else ""), port  # noqa: S104 - debugpy reads it so
+    return host or ("0.0.0.0" if colon else ""), port  # noqa: S104 - as debugpy reads `:PORT`
 
 
 def covers(text: str, ports: frozenset[int]) -> int | None:
-    """Return the lowest of `ports` in `text`, a port or a range; None if it contains none or is neither."""
+    """Return the lowest of `ports` that `text`, a port or a range, covers; None if it covers none or is malformed."""
     found = _RANGE.fullmatch(text.strip())
     if not found:
         return None

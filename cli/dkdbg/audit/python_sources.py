@@ -125,7 +125,7 @@ def _found(tree: ast.Module) -> list[_Call]:
 
 
 def _valued(node: ast.expr | None, values: Mapping[str, ast.expr | None]) -> ast.expr | None:
-    """Return the expression that the source assigns, only once, to a name or attribute; otherwise `node` itself."""
+    """Return the expression assigned to a name or attribute, if it is assigned only once; otherwise `node`."""
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     return values.get(name) or node
 
@@ -155,10 +155,10 @@ def _open_host(call: _Call) -> str | None:
 def _texts(node: ast.expr) -> Iterator[str]:
     """Yield the hosts to which an expression may evaluate.
 
-    These are a string, each side of `or` and of a conditional, and a call's defaults (`os.environ.get("HOST",
-    "0.0.0.0")`).
+    These are a string itself, the operands of `or`, both results of a conditional expression, and the default in a
+    call such as `os.environ.get("HOST", "0.0.0.0")`.
     """
-    left = [node]  # not recursive: a choice may have a thousand sides
+    left = [node]  # iterative, because an expression may have a thousand operands
     while left:
         each = left.pop()
         if isinstance(each, ast.Constant) and isinstance(each.value, str):

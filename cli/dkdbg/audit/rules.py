@@ -118,7 +118,7 @@ RULES: dict[str, Rule] = {
             id=UNREAD,
             level="warning",
             title="files that the audit has not read",
-            todo="make the file readable, smaller or valid, or accept it by the comment `dkdbg: ignore unread` in its first line",
+            todo="make the file readable, smaller or valid, or accept it with the comment `dkdbg: ignore unread` in its first line",
         ),
     )
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dkdbg.audit import commands
-from dkdbg.audit.rules import Found, is_for_debugging
+from dkdbg.audit import commands, ports
+from dkdbg.audit.rules import OPEN_PORT, Found, is_for_debugging
 from dkdbg.setup.detect.substitution import substitute
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _WORKFLOW = re.compile(r"(?:.*/)?\.github/(?:workflows|actions)/.+\.ya?ml")
 _ASSIGNMENT = re.compile(
     r"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w{0,99})=[\"']?([\w.:/-]{1,200})[\"']?[ \t]*$", re.MULTILINE
 )
-#: Files that consist of named entries; in a shell script a line such as `debug: false` names nothing.
+#: Files that consist of named entries. In other scripts, a line such as `debug: false` is not an entry.
 _HAS_ENTRIES = re.compile(
     r"(?:.*/)?(?:[^/]+\.mk|(?:GNU)?[Mm]akefile|[Jj]ustfile|\.gitlab-ci\.yml|package\.json)"
 )
@@ -48,23 +48,34 @@ def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Found]:
     for number, line in _lines(text):
         if has_entries and (name := _ENTRY.match(lines[number - 1])):
             entry = name[1] or name[2]
-        found = [*commands.listens(line), *commands.forwards(line, debug), *commands.containers(line, debug)]
-        found += () if is_for_debugging(path) or is_for_debugging(entry) else commands.waits(line)
+        found = [*commands.forwards(line, debug), *commands.containers(line, debug)]
+        if is_for_debugging(path) or is_for_debugging(entry):
+            found += commands.listens(commands.outside_containers(line))
+        else:
+            found += (*commands.listens(line), *commands.waits(line))
         yield from ((number, rule, message) for rule, message in found)
 
 
 def audit_document(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings in the command lines of a YAML document, such as a chart's values; `debug` as for `audit`."""
+    """Return the findings in the command lines and CI containers of a YAML document; `debug` as for `audit`."""
     for value in document.commands():
         for number, rule, message in audit(path, value.command(), debug):
             yield value.line + number - (not value.block), rule, message
+    for _, job in document.get("jobs").pairs():  # of a workflow of GitHub
+        for container in (job.get("container"), *(job.get("services").members or {}).values()):
+            opens = ports.of_program(container.get("image").text, debug)
+            for rule, message in commands.options(container.get("options").text, opens):
+                yield container.get("options").line, rule, message
+            for port in container.get("ports").items:
+                if (opened := ports.published(port.text, opens)) is not None:
+                    yield port.line, OPEN_PORT, f"debug port {opened[0]} is published on {opened[1]}"
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Return each command line with the number of its first line, continued lines joined, without comments.
+    """Yield the number of the first line and the text of each command: comments removed, continued lines joined.
 
-    A variable to which the text assigns a plain value is replaced by this value, until the lines together exceed
-    twice the length of the text.
+    Replace the variables to which the text assigns a plain value. To limit the output, stop replacing once the
+    commands exceed twice the length of the text.
     """
     start = 0
     parts: list[str] = []

@@ -1,7 +1,7 @@
 """Recognise tokens by their shape, and variables that hold secrets by their names.
 
-The shapes are those that the issuers document, with a prefix or a fixed context. A search by entropy finds digests and
-model names as well, so it is left to programs such as gitleaks.
+The shapes are those that the issuers document, with a prefix or a fixed context. A search by entropy, as in
+gitleaks, would also report digests and model names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _NO_SECRET = re.compile(
-    r"(?:^|_)(?:public|vite|react_app|file|path|dir|url|id|name|length|limit|max|min|num)(?:_|$)",
+    r"(?:^|_)(?:public|vite|react_app|file|path|dir|url|id|name|length|limit|max|min|num)(?:_|$)"
+    r"|_(?:header|hashers?|validators?|algorithm|(?:timeout|ttl|lifetime|expir\w*)(?:_\w+)?)$",
     re.IGNORECASE,
 )
 #: Text between the name of a variable and its value: `NAME=VALUE`, `"NAME": "VALUE"`, `name: NAME` and `value: VALUE`.
@@ -32,7 +33,7 @@ _SHAPES = tuple(
         ("GitHub", r"gh[pousr]_[A-Za-z0-9]{36}"),
         ("GitHub", r"github_pat_[A-Za-z0-9_]{50,90}"),
         ("Hugging Face", r"hf_[A-Za-z0-9]{30,40}"),
-        # not the key id in the URL or header of a signed request, which is no secret without its key
+        # not a key ID in the URL or header of a signed request: alone it is not a secret
         ("AWS", r"A[KS]IA[A-Z0-9]{16}(?<![?&;]AWSAccessKeyId=.{20})(?!(?:/|%(?:25){0,3}2F)\d{8}(?:/|%))"),
         ("AWS", rf"AWS_SECRET_ACCESS_KEY{_IS}([A-Za-z0-9/+]{{40}})"),
         ("AWS", rf"aws_secret_access_key{_IS}([A-Za-z0-9/+]{{40}})"),
@@ -105,5 +106,5 @@ def tokens(path: str, text: str, *, keys: bool = True) -> Iterator[tuple[int, st
 
 
 def _is_real(token: str) -> bool:
-    """Return whether a text can be a token: not a name, an expression or an example."""
+    """Return whether a text looks like a real token, and not like a name, an expression or an example."""
     return len(set(token)) >= _MIN_DISTINCT and not token.isalpha() and not _EXAMPLE.search(token)

@@ -117,6 +117,12 @@ LEAKS = {
     "a ConfigMap": ("k8s/a.yaml", "apiVersion: v1\nkind: ConfigMap\ndata:\n  run.sh: |\n    python -m debugpy --listen 5678 --wait-for-client a.py\n", 5, "wait-for-client"),
     "a container of a workflow": ("k8s/a.yaml", "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec:\n  templates:\n    - container:\n        command: [python, -m, debugpy, --listen, '0.0.0.0:5678', a.py]\n", 6, "open-debug-port"),
     "a list of objects": ("k8s/a.yaml", "apiVersion: v1\nkind: List\nitems:\n  - kind: Service\n    spec:\n      ports:\n        - port: 5678\n", 7, "open-debug-port"),
+    "a debug port forwarded from another one by ssh": ("run.sh", "ssh -L 0.0.0.0:15678:localhost:5678 a\n", 1, "open-debug-port"),
+    "a debug port forwarded from another one by socat": ("run.sh", "socat TCP-LISTEN:15678,fork,bind=0.0.0.0 TCP:127.0.0.1:5678 &\n", 1, "open-debug-port"),
+    "a privileged container of a job of CI": (".github/workflows/a.yml", "jobs:\n  a:\n    container:\n      image: a\n      options: --cpus 1 --privileged\n", 5, "privileged"),
+    "a port of a service of a job of CI": (".github/workflows/a.yml", "jobs:\n  a:\n    services:\n      b: {image: b, ports: ['80:80',\n        '5678:5678']}\n", 5, "open-debug-port"),
+    "a container for debugging in the host's network": ("debug.sh", "docker run --network host a sh -c 'python -m debugpy --listen 0.0.0.0:5678 a.py'\n", 1, "open-debug-port"),
+    "a debugger beside a container": ("debug.sh", "docker run a; python -m debugpy --listen 0.0.0.0:5678 a.py\n", 1, "open-debug-port"),
     "flags in one word": ("run.sh", "docker run -dp 5678:5678 app\n", 1, "open-debug-port"),
     "a variable of the script": ("run.sh", "PORT=5678\ndocker run -p $PORT:$PORT app\n", 2, "open-debug-port"),
     "an empty host": ("run.sh", "python -m debugpy --listen :5678 a.py\n", 1, "open-debug-port"),
@@ -152,6 +158,7 @@ services:
 # syntax=docker/dockerfile:1
 FROM python:3.11 AS base
 ARG PIP_TOKEN_FILE=/run/secrets/pip
+ENV PASSWORD_HASHERS=argon2 API_KEY_HEADER=X-Api-Key ACCESS_TOKEN_EXPIRE_MINUTES=30
 ENV TOKENIZERS_PARALLELISM=false GPG_KEY=A035C8C19219BA821ECEA86B64E628F8D684696D HF_TOKEN=""
 RUN --mount=type=secret,id=hf HF_TOKEN=$(cat /run/secrets/hf) python fetch.py && pip install -r requirements.txt
 FROM base AS debug
@@ -185,8 +192,9 @@ python -m debugpy --listen 5678 train.py
 docker run -p 127.0.0.1:5678:5678 -e HF_TOKEN app
 export WANDB_API_KEY=$(cat key) DKDBG_TOKEN="$(cat ~/.config/dkdbg/token)"
 """,
-    "forward.sh": "ssh -L 5678:localhost:5678 a\nssh -L 127.0.0.1:5678:b:5678 -R 0.0.0.0:8080:c:80 a\nkubectl port-forward pod/a 5678\nkubectl port-forward --address 127.0.0.1,localhost pod/a 5678\nsocat TCP-LISTEN:5678,bind=127.0.0.1,fork TCP:a:1\n",
-    "Makefile": "A := b\nall:\n\techo\ndebug: A = c\ndebug: all\n\techo\n\tpython -m debugpy --listen 127.0.0.1:5678 --wait-for-client t.py\n",
+    "forward.sh": "ssh -L 5678:localhost:5678 a\nssh -L 127.0.0.1:5678:b:5678 -R 0.0.0.0:8080:c:80 a\nkubectl port-forward pod/a 5678\nkubectl port-forward --address 127.0.0.1,localhost pod/a 5678\nsocat TCP-LISTEN:5678,bind=127.0.0.1,fork TCP:a:1\nssh -R 5678 a\nssh -L 127.0.0.1:1:b:5678 a\nsocat TCP-LISTEN:80 TCP:a:80\n",
+    ".github/workflows/ci.yml": "jobs:\n  a:\n    container: a\n    services:\n      b: {image: b, ports: ['5432:5432', '127.0.0.1:5678:5678'], options: --cpus 1}\n",
+    "Makefile": "A := b\nall:\n\techo\ndebug: A = c\ndebug: all\n\techo\n\tpython -m debugpy --listen 127.0.0.1:5678 --wait-for-client t.py\n\tdocker run -p 127.0.0.1:5678:5678 a python -m debugpy --listen 0.0.0.0:5678 t.py\n",
     "package.json": '{"scripts": {\n  "start": "a",\n  "dev:py": "python -m debugpy --listen 127.0.0.1:5678 --wait-for-client t.py"\n}}\n',
     "scripts/debug.sh": "python -m debugpy --listen localhost:5678 --wait-for-client train.py\n",
     ".devcontainer/devcontainer.json": '{"appPort": [5678, 8000], "forwardPorts": [5678], "build": {"args": {"VARIANT": "3.11"}}}\n',
@@ -308,6 +316,21 @@ def test_uv_run_in_a_build_installs_the_project(tmp_path, audit, run, is_found):
     assert bool(places(audit(root).out)) is is_found
 
 
+@pytest.mark.parametrize(
+    ("run", "is_found"),
+    [
+        ('pip install --no-cache-dir ".[gpu,dev]"', True), ("uv sync --frozen --extra dev", True), ("uv sync --all-extras", True),
+        ("pip install .[gpu]", False), ("pip install .", False), ("uv sync --extra gpu", False),
+    ],
+)  # fmt: skip
+def test_an_extra_counts_if_the_image_installs_it(tmp_path, audit, run, is_found):
+    project = (
+        '[project]\nname = "a"\n[project.optional-dependencies]\ngpu = ["torch"]\ndev = ["debugpy>=1.8"]\n'
+    )
+    root = written(tmp_path, {"Dockerfile": f"FROM a\nRUN {run}\n", "pyproject.toml": project})
+    assert places(audit(root).out) == ({("pyproject.toml:5", "debugger-ships")} if is_found else set())
+
+
 def test_an_older_agent_is_found_and_the_present_one_is_not(tmp_path, audit):
     def agent(version):
         out = io.BytesIO(b"#!/bin/sh\n")
@@ -339,7 +362,7 @@ def test_a_comment_accepts_a_finding(tmp_path, audit):
     other = COMPOSE + "    privileged: true  # dkdbg: ignore privilege\n"
     said = audit(written(tmp_path, {"compose.yaml": other}))
     assert said.code == 1
-    assert "compose.yaml: privilege is not a rule of the audit" in said.err
+    assert "compose.yaml: `dkdbg: ignore privilege`: unknown rule" in said.err
 
 
 def test_paths_choose_what_is_reported(tmp_path, audit, capsys, monkeypatch):
