@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import FrameType
 
-#: Seconds before each interruption: on a busy machine the main thread may block only after the first one.
+#: Seconds before each of several interruptions: on a busy machine the main thread may enter its blocking call only
+#: after the first one.
 PAUSES_S = (0.05, 0.5, 2.0)
 _heard: list[int] = []
 #: Signals that end a verb.

@@ -233,7 +233,10 @@ class Session:
             replica.perform(replica.steps(self._local_index, paths))
             self._schedule_retries(replica)
         for path in paths:
-            replica.sender.fail(path, "is written constantly, and could not be read in one piece", "")
+            why = "it is written constantly, and could not be read in one piece"
+            replica.sender.fail(
+                path, why, "sync again later, or leave it out with [sync] ignore in dkdbg.toml"
+            )
 
     def _steady(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
         """Follow changes until the stream ends, or until `stop`."""

@@ -105,8 +105,8 @@ def attach(
     Args:
         names: addresses or names of targets; empty for the debug service of this repository.
         port: on 127.0.0.1; the next free one if it is taken.
-        ports: first of the ports per process, which each process gets; None: only for an editor that opens no
-            child sessions.
+        ports: first of the ports, one for each process; None: only processes of an editor that opens no child
+            sessions get a port.
         as_json: print events as JSON objects, one a line.
         listen: host (empty for all addresses) and port on which to accept jobs that can only connect out.
         ranks: ranks to debug; None for the ranks in dkdbg.toml, or else the ranks that the targets were started with.
@@ -189,7 +189,7 @@ def _stay(
 
 
 def _welcome_plain(reporter: _Reporter, plan: ProjectPlan | None, proxy: PlainProxy) -> None:
-    """Report where to attach; a plain debugpy does not report the location of its code."""
+    """Report where to attach; the entry has the plan's mappings, because a plain debugpy does not report any."""
     entry = entry_for(plan, proxy.port)
     reporter.event(
         "listening",

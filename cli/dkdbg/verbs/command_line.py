@@ -1,4 +1,4 @@
-"""The whole command line: the verbs by group, and the preparation of words before they are parsed."""
+"""Build the parser of all verbs, and rewrite `help VERB` and the command of `submit` before parsing."""
 
 from __future__ import annotations
 

@@ -46,7 +46,9 @@ def call(options: argparse.Namespace, root: Path) -> int:
     """
     if options.json and options.fix:
         raise DkdbgError(
-            "--fix asks, and --json is for a program", hint="dkdbg doctor --fix", exit_code=EXIT_USAGE
+            "--json cannot be used with --fix, which asks before each change",
+            hint="dkdbg doctor --fix",
+            exit_code=EXIT_USAGE,
         )
     found = list(_findings(root, options.target))
     commands = dict.fromkeys(each.next for _, each in found if each.safe) if options.fix else {}

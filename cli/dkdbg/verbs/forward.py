@@ -63,7 +63,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
         with contextlib.closing(agent), contextlib.closing(Relay(agent.command)) as relay:
             for local, remote_port in sorted(
                 options.ports, key=lambda each: each[0] is None
-            ):  # named local ports first, before a free port is chosen that equals one
+            ):  # named local ports first, so that no free port is one of them
                 chosen = _listen(relay, local, remote_port)
                 text = f"127.0.0.1:{chosen} is port {remote_port} of {target.label}"
                 _say(as_json, "port", text, local=chosen, remote=remote_port)
@@ -83,7 +83,7 @@ class _Agent:
     def command(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
         """Return the relay's command line. Raises DkdbgError."""
         executor = self._target.again(silent=silent, limit=limit)
-        if self._brought is None or silent:  # the connection that keeps the file there was cut, too
+        if self._brought is None or silent:  # the agent's file was removed with the lost connection
             self.close()
             self._brought = bring(executor)
         return executor.wrap((*self._brought.argv, "relay", word))
@@ -111,7 +111,7 @@ def _watch(relay: Relay, as_json: bool, is_over: Callable[[], bool]) -> None:
     why = relay.why
     reported: tuple[str, int] | None = (why, 0) if why else None
     while not is_over():
-        # A loss that is over between two polls shows only in the number of connections.
+        # A loss and a reconnection between two polls show only in the number of connections.
         now = (why, 0 if why else relay.connections)
         if now != reported:
             text = "connected" if not why else f"not connected: {why}"

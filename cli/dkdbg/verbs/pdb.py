@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dkdbg.verbs.parser import Parser
 
 
-#: Commands that start without waiting for an editor: a debug service of `init`, and a program of the user.
+#: How to start without waiting for an editor: the debug service, or another program.
 _STARTS_AT_ONCE = "DKDBG_WAIT=0 dkdbg up, or dkdbg run without --wait"
 
 

@@ -142,7 +142,7 @@ def _plot(rows: Sequence[Row], path: Path, hint: str) -> int:
     """Write the picture of the ranks that have answered; return 1 if a rank has not.
 
     Args:
-        hint: next step if there is nothing to show.
+        hint: next step if no rank has a value to plot.
     """
     shown: list[pictures.Shown] = []
     failed = 0
@@ -158,7 +158,7 @@ def _plot(rows: Sequence[Row], path: Path, hint: str) -> int:
             continue
         console.say(f"{label}  {comparing.clean(shown[-1].text)}")
     if not shown:
-        raise DkdbgError("there is nothing to show", hint=hint)
+        raise DkdbgError("no rank has a value to plot", hint=hint)
     try:
         with path.open("xb") as picture:
             picture.write(pictures.png(shown))
@@ -167,7 +167,10 @@ def _plot(rows: Sequence[Row], path: Path, hint: str) -> int:
             f"{path} exists already", hint="name another file with --out, or omit --out"
         ) from error
     except OSError as error:
-        raise DkdbgError(f"cannot write {path}: {error.strerror}", hint="another --out") from error
+        raise DkdbgError(
+            f"cannot write {path}: {error.strerror}",
+            hint="name a file in a writable folder: --out FILE.png",
+        ) from error
     console.say(
         f"{path}: one row per rank, low values black, high values white, NaN and Inf red; histogram on the right"
     )

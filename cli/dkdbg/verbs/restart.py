@@ -50,7 +50,9 @@ def call(options: argparse.Namespace, root: Path) -> int:
             if replaced := target.replaced():
                 files = ", ".join(map(printable, replaced))
                 return _start_again(
-                    root, target, f"{files} is mounted as a single file, which was replaced since"
+                    root,
+                    target,
+                    f"{files} is mounted as a single file, and was replaced after the container started",
                 )
             which = _which(target, None)
             failure = _failure(root, target, which) if which else "its agent is gone"

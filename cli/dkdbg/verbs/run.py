@@ -146,11 +146,11 @@ def run(
 
     Args:
         root: the repository's root, resolved.
-        name: address or name of the target; None for the debug service of this repository, or for this machine without
-            one.
+        name: address or name of the target; None for the debug service of this repository, or, without one, for
+            this machine.
         command: word by word, never through a shell.
-        port: port that the agent listens on at the target; None for 5678, or for a free port if other users may use
-            5678, or on this machine if it is taken.
+        port: port that the agent listens on at the target; None for 5678, or for a free port where other users may
+            use 5678, and on this machine if 5678 is taken.
         wait: seconds that the command waits for an editor before its first line.
         python: the interpreter that runs the agent there; None to look for one.
         sync: copy the files of `root` there first, and each save while the command runs.
@@ -205,7 +205,7 @@ def run(
         with_env = _env_argv(target, copy.environment if copy else ())
         code = _attached(target, executor, brought, (*with_env, *brought.argv, *argv))
         if profiling and profiling.pull and name is not None:
-            signals.handle(signals.interrupt_once)  # Ctrl-C is for this process again, until all is closed
+            signals.handle(signals.interrupt_once)  # from here, Ctrl-C ends the fetching
             try:
                 return _fetch(root, name, target, executor, python, code=code)
             finally:
@@ -235,7 +235,7 @@ def _env_argv(target: Target, more: Sequence[str]) -> tuple[str, ...]:
 
 
 def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
-    """Return the target in its address's folder, or else in the one that shares `root`, or else in dkdbg's own."""
+    """Return the target in the folder that it has, else in `root` on a shared file system, else in dkdbg's own."""
     if not target.names_workdir:
         from dkdbg.sync import shared
 
@@ -245,7 +245,7 @@ def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
 
 
 def _lead_editors(opened: contextlib.ExitStack, target: Target, port: int, run: str) -> None:
-    """Forward editors to the session of this run, or, for a cluster, to its workers from now on."""
+    """Forward editors to the session of this run; for a cluster, also to its workers."""
     from dkdbg.verbs.parts.attach_proxy import open_proxy  # loads most of dkdbg
 
     targets = target.each() if Capability.CLUSTER in target.capabilities else [target]
@@ -354,7 +354,8 @@ def _fetch(
     """Copy a target's profiles into `dkdbg-pulled` of this repository; return `code`, or the copy's exit code if it is 0.
 
     Args:
-        name: as typed. code: exit code of the program, which takes precedence.
+        name: as typed.
+        code: exit code of the program, which takes precedence.
 
     Raises:
         DkdbgError: the profiles cannot be read or written, with the reason; after a failed program this is only a
@@ -385,7 +386,7 @@ def _fetched_folder(root: Path, name: str, target: Target, executor: Executor, p
                 f"the profiles were not fetched from {FOLDER} on {target.label}: the remote folder is unknown",
                 hint=f"dkdbg sync {shlex.quote(name)} --to {placeholder} --pull {what}",
             )
-        # No copy starts at the root of a file system: there, `to` is the folder itself.
+        # sync does not copy from `/`: there, `to` names the folder of the profiles itself.
         placeholder, what = (folder, FOLDER) if folder != "/" else (f"/{FOLDER}", ".")
         console.warn(f"dkdbg: fetching {folder.rstrip('/')}/{FOLDER} of {target.label}")
         return sync(root, name, to=placeholder, pull=(what,), python=python, as_json=False)

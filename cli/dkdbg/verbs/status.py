@@ -49,7 +49,7 @@ def status(root: Path) -> int:
 def _of_service(root: Path) -> int:
     service = manifest.debug_service(root)
     if service is None:
-        _say("set up", "yes, but dkdbg.toml or a generated file has changed since")
+        _say("set up", "yes, but dkdbg.toml or a generated file was changed after dkdbg init")
         _running(_seen())
         _say("next", "dkdbg init shows what would change")
         return 0
@@ -65,8 +65,8 @@ def _of_service(root: Path) -> int:
         return 0
     seen = _seen()
     _running(seen)
-    # The debug services of all repositories without a compose service of their own have the same name, so look at
-    # its sessions.
+    # Repositories without a compose service all give their debug service the same name, so a session of that name
+    # may be another repository's: query this one.
     own_sessions = _own_sessions(root, service) if any(each.name == service.name for each in seen) else []
     for number, line in enumerate(_next(service, own_sessions)):
         _say("next" if number == 0 else "", line)

@@ -86,7 +86,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
             return _hold(root, queue, options, say)
         wanted = _submission(options, command, wait=options.wait, name=program_name(command))
         job = ""
-        queue.connect()  # not delayed: Ctrl-C ends ssh's prompt, and the wait for another dkdbg's
+        queue.connect()  # Ctrl-C still works here: ssh may prompt, or dkdbg wait for another dkdbg that connects
         try:
             with signals.delayed():  # a half-submitted job could not be cancelled
                 job = queue.submit(wanted)
@@ -245,8 +245,8 @@ def _name_each(queue: Queue, job: str, ids: Sequence[str], say: _Said) -> int:
     commands = in_words([f"dkdbg attach {shlex.quote(each)}" for each in addresses])
     say(
         "array",
-        f"job {job} stands for several jobs, each with a session of its own once it runs, such as: {commands}; "
-        f"they go on, and {queue.cancelling(job)} on the login node ends them all",
+        f"job {job} consists of several jobs; each has its own session once it runs: {commands}; "
+        f"they keep running, and {queue.cancelling(job)} on the login node cancels them all",
         job=job,
         addresses=addresses,
     )

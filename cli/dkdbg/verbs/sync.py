@@ -96,7 +96,7 @@ def sync(
         pull: copy these remote folders back, below `into`, and change nothing there.
         python: interpreter on the target; None to find one.
         limit: maximum bytes to copy back; None for 10 GB.
-        compares: whether to compare both sides if they are one folder, such as a mount; nothing is sent then.
+        compares: whether to compare both sides if they are one folder (a mount), in which case nothing is sent.
 
     Raises:
         DkdbgError: the target cannot be reached, has no Python, or its files cannot be written, with the reason.
@@ -111,7 +111,11 @@ def sync(
             else _workspace(root, target, executor, python, writes=not (verify or pull))
         )
         if not workspace.remote.startswith("/"):
-            raise DkdbgError(f"--to {to}: it must be an absolute path on the target", exit_code=EXIT_USAGE)
+            raise DkdbgError(
+                f"--to {to} is not an absolute path on the target",
+                hint="--to /workspace",
+                exit_code=EXIT_USAGE,
+            )
         local = local_root(root, workspace.local)
         reporter = Reporter(as_json=as_json)
         if not verify and not pull:
@@ -180,10 +184,10 @@ def _follow(session: Session, reporter: Reporter, *, once: bool) -> int:
 def _workspace(
     root: Path, target: Target, executor: Executor, python: str | None, *, writes: bool
 ) -> Workspace:
-    """Return the folder that the target names; if its address names none, first try the folder that shares `root`.
+    """Return the folder of the target's address; without one, prefer a remote folder that is `root` itself, by a mount.
 
     Args:
-        writes: whether sync will write, so that a job's home is rejected.
+        writes: whether sync will write there; then the home directory of a job is rejected.
     """
     from dkdbg.sync import shared
 

@@ -151,7 +151,7 @@ def _up(root: Path, *, as_json: bool, wait_timeout: int) -> None:
     elif started.idle:
         console.say(
             f"{service.name} is up, and no program runs in it: dkdbg run -- COMMAND starts one there and says where to attach; "
-            "dkdbg init --command COMMAND makes it the program of F5; Reopen in Container opens it"
+            "dkdbg init --command COMMAND makes COMMAND the program of F5; Reopen in Container opens the container"
         )
     elif started.port is None:
         port = attaches_to or before
@@ -176,7 +176,7 @@ def startable(target: Target) -> Target:
     if Capability.START not in target.capabilities:
         raise DkdbgError(
             f"{target.address} cannot be started or ended from here",
-            hint="start it as you always do",
+            hint=f"start it with the command that you normally use, then dkdbg attach {target.address}",
             exit_code=EXIT_USAGE,
         )
     return target

@@ -37,9 +37,9 @@ def duration(text: str) -> float:
 
 
 def has_passed(limit: float | None) -> Callable[[], bool]:
-    """Return a function that tells whether `limit` seconds have passed since this call; with None, they never do.
+    """Return a function that tells whether `limit` seconds have passed since this call.
 
-    It uses wall-clock time, which goes on while a laptop sleeps.
+    With None, the function always returns False. It uses wall-clock time, which goes on while a laptop sleeps.
     """
     end = math.inf if limit is None else time.time() + limit
     return lambda: time.time() >= end
@@ -57,7 +57,7 @@ def port(text: str) -> int:
     """Return a TCP port."""
     found = whole_number(text, 65535)
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1 to 65535")
     return found
 
 
@@ -65,7 +65,7 @@ def process(text: str) -> int:
     """Return a PID."""
     found = whole_number(text, (1 << 22) - 1)
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a PID")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a PID; ps -e on the target lists them")
     return found
 
 

@@ -128,7 +128,7 @@ def _ranks(written: str) -> RankSet:
 
 
 def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str, str]]:
-    """Return the targets to query with their sessions, and by name why other targets are not queried."""
+    """Return the targets to query with their sessions, and the reasons why other targets are not queried, by name."""
     if not targets:
         seen, silent = registry.sessions(installed=True)
         return _of_sessions(root, seen, silent, is_set_up=_is_set_up(root))
@@ -195,7 +195,7 @@ def _of_sessions(
 
 
 def _readable(seen: Sequence[SeenSession]) -> tuple[list[SeenSession], dict[str, str]]:
-    """Return the sessions that run, and by target why others cannot be read."""
+    """Return the sessions that run, and the reasons why others cannot be read, by target."""
     unreadable = {each.target: each.detail for each in seen if each.state == sessions.UNREADABLE}
     return [each for each in seen if not each.is_ended and each.state != sessions.UNREADABLE], unreadable
 

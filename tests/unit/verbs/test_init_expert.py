@@ -176,7 +176,9 @@ def test_an_image_beside_a_dockerfile_that_cannot_be_used_is_built_from_ours(
 
 def test_an_old_python_is_said_in_a_sentence_and_refused_only_for_a_service_that_a_person_names(repository):
     repository.write("requirements.txt", "torch==1.1.0\n").write("train.py", TRAIN)
-    said = "the releases that are named here have wheels for Python 3.7, which no current debugger supports: "
+    said = (
+        "the torch release that is named here has wheels for Python 3.7, which no current debugger supports: "
+    )
     assert any(note.startswith(said) for note in repository.plan().notes)
     repository.empty().write("old.Dockerfile", "FROM python:3.6\nWORKDIR /app\nCOPY . .\n")
     repository.write("server.py", TRAIN)
@@ -234,7 +236,7 @@ def test_a_service_that_is_not_found_may_be_in_a_compose_file_that_was_left_out(
         repository.plan(service="app")
     assert caught.value.message.startswith("there is no compose service 'app' here; there are: web\n")
     assert "\n  left out: docker/compose.yaml:3: not valid YAML: " in caught.value.message
-    assert caught.value.hint == "Correct docker/compose.yaml, if it is in there; then try again"
+    assert caught.value.hint == "Correct docker/compose.yaml if it defines that service, then try again"
 
 
 def test_of_services_of_one_name_a_person_names_one_by_its_file(repository):

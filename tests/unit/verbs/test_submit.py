@@ -156,7 +156,7 @@ def test_each_job_of_a_submitted_array_is_named_with_the_command_that_attaches_t
     monkeypatch.setattr(submit.registry, "queue_of", lambda _: Array(*ids))
     assert submit.call(OPTIONS, tmp_path) == 0
     commands = [f"dkdbg attach slurm://login/{each}" for each in named]
-    assert f": {', '.join(commands)}; they go on, and scancel 7 on" in capsys.readouterr().err
+    assert f": {', '.join(commands)}; they keep running, and scancel 7 on" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ _MAX_ANSWER_BYTES = 1 << 20
 
 
 def inherited(reference: str) -> tuple[str, ...] | None:
-    """Return the Dockerfile lines for what a build inherits from an image, beyond `WORKDIR /` and root; never pull.
+    """Return Dockerfile lines for what a build inherits from an image, without defaults (`WORKDIR /`, `USER root`).
 
-    The ENTRYPOINT of an image of root is left out: it may need root, and the agent could not become the owner of the
-    workspace (docs/adr/0004-the-agent-becomes-the-owner-of-the-workspace.md).
+    The ENTRYPOINT of an image whose user is root is left out: it may need root, and then the agent could not become
+    the owner of the workspace (docs/adr/0004-the-agent-becomes-the-owner-of-the-workspace.md).
 
-    Return None if the engine does not have the image, or does not answer.
+    Never pull: return None if the engine does not have the image, or does not answer.
     """
     if not _REFERENCE.fullmatch(reference):
         return None

@@ -174,9 +174,9 @@ def published_ports(described: Mapping[str, Any]) -> list[int]:
 
 
 def _entrypoint(argv: Sequence[str]) -> str:
-    """Return the service's entrypoint without the program that another command replaces; empty to keep all of it.
+    """Return the entrypoint up to `--`, if a program that another command replaces follows there; else empty.
 
-    `["python", "train.py"]` is removed, a script that ends in `exec "$@"` is kept.
+    `python train.py` is such a program. A script alone, which may end in `exec "$@"`, is none: the entrypoint stays.
     """
     end = argv.index("--") + 1 if "--" in argv else len(argv)
     return shlex.join(argv[:end]) if launchers_in(argv[end:]) else ""

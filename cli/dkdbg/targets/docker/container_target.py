@@ -291,6 +291,7 @@ def _of_debugpy(container: Container, listens: tuple[str, int] | None) -> list[s
         )
     else:
         lines.append(
-            f"its port is not published: start the container with -p 127.0.0.1:{port}:{port} and --listen 0.0.0.0:{port}"
+            f"its port is not published: start the container with docker run -p 127.0.0.1:{port}:{port}, "
+            f"and debugpy in it with --listen 0.0.0.0:{port}"
         )
     return lines

@@ -131,8 +131,8 @@ _KNOWN = (
           r"|Error response from daemon: (?:Get|Head) \"https?://[^\"\n]*/v2/|initializing source docker://|short-name [^\n]* did not resolve to an alias",
           "the base image is not on this machine and cannot be pulled",
           "log in (docker login), or use an image that you have: DKDBG_BASE=registry.example/python:3.11 if dkdbg init wrote the Dockerfile, else its FROM line"),
-    # Except in pip's search for a newer pip after a failure: that an index is unreachable there does no harm ("-
-    # skipping").
+    # A line of pip's search for a newer pip does not count: pip searches after a failure, and an index that
+    # is unreachable then does no harm.
     Known(r"(?m:^(?![^\n]*Could not fetch URL [^\s:]+:[^\s:]+/pip/: )[^\n]*(?:CERTIFICATE_VERIFY_FAILED|certificate signed by unknown authority|unable to get local issuer certificate|invalid peer certificate))",
           "the build does not trust the certificate of your network's proxy or index",
           "DKDBG_CA=/etc/ssl/certs/ca-certificates.crt passes your CA bundle to a Dockerfile that dkdbg init wrote; in your own, "
@@ -211,7 +211,8 @@ def explain(code: int, output: str) -> DkdbgError:
     is_build = "failed to solve: process" in output
     last = [line for line in output.strip().splitlines() if line.strip()][-6:]
     return DkdbgError(
-        f"docker failed with exit code {code}:\n  " + "\n  ".join(last or ["(it said nothing)"]),
+        f"docker failed with exit code {code}"
+        + (":\n  " + "\n  ".join(last) if last else ", and printed no error"),
         hint="dkdbg verify names what the image cannot install"
         if is_build
         else "without dkdbg: docker compose --profile debug up --build --wait SERVICE (plain dkdbg names it)",

@@ -79,7 +79,7 @@ class PaiJob:
             command: shell code that runs before the role's commands; it begins with MARKER.
 
         Raises:
-            BadJob: the file is written in a way that does not allow editing without other changes.
+            BadJob: as the file is written, the edit is impossible or would change something else too.
         """
         edit = _Edit(self.text, self.value)
         edit.ask_for_port(role.name)

@@ -381,7 +381,7 @@ def chosen(tasks: list[Task], query: PaiQuery) -> list[Task]:
 def _task_of(role: str, value: dict[str, Any]) -> Task:
     index, state, ip = value["taskIndex"], value["taskState"], value.get("containerIp") or ""
     if not isinstance(index, int) or isinstance(index, bool) or index < 0 or not _NAME.fullmatch(role):
-        raise BadAnswer("one of its tasks has no number")
+        raise BadAnswer(f"a task has an invalid role or number: {role[:40]}/{str(index)[:40]}")
     if state not in _STATES:
         raise BadAnswer(f"a task has an unknown state: {str(state)[:40]}")
     if ip:

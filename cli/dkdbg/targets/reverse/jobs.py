@@ -285,14 +285,21 @@ def _listener(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=MAX_PENDING)
 
 
+def _invalid(what: str) -> ValueError:
+    """Return the error for a description, which may contain a key and is therefore not shown."""
+    return ValueError(f"its description {what}: start the job with the agent.pyz of this dkdbg")
+
+
 def _read(about: str) -> About:
     """Parse a description. Raises ValueError: it is invalid."""
     try:
         answer = json.loads(about)
     except RecursionError as error:
-        raise ValueError("its description is invalid") from error
+        raise _invalid("is nested too deeply") from error
+    except ValueError as error:
+        raise _invalid("is not JSON") from error
     if not isinstance(answer, dict):
-        raise ValueError("its description is invalid")  # noqa: TRY004 - as for invalid JSON
+        raise _invalid("is not a JSON object")
     id_, name, port = answer.get("id"), answer.get("name"), answer.get("port")
     if (
         not isinstance(id_, str)
@@ -300,7 +307,7 @@ def _read(about: str) -> About:
         or not isinstance(port, int)
         or not 0 < port < 65536
     ):
-        raise ValueError("its description is invalid")
+        raise _invalid("needs an id, a name and a port from 1 to 65535")
     answers = answer.get("answers")
     known = [each for each in answers if isinstance(each, str)] if isinstance(answers, list) else []
     name = _NO_NAME.sub("_", name).lstrip("-")[:63] or "job"  # no name may look like an option

@@ -132,10 +132,14 @@ class QueryServer:
             _say(client, query_client.REFUSED, f"it is not connected: {why}".encode())
         else:
             with contextlib.closing(job.ask(query)) as answer:
-                self._pass_on(client, answer)
+                self._pass_on(
+                    client,
+                    answer,
+                    lost=f"{asked['job']} lost its connection while it answered {query[0]}: try again, once dkdbg ps lists it",
+                )
 
-    def _pass_on(self, client: socket.socket, answer: Answer) -> None:
-        """Forward the agent's output for as long as the client stays."""
+    def _pass_on(self, client: socket.socket, answer: Answer, *, lost: str) -> None:
+        """Forward the agent's output for as long as the client stays; without an exit code, send `lost` instead."""
         with selectors.DefaultSelector() as news:
             news.register(client, selectors.EVENT_READ, b"")
             for sock, kind in ((answer.stdio, query_client.OUT), (answer.stderr, query_client.ERR)):
@@ -151,7 +155,7 @@ class QueryServer:
                 if self._stopped.is_set():
                     return
         if answer.code is None:
-            _say(client, query_client.REFUSED, b"it has gone while it was asked")
+            _say(client, query_client.REFUSED, lost.encode())
         else:
             _say(client, query_client.EXIT, answer.code.to_bytes(4, "big"))
 

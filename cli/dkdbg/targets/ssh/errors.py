@@ -13,18 +13,23 @@ from dkdbg.printable import printable
 if TYPE_CHECKING:
     from dkdbg.targets.ssh.command import SshHosts
 
+#: A known host shows another key: OpenSSH cannot tell a new key from an attack.
+_CHANGED_KEY = (
+    "the host key of {who} has changed: the machine was reinstalled, or another machine answers in its place"
+)
+
 #: Pattern of a line, problem and hint; `{0}` and `{1}` stand for the pattern's groups, `{way}` for the hosts' names.
 #: The first match counts, so a cause comes before its consequences.
 _KNOWN = (
     (
         r"Offending \S+ key in (\S+):\d+\r?\n(?:[^\n]*\n){0,4}?Host key for (\S+) has changed",
-        "the host key of {who} has changed: the machine was reinstalled, or somebody is in between",
+        _CHANGED_KEY,
         hints.HOST_KEY(file="{0}", host="{1}"),
     ),
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "the host key of {who} has changed: the machine was reinstalled, or somebody is in between",
-        "ask the administrator; if the new key is right, remove the old one from known_hosts, then connect once with ssh",
+        _CHANGED_KEY,
+        "ask the administrator; if the new key is right: ssh-keygen -R HOSTNAME (ssh -G {who} shows it), then connect once: {ssh}",
     ),
     (
         r"No (\S+) host key is known for (\S+)",

@@ -46,12 +46,12 @@ class AttachProxy:
 
     Args:
         port: if taken, the next free one is used.
-        base: first of the ports per process, which each process gets; None: only for an editor that opens no
-            child sessions.
+        base: first of the ports, one for each process; None: only processes of an editor that opens no child
+            sessions get a port.
         ranks: default ranks for editors that choose none; empty for the ranks that the targets were started with.
         continues: default effect of continuing one rank on the others, `all` or `one`.
-        token: token to prove to agents that require one for the list of processes.
-        proves: whether to use the token for editors that show none, so that every client of the port can attach.
+        token: token for agents that list their processes only to clients that prove knowledge of it.
+        proves: whether to use it also for editors that send no token, so that every client of the port can attach.
 
     Raises:
         DkdbgError: a target is named twice, or no port is free.
@@ -122,8 +122,9 @@ class AttachProxy:
 
 def _named(targets: Sequence[Target]) -> list[tuple[Target, str]]:
     """Return each target with a unique name: its label, or its whole address if two labels are equal."""
-    if len({str(each.address) for each in targets}) < len(targets):
-        raise DkdbgError("a target is named twice", hint="name each one once")
+    addresses = [str(each.address) for each in targets]
+    if twice := next((each for each in addresses if addresses.count(each) > 1), ""):
+        raise DkdbgError(f"{twice} is named twice", hint="name each target once")
     labels = [each.label for each in targets]
     return [
         (each, label if labels.count(label) == 1 else str(each.address))

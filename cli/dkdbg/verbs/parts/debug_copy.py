@@ -48,7 +48,7 @@ def up(root: Path, options: argparse.Namespace) -> int:
             if not console.ask(f"Start {plan.name}?"):
                 console.say("nothing was started")
                 return EXIT_ERROR
-        handle(interrupt_once)  # stays until the process ends, which may have to remove the copy
+        handle(interrupt_once)  # never undone: a second signal must not interrupt the removal of the copy
         if attach is not None:
             return _attached(root, target, attach, options.wait_timeout)
         ready = target.make_copy(report=console.say, limit=options.wait_timeout)

@@ -138,7 +138,7 @@ class LocalRun:
             child.wait()
 
     def _wait(self, runtime: str) -> int:
-        """Return the port once the record says that an attach will work; connect to nothing."""
+        """Return the port once the session record says that an attach will work; do not connect to the port."""
         assert self._child is not None  # noqa: S101 - started by the only caller
         deadline = time.monotonic() + START_LIMIT
         while time.monotonic() < deadline:

@@ -140,7 +140,10 @@ def _following(overlay: overlay_of.Overlay, base: str) -> tuple[str, str]:
         )
     again = "after a change there, run dkdbg init --k8s again; --check tells whether it is needed"
     if base:
-        return (f"a snapshot of the object that {base} builds", f"names are made there; {again}")
+        return (
+            f"a snapshot of the object that {base} builds",
+            f"an overlay cannot build on that folder; {again}",
+        )
     return (f"a snapshot of the object in {overlay.source}", f"no kustomization.yaml builds it; {again}")
 
 
@@ -250,7 +253,7 @@ def _rendered(root: Path, chosen: ManifestWorkload, base: str) -> dict[str, Any]
 def _code(
     rendered: dict[str, Any], kind: str, container: str, folder: str | None, dockerfiles: Sequence[Any]
 ) -> tuple[str, str]:
-    """Return the code's folder in the container, and where that was found."""
+    """Return the code's folder in the container, and the source of that path."""
     if folder is not None:
         if not folder.startswith("/"):
             raise DkdbgError(

@@ -65,7 +65,7 @@ def init_pai(root: Path, options: argparse.Namespace) -> int:
         _what_waits(chosen, script),
         *edited.decisions,
         (f"the agent is at {agent}", "as you typed it") if agent
-        else ("the deployment contains what pdb needs", "no download, nothing in the image; Python 3.8 or newer"),
+        else ("the deployment contains what pdb needs", "no download; the image needs only Python 3.8 or newer"),
         (f"the token is the secret {SECRET}", "the job has it") if secret
         else ("each task creates its own token", f"it is in the task's log, visible to all who can read the log; or define a secret {SECRET}"),
     ]  # fmt: skip

@@ -37,4 +37,4 @@ def keep_port(root: Path, port: int, *, why: str, report: Callable[[str], None])
     if shared:
         report(f"  {port} is only for this machine: do not commit it in {' and '.join(shared)}")
     for phrase in launch.yours:
-        report(f"  {LAUNCH}: yours stays {phrase}")
+        report(f"  {LAUNCH}: kept your value: {phrase}")

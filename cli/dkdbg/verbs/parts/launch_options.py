@@ -38,7 +38,8 @@ def ranks_of(root: Path, typed: str | None) -> str:
     """Return the ranks to debug; empty if neither the option nor dkdbg.toml chooses any.
 
     Args:
-        root: the repository's root. typed: the option's value, None without it.
+        root: the repository's root.
+        typed: the option's value, None without it.
 
     Raises:
         DkdbgError: `typed` is not a set of ranks, or dkdbg.toml is invalid.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _WAIT_S, _END_TIMEOUT_S, _PAUSE_S = 600, 20.0, 0.3
 #: Maximum bytes of output to read; timeout in seconds of a search for interpreters.
 _MAX_OUTPUT_BYTES, _TIMEOUT_S = 1 << 20, 60.0
-#: States of our session before this machine attaches; bytes of the run's last output.
+#: States of the run's session before this machine attaches; bytes of the run's last output to show.
 _LIVE_STATES, _SHOWN_BYTES = ("waiting", "running"), 20_000
 
 

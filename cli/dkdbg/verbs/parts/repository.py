@@ -70,9 +70,9 @@ def make_plan(
     """Return the plan as `init` makes it, and the configuration; ignore files that dkdbg generated.
 
     Args:
-        ask: returns the Dockerfile lines for what a build inherits from an image; None if it is unknown, and then the
-            manifest has what an earlier `init` learnt. Only an `init` that may write asks the engine: elsewhere the plan
-            must not depend on this machine's images.
+        ask: returns, for an image, Dockerfile lines for what a build inherits from it; None if unknown, and then the
+            manifest's record from an earlier `init` is used. Only an `init` that may write asks the engine: elsewhere
+            the plan must not depend on this machine's images.
         asked: values of flags, by their keys in dkdbg.toml (`config.ANSWERS`, `apt`); None leaves the file's value.
 
     Raises:

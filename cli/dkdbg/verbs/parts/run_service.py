@@ -63,7 +63,7 @@ def run_in_service(
 
     def tell(number: int) -> None:
         if not prepared.tell(number):
-            raise KeyboardInterrupt  # nothing runs there yet: stop starting it
+            raise KeyboardInterrupt  # the command does not run yet: give up its start
 
     try:
         return process.attached(prepared.argv, tty=tty, on_signal=tell, cwd=root, env=prepared.environment)
