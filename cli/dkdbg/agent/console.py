@@ -14,7 +14,7 @@ def printable(text: str) -> str:
 def log(text: str) -> None:
     """Write a message to the user on stderr: stdout is the program's.
 
-    Names of files and programs are escaped: they may hold terminal control sequences.
+    Escape unprintable characters: a name of a file or program may hold terminal control sequences.
     """
     try:
         sys.stderr.write("dkdbg: %s\n" % "\n".join(map(printable, text.split("\n"))))
@@ -31,9 +31,9 @@ def open_closed_streams() -> None:
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
-        except OSError:  # noqa: PERF203 - each on its own
+        except OSError:  # noqa: PERF203 - one closed descriptor must not skip the others
             # open(2) returns the lowest free number: this one.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
             mode = "w" if number else "r"
-            stream = open(number, mode, closefd=False, errors="backslashreplace")  # noqa: SIM115 - until the end
+            stream = open(number, mode, closefd=False, errors="backslashreplace")  # noqa: SIM115 - open until exit
             setattr(sys, name, stream)

@@ -87,21 +87,21 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
             version: RECORD_VERSION of the writer.
             id: name of the session's folder in the runtime folder.
             pid: the agent's pid in its own PID namespace, `pid_namespace`.
-            boot: boot id of the agent's machine (/proc/sys/kernel/random/boot_id), empty where unknown; older agents write
-                none.
+            boot: boot id of the agent's machine (/proc/sys/kernel/random/boot_id), empty where unknown; missing in
+                records of older agents.
             pid_start: the agent's start in clock ticks since boot (/proc/PID/stat), null without /proc.
             host: the address that the listener binds; port: its TCP port.
-            adapter_up: whether debugpy's adapter serves; an editor that attaches before waits for it.
+            adapter_up: whether debugpy's adapter accepts connections; an editor that attaches earlier waits for it.
             client: whether an editor is attached (it has sent configurationDone).
             child: pid of the user's command, null before its start.
             started, updated: epoch seconds. expires: epoch seconds of the wait's end, null without one.
-            exit_code: 0 to 255 as a shell reports it (128+n for signal n); null while the agent runs, and where the
-                program goes on without it.
+            exit_code: the program's, 0 to 255 as a shell reports it (128+n for signal n); null while the agent runs,
+                and if the agent ended before the program.
             runs: how many times the command was started. last_exit_code: that of the previous run, null in the
                 first.
-            detail: one plain line about the state; may be empty.
-            jobs: names of the batch system's job around the agent; empty where unknown.
-            run: ID of the `dkdbg run` that has started it; empty for none.
+            detail: one line for the user about the state; may be empty.
+            jobs: names of the batch job that the agent runs in; empty where unknown.
+            run: ID of the `dkdbg run` that has started the session; empty for any other start.
             deadlines: known time limits that dkdbg cannot stop.
         """
 
@@ -136,13 +136,16 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         processes: List[Process]
 
     class JoinInfo(TypedDict):
-        """`join.json`: how a Python process joins the adapter; it exists only while an editor is attached.
+        """Content of `join.json`, with which a Python process joins the adapter.
+
+        The file exists only while an editor is attached.
 
         Attributes:
             adapter: path of the Unix socket on which the adapter accepts processes.
-            token: token that the adapter shows to a joining process, which would hang with a wrong one.
-            ppid: the agent's pid: the adapter announces a joining process in the root session, which has this pid.
-            search: folders that may hold debugpy zips. runtime: folder for an unpacked one.
+            token: secret that the adapter sends to each process; with another one the process would hang.
+            ppid: the agent's pid, which a process reports as its parent's: the adapter then announces the process in
+                the root session.
+            search: folders that may hold debugpy zips. runtime: folder to unpack one into.
             deadline: seconds that a starting program waits for the editor's breakpoints.
         """
 
@@ -165,18 +168,18 @@ HELD_NAME = "held-time"
 PROCESSES_NAME = "p"
 #: Lock file in the session's folder; the agent holds the lock while it lives.
 LOCK_NAME = "lock"
-#: Subfolder of the session's folder with a folder per other user below the agent, named by uid. That user's
-#: processes use it as the session's folder.
+#: Subfolder of the session's folder. For each other user that the program's processes have changed to, it has a folder
+#: named by the uid, which those processes use as the session's folder.
 USERS_NAME = "u"
-#: Selected ranks, while not all are debugged; see inprocess/choosing.py.
+#: File with the ranks to debug; missing while all are debugged. See inprocess/choosing.py.
 RANKS_NAME = "ranks"
 #: Control socket for `restart` and `stop`, in the processes' folder, whose path is short enough for a Unix socket.
 CONTROL_NAME = "agent.sock"
-#: Socket on which debugpy's adapter accepts processes, in the processes' folder too.
+#: Socket on which debugpy's adapter accepts processes; also in the processes' folder.
 ADAPTER_NAME = "adapter.sock"
-#: File in the runtime folder, from the moment a debugger can attach, for the health check in agent.sh, which runs every
-#: other second and must not start a Python. Content: the agent's pid and the listener's port (4 hex digits), or
-#: NOT_READY when no debugger can attach any more; then the machine's uptime at that moment, in hundredths of a second.
+#: File in the runtime folder for the health check in agent.sh, which runs every two seconds and must not start Python.
+#: The agent writes it as soon as a debugger can attach: its pid and the listener's port (4 hex digits), or NOT_READY
+#: once no debugger can attach any more; then the machine's uptime at the write, in hundredths of a second.
 READY_NAME = "ready"
 NOT_READY = "0 0000"
 
@@ -185,10 +188,10 @@ ATTACHABLE = ("waiting", "attached", "running", "post-mortem", "restarting", "id
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 5678
-#: Policies for an attach after sources have changed since the program's start: `auto` restarts the program; `ask`
-#: only reports the changes; `never` reports them, and Restart in an editor does not restart the program either.
+#: Policies for an attach if sources have changed since the program's start: `auto` restarts the program; `ask`
+#: only reports the changes; `never` reports them, and disables an editor's Restart button too.
 RESTART_AUTO, RESTART_ASK, RESTART_NEVER = RESTART = ("auto", "ask", "never")
-#: Ranks that a continue or pause of one rank affects: all ranks of its job, or only that one.
+#: Ranks that continue or pause with one rank: all of its job, or only that one.
 CONTINUE_ALL, CONTINUE_ONE = CONTINUES = ("all", "one")
 
 EXIT_NO_DEBUGGER = 124

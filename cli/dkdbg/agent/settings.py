@@ -30,7 +30,7 @@ class Setting:
         help: one line about its effect, also for dkdbg.toml and the compose file.
         more: text that docs/settings.md adds.
         default: its value when it is not set.
-        unset: description of the default if that is not a fixed value.
+        unset: text about the default where that is not one fixed value.
         key: its key in the table [debug] of dkdbg.toml, or `TABLE.KEY`; empty without one.
         values: what dkdbg.toml accepts: a choice, a range of whole numbers, or one of the kinds above.
         example: its value in the template of dkdbg.toml; the default when empty.
@@ -167,9 +167,9 @@ ENV_TORCH_PROFILE_STEPS = declare(
 ENV_PROFILE_DIR = declare("DKDBG_PROFILE_DIR", JOB, "folder of the profiles", default="dkdbg-profiles")
 # fmt: on
 
-#: Variables that the agent sets for the program: the session's folder, without which the hook does nothing; salt
-#: and digest of the token that a pdb client must send first.
+#: Variables that the agent sets for the program: the session's folder (without it the hook does nothing), and salt and
+#: digest of the token that a pdb client must send first.
 ENV_SESSION_DIR, ENV_PDB_TOKEN = "DKDBG_SESSION_DIR", "DKDBG_PDB_TOKEN"
-#: Folder of a volume with copies of the image's own files in the folders of ENV_IMAGE_FILES, which the checkout hides.
+#: Mount point of the volume with copies of the image's files that the mounted checkout hides; see ENV_IMAGE_FILES.
 IMAGE_FILES = "/opt/dkdbg-image"
 DEFAULT_JOIN_DEADLINE = float(SETTINGS[ENV_JOIN_DEADLINE].default)

@@ -19,7 +19,7 @@ _KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """Detect within two minutes that the peer is gone. Raises OSError when the connection is closed."""
+    """Turn on TCP keep-alive, to detect within two minutes that the peer is gone. Raises OSError: already closed."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEP_ALIVE:
         option = getattr(socket, name, None)
@@ -41,9 +41,9 @@ def shut(sock: Optional[socket.socket], how: int = socket.SHUT_RDWR) -> None:
 
 
 def begin(serve: Callable[..., object], *args: object, name: str) -> bool:
-    """Call a function on a thread of its own; return False if the process may have no more threads.
+    """Call a function on a thread of its own; return False if no thread can be started.
 
-    The limit (`ulimit -u`, pids.max) counts other processes too: the caller can try again when they have ended.
+    The limit (`ulimit -u`, pids.max) covers other processes too, so a later call may succeed.
     """
     try:
         threading.Thread(target=serve, args=args, name=name, daemon=True).start()
@@ -61,9 +61,9 @@ def acknowledge(sock: socket.socket) -> None:
 
 
 def ask(through: socket.socket, query: bytes) -> socket.socket:
-    """Send a query with one end of a new socket pair; return the other end, which gets the answer.
+    """Send a query together with one end of a new socket pair; return the other end, on which the answer arrives.
 
-    The peer's exit closes its end. Raises OSError.
+    If the peer exits, its end closes, and the caller reads the end of the stream. Raises OSError.
     """
     own_end, peer_end = socket.socketpair()
     try:
@@ -77,19 +77,19 @@ def ask(through: socket.socket, query: bytes) -> socket.socket:
 
 
 def is_same_user(sock: socket.socket) -> bool:
-    """Tell whether the peer of a Unix socket is a process of this user or of root.
+    """Tell whether the peer of a connected Unix socket is a process of this user or of root.
 
-    For a client, the peer is the listener's creator.
+    To a client, the kernel names the process that called listen(2) as the peer.
     """
     option = getattr(socket, "SO_PEERCRED", None)
-    if option is None:  # macOS, where the sockets' folders are closed to others too
+    if option is None:  # macOS: rely on the mode 0700 of the sockets' folders
         return True
     credentials = sock.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i"))
     return struct.unpack("3i", credentials)[1] in (0, os.getuid())
 
 
 def drain(sock: socket.socket, seconds: float) -> None:
-    """Read until the peer closes. Closing with unread data would reset the connection and lose our last answer."""
+    """Read until the peer closes: closing a socket with unread data resets the connection and loses our last answer."""
     end = time.monotonic() + seconds
     with contextlib.suppress(OSError):
         while time.monotonic() < end:

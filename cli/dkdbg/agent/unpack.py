@@ -1,9 +1,8 @@
-"""Unpacks the single file once into the private runtime folder, and continues from there.
+"""Unpacks the single file into the private runtime folder, once, and runs the agent from there.
 
 debugpy and the hook have to be real files, and modules load faster from a folder than from a zip because
-their .pyc are kept. The folder is named by the file's digest. It is used only while everything in it belongs
-to this user and has the archive's content. Python 3.8+ with few imports, because every start of a program
-runs this.
+their .pyc are kept. The folder's name has the file's digest. The folder is used only while everything in it belongs
+to this user and has the sizes that the archive lists. Few imports, because every start of a program runs this.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ if TYPE_CHECKING:
     #: Name in the zip -> size in bytes.
     Contents = Dict[str, int]
 
-#: Modification time of an unpacked file, epoch seconds; a later change sets another one.
+#: Modification time of every unpacked file, in epoch seconds: another one shows that the file was changed.
 _WHEN = 315532800
 _FOLDER = "agent-"
-#: Folder inside it. Tools that look for the program's own modules skip paths with this name; Hypothesis for example
-#: draws examples from constants in such modules.
+#: Folder inside it. Tools that look for the program's own modules skip paths with this name: Hypothesis, for example,
+#: takes test values from the constants in the program's modules.
 _PACKAGES = "site-packages"
 #: Prefix of a folder that is being unpacked, and seconds after which such a folder counts as left by a killed process.
 _SCRATCH, _LEFT_AFTER_S = ".unpack-", 3600.0
-#: Variable that is set where the file was brought with a batch job: the last program on the node removes the unpacked
-#: folder. The suffix keeps that folder apart from the one of a file in kept.py, which is removed under another lock.
+#: Variable that is set if the file came with a batch job: the last program on the node removes the unpacked folder. The
+#: suffix keeps that folder apart from one unpacked from a file of kept.py, which is removed under another lock.
 _ENV_TRANSIENT, _TRANSIENT = "DKDBG_TRANSIENT", "-job"
 #: Option of `launch` and `supervise`: the program starts with SIGTERM unblocked.
 _UNBLOCK = "--unblock-sigterm"
 
-#: The same as in settings.py and supervisor/site_folders.py, which most starts do not import.
+#: Copies of the names in settings.py and supervisor/site_folders.py: most starts import neither.
 _ENV_OWN_CONTAINER, _ENV_SITES = "DKDBG_OWN_CONTAINER", "DKDBG_SITES"
 
 
 def main(archive: str) -> int:
-    """Launch or supervise from the single file `archive`, as the command line says; return the exit code."""
+    """Unpack the single file `archive` and run the agent's command line from it; return the exit code."""
     argv = sys.argv[1:]
     if argv[:1] in (["launch"], ["supervise"]):
         _open_sites()
@@ -61,7 +60,7 @@ def main(archive: str) -> int:
                 sys.stderr.write("dkdbg: %s is gone: %s\n" % (archive, error.strerror or "removed meanwhile"))
                 return 125
             os.environ[runtime_dir.ENV_RUNTIME_DIR] = os.path.dirname(archive)
-            # The host's id of this run stays in /proc and the record, but is not passed on to the program.
+            # Keep the host's run ID, which stays in /proc and the record, from the program's environment.
             run = os.environ.pop(kept.ENV_RUN, "")
             at = {"launch": 1, "supervise": 1, "enter": 2}.get(argv[0] if argv else "")
             if run and at:
@@ -100,8 +99,8 @@ def _run_and_remove(archive: str, argv: List[str]) -> int:
         return True
 
     if argv[:1] in (["launch"], ["supervise"]):
-        # Block SIGTERM, which the job's end sends, until the supervisor takes the signals: its default would end this
-        # process before the folder is removed, and a handler's SystemExit is lost in a weakref callback of an import.
+        # Block SIGTERM, which ends a batch job, until the supervisor takes the signals. By default it would end this
+        # process before the folder is removed; a handler's SystemExit could get lost in an import's weakref callback.
         if signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]):
             argv.insert(1, _UNBLOCK)
     else:
@@ -109,7 +108,7 @@ def _run_and_remove(archive: str, argv: List[str]) -> int:
     try:
         return _run(archive, argv, _TRANSIENT, hold)
     finally:
-        if not held:  # ended between unpacking the folder and holding it
+        if not held:  # this process was ended after unpacking the folder and before locking it
             with contextlib.suppress(OSError, runtime_dir.RuntimeDirError):
                 hold(_target(archive, runtime_dir.open_runtime_dir(_asked_runtime(argv))) + _TRANSIENT)
         for each in held:
@@ -152,13 +151,13 @@ def _give_up(argv: List[str], reason: str) -> int:
 
 
 def folder_of(archive: str, runtime: str, suffix: str = "") -> str:
-    """Return the folder with the content of `archive`, after unpacking it below `runtime` where needed.
+    """Return the folder with the content of `archive`; unpack it below `runtime` if it is not there.
 
-    Two processes may race: each unpacks beside the target, and the first rename wins.
+    Two processes may do so at once: each unpacks into a folder of its own, and the first to rename it wins.
 
     Args:
-        archive: path of the single file, spelled as in the paths of its imported modules.
-        runtime: a folder that `open_runtime_dir` has opened.
+        archive: path of the single file, exactly as zipimport knows it.
+        runtime: the result of `open_runtime_dir`.
         suffix: suffix of the folder's name.
 
     Raises:
@@ -174,7 +173,7 @@ def folder_of(archive: str, runtime: str, suffix: str = "") -> str:
 
 
 def _remove_left(runtime: str) -> None:
-    """Remove the folders of processes that were killed while they unpacked."""
+    """Remove partly unpacked folders of processes that were killed."""
     for name in os.listdir(runtime):
         if name.startswith(_SCRATCH):
             import shutil
@@ -182,14 +181,14 @@ def _remove_left(runtime: str) -> None:
             path = os.path.join(runtime, name)
             try:
                 info = os.lstat(path)
-            except OSError:  # its process has just finished
+            except OSError:  # its process has just renamed or removed it
                 continue
             if info.st_uid == os.geteuid() and info.st_mtime < time.time() - _LEFT_AFTER_S:
                 shutil.rmtree(path, ignore_errors=True)
 
 
 def _asked_runtime(argv: List[str]) -> Optional[str]:
-    """Return the runtime folder that the command line names, as supervisor/options.py reads it."""
+    """Return the runtime folder that the command line names; must agree with supervisor/options.py."""
     asked = None
     for position, word in enumerate(argv):
         if word == "--":
@@ -208,7 +207,7 @@ def _target(archive: str, runtime: str) -> str:
 
 
 def _sha256(data: bytes) -> str:
-    """Return the hexadecimal digest. hashlib would load OpenSSL, which takes longer than all else here."""
+    """Return the hexadecimal digest. Avoid hashlib, because loading OpenSSL takes longer than everything else here."""
     for name in ("_sha2", "_sha256", "hashlib"):  # Python 3.12, older ones, others
         try:
             made: str = __import__(name).sha256(data).hexdigest()
@@ -219,7 +218,7 @@ def _sha256(data: bytes) -> str:
 
 
 def _contents(archive: str) -> Contents:
-    """Return the zip's content as it is unpacked; importing this file has already read the directory."""
+    """Return the zip's files by their paths once unpacked, from the directory that zipimport has read already."""
     import zipimport
 
     table = zipimport._zip_directory_cache[archive]  # type: ignore[attr-defined]
@@ -233,8 +232,8 @@ def _is_own(info: os.stat_result) -> bool:
 def _is_sound(target: str, contents: Contents) -> bool:
     """Tell whether the folder is complete and unchanged, belongs to this user and is writable by no one else.
 
-    A cleaner of /tmp removes single files, a full disk leaves short ones, and another user may have made the
-    folder before the runtime folder was private.
+    A cleaner of /tmp may have removed single files, a full disk may have cut some short, and another user may have
+    created the folder before the runtime folder was private.
     """
     folders = {""}
     for name in contents:
@@ -283,11 +282,11 @@ def _unpack(archive: str, target: str, contents: Contents) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
         shutil.rmtree(aside, ignore_errors=True)
         with contextlib.suppress(OSError):
-            os.unlink(aside)  # a file was in the folder's place
+            os.unlink(aside)  # if a file was in the folder's place
 
 
 def _go_on_from(folder: str) -> None:
-    """Import the agent from `folder` instead of the zip, and keep its .pyc there in spite of -B."""
+    """Import the agent from `folder` instead of the zip, and write its .pyc files there despite -B."""
     from importlib.machinery import FileFinder, SourceFileLoader
 
     class KeepingLoader(SourceFileLoader):

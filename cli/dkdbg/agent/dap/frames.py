@@ -35,7 +35,7 @@ class FrameParser:
         self._max_body = max_body
 
     def allow(self, max_body: int) -> None:
-        """Set the maximum size of a body, for frames whose header has not been read."""
+        """Set the maximum size of a body in bytes, for frames whose header has not been read."""
         self._max_body = max_body
 
     def feed(self, data: bytes) -> None:

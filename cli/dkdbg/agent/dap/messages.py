@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 #: First sequence number of the broker's own requests to the adapter; an editor counts from 1.
 OWN_SEQUENCE = 1 << 30
 
-#: Property of the attach request: the role that a second client wants.
+#: Property of the attach request: the role that a second client asks for, observer or controller.
 ROLE = "dkdbgRole"
 OBSERVE = "look-on"
 TAKE_OVER = "take-over"
-#: Property of the attach request within `connect`: the expected project.
+#: Key in the attach request's `connect`: the project that the client expects at this port.
 PROJECT = "project"
-#: Property of the attach request: with STOP_PROCESS, disconnecting a process's session leaves only that process, by
-#: default all.
+#: Property of the attach request. With STOP_PROCESS, disconnecting a child session detaches from its process alone;
+#: by default it detaches from all processes.
 STOP = "dkdbgStop"
 STOP_PROCESS = "process"
-#: Property of the attach request: with CONTINUE_ONE, continuing or pausing a rank affects only that rank, by default
-#: the whole job.
+#: Property of the attach request. With CONTINUE_ONE, continuing or pausing a rank affects that rank alone; by default
+#: it affects all ranks of the job.
 CONTINUE = "dkdbgContinue"
 #: RANKS: property of the attach request to the root session, the ranks to debug in the syntax of
 #: inprocess/ranks.py. CHOOSE: request of that session's client to debug other ranks.
@@ -34,18 +34,18 @@ CHOOSE = "dkdbgChoose"
 #: Request of the root session's client to resume a process (`subProcessId`) that waits at its start. The client
 #: sends it when it will not open a session for the process.
 RELEASE = "dkdbgRelease"
-#: LEADS_BARRIER: property of the attach request to the root session; true if the client, which has root sessions
-#: with several agents, leads one rank barrier for all of them. BARRIER: event and request of that barrier. GROUP:
-#: event and request to continue or pause ranks of other agents too. See rank_barrier.py and group_control.py.
+#: LEADS_BARRIER: property of the attach request to the root session; true if the client has root sessions with several
+#: agents, and leads one rank barrier for all of them. BARRIER: event and request of that barrier. GROUP: event and
+#: request to continue or pause the ranks of other agents too. See rank_barrier.py and group_control.py.
 LEADS_BARRIER = "dkdbgGather"
 BARRIER = "dkdbgGate"
 GROUP = "dkdbgTogether"
-#: Property of the attach request to the root session: time limits of the target that its agent does not see; see
-#: state/deadlines.py.
+#: Property of the attach request to the root session: time limits that the host knows of and the agent cannot see, such
+#: as a pod's probe; see state/deadlines.py.
 DEADLINES = "dkdbgDeadlines"
 #: Requests after which a stopped process runs, or ends.
 RESUMING = ("continue", "next", "stepIn", "stepOut", "disconnect", "terminate")
-#: Requests for which a stopped process runs code of the program.
+#: Requests that make a stopped process run code of the program.
 EVALUATING = ("evaluate", "setExpression", "setVariable", "variables")
 #: Request of `dkdbg attach` for the digest of a source file (`path`), and name of the agent's capability to answer it.
 SOURCE = "dkdbgSource"
@@ -58,7 +58,7 @@ NOT_INHERITED = frozenset((
     "processId", "listen", "preLaunchTask", "postDebugTask", "request", "restart", "args", "processName", "pythonArgs",
     "host", "port", ROLE, EDITOR, RANKS, LEADS_BARRIER, DEADLINES,
 ))  # fmt: skip
-#: debugpy 1.8's answer to any `initialize`, for a root session without a process.
+#: debugpy 1.8's answer to `initialize`, which the agent sends for a root session without a process.
 CAPABILITIES: Message = {
     **dict.fromkeys((
         "supportsCompletionsRequest", "supportsConditionalBreakpoints", "supportsConfigurationDoneRequest",
@@ -138,17 +138,17 @@ def refuse(request: Dict[str, Any], text: str, *, show: bool = True) -> bytes:
 
 
 def unset(arguments: Dict[str, Any], message: str = "set in each Python process") -> List[Dict[str, Any]]:
-    """Return a root session's answer for each breakpoint of a `set...` request.
+    """Return a root session's answer for each breakpoint of a `set...` request: unverified.
 
-    Unverified on purpose: an editor shows a breakpoint as set when one of its sessions has verified it. Otherwise VS
-    Code shows the message of its first session, the root.
+    An editor shows a breakpoint as set once any of its sessions has verified it. Until then VS Code shows the message
+    from its first session, the root.
     """
     return [{"verified": False, "message": message} for _ in as_list(arguments.get("breakpoints"))]
 
 
 # -- child sessions -------------------------------------------------------------------------------------------
 
-#: Clients that open a session for each `debugpyAttach`, though they do not announce support of `startDebugging`.
+#: Clients that open a session for each `debugpyAttach` event, even without announcing support of `startDebugging`.
 _UNDERSTAND_EVENT = ("vscode", "visualstudio", "dkdbg")
 
 
@@ -166,7 +166,7 @@ def opens_sessions(client: Dict[str, Any]) -> bool:
 
 
 def has_consoles(client: Dict[str, Any]) -> bool:
-    """Tell whether a client has a console per session but shows only one, so the root's may be hidden."""
+    """Tell whether a client has one console per session and shows only one of them: the root's may be hidden."""
     return client.get("clientID") in _CONSOLES
 
 

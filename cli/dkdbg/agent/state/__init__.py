@@ -1,1 +1,1 @@
-"""The agent's session and the processes below it, as files."""
+"""Files about the agent's session and its processes, and what can be read from /proc about them."""

@@ -18,10 +18,10 @@ _MAX_PID = (1 << 22) - 1
 
 
 class Folders:
-    """The session's own folder, and one for each other user that processes below a root agent have changed to.
+    """The folder for processes of the agent's user, and one for each other user that processes have changed to.
 
     Args:
-        own: the session's own.
+        own: folder for the agent's own user.
         users: other users' folders by uid; see SessionStore.let_in.
     """
 
@@ -30,11 +30,11 @@ class Folders:
         self._users = users
 
     def all(self) -> List[str]:
-        """Return every folder, the session's own first."""
+        """Return every folder, that of the agent's own user first."""
         return [self._own, *list(self._users.values())]
 
     def path(self, pid: int, suffix: str) -> str:
-        """Return the path of a process's file."""
+        """Return the path of a process's file PID`suffix`, in the folder of the process's user."""
         own = folder = self._own
         if self._users:
             folder = self._users.get(procfs.owner(pid), own)
@@ -44,7 +44,7 @@ class Folders:
         return os.path.join(folder, "%d%s" % (pid, suffix))
 
     def why_no_access(self, pid: int) -> str:
-        """Return why a process can neither announce itself nor load more of the agent; empty if its user may."""
+        """Return why a process cannot reach the session's files, to announce itself or to join; empty if it can."""
         uid = procfs.owner(pid)
         may = uid in (-1, 0, os.geteuid()) or uid in self._users
         return "" if may else "it runs as uid %d, which cannot reach the session" % uid

@@ -1,4 +1,4 @@
-"""Detects the batch job around this process from the environment. Pure."""
+"""Names the batch job that this process runs in, from environment variables. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping
 
-#: Names that a batch system gives to a job: the form of each, and the variables in it. They are here and not with the
-#: system's target because the agent is delivered without the targets. Source: sbatch(1), OUTPUT ENVIRONMENT VARIABLES;
-#: PBS Professional's qsub(1B), ENVIRONMENT VARIABLES; LSF's Environment variables set for job execution.
+#: Formats of a batch job's names, and the variables to fill in. They are here and not with the batch systems' targets
+#: because the agent is delivered without those. Source: sbatch(1), OUTPUT ENVIRONMENT VARIABLES; PBS Professional's
+#: qsub(1B), ENVIRONMENT VARIABLES; LSF's Environment variables set for job execution.
 _NAMES = (
     ("{}", "SLURM_JOB_ID"),
     ("{}", "SLURM_ARRAY_JOB_ID"),
@@ -20,13 +20,13 @@ _NAMES = (
     ("{}[{}]", "LSB_JOBID", "LSB_JOBINDEX"),  # the index is 0 outside of an array: no job has that name
 )
 
-#: Variables with the job ids of a heterogeneous job's parts, its own id first; each task has them all.
-#: Source: heterogeneous_jobs.html of Slurm, Environment Variables; a job has 128 parts at most.
+#: Variables with the job ids of the components of a Slurm heterogeneous job, the leader's first; each task has all of
+#: them. Source: Slurm's heterogeneous_jobs.html, Environment Variables; a job has at most 128 components.
 _PARTS = ["SLURM_JOB_ID_HET_GROUP_%d" % offset for offset in range(128)]
 
 
 def jobs(environ: Mapping[str, str]) -> List[str]:
-    """Return the job's names; empty outside of a job, and on a node that was reached by ssh."""
+    """Return all names of the job; empty outside of a job, and in an ssh login to a job's node."""
     found = set()
     for form, *variables in _NAMES:
         values = [environ.get(each, "") for each in variables]

@@ -1,4 +1,4 @@
-"""Selects the ranks to debug: those the agent was started with, unless the attached editor asks for others."""
+"""Selects the ranks to debug: those that the agent was started with, or those that the attached editor asks for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
-#: Seconds before chosen ranks are reported as missing: a launcher needs some time to start them.
+#: Seconds that a launcher may need to start the selected ranks, before missing ones are reported.
 TIMEOUT_S = 10.0
 
 
@@ -36,7 +36,7 @@ class Choice:
         self.choose(None)
 
     def choose(self, wanted: Optional[ranks.RankSet]) -> bool:
-        """Debug these ranks from now on, or the initial ones for None; return whether that is a change."""
+        """Debug these ranks from now on, for None those of the agent's start; return whether that is a change."""
         wanted = self._first if wanted is None else wanted
         if wanted == self.current:
             return False

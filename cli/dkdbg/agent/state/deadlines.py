@@ -1,7 +1,7 @@
 """Time limits that keep running while the program is held: a batch job's, a probe's, a collective's (issue 33).
 
-The agent reads those of its environment. `dkdbg attach` sends those that only the target shows (messages.DEADLINES).
-`now` is in epoch seconds.
+The agent finds those that its environment and its processes show. `dkdbg attach` sends those that only the host can ask
+for, such as a pod's probes (messages.DEADLINES). `now` is in epoch seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_DEADLINES, MAX_CHARACTERS = 20, 300
 #: Maximum end in epoch seconds, and maximum span in seconds.
 _MAX_S = 1e11
-#: Seconds beyond which a deadline is not reported: Slurm gives a job without a limit an end in one year.
+#: Seconds ahead beyond which a deadline is not reported: for a job without a limit, Slurm sets an end in one year.
 _LONGEST_HOLD_S = 60 * 86400.0
 
 
@@ -53,7 +53,7 @@ _LIFTS = {
 
 
 def of_job(system: str, job: str, ends: float) -> contract.Deadline:
-    """Return the time limit of a job; `merged` drops duplicates because agent and target use this same text."""
+    """Return the time limit of a job. Agent and host both call this; `merged` drops the second by its equal text."""
     what = "%s ends job %s" % (system, job.partition(".")[0])  # 12 of PBS's 12.server
     return {
         "what": what,
@@ -73,7 +73,7 @@ def of_environment(environ: Mapping[str, str]) -> List[contract.Deadline]:
 
 
 def of_parents(pids: Iterable[int]) -> List[contract.Deadline]:
-    """Return the deadlines that coreutils' `timeout DURATION COMMAND` sets for the agent or for `pids`."""
+    """Return the deadlines of coreutils' `timeout DURATION COMMAND` for the agent, `pids` or one of their parents."""
     seen: Dict[int, float] = {}
     for first in [os.getpid(), *pids]:
         pid = first
@@ -142,7 +142,7 @@ def as_json(found: Iterable[contract.Deadline], now: float) -> List[Dict[str, ob
 
 
 def soonest(found: Iterable[contract.Deadline], now: float) -> str:
-    """Return the time until the first deadline, as `52 min`; empty where none is known."""
+    """Return the time until the next deadline, such as `52 min`; empty where none is known."""
     known = [rest for each in _coming(found, now) for rest in [left(each, now)] if rest is not None]
     return span(min(known)) if known else ""
 
@@ -159,13 +159,13 @@ def described(deadline: contract.Deadline, now: float) -> str:
 
 
 def line(deadlines: Iterable[contract.Deadline], now: float) -> str:
-    """Return a line about the deadlines that holding the program may exceed; empty if none is known."""
+    """Return a line that lists the deadlines which a stop in the debugger may exceed; empty if none is known."""
     found = [described(each, now) for each in _coming(deadlines, now)]
     return "keeps running while you hold the program: %s" % "; ".join(found) if found else ""
 
 
 def _coming(deadlines: Iterable[contract.Deadline], now: float) -> List[contract.Deadline]:
-    """Return the deadlines that a hold may reach: neither past nor months ahead."""
+    """Return the deadlines that a stop may reach: those neither past nor more than _LONGEST_HOLD_S ahead."""
     return [each for each in deadlines if 0.0 <= (left(each, now) or 0.0) < _LONGEST_HOLD_S]
 
 
@@ -188,7 +188,7 @@ def _number(value: object) -> Optional[float]:
 
 
 def _start_of_job(variable: str) -> float:
-    """Return the start, in epoch seconds, of the outermost parent with this variable: the job's script.
+    """Return the start, in epoch seconds, of the job's script: the outermost parent process with this variable.
 
     Raises:
         ValueError: the start is unknown.

@@ -1,9 +1,9 @@
 """Reports processes of the program that died of a signal: name, signal, stack and the kernel's OOM count.
 
-The agent is not the parent of most of them. A pidfd reports an end at once, so that the agent reads the exit status from
-/proc while the process is a zombie. If its parent has reaped it by then, the pidfd has the status (from Linux 6.15 on).
-Without pidfds (Linux < 5.3, Python 3.8, macOS) the agent reports what `faulthandler` has recorded, and that a held
-process has ended (issue 33).
+The agent is not the parent of most of them, so it cannot wait(2) for them. A pidfd reports an end at once, and the
+agent reads the exit status from /proc while the process is a zombie. If its parent has reaped it by then, the pidfd has
+the status (from Linux 6.15 on). Without pidfds (Linux < 5.3, Python 3.8, macOS) the agent reports only signals that
+`faulthandler` has recorded, and that a process has ended while the debugger held it (issue 33).
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class Deaths:
         path_of: returns the path of a process's file by its pid and the suffix.
         name_of: returns a process's name by its pid.
         held_at: returns where a debugger has stopped a process; empty when it runs.
-        report: called with the pid, one line, the frames of the stack, innermost first, whether the line says more
-            than the signal, and whether the program may have killed the process itself: a pool sends SIGKILL.
+        report: called with the pid; one line of text; the frames of the stack, innermost first; whether the line says
+            more than the signal; whether the program may have killed the process on purpose, as a process pool does
+            with SIGKILL.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Deaths:
         self._pids: Dict[int, int] = {}
         self._over: Set[int] = set()
         self._own: Set[int] = set()
-        #: By pid, the name of an ended process whose status is not known, and where it was held.
+        #: By pid, name and stop position of a process that ended while held and whose wait status is still unknown.
         self._unnamed: Dict[int, Tuple[str, str]] = {}
         self._is_ending = False
         self._out_of_memory = _oom_kills()
@@ -93,15 +94,15 @@ class Deaths:
     def _watch(self, poll: select.epoll) -> None:
         while True:
             for number, _ in poll.poll():
-                with contextlib.suppress(Exception):  # the folder may be being removed
-                    self.ended(self._pids[number])  # the pidfd may have the status: read it before closing
+                with contextlib.suppress(Exception):  # the session's folder may be removed at any time
+                    self.ended(self._pids[number])  # before the pidfd is closed: it may have the wait status
                 with self._lock:
                     del self._pids[number]
                     poll.unregister(number)
                     os.close(number)
 
     def _status(self, pid: int) -> Optional[int]:
-        """Return the wait status of an ended process; None when the kernel no longer has it. Call it with the lock."""
+        """Return an ended process's wait status; None if the kernel no longer has it. Call it with the lock held."""
         found = procfs.exit_status(pid)
         if found is None:
             number = next((number for number, each in self._pids.items() if each == pid), -1)
@@ -110,14 +111,14 @@ class Deaths:
 
     @contextlib.contextmanager
     def ignored(self) -> Iterator[None]:
-        """Report no deaths in this context: the agent ends the program."""
+        """Suppress reports while the agent itself ends the program."""
         self._is_ending = True
         try:
             yield
         finally:
             with self._lock:
                 followed = list(self._pids.values())
-            for pid in followed:  # the thread may not have seen their end yet
+            for pid in followed:  # otherwise `_watch` may see and report their end after this context
                 if not procfs.alive(pid):
                     self.ended(pid)
             self._is_ending = False
@@ -133,12 +134,12 @@ class Deaths:
         with self._lock:
             status = self._status(pid) if status is None else status
             name = _signal_of(status) or name
-            # A held process does not end without cause, so its end is reported. Only for its own child does the
-            # agent learn the status later.
+            # Report the end of a held process even without a wait status. The agent's own child is an exception: its
+            # status follows in a later call.
             is_lost = status is None and bool(held) and pid not in self._own
             if pid in self._over:
                 return
-            if name or is_lost:  # otherwise the agent is about to report its own child
+            if name or is_lost:  # otherwise a later call may bring the status
                 self._over.add(pid)
         if self._is_ending:
             return
@@ -154,7 +155,7 @@ class Deaths:
         self._report(pid, line, frames, says_more, name == "SIGKILL" and not says_more)
 
     def forget(self, pid: int) -> None:
-        """Report the death of a process whose files are about to be removed, and forget that it was reported."""
+        """Report a process's death, if not yet done, before its files are removed; its pid may be reused afterwards."""
         self.ended(pid)
         with self._lock:
             if pid not in self._pids.values():  # otherwise the thread has yet to see the end
@@ -172,9 +173,10 @@ def describe(process: str, name: str, frames: List[str], held: str, why: str) ->
     """Return one line about a death.
 
     Args:
-        process: what it was, such as `rank 2 (pid 812)`. name: name of the signal, "" if unknown. frames: its stack,
-            innermost first.
-        held: where a debugger held it, or only the reason if no editor has read the stack. why: who ended it, if known.
+        process: its name and pid, such as `rank 2 (pid 812)`. name: name of the signal, "" if unknown.
+        frames: its stack, innermost first.
+        held: position where a debugger held it, or the reason of the stop if no editor has asked for the stack; empty
+            if it ran. why: what sent the signal, if known.
     """
     own = next((each for each in frames if not any(folder in each for folder in _INSTALLED)), "")
     where = " in %s" % (own or frames[0]) if frames else ""
@@ -185,7 +187,7 @@ def describe(process: str, name: str, frames: List[str], held: str, why: str) ->
 
 
 def _read_stack(path: str) -> Tuple[str, List[str]]:
-    """Return the signal and the frames that `faulthandler` kept, `kernel, train.py:7`, innermost first."""
+    """Return the signal's name and the frames (`FUNCTION, FILE:LINE`, innermost first) that faulthandler wrote."""
     try:
         with notes.opened(path) as source:
             text = source.read(MAX_STACK_BYTES)

@@ -1,4 +1,4 @@
-"""Finds the processes that are the ranks of one job, which stop, continue and wait for each other together. Pure."""
+"""Finds the processes that are the ranks of one job: the debugger stops and continues them together. Pure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Share:
         self.ranks: FrozenSet[int] = frozenset(ranks)
 
     def belongs_to(self, other: Share) -> bool:
-        """Tell whether two shares belong to one job: they have the same size and no common rank.
+        """Tell whether two shares belong to one job: the job sizes are equal, and no rank is in both.
 
-        Two jobs of one size that run beside each other have overlapping ranks.
+        Two different jobs of the same size have ranks in common.
         """
         return self.world > 1 and self.world == other.world and not self.ranks & other.ranks
 
 
 def share(processes: Iterable[contract.Process]) -> Share:
-    """Return the share of a job that consists of these ranks."""
+    """Return the share that these processes, all ranks, are of their job."""
     found = list(processes)
     worlds = {each["world_size"] or 0 for each in found}
     numbers = [each["rank"] for each in found if each["rank"] is not None]
@@ -37,7 +37,7 @@ def share(processes: Iterable[contract.Process]) -> Share:
 
 
 def own(processes: Iterable[contract.Process]) -> List[contract.Process]:
-    """Return the processes that are ranks themselves, without their children, which inherit the number."""
+    """Return the processes that are ranks, without their child processes, which inherit the rank variable."""
     known = {process["pid"]: process for process in processes}
 
     def inherits(process: contract.Process) -> bool:
@@ -53,7 +53,7 @@ def own(processes: Iterable[contract.Process]) -> List[contract.Process]:
 
 
 def ranks(processes: Iterable[contract.Process], least: int = 2) -> List[contract.Process]:
-    """Return the ranks in order; empty when there are fewer than `least`."""
+    """Return the ranks of a job in order; empty when there are fewer than `least`."""
     found = [each for each in own(processes) if each["world_size"] != 1]
     is_job = len({each["rank"] for each in found}) >= least
     return sorted(found, key=lambda each: (each["rank"] or 0, each["pid"])) if is_job else []

@@ -1,8 +1,8 @@
-"""The single file that was brought to a target: kept in the runtime folder by its digest, removed by its last user.
+"""Keeps the single file that the host has brought to a target in the runtime folder, until its last user has ended.
 
-The host sends this module as source code (dkdbg.delivery.bring); its `receive` holds the file while the host is
-connected. The agent that runs from the file holds it as well. A shared lock on the file marks it as in use; the process
-that releases the last lock removes the file.
+The file's name has its digest. Each process that uses the file holds a shared lock on it; the process that releases the
+last lock removes the file. `receive` holds one while the host is connected; the agent that runs from the file holds
+another. The host sends this module to the target as source code (dkdbg.delivery.bring).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, Optional
 
-#: Environment variable that marks a process that the connected host has started, so that the host's signals find it.
+#: Environment variable with an ID of the host's run, by which `_signal` finds the processes that the host has started.
 ENV_RUN = "DKDBG_RUN"
 _NAME = re.compile(r"agent-[0-9a-f]{32}\.pyz")
 _MAX_BYTES = 1 << 26
@@ -84,9 +84,9 @@ class Hold:
 
 
 def _remove(path: str) -> None:
-    """Rename the folder unpacked from the file aside, remove the file, then delete that folder.
+    """Remove the file and the folder unpacked from it.
 
-    A process that brings the file again waits until the file is gone.
+    The folder is renamed first, so that a process that brings the file anew never unpacks into the old one.
     """
     folder = path[: -len(".pyz")] if path.endswith(".pyz") else path
     aside = "%s.%d.old" % (folder, os.getpid())
@@ -105,7 +105,7 @@ def _python_of(path: str) -> str:
 
 
 def _link_python(path: str) -> None:
-    """Record this Python for `attach`, `ps` and the relay, which run the file later: PATH may have no Python then."""
+    """Link to this Python, for `attach`, `ps` and the relay to run the file later: PATH may have no Python then."""
     link = _python_of(path)
     new = "%s.%d.new" % (link, os.getpid())
     with contextlib.suppress(OSError):
@@ -116,12 +116,12 @@ def _link_python(path: str) -> None:
 def receive(nonce: str, runtime: str) -> int:
     """Serve the host on standard streams: take the file unless it is present, and hold it until the host leaves.
 
-    Output lines are `NONCE WORD JSON`. The host sends `DIGEST SIZE`, the file when asked for it, and may send
-    `signal NUMBER RUN` afterwards. Returns the exit code.
+    Output lines are `NONCE WORD JSON`. The host sends `DIGEST SIZE`, then the file if the answer is `want`, and may
+    later send `signal NUMBER RUN`. Returns the exit code.
 
     Args:
-        nonce: begins each output line, so that a login shell's output is not mistaken for one.
-        runtime: the opened runtime folder.
+        nonce: first word of each output line, so that the host recognises them among a login shell's output.
+        runtime: the runtime folder, already created and checked.
     """
     fields = sys.stdin.buffer.readline(200).split()
     if len(fields) != 2 or not re.match(rb"[0-9a-f]{64}$", fields[0]) or not 0 < int(fields[1]) < _MAX_BYTES:
@@ -187,10 +187,9 @@ def _digest_of(file: int) -> str:
 
 
 def _take(path: str, digest: str, size: int) -> bool:
-    """Read the file from standard input and put it in place; False when its size or digest is not as announced.
+    """Read the file from standard input and put it in place; return False if its size or digest is not as announced.
 
-    A file that appeared meanwhile stays: the process that brought it holds a lock on it, which would not protect a
-    file that replaces it.
+    Do not replace a file that another process has put there meanwhile: that process's lock would not cover ours.
     """
     import hashlib
 
@@ -212,7 +211,7 @@ def _take(path: str, digest: str, size: int) -> bool:
 def _place(new: str, path: str) -> None:
     try:
         os.link(new, path)
-    except OSError:  # a file is there, or the file system has no hard links
+    except OSError:  # the file exists already, or the file system has no hard links
         if not _is_file(path):
             os.rename(new, path)
             return
@@ -246,7 +245,7 @@ def _started_by(path: str, run: bytes) -> Iterator[int]:
 
 
 def _recorded(path: str, run: bytes) -> Iterator[int]:
-    """Yield the pids of the agents with `run` from the session records: macOS has no /proc."""
+    """Yield the pids of agents with `run` from the session records, for macOS, which has no /proc."""
     import json
 
     runtime = os.path.dirname(path)

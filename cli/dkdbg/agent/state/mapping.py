@@ -1,4 +1,4 @@
-"""Checks the path mapping where the program runs: which roots exist, which mounts cover them, where links lead."""
+"""Checks the remote roots of the path mapping: whether they exist, whether a mount covers them, where links lead."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def configured(text: str) -> List[Tuple[str, str]]:
 
 
 def checked(pairs: Iterable[Tuple[str, str]], mount_points: Optional[List[str]]) -> List[contract.Mapping]:
-    """Return each pair with its findings, followed by the real path of a remote root that is a link.
+    """Return a mapping for each pair, and a second one with the real path if the remote root is a link.
 
     Python names a file by the path it was started with or by the real one, and debugpy translates neither
-    into the other (debugpy #1495): an editor needs both.
+    into the other (debugpy #1495), so an editor needs both.
 
     Args:
         pairs: local root, remote root.
@@ -63,7 +63,7 @@ def of_this_machine() -> List[contract.Mapping]:
 
 
 def kind_of(real: str, mount_points: Optional[List[str]]) -> Literal["mount", "image", "unknown"]:
-    """Tell whether a mount other than `/` covers a path without links; `unknown` without a mount table."""
+    """Tell whether a mount other than `/` covers a path, which has no links; `unknown` without a mount table."""
     if mount_points is None:
         return "unknown"
     covering = [p for p in mount_points if real == p or real.startswith(p.rstrip("/") + "/")]

@@ -1,7 +1,7 @@
 """Names of processes for an editor: `train.py`, `rank 3`, `DataLoader worker 2 of rank 0`.
 
-Pure, from the hook's record of a process. A name states only known facts: an unknown process keeps its pid as
-its name.
+Pure: the names derive from what each process has announced. A name states only known facts: an unknown process is named
+by its pid.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ _SPAWN = ("--multiprocessing-fork", "multiprocessing.spawn", _FORKSERVER)
 
 
 def is_generic(process: contract.Process) -> bool:
-    """Tell whether the command line does not name the program, as with multiprocessing.
+    """Tell whether the command line does not name the program, like that of a multiprocessing child.
 
-    inprocess/parent_lookup.py may know more.
+    Such a process may learn its role later, from its parent (inprocess/parent_lookup.py).
     """
     return not process["origin"] and any(name in word for word in process["argv"] for name in _NAMELESS)
 
 
 def is_first_rank_of(process: contract.Process, first: contract.Process) -> bool:
-    """Tell whether `first`, which announced no rank, is rank 0 of the job of `process`, as Lightning starts it."""
+    """Tell whether `first`, which announced no rank, is rank 0 of the job of `process`.
+
+    Lightning's rank 0 is the process that the user started; only the ranks that it starts have rank variables.
+    """
     by_lightning = process["rank"] is not None and process["rank"] == process["local_rank"] != 0
     same = program(process["argv"]) == program(first["argv"]) and not _launcher_of(first["argv"])
     return (
@@ -73,7 +76,7 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
         return "worker %s of %s" % (
             detail,
             _whose(process, parent),
-        )  # an outer launcher has given it a rank too
+        )  # its rank variable comes from an outer launcher
     if kind == "xdist":
         return "pytest %s" % detail
     if kind == "multiprocessing":
@@ -103,7 +106,7 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
         return "%s (%d), forked from %d" % (what, process["pid"], process["ppid"])
     if process["rank"] is None:
         return what
-    if parent is not None and parent["rank"] == process["rank"]:  # from the inherited variable
+    if parent is not None and parent["rank"] == process["rank"]:  # no rank: it inherited the variable
         return "%s (%d) of rank %d" % (what, process["pid"], process["rank"])
     return _rank(process)
 
@@ -118,7 +121,7 @@ def qualified(name: str, process: contract.Process, others: Sequence[str]) -> st
 
 
 def _rank(process: contract.Process) -> str:
-    """Return `rank 3`, with its local rank in a job of several machines."""
+    """Return `rank 3`, or `rank 3 (local 1)` in a job of several machines."""
     rank, local = process["rank"], process["local_rank"]
     if local is None or (rank == local and not process["spread"]):
         return "rank %s" % rank
@@ -126,7 +129,7 @@ def _rank(process: contract.Process) -> str:
 
 
 def _child_of(process: contract.Process, parent: Optional[contract.Process], how: str) -> str:
-    """Return a server's name for its child that runs the app; empty where unknown."""
+    """Return the name for a server's child that runs the app, such as uvicorn's; empty where unknown."""
     launcher = _launcher_of(parent["argv"]) if parent is not None else None
     if parent is None or launcher is None or launcher.child_by != how or parent["origin"]:
         return ""

@@ -1,4 +1,4 @@
-"""Reads `PID.note`, in which a process records that it waits for an editor, and why; on_demand.py writes it."""
+"""Reads `PID.note`, in which a process records why it waits for an editor; inprocess/on_demand.py writes it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ POST_MORTEM = "post-mortem"
 
 
 def opened(path: str) -> TextIO:
-    """Open a file that a process has written; it may be another user's, and not a regular file.
+    """Open a file that a process, perhaps of another user, has written, without blocking on a FIFO.
 
     Raises:
-        OSError: it is a link, or missing. A pipe reads as empty.
+        OSError: it is a link, or missing.
     """
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
 
 
 def read(path: str) -> Tuple[str, str, Optional[float]]:
-    """Return a note: state (`breakpoint`, `post-mortem`, empty for none), detail, the wait's end in epoch seconds."""
+    """Return a note's state (`breakpoint`, `post-mortem`; empty without a note), detail, and end in epoch seconds."""
     try:
         with opened(path) as source:
             raw = json.load(source)
@@ -38,11 +38,11 @@ def read(path: str) -> Tuple[str, str, Optional[float]]:
 
 
 class Holds:
-    """Logs once when a process is held after a crash.
+    """Logs each process that is held after a crash, once.
 
     Args:
         log: takes one line for the user.
-        endpoint: where an editor attaches, `host:port`.
+        endpoint: returns the address for an editor, `host:port`.
     """
 
     def __init__(self, log: Callable[[str], None], endpoint: Callable[[], str]) -> None:
@@ -52,7 +52,7 @@ class Holds:
         self.held = ""
 
     def fields(self, processes: List[contract.Process]) -> Dict[str, str]:
-        """Note the processes; return the record's new `detail`, or nothing if that is unchanged."""
+        """Log newly held processes; return the record's new `detail`, or an empty dict if that is unchanged."""
         before, self.held = self.held, ""
         for process in processes:
             if process["state"] == POST_MORTEM:

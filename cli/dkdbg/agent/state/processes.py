@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Seconds to wait for an answer: a first import of debugpy from a slow disk takes 3, and a process that waits
 #: for its breakpoints at start answers after that.
 ANSWER_TIMEOUT_S = 30.0
-#: Seconds that a process may need to notice the adapter's end.
+#: Seconds that a process may need to notice that the adapter has ended.
 ORPHANED_TIMEOUT_S = 5.0
 #: Seconds between two scans of the folder.
 INTERVAL_S = 0.5
@@ -37,11 +37,11 @@ MAX_PARALLEL = 8
 CHANGED_TIMEOUT_S = 3.0
 #: Maximum scans in which a process with a generic command line is asked for its identity.
 MAX_SCANS = 40
-#: Maximum different refusals to report.
+#: Maximum different reasons for refusing to join to report.
 MAX_REASONS = 20
-#: Maximum bytes of one process's answer to a query of several.
+#: Maximum bytes of one process's answer to `ask_all`.
 _MAX_ANSWER_BYTES = 1 << 20
-#: Reasons for not joining that need not be reported to a user.
+#: Answers of processes that did not join for a reason that a user need not know.
 _HARMLESS = ("already joined", join.NO_EDITOR, "the program has ended")
 
 
@@ -54,12 +54,13 @@ class ProcessTable:
         on_change: called with the processes, by pid, on every change.
         on_refusal: called once per reason why a process cannot be debugged, with one line.
         choice: returns the ranks to debug.
-        on_absent: called for each process that did not join when asked, and for each that has ended.
-        on_clocks: called with each process that was asked about its timeouts: its pid, and which of its clocks
-            (inprocess/clocks) still run.
-        on_pending: called with each process that was asked about its timeouts: pid, name of the collective that it
-            waits in with an unraised timeout (empty for none), seconds that it has waited, seconds until the timeout.
-        on_raised: called whenever a process has raised the timeouts of its process groups, with the former
+        on_absent: called with the pid of each process that did not join when asked, or that has ended.
+        on_clocks: called with the answer of each process that was asked about its timeouts: its pid, and which of its
+            clocks still run although the debugger holds it (inprocess/clocks).
+        on_pending: called with the answer of each process that was asked about its timeouts: its pid, the name of the
+            collective that it waits in with a timeout that could not be raised (empty for none), the seconds that it
+            has waited, and the seconds until the timeout.
+        on_raised: called whenever a process has raised the timeouts of its torch process groups, with the former
             timeout in seconds.
         before_scan: called before each scan of the folder.
         on_death: called for each process that died of a signal; see deaths.py.
@@ -137,10 +138,10 @@ class ProcessTable:
         self._wake.set()
 
     def follow_timeouts(self) -> None:
-        """Make ranks raise their process groups' timeouts while an editor is attached, and restore them later.
+        """Make all processes raise their torch process groups' timeouts if an editor is attached, else restore them.
 
-        Each process checks itself whether an editor is attached. Ranks that run freely are asked too: they
-        wait for stopped ones.
+        Each process itself checks whether an editor is attached. Ranks that are not debugged are asked too, because
+        they wait in collectives for ranks that are stopped.
         """
         with self._lock:
             pids = list(self._known)
@@ -148,7 +149,7 @@ class ProcessTable:
             self.ask_timeouts(pid)
 
     def tell_of_holds(self) -> None:
-        """Tell each process once per attach that one of them is stopped; see inprocess/clocks/clocks.py."""
+        """Tell each process, once per attach, that some process is stopped; see inprocess/clocks/clocks.py."""
         with self._lock:
             pids = [pid for pid in self._known if pid not in self._asked_for_timeouts]
             self._asked_for_timeouts.update(pids)
@@ -160,7 +161,8 @@ class ProcessTable:
         path = self._path(pid, ".sock")
 
         def ask_one() -> None:
-            answer, *clocks = ask(path, "timeouts").split("\t")  # a joining process answers only afterwards
+            # A process that is joining answers only after that.
+            answer, *clocks = ask(path, "timeouts").split("\t")
             self._on_clocks(pid, clocks)
             fields = answer.split()
             with contextlib.suppress(ValueError, IndexError):
@@ -178,10 +180,9 @@ class ProcessTable:
             return set(self._known)
 
     def changed_files(self) -> List[str]:
-        """Return sources changed since the start of a process that has loaded them.
+        """Return source files that a process has loaded and that have changed since its start.
 
-        Only the oldest MAX_PARALLEL processes are asked, in parallel: the others of a run have loaded the same
-        files.
+        Ask only the oldest MAX_PARALLEL processes, in parallel: the others of a run have loaded the same files.
         """
         with self._lock:
             oldest = sorted(self._known.values(), key=lambda process: process["started"])[:MAX_PARALLEL]
@@ -194,7 +195,7 @@ class ProcessTable:
         return sorted(found)
 
     def adapter_died(self) -> None:
-        """Treat every process as disconnected, whatever it answers: a process needs up to 1 s to notice."""
+        """Treat every process as disconnected, even if it answers `already joined`: it notices only after up to 1 s."""
         self._died = time.monotonic()
         self.ask_again()
 
@@ -221,7 +222,7 @@ class ProcessTable:
         return name
 
     def is_chosen(self, pid: int) -> bool:
-        """Tell whether a process is to be debugged; with `failing` in the set, also if its rank has failed."""
+        """Tell whether a process is selected for debugging: by its rank, or by its crash if `failing` is selected."""
         choice = self._choice()
         if choice.everyone:
             return True
@@ -234,7 +235,7 @@ class ProcessTable:
         return choice.contains(self.rank_of(pid))
 
     def rank_of(self, pid: int) -> Optional[int]:
-        """Return a process's rank, for a worker that of its parent; None without one."""
+        """Return a process's rank, which a rank's worker process inherits; None without one."""
         with self._lock:
             process = self._known.get(pid)
             if process is not None and pid in self._belongs:
@@ -265,19 +266,19 @@ class ProcessTable:
         return sorted({rank for rank in map(self.rank_of, known) if rank is not None})
 
     def ranks_to_gather(self) -> List[contract.Process]:
-        """Return the ranks, even a single one, that an attach stops together with the ranks of other agents.
+        """Return the selected ranks, even a single one, that an attach stops at the rank barrier.
 
-        Empty if one of them already waits for the editor in a breakpoint: it has to stop where it is.
+        Empty if one of them already waits for the editor, as at a breakpoint(): it has to stay where it is.
         """
         found = [each for each in self._ranks_now(1) if self.is_chosen(each["pid"])]
         return [] if any(notes.read(self._path(each["pid"], ".note"))[0] for each in found) else found
 
     def ranks_now(self) -> List[int]:
-        """Return the pids of running ranks; empty when there is only one."""
+        """Return the pids of the living ranks; empty when there is only one."""
         return [each["pid"] for each in self._ranks_now(2)]
 
     def _ranks_now(self, least: int) -> List[contract.Process]:
-        """Read the ranks from the folder itself: the table may be half a second behind."""
+        """Return the ranks, read from the folder: the table may be half a second behind."""
         found = []
         for pid in self.announced():
             process = _read(self._path(pid, ".json"))
@@ -286,7 +287,7 @@ class ProcessTable:
         return job.ranks(found, least)
 
     def release(self, pid: int) -> None:
-        """Release a process that waits at its start: no session will be opened for it now."""
+        """Let a process that waits at its start for an editor's session run: the client will not open one."""
         with self._lock:
             known = pid in self._known
         if known or _read(self._path(pid, ".json")):
@@ -300,7 +301,7 @@ class ProcessTable:
     def set_stopped(self, pid: int, where: str) -> None:
         """Note where a debugger has stopped a process; empty when it runs.
 
-        It is reported on another thread: an editor is waiting for this stop, and writing the record takes a millisecond.
+        Another thread writes the record, which takes a millisecond, while the editor waits for this stop.
         """
         with self._lock:
             # When a held process dies, its debugger leaves without having resumed it: keep the position.
@@ -315,7 +316,7 @@ class ProcessTable:
 
     def _parent_of(self, process: contract.Process) -> Optional[contract.Process]:
         pid = process["ppid"]
-        for _ in range(2):  # skip a forkserver in between; mostly it has not registered
+        for _ in range(2):  # skip a forkserver in between, even one that has not announced itself
             with self._lock:
                 parent = self._known.get(pid)
             parent = parent or _read(self._path(pid, ".json"))
@@ -374,7 +375,7 @@ class ProcessTable:
             self._report()
 
     def _ask_who(self) -> None:
-        """Ask processes whose identity was unknown at their start to announce themselves again."""
+        """Ask processes that could not tell their role at their start to announce themselves again."""
         for pid, tries in list(self._unclear.items()):
             process = self._known.get(pid)
             if tries <= 0 or process is None or process["origin"]:
@@ -406,7 +407,8 @@ class ProcessTable:
         rest = [pid for pid in new if pid not in first]
 
         def ask_in_order() -> None:
-            for pid in first:  # an editor shows the first stop: the process that crashed first
+            # In this order, because an editor shows the first stop: that should be the process that crashed first.
+            for pid in first:
                 self._ask(pid)
             unasked = [pid for pid in rest if not sockets.begin(self._ask, pid, name="dkdbg ask")]
             with self._lock:
@@ -419,14 +421,17 @@ class ProcessTable:
                 self._asked.difference_update(new)
 
     def _crashes(self, pids: List[int]) -> Iterator[Tuple[float, int]]:
-        """Yield the end of the wait, in epoch seconds, and the pid of each process held after a crash."""
+        """Yield, for each process held after a crash, the end of its wait in epoch seconds, and its pid."""
         for pid in pids:
             state, _, expires = notes.read(self._path(pid, ".note"))
             if state == notes.POST_MORTEM and expires is not None:
                 yield expires, pid
 
     def _watch_failing(self, free: List[int]) -> None:
-        """Make free ranks stop when they fail; a process that started with this choice does so already."""
+        """Make ranks that are not debugged stop if they crash.
+
+        Processes that started after the choice of `failing` do so already.
+        """
         for pid in free:
             if pid not in self._watching:
                 path = self._path(pid, ".sock")
@@ -443,7 +448,7 @@ class ProcessTable:
                 answer, since = self._ask_once(path)
         if answer.startswith("joined"):
             self._joined[pid] = since
-        elif asking != self._asking:  # the process tried to join an adapter that is gone: ask again
+        elif asking != self._asking:  # `ask_again` was called meanwhile: the answer is about a former adapter
             with self._lock:
                 self._asked.discard(pid)
             return
@@ -549,7 +554,7 @@ def ask_all(paths: Dict[int, str], command: str, limit: float) -> Dict[int, str]
 
 
 def _asked(path: str, command: str) -> Optional[socket.socket]:
-    """Return the connection on which the process will answer, None where it does not listen any more."""
+    """Send a command; return the connection on which the answer will come, None if the process no longer listens."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.setblocking(False)  # a stopped process's queue takes only a few queries
         sock.connect(path)
@@ -560,7 +565,7 @@ def _asked(path: str, command: str) -> Optional[socket.socket]:
 
 
 def _receive(connection: socket.socket, received: bytearray) -> bool:
-    """Read more; return False at the end."""
+    """Append what can be read now to `received`; return False at the end of the answer."""
     try:
         data = connection.recv(1 << 16)
     except BlockingIOError:
@@ -572,7 +577,7 @@ def _receive(connection: socket.socket, received: bytearray) -> bool:
 
 
 def read(folders: announced.Folders, pid: int) -> Optional[contract.Process]:
-    """Return a process as it announced itself in these folders, with its name; None when it has not."""
+    """Return a process as it announced itself in these folders, with its name; None if it has not announced itself."""
     process = _read(folders.path(pid, ".json"))
     if process is not None:
         process["name"] = naming.describe(process, _read(folders.path(process["ppid"], ".json")))
@@ -585,7 +590,7 @@ def _read(path: str) -> Optional[contract.Process]:
 
 
 def _announced(path: str) -> Optional[Tuple[contract.Process, Dict[str, str]]]:
-    """Return a process's own announcement, and its rank variables."""
+    """Return a process as it announced itself in this file, and the rank variables of its environment."""
     try:
         with notes.opened(path) as source:
             raw: Dict[str, Any] = json.load(source)
@@ -598,7 +603,7 @@ def _announced(path: str) -> Optional[Tuple[contract.Process, Dict[str, str]]]:
 
 
 def of_announcement(raw: Any) -> Optional[contract.Process]:  # noqa: ANN401 - as another process writes it
-    """Return a process as it announced itself; None where that is malformed."""
+    """Parse a process's announcement; return None if it is malformed."""
     try:
         rank, local_rank, world_size = registry.ranks(raw["env"])
         process: contract.Process = {
@@ -618,7 +623,7 @@ def of_announcement(raw: Any) -> Optional[contract.Process]:  # noqa: ANN401 - a
             "detail": "",
             "expires": None,
         }
-        known = raw.get("rank")  # the announced rank may come from elsewhere than its environment
+        known = raw.get("rank")  # a rank that the process knows from another source than its environment
         if isinstance(known, int) and rank is None:
             process["rank"] = known
         return process

@@ -76,8 +76,7 @@ def waits_in(pid: int) -> str:
 def start_ticks(pid: int) -> Optional[int]:
     """Return the process's start in clock ticks since boot; None when it is gone or /proc is missing.
 
-    Together with the pid it identifies one process for good: pids are reused, in a container often by the
-    very next start.
+    Start and pid together identify a process: a pid alone may be reused, in a container often by the next start.
     """
     fields = _stat_fields(pid)
     return int(fields[19]) if fields is not None and len(fields) > 19 else None
@@ -181,7 +180,8 @@ def _read(path: str) -> str:
 def listening_ports() -> Optional[Set[int]]:
     """Return the TCP ports in LISTEN state in this network namespace; None without /proc.
 
-    This makes no connection: one connect and close makes a debugpy port deaf for good (debugpy #974, #1308).
+    It makes no connection, because a port of debugpy accepts no more clients after one connect and close (debugpy #974,
+    #1308).
     """
     ports = set()
     found = False
@@ -219,9 +219,9 @@ def mounts(path: str = "/proc/self/mountinfo") -> Iterator[Tuple[str, str, str]]
 
 
 def _stat_fields(pid: int) -> Optional[List[str]]:
-    """Return the fields of /proc/PID/stat after the second, the name, which may hold blanks and brackets."""
+    """Return the fields of /proc/PID/stat after the second, which is the name and may hold blanks and brackets."""
     try:
-        stat = os.open("/proc/%d/stat" % pid, os.O_RDONLY)  # `open` takes three times as long
+        stat = os.open("/proc/%d/stat" % pid, os.O_RDONLY)  # three times as fast as `open`
         try:
             found = os.read(stat, 4096)
         finally:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Finished sessions to keep for `sessions`.
 MAX_FINISHED = 20
-#: Seconds without a change after which a record of another machine, or from before a reboot, counts as old.
+#: Seconds without a change after which a session of another machine, or from before a reboot, counts as ended.
 _LEFT_AFTER_S = 30 * 24 * 3600.0
 
 
@@ -32,7 +32,7 @@ def write_json(path: str, value: object) -> None:
 def first_record(
     *, session_id: str, name: str, host: str, port: int, debugpy: str, argv: List[str], run: str = ""
 ) -> contract.Record:
-    """Return the first record of a session that this process has just opened."""
+    """Return the initial record of a session that this process has just opened."""
     import platform
     import sys
 
@@ -72,7 +72,7 @@ def first_record(
     }
 
 
-#: Fields that every reader relies on.
+#: Fields that a record must have, and their types.
 _FORM: Dict[str, Tuple[type, ...]] = {
     "id": (str,), "state": (str,), "pid_namespace": (str,), "pid": (int,), "started": (int, float),
     "pid_start": (int, type(None)),
@@ -95,10 +95,10 @@ def read_record(session_dir: str) -> Optional[contract.Record]:
 
 
 def list_records(folder: Optional[str] = None) -> List[contract.Record]:
-    """Return all records in a runtime folder, or in this user's runtime folders here, oldest session first.
+    """Return all records in a runtime folder, or in all runtime folders of this user here, oldest session first.
 
     Args:
-        folder: one folder; a missing or foreign one yields no record.
+        folder: one runtime folder; if it is missing or another user's, the result is empty.
     """
     found = []
     for base in runtime_dir.folders() if folder is None else [folder]:
@@ -122,8 +122,8 @@ def folder_of(record: contract.Record) -> str:
 def is_live(record: contract.Record) -> bool:
     """Tell whether the agent that wrote the record still runs.
 
-    A record from another PID namespace or machine (a runtime folder that two of them share) is never live here: its
-    pids mean nothing.
+    Several PID namespaces or machines may share a runtime folder. A record of another one counts as not live: its pid
+    means nothing here.
     """
     if record["state"] == "exited":
         return False
@@ -136,21 +136,21 @@ def is_live(record: contract.Record) -> bool:
 
 
 def live_records(names: Collection[str] = ()) -> List[contract.Record]:
-    """Return this user's live sessions here, oldest first; with `names` only those of such a name or id."""
+    """Return this user's live sessions here, oldest first; with `names` only those whose name or id is among them."""
     live = [record for record in list_records() if is_live(record)]
     return [record for record in live if not names or {record["name"], record["id"]} & set(names)]
 
 
 def newest(name: Optional[str]) -> Optional[contract.Record]:
-    """Return the newest live session, only of this name or id unless `name` is None; None without one."""
+    """Return the newest live session, or the newest with this name or id; None if there is no such session."""
     found = live_records([] if name is None else [name])
     return found[-1] if found else None
 
 
 def trouble(folder: Optional[str] = None) -> str:
-    """Return in one line why no debugger can attach now; empty when one can. The newest live session counts.
+    """Return in one line why no debugger can attach to the newest live session now; empty when one can.
 
-    For health checks: it reads records and /proc, and connects to nothing.
+    For health checks: it reads records and /proc, and opens no connection.
     """
     found = list_records(folder)
     if not found:
@@ -174,14 +174,14 @@ def _trouble_of(record: contract.Record, listening: Optional[Set[int]]) -> str:
 
 
 def prune(folder: str) -> None:
-    """Remove the folders of all but the newest finished sessions. Errors are left for the next time.
+    """Remove the folders of all but the newest MAX_FINISHED finished sessions. Ignores errors.
 
-    The newest finished sessions keep only their record: an agent that was killed leaves its sockets and its token.
+    From those, remove what a killed agent has left, such as its sockets and its token.
     """
     import shutil
 
     namespace, boot = procfs.pid_namespace(), procfs.boot_id()
-    # Without "exited" in its record, the session of another machine may still run there.
+    # A session of another machine that is not recorded as exited may still run there.
     finished = [
         r
         for r in list_records(folder)
@@ -226,9 +226,9 @@ def _clear(directory: str, last: str) -> None:
 def _own_folder(path: str) -> Tuple[str, int]:
     """Create the folder PATH-PID, and return it with the descriptor of its lock.
 
-    A folder left by an earlier agent with the same pid is emptied and used again. If a living agent in another PID
-    namespace or on another machine has it, the folder is PATH.2-PID. If the file system has no locks, or other machines
-    do not see them, that living agent loses its folder.
+    A folder left by an earlier agent with the same pid is emptied and used again. If an agent in another PID namespace
+    or on another machine holds its lock, the folder is PATH.2-PID. Where locks do not work (the file system has none,
+    or does not share them between machines), this agent takes the folder away from the other one.
     """
     import shutil
 
@@ -260,7 +260,7 @@ def _lock(path: str) -> Optional[int]:
         is_locked = runtime_dir.lock(lock)
     except OSError:  # a file system without locks
         is_locked = True
-    if is_locked and os.fstat(lock).st_nlink:  # not removed by its former agent meanwhile
+    if is_locked and os.fstat(lock).st_nlink:  # 0: its former agent has removed the file meanwhile
         return lock
     os.close(lock)
     return None
@@ -286,8 +286,8 @@ class SessionStore:
         self.users: Dict[int, str] = {}
         self.directory, self._held = _own_folder(os.path.join(folder, safe))
         self.id = os.path.basename(self.directory)
-        # sun_path holds 107 bytes, and a pid has up to 7 digits: where this folder's path is too long, the
-        # sockets get a folder with a short path.
+        # A Unix socket's path has at most 107 bytes, and a pid up to 7 digits: if the session's path is too long, the
+        # sockets get a folder with a short path in its place.
         self.processes_dir = os.path.join(self.directory, contract.PROCESSES_NAME)
         os.mkdir(self.processes_dir, mode=0o700)
         if len(os.fsencode(self.processes_dir)) > 90:
@@ -304,7 +304,7 @@ class SessionStore:
         self._ready = ""
 
     def create(self, record: contract.Record) -> None:
-        """Write the first record."""
+        """Write the initial record."""
         with self._lock:
             self._record = record
             self._save()
@@ -312,7 +312,7 @@ class SessionStore:
     def update(self, **fields: object) -> None:
         """Change fields of the record and write it if anything has changed.
 
-        Write errors are swallowed: a full or removed disk must not stop the user's program.
+        Ignores write errors: a full or removed disk must not stop the user's program.
         """
         with self._lock:
             record = self._record
@@ -337,7 +337,7 @@ class SessionStore:
             self._let_join(uid, info)
 
     def close_for_joining(self) -> None:
-        """Let new Python processes start without the debugger again."""
+        """Make new Python processes start without the debugger again."""
         self.lets_join, self._join_info = False, None
         for directory in (self.directory, *map(self._folder_of, self.users)):
             with contextlib.suppress(OSError):
@@ -366,7 +366,7 @@ class SessionStore:
         folder = self._folder_of(uid)
         processes = os.path.join(folder, contract.PROCESSES_NAME)
         os.mkdir(folder)
-        os.chmod(folder, 0o711)  # noqa: S103 - it stays ours: the user cannot replace what we write there by a link
+        os.chmod(folder, 0o711)  # noqa: S103 - not writable for that user, who could replace our files by links
         self.users[uid] = processes
         if self._join_info is not None:
             self._let_join(uid, self._join_info)
@@ -383,7 +383,7 @@ class SessionStore:
         with contextlib.suppress(OSError):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(adapter)
-            # One socket under two names: the folders limit who reaches it.
+            # A hard link to the same socket: only the users who may pass through its folders can reach it.
             os.chmod(info["adapter"], 0o666)  # noqa: S103
             os.link(info["adapter"], adapter)
             with contextlib.suppress(OSError):

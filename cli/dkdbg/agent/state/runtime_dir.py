@@ -1,8 +1,8 @@
-"""The runtime folder: private, for everything that the agent keeps beside a program.
+"""The runtime folder: a private folder for all files that the agent writes at run time.
 
-In /tmp another user may have made a folder of any name first, with a debugpy of their own in it. A folder is
-used if it belongs to this user alone and no other user can replace it. Otherwise one with an unpredictable
-name is made.
+In /tmp another user may have created a folder of that name first, with a modified debugpy in it. So the folder is used
+only if it is this user's, closed to others, and no other user can replace it. Otherwise a folder with a random name is
+created.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
-#: Environment variable for another runtime folder. Every start of the single file loads this module: it
-#: imports nothing else of dkdbg.
+#: Environment variable that sets the runtime folder. It is not in settings.py, because every start of the single file
+#: loads this module, which therefore imports nothing else of dkdbg.
 ENV_RUNTIME_DIR = "DKDBG_RUNTIME_DIR"
 #: Candidate folders for temporary files; TMPDIR comes first.
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - what is in them is checked
@@ -49,8 +49,7 @@ def default_runtime_dir() -> str:
 def open_runtime_dir(path: Optional[str] = None) -> str:
     """Create the runtime folder, mode 0700, and return its absolute path.
 
-    A folder that cannot be written, or that others could replace, is exchanged for one with an unpredictable
-    name.
+    If it cannot be written, or others could replace it, create and return one with a random name instead.
 
     Raises:
         RuntimeDirError: it belongs to another user or is not a folder. A foreign folder could hold a modified
@@ -83,9 +82,9 @@ def open_runtime_dir(path: Optional[str] = None) -> str:
 
 
 def folders() -> List[str]:
-    """Return the folders that `open_runtime_dir` may have given to this user's agents here, the usual one first.
+    """Return the folders that `open_runtime_dir` may have given to this user's agents here, the default first.
 
-    Root may look into another user's folder, such as a container's, by DKDBG_RUNTIME_DIR.
+    With DKDBG_RUNTIME_DIR, root may name another user's folder, such as a container's.
     """
     usual = default_runtime_dir()
     found = []
@@ -164,9 +163,7 @@ def _foreign(info: os.stat_result) -> str:
 
 
 def _make_private(folder: str, info: os.stat_result) -> bool:
-    """Close our folder to others; return False when others could write to it and have left files in it.
-
-    If False, its mode stays unchanged: it may be a shared folder.
+    """Close our folder to others. If others could write to it and have left files in it, leave it and return False.
 
     Raises:
         OSError: it cannot be closed.
@@ -193,11 +190,11 @@ def _is_all_own(folder: str) -> bool:
 
 
 def _is_exchangeable(path: str) -> bool:
-    """Tell whether a user other than root and us could replace `path`.
+    """Tell whether another user than root and ours could replace `path`.
 
-    Such a user owns a folder above it, or can write to a folder above it that lacks the sticky bit (/tmp has it).
+    Such a user owns a folder above it, or can write to one above it that has no sticky bit (/tmp has one).
     """
-    # `/` is root's or, in a user namespace without root, an unknown user's.
+    # `/` belongs to root, or to an unknown user in a user namespace that does not map root.
     trusted = (0, os.getuid(), os.stat("/").st_uid)
     above = os.path.dirname(path)
     for start in {above, os.path.realpath(above)}:
