@@ -1,9 +1,9 @@
-"""The user's command as a child: started unchanged, each signal forwarded once, its exit reported truthfully.
+"""Runs the user's command as a child process: forwards each signal once, and reports the exit.
 
-The agent may be pid 1 of a container, a foreground program of a terminal, or a step of a batch job. Signals
-are blocked and fetched one by one instead of handled. A signal from kill(2) is forwarded. A signal from the
-terminal (Ctrl-C, a resize) has already reached the child, which is in the same process group. Slurm (scancel,
---signal) sends a signal to every process of a step.
+The agent may be pid 1 of a container, a foreground program of a terminal, or a step of a batch job. It blocks the
+signals and fetches them one by one (sigtimedwait) instead of installing handlers. A signal from kill(2) is forwarded.
+A signal from the terminal (Ctrl-C, a resize) is not: it has reached the child too, which is in the same process group.
+Nor is one from Slurm (scancel, --signal), which signals every process of a step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import AbstractSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
     class Arrival(NamedTuple):
-        """A signal, and whether its sender (the terminal, or Slurm) has sent it to the program too."""
+        """A received signal, and whether its sender (the terminal, or Slurm) has sent it to the program too."""
 
         number: int
         is_shared: bool
@@ -36,12 +36,12 @@ else:
     Arrival = namedtuple("Arrival", "number is_shared")
 
 _NAMED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT", "SIGPWR")
-#: Signals that end the agent before the program has started; the others have no effect yet.
+#: Signals that ask the agent to end. Before the program has started, the others have no effect.
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
-#: Detail in the record of a session that ends before its program.
+#: Record's `detail` for a session that ends before its program.
 RUNS_ON = "the program runs without the debugger"
 _SI_KERNEL = 0x80
-#: Signals that Python ignores; a program expects the default.
+#: Signals that Python ignores at its start: the program gets the default action back.
 _RESET = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)]
 
 
@@ -73,10 +73,10 @@ class SignalInbox:
         os.kill(os.getpid(), signal.SIGCHLD)
 
     def next(self, timeout: float) -> Optional[Arrival]:
-        """Return the next signal for the program; None after the timeout, `wake` or another SIGCHLD."""
+        """Return the next signal for the program; None after `timeout` seconds, `wake`, or a child's SIGCHLD."""
         if self._timed:
             info = signal.sigtimedwait(self._set, timeout)
-            # After a stop and continue (Ctrl-Z, fg) beyond the timeout, Python returns uninitialized memory.
+            # If the agent was stopped and continued (Ctrl-Z, fg) past the timeout, Python returns uninitialized memory.
             if info is None or info.si_signo == signal.SIGCHLD or info.si_signo not in self._set:
                 return None
             return Arrival(info.si_signo, info.si_code == _SI_KERNEL or self._is_of_step(info.si_pid))
@@ -89,7 +89,10 @@ class SignalInbox:
 
     @staticmethod
     def _is_of_step(sender: int) -> bool:
-        """Tell whether Slurm has sent a signal to this step. A signal to a batch script may reach only its first process."""
+        """Tell whether Slurm has sent a signal to all of this job step.
+
+        In a batch script, which is no `srun` step, the signal may reach only the script's first process.
+        """
         if not os.environ.get("SLURM_STEP_ID"):
             return False
         with contextlib.suppress(OSError), open("/proc/%d/comm" % sender) as name:
@@ -109,7 +112,7 @@ class Child:
         StartError: the command does not exist, or cannot be executed.
     """
 
-    #: Signals that arrived before the program's start and are not forwarded yet.
+    #: Signals that arrived before the program's start, to be forwarded even if their sender signals the whole group.
     _missed: AbstractSet[int] = frozenset()
 
     def __init__(
@@ -139,7 +142,7 @@ class Child:
 
     def pass_on(self, arrival: Arrival) -> None:
         """Forward a signal to the child, unless the sender has sent it to the child too."""
-        # When a terminal closes, the kernel signals only the session's leader, which may be the agent.
+        # SIGHUP: when a terminal closes, the kernel signals only the session leader, which may be the agent.
         must_forward = self.own_group or arrival.number in {signal.SIGHUP, *self._missed}
         self._missed -= {arrival.number}
         if self.exit_code is None and (must_forward or not arrival.is_shared):
@@ -151,9 +154,9 @@ class Child:
             os.kill(self.pid, number)
 
     def poll(self) -> Optional[int]:
-        """Return the exit code as a shell reports it (128+n for signal n), None while it runs.
+        """Return the exit code as a shell reports it (128+n for signal n), None while the command runs.
 
-        As pid 1 it also reaps the container's orphans.
+        If the agent is pid 1, also reap the container's orphans.
         """
         target = -1 if os.getpid() == 1 else self.pid
         while self.exit_code is None:
@@ -171,7 +174,7 @@ class Child:
     def wait(self, inbox: SignalInbox) -> Tuple[Optional[int], str]:
         """Forward signals until the command has ended; return the result of `end`.
 
-        A command that is left running has None as its code, see sidecar.Adopted.
+        The code is None only for a program that keeps running; see sidecar.Adopted.
         """
         while self.poll() is None:
             arrival = inbox.next(1.0)
@@ -199,7 +202,7 @@ class Child:
 
 
 def run_undebugged(command: Sequence[str], reason: str, mask: Optional[Iterable[int]] = None) -> int:
-    """Replace this process with a command that cannot be debugged (a full disk, for example), and report the reason.
+    """Report why the command cannot be debugged (a full disk, for example), and replace this process with it.
 
     Args:
         mask: the signals that it starts with blocked; None leaves them unchanged.
@@ -240,14 +243,14 @@ def _with_python(argv: List[str]) -> List[str]:
 
 
 def _by_interpreter(argv: List[str], environment: Mapping[str, str]) -> List[str]:
-    """Prefix a script with its shebang interpreter where the mounted copy lacks the image's x bit."""
+    """Prefix a script with its shebang interpreter if it is not executable: a mount may hide the image's x bit."""
     path = argv[0]
     if environment.get(settings.ENV_OWN_CONTAINER) != "1" or "/" not in path or not os.path.isfile(path):
         return argv
     if os.access(path, os.X_OK):
         return argv
     interpreter = _interpreter(path)
-    if interpreter.endswith("sh\r"):  # a shell takes each CR for part of a word
+    if interpreter.endswith("sh\r"):  # Windows line endings: a shell would fail at the CR of every line
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), interpreter)
     if interpreter:
         console.log("%s is not executable here: running it with the interpreter in its first line" % path)
@@ -256,7 +259,7 @@ def _by_interpreter(argv: List[str], environment: Mapping[str, str]) -> List[str
 
 
 def _interpreter(path: str) -> str:
-    """Return the interpreter in the first line of a script, with its argument and a trailing CR; empty without one."""
+    """Return a script's shebang: interpreter, argument, and a CR if the line ends in one; empty without a shebang."""
     with contextlib.suppress(OSError), open(path, "rb") as source:
         first = source.readline(200)
         if first.startswith(b"#!"):
@@ -265,9 +268,9 @@ def _interpreter(path: str) -> str:
 
 
 def _by_shell(argv: List[str], error: OSError) -> List[str]:
-    """Prefix a script without a first line such as `#!/bin/sh` with the shell, as execvp(3) does; raise other errors.
+    """Prefix a script without a shebang with the shell, as execvp(3) does; raise `error` in all other cases.
 
-    Python files and binaries are left out: a shell's own errors would not name their cause.
+    Not for Python files and binaries: the shell's error messages would not name the cause.
     """
     path = shutil.which(argv[0]) or argv[0]
     if error.errno != errno.ENOEXEC or path.endswith(".py") or not os.access("/bin/sh", os.X_OK):
@@ -289,7 +292,7 @@ def missing(argv: Sequence[str]) -> str:
     return ""
 
 
-#: Suffix of a file -> beginning of the command that runs it.
+#: Suffix of a file -> prefix that turns its path into a command that runs it.
 _RUNNERS = {".py": "python3 ", ".ipynb": "jupyter execute ", ".sh": "sh "}
 
 

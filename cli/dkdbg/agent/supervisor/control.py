@@ -1,4 +1,4 @@
-"""Control socket of an agent, in its private folder: each request is a line: restart, end, or query the ranks."""
+"""The agent's control socket, in its private folder. A request is one line: restart, stop, or a query to the ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Gather = Callable[[broadcast_query.Query, float], List[broadcast_query.Row]]
 
-#: Seconds for an answer, which comes after the restart: ending the program takes up to 10 s.
+#: Seconds to wait for an answer. That to `restart` comes after the restart, and ending the program takes up to 10 s.
 ANSWER_TIMEOUT_S = 30.0
 
 
@@ -73,7 +73,7 @@ class Control:
             elif word == b"restart":
                 answer = self._restart()
             elif word == b"stop":
-                os.kill(os.getpid(), signal.SIGTERM)  # forwarded to the program; the agent ends after it
+                os.kill(os.getpid(), signal.SIGTERM)  # the agent forwards it, and ends after the program
                 answer = "asked to end"
             else:
                 answer = "unknown request"
@@ -122,7 +122,7 @@ WORD = b"ranks "
 
 
 def answer_query(line: bytes, gather: Gather) -> Dict[str, Any]:
-    """Return the answer to a line from the control socket: `rows`, or `error` and perhaps `hint`."""
+    """Return the answer to a query from the control socket: a dict with `rows`, or with `error` and perhaps `hint`."""
     try:
         asked = json.loads(line[len(WORD) :].decode("utf-8", "surrogatepass"))
         verb, expression, frame = asked["verb"], asked["expression"], int(asked["frame"])

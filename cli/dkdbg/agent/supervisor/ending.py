@@ -1,8 +1,8 @@
 """Ends every process of a run: SIGTERM, then SIGKILL after some seconds. Composes the editor's message about the end.
 
-A process group is not enough: torchrun puts each rank into a session of its own, and daemons leave their
-parent. The processes of a run are found by parentage, by the session's folder in the environment, and by
-registration.
+Signalling a process group is not enough: torchrun puts each rank into a session of its own, and daemons leave their
+parent. The processes of a run are found by their parents, by the session's folder in their environment, and by their
+announcements to the agent.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 #: Seconds between SIGTERM and SIGKILL. A process that is paused at a breakpoint runs no Python signal
 #: handler.
 GRACE_S = 5.0
-#: Seconds to wait after SIGKILL; only a process in an uninterruptible call lives longer.
+#: Seconds to wait after SIGKILL; only a process in an uninterruptible system call needs longer.
 KILL_TIMEOUT_S = 5.0
-#: Seconds after the program's end for other processes to notice it and end too.
+#: Seconds that other processes have after the program's end to notice it and end too.
 OUTLIVE_S = 0.5
-#: Maximum processes to name.
+#: Maximum processes to name in a message.
 MAX_NAMES = 5
-#: Maximum lines of stderr, and characters of each.
+#: Maximum lines of stderr to quote, and characters of each.
 MAX_LINES = 12
 MAX_LINE_CHARS = 300
 _MEANINGS = {
@@ -60,7 +60,7 @@ class Ending:
         """End every process and return how many could not be ended.
 
         Args:
-            pause: waits for up to this many seconds; True asks for SIGKILL now.
+            pause: called with seconds to wait at most; returns True to send SIGKILL now.
         """
         self._find_processes()
         self._signal(signal.SIGTERM)
@@ -72,7 +72,7 @@ class Ending:
         return 0
 
     def outliving(self, is_wanted: Callable[[int], bool]) -> List[int]:
-        """Return the pids of the processes that outlive the program by more than a moment.
+        """Return the pids of the processes that still run OUTLIVE_S after the program's end.
 
         Args:
             is_wanted: tells whether a process counts.
@@ -106,9 +106,9 @@ class Ending:
         return bool(self._found) or self._running.exit_code is None
 
     def _find_processes(self) -> None:
-        """Find the run's processes among all of this machine's."""
+        """Find the run's processes among all processes of this PID namespace."""
         self._running.poll()
-        roots = set(self._registered())  # setproctitle may have overwritten their environment
+        roots = set(self._registered())  # setproctitle may have overwritten the environment of these
         if self._running.exit_code is None:
             roots.add(self._running.pid)
         parents = procfs.parents()
@@ -122,7 +122,7 @@ class Ending:
 
     def _signal(self, number: int) -> None:
         if self._running.own_group and self._found:
-            with contextlib.suppress(OSError):  # the group has ended, or holds processes of another user
+            with contextlib.suppress(OSError):  # the group has ended, or contains processes of another user
                 if self._running.exit_code is None or self._has_own_group():
                     os.killpg(self._running.pid, number)
         for pid, start in self._found.items():
@@ -132,7 +132,7 @@ class Ending:
                     os.kill(pid, signal.SIGCONT)  # a stopped process does not handle SIGTERM
 
     def _has_own_group(self) -> bool:
-        """Tell whether the command's group, whose number may be reused, still holds a process of this run."""
+        """Tell whether the command's process group still has a process of this run; otherwise its ID may be reused."""
         return any(_group_of(pid) == self._running.pid for pid in self._found)
 
 
@@ -151,7 +151,7 @@ def left_text(names: Sequence[str], *, ends_too: bool) -> str:
     """Return the text about processes that outlive the program; empty without any.
 
     Args:
-        ends_too: whether the container, and so these processes, end with the program.
+        ends_too: whether the container, and thus these processes, will end now.
     """
     if not names:
         return ""
@@ -182,7 +182,7 @@ def end_text(code: int, end: str, stderr_tail: str, name: str = "", left: str = 
 
 
 def headline(code: int, end: str) -> str:
-    """Return the first part of the message, without the reason."""
+    """Return the first part of the end message: how the program ended, without its stderr."""
     return "the program %s%s" % (end, _MEANINGS.get(code, ""))
 
 

@@ -1,9 +1,9 @@
-"""Refuses to listen without a token on addresses that others can reach: a debugger runs arbitrary code.
+"""Refuses to listen without a token on addresses that other machines can reach: a debugger runs arbitrary code.
 
-The one exception is the listener in a container on a Docker or Podman network: the engine publishes its port
-to the host's loopback through the container's own address, and proxy/listener/peers.py refuses neighbours. A
-plain host, a Slurm node, a container with the host's network and a pod, whose address the whole cluster
-reaches, need a token.
+The one exception is the listener in a container on a Docker or Podman network: it has to listen on the container's own
+address, where the engine forwards the port published on the host's loopback, and proxy/listener/peers.py refuses other
+containers. A token is needed on a plain host, on a Slurm node, in a container with the host's network, and in a pod,
+whose address the whole cluster can reach.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def refusal(host: str, environment: Mapping[str, str]) -> str:
 
 
 def pdb_refusal(address: str, environment: Mapping[str, str]) -> str:
-    """Return why pdb may not listen on `host:port`; empty when it may. Only the token protects it, in containers too."""
+    """Return why pdb may not listen on `host:port`; empty if it may. In containers too, only a token protects it."""
     host = address.rpartition(":")[0]
     if _has_token(environment) or loopback.is_loopback(host):
         return ""

@@ -1,7 +1,7 @@
-"""Time limits of a held program: stops the program's own clocks where possible, and reports the limits that go on.
+"""Time limits of a program that the debugger holds: stops its own clocks where possible, and reports all other limits.
 
-See inprocess/clocks/clocks.py and state/deadlines.py. The timeout of a collective that began before the attach also
-goes on: it cannot be raised any more (issue 33).
+See inprocess/clocks/clocks.py and state/deadlines.py. Among the other limits is the timeout of a collective that began
+before the attach: it cannot be raised any more (issue 33).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from dkdbg.agent import contract
 
-#: Minimum seconds between two reports of the deadlines at stops: each step ends in a stop.
+#: Minimum seconds between two reports at stops: while the user steps, each step ends in a stop.
 REPEAT_S = 60.0
-#: Seconds after a stop at which the processes are asked again: another process may begin to wait only then.
+#: Seconds after a stop at which the processes are asked again: some begin to wait for the stopped one only later.
 ASK_AGAIN_S = (4.0, 15.0)
 #: Seconds before a deadline at which it is reported again during a stop.
 WARN_AT_S = (600.0, 300.0, 60.0)
@@ -32,11 +32,11 @@ WARN_AT_S = (600.0, 300.0, 60.0)
 MAX_NAMES = 3
 #: Seconds that processes have for an answer.
 ANSWER_S = 0.5
-#: Seconds between two writes to the session's record of stopped clocks; each is valid for held_time.LEASE_S.
+#: Seconds between two writes to the file of stopped time (held_time.py); each is valid for held_time.LEASE_S.
 INTERVAL_S = 1.0
 #: Seconds after which a rank is asked again: a collective of a running job is over by then.
 QUERY_AGAIN_S = 2.0
-#: Seconds to wait for the other ranks of the same collective.
+#: Seconds to wait for reports of other ranks on the same collective.
 GATHER_S = 1.0
 
 
@@ -44,10 +44,11 @@ class StoppedClocks:
     """Records when the clocks of a session stop and continue.
 
     Args:
-        on_hold: called when a stop begins, and every INTERVAL_S during it. Its argument is True if the clocks go on
-            meanwhile; if False, it makes the processes replace their clocks.
-        evaluates: takes a pid and a monotonic time; tells whether this stopped process evaluates an expression that
-            it began after that time. The evaluation may wait for another process, so the clocks go on meanwhile,
+        directory: the session's folder.
+        on_hold: called when a stop begins, and every INTERVAL_S during it; with True while the clocks run despite the
+            stop, else with False, which makes the processes use their stoppable clocks.
+        evaluates: takes a pid and a monotonic time; tells whether this stopped process evaluates an expression for the
+            editor, begun after that time. The evaluation may wait for another process, so the clocks run meanwhile,
             unless a process stops after it began.
     """
 
@@ -81,7 +82,7 @@ class StoppedClocks:
                 self._renews = sockets.begin(self._renew, name="dkdbg clocks")
 
     def extend(self) -> None:
-        """Stop the clocks for held_time.LEASE_S: a rank of the same job is stopped at another agent."""
+        """Stop the clocks for held_time.LEASE_S, because a rank of the same job is stopped at another agent."""
         with self._changed:
             if self._writer is not None:
                 self._writer.hold()
@@ -94,7 +95,7 @@ class StoppedClocks:
             self.update(pid, is_held=False)
 
     def _renew(self) -> None:
-        """Renew the record while a process is stopped, on one thread: if the agent is killed, the clocks continue."""
+        """Renew the stop, on a thread, while a process is stopped: if the agent is killed, the clocks continue."""
         while True:
             with self._changed:
                 while not self._held:
@@ -111,11 +112,11 @@ class StoppedClocks:
 
 
 class HeldDeadlines:
-    """The deadlines of a session.
+    """The deadlines of a session, and when to report them.
 
     Args:
-        own: those of the agent's environment.
-        waits: returns those of ranks that wait for others.
+        own: deadlines found in the agent's environment.
+        waits: returns those of ranks that wait in a collective.
         ask: asks the processes for `waits` and their clocks. name_of: returns a process's name by its pid.
         pids: returns the processes of the program.
         report: called with a line for the user.
@@ -148,11 +149,11 @@ class HeldDeadlines:
         self._soonest = float("inf")
 
     def take(self, said: object) -> None:
-        """Store the valid deadlines that `dkdbg attach` has sent; `said` is not validated yet."""
+        """Store the valid ones of the deadlines that `dkdbg attach` has sent."""
         self._host = deadlines.parse(said)
 
     def set_running_clocks(self, pid: int, found: List[str]) -> None:
-        """Record which clocks of a held process go on; see inprocess/clocks/running_clocks.py."""
+        """Record which clocks of a held process still run; see inprocess/clocks/running_clocks.py."""
         self._clocks[pid] = found
 
     def add(self, deadline: contract.Deadline) -> None:
@@ -169,7 +170,7 @@ class HeldDeadlines:
         )
 
     def _running(self, but: Collection[str] = ()) -> List[contract.Deadline]:
-        """Return the clocks that go on, without the texts in `but`."""
+        """Return the clocks that still run as deadlines, without those whose texts are in `but`."""
         names: Dict[str, List[str]] = {}
         for pid, found in sorted(self._clocks.items()):
             for text in found if procfs.alive(pid) else ():
@@ -189,7 +190,7 @@ class HeldDeadlines:
         self._told.clear()
 
     def stopped(self) -> None:
-        """Ask the processes and make `held` report, unless it has reported within REPEAT_S."""
+        """Query the processes after a stop, and make `held` report the deadlines unless it did within REPEAT_S."""
         with self._lock:
             now = time.monotonic()
             self._asks_at = [now + each for each in ASK_AGAIN_S]
@@ -199,7 +200,7 @@ class HeldDeadlines:
         self._ask()
 
     def held(self) -> None:
-        """Report what is due; called every second while the program is held."""
+        """Report the deadlines when due; called every second while the program is held."""
         now = time.monotonic()
         soonest = self._left()
         with self._lock:
@@ -214,7 +215,7 @@ class HeldDeadlines:
         if asks:
             self._ask()  # the answers are there at the next call
         if is_due:
-            # Here, not in `stopped`: this reads files of /proc, and a stop must not wait for it.
+            # Not in `stopped`: this reads /proc, and the editor is waiting for the stop there.
             self._parents = deadlines.of_parents(self._pids())
             self._soonest, new = self._left(), self.current()
         else:
@@ -262,10 +263,10 @@ class PendingCollectives:
         self._waiting: Dict[int, Tuple[str, float]] = {}
 
     def update(self, pid: int, name: str, age: float, left: float) -> None:
-        """Record that a process has waited `age` seconds in collective `name`, and gives up in `left` seconds.
+        """Record that a process has waited `age` seconds in the collective `name`, and gives up in `left` seconds.
 
         Args:
-            name: empty where it waits in none, or in one that has a raised timeout.
+            name: empty if the process waits in no collective, or in one with a raised timeout.
         """
         began = time.monotonic() - age
         with self._lock:
@@ -288,14 +289,14 @@ class PendingCollectives:
             duration.later(GATHER_S, self._tell)
 
     def forget(self) -> None:
-        """Forget what was reported: another editor attaches, and has not seen it."""
+        """Forget all reports: another editor attaches, and has not seen them."""
         with self._lock:
             self._began.clear()
             self._reported.clear()
             self._waiting.clear()
 
     def deadlines(self) -> List[contract.Deadline]:
-        """Return when the reported processes give up, by collective."""
+        """Return one deadline for each collective that reported processes wait in: when the first gives up."""
         with self._lock:
             waiting = {pid: each for pid, each in self._waiting.items() if procfs.alive(pid)}
         found: List[contract.Deadline] = []

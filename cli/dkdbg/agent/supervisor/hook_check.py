@@ -1,4 +1,4 @@
-"""Detects Pythons of the program that have not loaded the agent's hook: their breakpoints never stop."""
+"""Detects Python processes of the program that have not loaded the agent's hook: breakpoints never stop them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Seconds from the program's start to a report: even a slow program has announced itself by then.
 TIMEOUT_S = 10.0
-#: Seconds for a Python to announce itself after its start, and between two checks.
+#: Seconds that a Python has after its start to announce itself; seconds between two checks.
 ANNOUNCE_TIMEOUT_S, INTERVAL_S = 3.0, 1.0
 #: Messages about a program, and about one of its processes.
 NOT_LOADED = (
@@ -30,7 +30,7 @@ NOT_LOADED = (
 )
 PROCESS_NOT_LOADED = "%s (pid %d) has not loaded the agent, so no breakpoint stops it: %s"
 PROCESS_REFUSED = "%s (pid %d) cannot be debugged: it %s (a sandbox, seccomp?)"
-#: Maximum characters of a reason that a process gives.
+#: Maximum characters of the reason that a process has written to PID.failed.
 _MAX_REASON = 200
 #: Advice after NOT_LOADED: for a binary that may hold a Python, and for any other program.
 _NO_PYTHON = "if %s is a frozen or embedded Python, run the program from its source"
@@ -44,13 +44,13 @@ _FORKSERVER = "multiprocessing.forkserver"
 
 
 class HookCheck:
-    """Reports once per program, and once per name of its Pythons, that the hook was not loaded.
+    """Reports that the hook was not loaded: once for the program, and once for each name of a process.
 
     Args:
         folders: where processes announce themselves.
 
     Attributes:
-        hook: the hook's folder, as it stands on PYTHONPATH; empty before the first start.
+        hook: the hook's folder, as written in PYTHONPATH; empty before the program's first start.
     """
 
     def __init__(self, folders: announced.Folders) -> None:
@@ -71,7 +71,7 @@ class HookCheck:
         self._since, self._reported = {}, set()
 
     def message(self) -> str:
-        """Return the message about the program, once; empty when one of its processes has announced itself."""
+        """Return, once, the message that no process of the program has announced itself; empty if one has."""
         if (
             self._is_reported
             or self._reported
@@ -86,7 +86,7 @@ class HookCheck:
         """Return messages about Pythons below the pid `program` that have not announced themselves.
 
         Args:
-            attached: whether an editor is attached. /proc is searched only from INTERVAL_S after the attach on.
+            attached: whether an editor is attached; /proc is not searched until INTERVAL_S after the attach.
         """
         now = time.monotonic()
         if not attached:
@@ -110,7 +110,7 @@ class HookCheck:
         return lines
 
     def _refused(self, pids: Collection[int]) -> List[str]:
-        """Return messages about processes whose hook was loaded and could not register, as in a sandbox."""
+        """Return messages about processes that have loaded the hook but could not announce themselves (a sandbox)."""
         lines = []
         for pid in pids:
             with contextlib.suppress(OSError, ValueError), notes.opened(
@@ -157,7 +157,7 @@ def _foreign(command: Sequence[str]) -> str:
 
 
 def why(pid: int, argv: Sequence[str], hook: str) -> str:
-    """Return why a Python has not loaded the hook, as far as its command line and environment show."""
+    """Return the likely reason why a Python has not loaded the hook, from its command line and environment."""
     name, (flags, _, _) = os.path.basename(argv[0]), choosing.what_runs(argv)
     if not name.startswith("python"):
         return "%s is not CPython 3.8 or newer" % name
@@ -183,9 +183,10 @@ def unhooked(
     folders: announced.Folders,
     leaves_out: Callable[[List[str]], bool],
 ) -> Dict[int, List[str]]:
-    """Return the command lines of the Pythons of these that have not announced themselves, or cannot.
+    """Return the command lines, by pid, of those processes that are Pythons and have not announced themselves.
 
-    A forked process has its parent's command line, and announces itself late.
+    Leave out forked children, recognised by their parent's command line, unless they can never announce themselves:
+    they may do so later.
     """
     found = {}
     for pid in pids:

@@ -1,8 +1,9 @@
-"""Shows the image's own files (generated modules, weights) below the folders that the checkout is mounted over.
+"""Links the image's own files (generated modules, weights) into the checkout that is mounted over them.
 
-`dkdbg up` and F5 have copied them into a volume with the checkout's folders (templates/image_files.sh). Each name that
-the checkout lacks becomes a link while the session lasts, and `.git/info/exclude` hides it from git. A small
-folder becomes a folder of links, because `os.walk` and `rglob` skip a link to a folder. Existing files are not touched.
+`dkdbg up` and F5 have copied the image's folders into a volume (templates/image_files.sh). Each name that the checkout
+lacks becomes a symbolic link into that volume while the session lasts, and `.git/info/exclude` hides it from git. A
+small folder becomes a folder of links, because `os.walk` and `rglob` skip a link to a folder. Existing files are not
+touched.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, List, Mapping, Tuple
 
-#: Maximum links below folders of links; a folder with more files is one link.
+#: Maximum links up to which folders of links are created; a folder with more files becomes one link.
 _MAX_LINKS = 1000
 _BEGIN, _END = b"\n# dkdbg: of the image, while it is debugged\n", b"# dkdbg: end\n"
 
 
 def hides(path: str, environ: Mapping[str, str]) -> str:
-    """Return a message if a missing file may be one of the image's, and these were not copied; else an empty text."""
+    """Return a message if a missing file may exist in the image and the volume has no copies; else an empty text."""
     absolute = os.path.abspath(path)
     inside = any(absolute.startswith(folder.rstrip("/") + "/") for _, folder in _folders(environ))
     with contextlib.suppress(OSError):
@@ -34,7 +35,7 @@ def hides(path: str, environ: Mapping[str, str]) -> str:
 
 
 def _folders(environ: Mapping[str, str]) -> List[Tuple[str, str]]:
-    """Return pairs: a folder of the checkout, "" for all of it, and the image's folder that it is mounted over."""
+    """Return pairs: a folder within the checkout ("" for all of it), and the folder of the image that it hides."""
     named = environ.get(settings.ENV_IMAGE_FILES, "").split(":")
     pairs = [("=" + each if each.startswith("/") else each).partition("=/") for each in named if each]
     return [(local, "/" + folder) for local, _, folder in pairs]
@@ -44,8 +45,8 @@ class ImageFiles:
     """The links of this session.
 
     Args:
-        environ: names the folders; without them no links are made.
-        volume: folder of the copies.
+        environ: names the hidden folders (ENV_IMAGE_FILES); without it there are no links.
+        volume: mount point of the volume with the copies.
     """
 
     def __init__(self, environ: Mapping[str, str], volume: str = settings.IMAGE_FILES) -> None:
@@ -58,10 +59,10 @@ class ImageFiles:
         self._lock = -1
 
     def show(self) -> None:
-        """Create the links, and take over those of an agent that was killed."""
+        """Create the links, and adopt those that a killed agent has left."""
         if not self._folders or not os.path.isdir(self._volume):
             return
-        # Another agent in this container shows the same files: the last one to end removes the links.
+        # Agents in one container share the links: the last one to end, which gets the exclusive lock, removes them.
         self._lock = os.open(self._volume, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         with contextlib.suppress(OSError):
             fcntl.flock(self._lock, fcntl.LOCK_SH)
@@ -134,11 +135,11 @@ class ImageFiles:
 
 
 def _can_be_created(folder: str, above: os.stat_result, room: int) -> bool:
-    """Return whether a folder of links can replace a link to this folder of the volume.
+    """Tell whether to create a folder of links for this folder of the volume, instead of one link to it.
 
-    Only root and the owner of the checkout may be able to write to the volume's folder, as to the folder of links. An
-    empty folder becomes a link: the next start could not tell a folder without links from an empty folder of the
-    user. templates/image_files.sh finds no links in .git or with line breaks in their names.
+    Not for a folder with other access rights than a folder of links has: writable for root and the checkout's owner
+    alone. Not for an empty folder: the next start could not tell it from an empty folder of the user. Not with names
+    that templates/image_files.sh, which removes the links too, does not find: in .git, or with line breaks.
 
     Args:
         above: the status of the checkout's folder.
@@ -171,7 +172,7 @@ def _create(folder: str, above: os.stat_result) -> None:
 
 
 def exclude(folder: str, names: List[str]) -> None:
-    """Replace dkdbg's part of a checkout's .git/info/exclude by these names, without following a link."""
+    """Write these names into dkdbg's section of a checkout's .git/info/exclude, without following a link."""
     with contextlib.suppress(OSError, ValueError), contextlib.ExitStack() as opened:
         above = None
         for name in (os.path.realpath(folder), ".git", "info"):

@@ -57,7 +57,7 @@ class Launch:
         return code, end
 
     def _end_ranks(self, running: child.Child) -> None:
-        """End the ranks of a killed launcher, which cannot do so itself: held ranks would wait forever."""
+        """End the ranks of a launcher that was killed: ranks that a debugger holds would wait forever."""
 
         def pause(seconds: float) -> bool:
             arrival = self._session.inbox.next(seconds)
@@ -85,10 +85,10 @@ class Launch:
         return code, end
 
     def _take_signal(self, arrival: Optional[child.Arrival], running: Optional[child.Child]) -> None:
-        """Forward a signal or an editor's request; `running` is None while the program is being ended."""
+        """Act on a signal, or on an editor's request to end the program; `running` is None while that is under way."""
         if arrival is not None:
             is_end = arrival.number in child.ENDING
-            # At other signals the program decides whether it ends; between two runs no program can decide.
+            # SIGTERM prevents every further run. So do the others between two runs; a running program may handle them.
             self._leaving = self._leaving or arrival.number == signal.SIGTERM or (is_end and running is None)
             self._session.leaving = self._session.leaving or is_end
             if running is not None:

@@ -1,6 +1,6 @@
-"""`dkdbg.agent line`: print the sessions' facts about one line of a file, as one JSON object.
+"""`dkdbg.agent line`: prints as JSON what the sessions' processes know about one line of a file, for `dkdbg why`.
 
-Each process answers in its own thread (`inprocess/line.py`); the files are read here.
+Each process answers in the hook's thread (`inprocess/line.py`); this module adds what the files themselves show.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dkdbg.agent import contract
 
-#: Seconds for the answers: a process compiles the file, and may hold the GIL in C.
+#: Seconds for the answers: a process compiles the file for its answer, and its C code may hold the GIL meanwhile.
 TIMEOUT_S = 10.0
 #: Maximum bytes of a path in a query, and maximum Pythons without the hook to report.
 _MAX_PATH_BYTES, _MAX_UNHOOKED = 4096, 50
@@ -67,7 +67,7 @@ def _session(record: contract.Record, path: str, line: int, points: Any) -> Dict
 
 
 def _is_replaced(folders: announced.Folders, process: contract.Process) -> bool:
-    """Tell whether a process has replaced its program by one without the hook: nothing listens on its socket."""
+    """Tell whether a process has exec'ed a program without the hook: nothing listens on its socket any more."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect(processes.sockets_in(folders, [process])[process["pid"]])
@@ -94,7 +94,7 @@ def _process(process: contract.Process, answer: str, points: Any) -> Dict[str, A
 
 
 def _file(path: str, points: Any) -> Dict[str, Any]:  # noqa: ANN401
-    """Return the file as it is here: whether it exists, its real path, its digest, and whether a mount shows it."""
+    """Return facts about the file here: its existence, real path and digest, and whether a mount covers it."""
     real = os.path.realpath(path)
     kind = mapping.kind_of(real, points)
     return {
@@ -108,7 +108,7 @@ def _file(path: str, points: Any) -> Dict[str, Any]:  # noqa: ANN401
 
 
 def _inode(path: str) -> str:
-    """Return device and inode of a file, which its names in several mounts share; empty without a file."""
+    """Return `DEVICE:INODE` of a file, which is the same for all its paths; empty if it is missing."""
     with contextlib.suppress(OSError, ValueError):
         found = os.stat(path)
         return "%d:%d" % (found.st_dev, found.st_ino)
@@ -116,7 +116,7 @@ def _inode(path: str) -> str:
 
 
 def _unhooked(record: contract.Record, folders: announced.Folders, hooked: Set[int]) -> List[Dict[str, Any]]:
-    """Return the Pythons below the program that have not loaded the hook, or not all of it, with the reason."""
+    """Return the Python processes of the program that have not loaded the hook, or not fully, with the reason."""
     program = record["child"]
     if not program:
         return []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import List, Optional
 
-#: Actions when the program exits with a code other than 0.
+#: Values of --on-crash for `supervise`: what to do when the program exits with a code other than 0.
 ON_CRASH = ("restart", "wait", "exit")
 MAX_RESTARTS = 10
 _SOURCES = (".py",)
@@ -24,14 +24,14 @@ _YES = ("1", "true", "yes", "on")
 
 
 class Supervision(types.SimpleNamespace):
-    """How the program is restarted.
+    """Options of `supervise`: when to restart the program.
 
     Attributes:
-        folders: folders to watch for changes. Empty for the mapped ones, or else the working directory; None to watch
-            nothing.
+        folders: folders to watch for changes. Empty for the mapped folders, or without these the working directory;
+            None to watch nothing.
         suffixes: suffixes of watched files.
         on_crash: one of ON_CRASH.
-        max_restarts: maximum restarts for crashes in a row; after another one the agent waits.
+        max_restarts: maximum restarts after crashes in a row; then the agent waits for a change or a request.
         interactive: one Ctrl-C restarts, two within 2 s quit.
     """
 
@@ -46,16 +46,16 @@ class Options(types.SimpleNamespace):
     """The parsed options.
 
     Attributes:
-        or_free_port: take a free port if `port` is taken; set where `port` is a default.
+        or_free_port: whether to take a free port if `port` is taken; true if `port` is only a default.
         wait: seconds to wait for an editor before the start.
         then: `exit` or `run`, if no editor attaches in that time.
         restart: one of contract.RESTART.
         supervision: None when the program runs once.
-        linger: seconds from the program's start. If the program ends earlier, the agent waits for an editor until
-            then, unless it waited before the start or an editor has attached.
+        linger: seconds from the program's start until which the agent waits for an editor if the program has ended
+            earlier; not if it waited before the start, or an editor has attached.
         run: ID of the `dkdbg run` that has started the agent.
-        unblock_sigterm: unblock SIGTERM for the program: only the agent itself has blocked it, see unpack.py.
-        limit: seconds after which the port closes, 0 for none.
+        unblock_sigterm: whether to unblock SIGTERM for the program, because unpack.py has blocked it.
+        limit: seconds after which the port closes, 0 for no limit.
     """
 
     command: List[str]

@@ -1,4 +1,4 @@
-"""Warns when the debugged service's name also resolves to its original container: requests sent there do not stop."""
+"""Warns if the service's name resolves to its original container too: breakpoints do not stop requests sent there."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ INTERVAL_S = 5.0
 
 
 class OriginalService:
-    """Checks on its own thread, because a name server may hang.
+    """The check, on a thread of its own because a name server may hang.
 
     Args:
-        environ: names the service in DKDBG_STANDS_FOR; without it nothing is reported.
-        listens: tells whether an editor is attached. tell: takes the line, once.
+        environ: names the service in DKDBG_STANDS_FOR; without it nothing is checked.
+        listens: tells whether an editor is attached. tell: called once with the warning.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The agent as its own DAP client: without an editor, it stops the processes briefly to query them.
+"""DAP client with which the agent itself queries the processes while no editor is attached; it stops them briefly.
 
-It connects to the broker as an editor would, over socket pairs inside this process. The processes that it
-stopped continue when it leaves.
+It connects to the broker as an editor would, over socket pairs inside this process. When it disconnects, the processes
+continue.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class OwnClient:
     """A client that attaches to every announced process, sets no breakpoints, and continues the processes on leaving.
 
     Args:
-        serve: the listener's handler for clients. token: the token for the attach.
-        ranks: the ranks to attach to, in text form.
+        serve: the broker's function that serves a client on a socket. token: the token for the attach.
+        ranks: the ranks to attach to, in the syntax of inprocess/ranks.py.
     """
 
     def __init__(self, serve: Serve, token: str, ranks: str) -> None:
@@ -59,7 +59,7 @@ class OwnClient:
     def __exit__(self, *_: object) -> None:
         with self._changed:
             self._leaving = True
-            keys = sorted(self._lines, reverse=True)  # the root's connection last: its end ends the others
+            keys = sorted(self._lines, reverse=True)  # the root session last: its end would end the others
         for key in keys:
             self._lines[key].leave()
 
@@ -91,10 +91,11 @@ class OwnClient:
 
 
 class _Connection:
-    """One DAP connection of the client, with one session.
+    """One DAP connection of the client, for the root session or one process.
 
     Attributes:
-        is_attached: the adapter has accepted the attach. is_over: the attach was refused, or the session has ended.
+        is_attached: whether the adapter has accepted the attach. is_over: whether it has refused the attach, or the
+            session has ended.
     """
 
     def __init__(self, serve: Serve, arguments: Message, happened: Callable[[str, Message], None]) -> None:
@@ -108,7 +109,7 @@ class _Connection:
         self.is_attached = self.is_over = False
 
     def start(self) -> None:
-        """Initialize and attach; the rest happens in a thread."""
+        """Start the threads that initialize and attach."""
         first = self._numbered("initialize", _CLIENT_INFO)
         threading.Thread(target=self._run, args=(first,), name="dkdbg own", daemon=True).start()
         threading.Thread(target=self._read, name="dkdbg own answers", daemon=True).start()

@@ -1,8 +1,7 @@
 """Drops from root to the owner of the mounted workspace, so that the program's files belong to the developer.
 
-A checked-in compose file cannot know a teammate's uid, and compose sees no $UID (bash does not export it).
-The mount does: its owner in the container is the developer, whatever the uid, also where a rootless engine
-maps it to 0.
+A checked-in compose file cannot know each developer's uid, and compose sees no $UID (bash does not export it). The
+mount shows it: its owner in the container is the developer, even where a rootless engine maps the uid to 0.
 """
 
 from __future__ import annotations
@@ -17,29 +16,31 @@ if TYPE_CHECKING:
     from ctypes import CDLL
     from typing import MutableMapping, Optional
 
-#: Environment variables: the path in the container whose owner the agent becomes, the user whose home the program has
-#: without dkdbg, and settings.ENV_OWN_CONTAINER (repeated: settings.py is not imported before the agent is unpacked).
+#: Environment variables: the path in the container whose owner the agent becomes; the user that the program runs as
+#: without dkdbg, and whose home it has; a copy of settings.ENV_OWN_CONTAINER, because settings.py must not be imported
+#: before the agent is unpacked.
 OWNER_ENV, HOME_ENV, OWN_CONTAINER_ENV = "DKDBG_OWNER", "DKDBG_HOME_OF", "DKDBG_OWN_CONTAINER"
-#: Root's rights on the files of others: CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER and CAP_FSETID, as
-#: the bits 0 to 4 (linux/capability.h). The second and third only read and write: with the others a program that plain
-#: compose does not run as root could leave a setuid file of root's in a mount.
+#: Root's rights on other users' files, bits 0 to 4 (linux/capability.h): CAP_CHOWN, CAP_DAC_OVERRIDE,
+#: CAP_DAC_READ_SEARCH, CAP_FOWNER and CAP_FSETID; and the subset, second and third, that only allows to read and write.
+#: A program that does not run as root without dkdbg gets only those: with the others it could leave a setuid file of
+#: root's in a mount.
 _FILE_RIGHTS, _ACCESS_RIGHTS = 0b11111, 0b00110
 #: PR_SET_KEEPCAPS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE (linux/prctl.h), _LINUX_CAPABILITY_VERSION_3.
 _KEEP_CAPS, _AMBIENT, _RAISE, _VERSION = 8, 47, 2, 0x20080522
-#: PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP: access(2), and so os.access, counts the rights of a user who is not root.
+#: PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP: makes access(2), and so os.access, respect the rights that a user keeps.
 _SECUREBITS, _NO_SETUID_FIXUP = 28, 1 << 2
 
 
 def become_owner(environ: MutableMapping[str, str]) -> None:
-    """Become the owner of `$DKDBG_OWNER` when we are root and it is another user's; `environ`, os.environ, is changed too.
+    """If we are root and `$DKDBG_OWNER` is another user's, become that user. Changes `environ`, which is os.environ.
 
-    In a container that is there for the program alone, the agent keeps root's rights on files: without dkdbg the program
-    could write into volumes, /var/log and /root, which belong to root or to the image's user. New files still belong to
-    the owner.
+    In a container that is there for the program alone, keep root's rights on files: without dkdbg the program could
+    write into volumes, /var/log and /root, which belong to root or to the image's user. New files belong to the owner
+    all the same.
 
-    Supplementary groups are kept (compose's group_add gives a GPU's device files), root's own group is not.
-    HOME is moved when the user cannot write to it, because caches of torch, pip and Hugging Face go there;
-    USER is set because getpass.getuser() raises KeyError for a uid without a passwd entry.
+    Keep the supplementary groups (compose's group_add grants access to GPU device files), but not root's own group.
+    Change HOME if the user cannot write to it, because torch, pip and Hugging Face have their caches there. Set USER,
+    because getpass.getuser() raises KeyError for a uid without a passwd entry.
     """
     path = environ.get(OWNER_ENV)
     if not path or not hasattr(os, "geteuid") or os.geteuid() != 0:
@@ -81,7 +82,7 @@ def _libc() -> Optional[CDLL]:
 
 
 def _keep_rights(rights: int, libc: CDLL) -> bool:
-    """Keep these rights, as far as the container has them, also across exec; return whether any are kept."""
+    """Keep those of these rights that the container has, across exec too; return whether any are kept."""
     import ctypes
 
     header = (ctypes.c_uint32 * 2)(_VERSION, 0)
@@ -102,7 +103,7 @@ def _is_home(environ: MutableMapping[str, str]) -> bool:
         import pwd
 
         entry = pwd.getpwuid(int(user)) if user.isdigit() else pwd.getpwnam(user)
-        # HOME is root's only because the debug service starts as root; a HOME from an ENV of the image is kept.
+        # Replace root's HOME, set only because the debug service starts as root; keep a HOME from the image's ENV.
         if environ.get("HOME", "/root") in ("/root", "/", ""):
             environ["HOME"] = entry.pw_dir
         return True

@@ -1,4 +1,4 @@
-"""`dkdbg.agent pdb`: a terminal for the pdb in one of the session's processes."""
+"""`dkdbg.agent pdb`: connects the terminal to a pdb in one of the session's processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dkdbg.agent import contract
 
 
-#: Seconds without a prompt before a message explains it.
+#: Seconds without a prompt before a message explains the wait.
 SILENCE_S = 2.0
 
 
@@ -57,7 +57,7 @@ def main(argv: List[str]) -> int:
 
 
 def _process(session: contract.Record, pid: Optional[int], rank: Optional[int]) -> Optional[contract.Process]:
-    """Return the requested process; else rank 0, because a launcher only waits; else the first one."""
+    """Return, of the processes that match, the lowest rank (a launcher only waits), or without ranks the oldest."""
     found = [
         each for each in session["processes"] if pid in (None, each["pid"]) and rank in (None, each["rank"])
     ]

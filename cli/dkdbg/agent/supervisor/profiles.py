@@ -1,4 +1,4 @@
-"""Profiler requests from flags and variables: checks the tools at the start and reports the results at the end."""
+"""Profilers requested by flags and variables: checks the tools at the start, reports the profiles at the end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FLAGS = {
 }
 _FOLDER = "dkdbg-profiles"
 _STEPS = "2:12"
-#: Seconds for py-spy to finish its file after the program's end.
+#: Seconds to wait after the program's end for py-spy to finish its file.
 _WRITE_TIMEOUT_S = 60.0
 _HINTS = {
     "nsys": "install Nsight Systems there (apt-get install nsight-systems-cli from NVIDIA's repository), put its folder on PATH, or "
@@ -51,7 +51,7 @@ _HINTS = {
 
 
 def prepare(environment: MutableMapping[str, str], log: Callable[[str], None]) -> None:
-    """Write the requested profilers into the environment of the program's processes.
+    """Write the profiler requests, as JSON, into the environment of the program's processes.
 
     Args:
         log: takes a line for the user.
@@ -81,9 +81,11 @@ def report(
     log: Callable[[str], None],
     pause: Callable[[float], bool],
 ) -> None:
-    """Report at the end which processes were profiled, and which requests, left by `prepare`, matched none.
+    """Report at the end which processes were profiled, and which requests matched none.
 
     Args:
+        directory: the session's folder, with the processes' notes.
+        environment: the one that `prepare` has written the requests into.
         log: takes a line for the user.
         pause: waits for this many seconds; returns True to stop waiting for profiles.
     """
@@ -102,7 +104,7 @@ def report(
         for entry, text in zip(of_ray, fetch(of_ray, wanted["folder"], environment, pause)):
             log("%s of %s: %s" % (entry["tool"], entry["worker"], text))
     for tool in asked:
-        # NeMo RL wraps Ray's actors itself, by its own variable: its matches are not visible here.
+        # NeMo RL's own variable makes NeMo RL wrap Ray's actors: which ones matched is not visible here.
         if tool["is_ours"] and not any(entry.get("tool") == tool["tool"] for entry in entries):
             seen = sorted({entry["worker"] for entry in entries})[:10]
             summary = "the processes were: %s" % ", ".join(seen) if seen else "no Python process was seen"
@@ -110,7 +112,7 @@ def report(
 
 
 def _tool(name: str, environment: Mapping[str, str], log: Callable[[str], None]) -> Optional[Dict[str, Any]]:
-    """Return the request for a tool, None without one. Raises ValueError, see `prepare`."""
+    """Return the request for a tool, None if it was not requested. Raises ValueError, see `prepare`."""
     of_names, of_ranks, of_options = _VARIABLES[name]
     wanted = tools.parse_patterns(environment.get(of_names, ""))
     is_nemos = name == "nsys" and not wanted and not environment.get(of_ranks)
@@ -181,7 +183,7 @@ def _steps(text: str) -> List[int]:
 
 
 def _entries(directory: str) -> List[Dict[str, Any]]:
-    """Return the processes' notes. A program could write there too: malformed ones are skipped."""
+    """Return the processes' notes about their profiles; skip malformed ones, as the program may write there too."""
     found = []
     path = os.path.join(directory, profiling.NAME)
     with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as source:
@@ -205,7 +207,7 @@ def _is_entry(entry: Any) -> bool:  # noqa: ANN401 - whatever was read
 
 
 def _file(entry: Mapping[str, Any]) -> str:
-    """Return a profile's path and size; nsys puts its child's pid into the name, not the pid in the note."""
+    """Return a profile's path and size. nsys names the file by the pid of its child, which the note does not have."""
     paths = [entry["path"]]
     if entry["base"]:
         endings = (profiling.ENDINGS[entry["tool"]], tools.NSYS_RAW)
@@ -217,7 +219,7 @@ def _file(entry: Mapping[str, Any]) -> str:
 
 
 def _wait_for(pid: int, pause: Callable[[float], bool]) -> None:
-    """Wait until py-spy, whose pid is `pid`, has written its file; it does so after the end of its target."""
+    """Wait until py-spy (`pid`) has written its file, which it does after the process that it profiles has ended."""
     end = time.monotonic() + _WRITE_TIMEOUT_S
     while pid and time.monotonic() < end and "record" in procfs.command_line(pid):
         if pause(0.05):
@@ -249,11 +251,11 @@ def is_of_ray(entry: Mapping[str, Any]) -> bool:
 def fetch(
     entries: List[Dict[str, Any]], folder: str, environment: Mapping[str, str], pause: Callable[[float], bool]
 ) -> List[str]:
-    """Copy the profiles into a local folder; return one message per note, in their order.
+    """Copy profiles of Ray workers from the cluster's nodes into a local folder; return a message for each note.
 
     Args:
-        entries: notes about one driver's cluster.
-        folder: where the driver's own profiles are.
+        entries: notes about workers of one Ray cluster.
+        folder: destination, where the driver's own profiles are.
         pause: see `report`.
     """
     import tempfile
@@ -282,7 +284,7 @@ def fetch(
 
 
 def _answer(running: subprocess.Popen[bytes], pause: Callable[[float], bool]) -> Tuple[bytes, str]:
-    """Return a process's output, and why it is incomplete; empty if it is complete."""
+    """Return a process's output, and why that is incomplete (empty if complete); kill it at the timeout or a signal."""
     end = time.monotonic() + _TIMEOUT_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Flags of `launch` that only change the program's environment: pdb, crashes, torch.compile and more."""
+"""Handles the flags of `launch` that only set environment variables of the program: pdb, crashes, torch.compile, ..."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _FLAGS = {
 
 
 def take_flags(argv: List[str], environment: MutableMapping[str, str]) -> List[str]:
-    """Move flags such as `--pdb [HOST:]PORT`, `--ranks SET` or `--on-crash hold=TIME` into the environment; return the rest.
+    """Turn flags such as `--pdb [HOST:]PORT` or `--on-crash hold=TIME` into variables; return the remaining arguments.
 
     Args:
         argv: the command line after the subcommand; everything after `--` is the user's.
         environment: the agent's own, which the program inherits.
 
     Raises:
-        ValueError: a flag, or the variable behind it, is invalid or would let others run code.
+        ValueError: a flag or its variable is invalid, or would let other users run code.
     """
     cut = argv.index("--") if "--" in argv else len(argv)
     left: List[str] = []
@@ -70,7 +70,7 @@ def take_flags(argv: List[str], environment: MutableMapping[str, str]) -> List[s
     reverse.asked(environment)
     if settings.ENV_NEMO_RL_NSYS in (own := _set_by_env(argv[cut + 1 :])):
         environment[settings.ENV_NEMO_RL_NSYS] = own[settings.ENV_NEMO_RL_NSYS]
-    # tini warns where it cannot reap children: the agent is process 1 in its place.
+    # tini warns if it is not process 1, which the agent is here; as a subreaper it can reap children all the same.
     if os.path.basename((argv[cut + 1 :] or [""])[0]).startswith("tini"):
         environment.setdefault("TINI_SUBREAPER", "1")
     profiles.prepare(environment, console.log)
@@ -101,7 +101,7 @@ def prepare(environment: MutableMapping[str, str], wait: float, then: str) -> fl
     if environment.get(settings.ENV_PDB_AT_START):
         environment[settings.ENV_BREAKPOINT_WAIT] = "forever" if wait == float("inf") else "%g" % wait
         environment[settings.ENV_THEN] = then
-        return 0.0  # the program waits at its first line
+        return 0.0  # the program itself waits, in pdb at its first line
     return wait
 
 
@@ -119,7 +119,7 @@ def _set_by_env(command: List[str]) -> Dict[str, str]:
 
 
 def _open_ray_workers(environment: MutableMapping[str, str], patterns: str) -> None:
-    """Make workers reachable through their drivers; the driver does the rest (inprocess/ray/hook.py)."""
+    """Make Ray workers that match the patterns debuggable; their driver sets them up (inprocess/ray/hook.py)."""
     if not any(each.strip() for each in patterns.split(",")):
         raise ValueError(
             "--ray-workers takes shell patterns separated by commas, such as '*policy*,crunch', not %r"
@@ -129,7 +129,7 @@ def _open_ray_workers(environment: MutableMapping[str, str], patterns: str) -> N
 
 
 def _digest(environment: MutableMapping[str, str]) -> str:
-    """Return salt and digest of the token, with which pdb in the program checks a client's token."""
+    """Return salt and digest of the token, against which pdb in the program checks a client's token."""
     try:
         token = tokens.read(environment)
     except ValueError:  # the session reports it shortly

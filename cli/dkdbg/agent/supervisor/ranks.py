@@ -1,6 +1,6 @@
-"""`dkdbg.agent ranks`: one query to all ranks of a session, through the agent's control socket.
+"""`dkdbg.agent ranks`: sends one query to all ranks of a session, through the agent's control socket.
 
-Access to the session's private folder is enough, as with pdb: no port and no token is involved.
+Access to the session's private folder is enough, as for pdb: it needs neither the port nor a token.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Watches source files by polling their modification times, and compiles them before the program does.
 
-Kernel events do not pass a bind mount of Docker Desktop or a network file system. Polling is cheap enough: a
-folder is listed again only when its modification time has changed, so a tree costs one stat(2) per folder and
-source file.
+inotify does not work on a bind mount of Docker Desktop or on a network file system. Polling is cheap enough: a folder
+is listed again only when its modification time has changed, so a poll costs one stat(2) per folder and source file.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ if TYPE_CHECKING:
     #: Modification time in nanoseconds, size, inode: a rename over a file changes at least the inode.
     Stamp = Tuple[int, int, int]
 
-#: Seconds between two polls; a poll may take at most a tenth of the time.
+#: Minimum seconds between two polls; the pause grows so that polling takes at most a tenth of the time.
 INTERVAL_S = 0.25
 #: Seconds of quiet before a change counts: editors save in several steps, git writes many files.
 QUIET_S = 0.1
 #: Seconds of quiet before a change to an empty file counts: it is probably still being written.
 QUIET_EMPTY_S = 0.5
-#: Seconds after which changes count although more come: a program may write a source again and again.
+#: Maximum seconds to wait for quiet: a program may keep writing a source file.
 MAX_CHANGING_S = 5.0
-#: Maximum folders to watch; a larger tree holds a data set.
+#: Maximum folders to watch; a larger tree probably holds a data set.
 MAX_FOLDERS = 20000
 _IGNORED = {"__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "env"}
 _ENVIRONMENT_FILES = ("pyvenv.cfg", "conda-meta")
@@ -37,10 +36,10 @@ class Watcher:
     """Polls the files below some folders in its own thread.
 
     Args:
-        folders: absolute; hidden ones, caches, environments and links to folders below them are left out.
+        folders: absolute paths; hidden folders, caches, environments and links to folders below them are skipped.
         suffixes: suffixes of watched files.
-        without: folders below them to skip.
-        on_change: called in that thread with the changed, new and removed files.
+        without: further folders to skip.
+        on_change: called in the watcher's thread with the changed, new and removed files.
         log: takes one line for the user.
     """
 
@@ -59,7 +58,7 @@ class Watcher:
         self._on_change = on_change
         self._log = log
         self._stop = threading.Event()
-        #: Modification time of a folder when it was listed, its folders and its files.
+        #: By folder: its modification time when it was listed, its subfolders and its files.
         self._listed: Dict[str, Tuple[int, List[str], List[str]]] = {}
         self._said_full = False
 
@@ -87,7 +86,7 @@ class Watcher:
                 self._say_full(folder)
                 break
             entry = self._listed.get(folder)
-            # A change within the clock's tick after the listing would be missed: list a young folder again.
+            # The mtime may be coarse, and would not show a change right after the listing: list a young folder again.
             if entry is None or entry[0] != info.st_mtime_ns or time.time_ns() - info.st_mtime_ns < 2 * 10**9:
                 entry = (info.st_mtime_ns, *self._list(folder, top=folder in self._roots))
             listed[folder] = entry
@@ -117,7 +116,7 @@ class Watcher:
             self._stop.wait(max(INTERVAL_S, 9 * took))
 
     def _settled(self, before: Dict[str, Stamp], now: Dict[str, Stamp]) -> Dict[str, Stamp]:
-        """Return the files once they have stopped changing, or after MAX_CHANGING_S."""
+        """Return the files and stamps once they have stopped changing, or after MAX_CHANGING_S."""
         end = time.monotonic() + MAX_CHANGING_S
         while not self._stop.is_set() and time.monotonic() < end:
             empty = any(path in now and now[path][1] == 0 for path in _difference(before, now))
@@ -165,7 +164,7 @@ def syntax_error(path: str, other_python: str = "") -> str:
 
     Args:
         path: the file.
-        other_python: the program's interpreter, tried when ours fails: it may be a newer one.
+        other_python: the program's interpreter, tried if the agent's own fails: it may be a newer version.
     """
     import warnings
 
@@ -204,5 +203,5 @@ def _compiles(path: str, python: str) -> bool:
         )
     except (OSError, subprocess.SubprocessError):
         return False
-    # Not by the exit code: an agent that is a container's first process reaps all children, possibly this one too.
+    # The exit code is unreliable: an agent that is a container's process 1 reaps all children, perhaps this one too.
     return done.stdout == b"ok\n"

@@ -1,4 +1,4 @@
-"""Restarts of the program: requests for one, and whether an attach requests one because sources have changed."""
+"""Requests to restart the program, and the decision whether an attach makes one because sources have changed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ if TYPE_CHECKING:
 #: Seconds before a restart is reported as too slow.
 TIMEOUT_S = 25.0
 NOT_STARTED = "not started yet: it waits for an editor"
-#: Age in seconds beyond which an attach does not end a run: its results so far may be wanted.
+#: Age of a run in seconds beyond which an attach does not restart it: its results so far may be worth keeping.
 MAX_RESTART_AGE_S = 3600.0
 
 
 class Restarts:
-    """Connects the threads that request a restart with the loop around the program, which `wake` wakes.
+    """Passes requests from any thread to the loop that runs the program, and reports back to threads that wait.
+
+    Args:
+        wake: wakes that loop.
 
     Attributes:
         reason: why the program is to be restarted; empty without a request.
-        runs: number of starts.
+        runs: number of starts so far.
+        is_up: whether the program runs.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -59,7 +63,7 @@ class Restarts:
             return "restarted, run %d" % self.runs
 
     def take(self) -> str:
-        """Return and clear the reason. Called by the loop."""
+        """Return and clear the reason. Called by the loop around the program."""
         with self._changed:
             reason, self.reason = self.reason, ""
         return reason
@@ -86,10 +90,10 @@ class Restarts:
 
 
 def own_files(paths: Iterable[str], record: contract.Record, runtime: str) -> List[str]:
-    """Return the user's own files among these: below a mapped folder, else below the working directory.
+    """Return those of the files that are the user's own: below a mapped folder, or without these the working directory.
 
     Args:
-        paths: absolute. runtime: the agent's own folder, where its hook and debugpy are unpacked.
+        paths: absolute paths. runtime: the runtime folder, whose hook and debugpy do not count.
     """
     mapped = [entry["remoteRoot"] for entry in record["mappings"] if entry["exists"]]
     roots = [os.path.realpath(root) for root in mapped or [record["cwd"]]]
@@ -101,8 +105,9 @@ def should_restart(changed: List[str], restart: str, age: float, *, is_held: boo
     """Tell whether an attach restarts the program.
 
     Args:
-        restart: one of contract.RESTART. age: age of this run, in seconds.
-        is_held: a process waits for an editor, after a crash or at a `breakpoint()`: the editor attaches to see that.
+        changed: the changed files. restart: one of contract.RESTART. age: age of this run, in seconds.
+        is_held: whether a process waits for an editor, after a crash or at a `breakpoint()`: a restart would lose what
+            the user attaches for.
     """
     return bool(changed) and restart == contract.RESTART_AUTO and age < MAX_RESTART_AGE_S and not is_held
 
@@ -115,7 +120,7 @@ def described(changed: List[str]) -> str:
 
 
 def changed_text(changed: List[str], restart: str) -> str:
-    """Return the message for an editor's user when the program is not restarted."""
+    """Return the message in the editor that sources have changed and the program was not restarted."""
     how = "Restart in this editor (Ctrl+Shift+F5), the task `dkdbg: restart` or `dkdbg restart`"
     if restart == contract.RESTART_NEVER:
         how = "the task `dkdbg: restart` or `dkdbg restart`"

@@ -1,4 +1,4 @@
-"""Reverse connection of an unreachable job to a waiting `dkdbg attach --listen` (DKDBG_CONNECT), in its own process."""
+"""Starts the process that connects a job to a waiting `dkdbg attach --listen` (DKDBG_CONNECT)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Pattern of the certificate's fingerprint, which follows the address in DKDBG_CONNECT.
 _FINGERPRINT = re.compile(r"sha256:([0-9a-f]{64})", re.IGNORECASE)
-#: Seconds for the process to send the last data, and to end.
+#: Seconds that the process has to send the last data, and then to end.
 _FLUSH_TIMEOUT_S, _TIMEOUT_S = 2.0, 10.0
 
 
@@ -27,7 +27,7 @@ def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
     """Return the host, port and fingerprint to connect to from the environment, None without an address.
 
     Raises:
-        ValueError: a part of the address is missing, the token is missing or too short, or TLS 1.3 is missing.
+        ValueError: the address is malformed, the token is missing or too short, or Python's ssl has no TLS 1.3.
     """
     text = environment.get(settings.ENV_CONNECT, "").strip()
     if not text:
@@ -77,7 +77,7 @@ def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
 
 
 def _lacking_tls() -> str:
-    """Return the name of the SSL library if it lacks TLS 1.3; empty if TLS 1.3 is available."""
+    """Return the name of Python's SSL library if it lacks TLS 1.3; empty if it has TLS 1.3."""
     try:
         import ssl
     except ImportError:
@@ -86,10 +86,10 @@ def _lacking_tls() -> str:
 
 
 class ReverseConnection:
-    """The process that makes the connection, while the session lasts.
+    """The process that keeps the connection while the session lasts.
 
     Args:
-        to: host, port and fingerprint. about: description of this session for the other side.
+        to: host, port and fingerprint. about: description of this session for `dkdbg attach --listen`.
 
     Raises:
         OSError: it cannot be started.
@@ -97,8 +97,7 @@ class ReverseConnection:
 
     def __init__(self, to: Tuple[str, int, str], token: str, about: Dict[str, Any]) -> None:
         agent = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
-        # The key identifies this job when it connects again: other jobs of this user have the same token, but not
-        # the key.
+        # The key identifies this job when it connects again: the user's other jobs have the same token.
         about = dict(about, key=os.urandom(16).hex())
         settings = {"host": to[0], "port": to[1], "fingerprint": to[2], "token": token, "about": about}
         self._process = subprocess.Popen(
@@ -116,7 +115,7 @@ class ReverseConnection:
                 self._process.stdin.close()
         try:
             self._process.wait(_FLUSH_TIMEOUT_S)
-        except subprocess.TimeoutExpired:  # the process still waits for the other side
+        except subprocess.TimeoutExpired:  # it still waits for the host to read the last data
             self._process.terminate()
         try:
             self._process.wait(_TIMEOUT_S)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 #: Seconds for an editor to close its sessions after `terminated`; VS Code needs 20 ms.
 CLOSE_TIMEOUT_S = 1.5
-#: Maximum seconds for the adapter to deliver the last output; it needs milliseconds.
+#: Maximum seconds for the adapter to deliver the last output to the editor; it usually needs milliseconds.
 DELIVERY_TIMEOUT_S = 10.0
 #: Errors after which `run` lets the program run without the debugger.
 _NO_SESSION = (runtime_dir.RuntimeDirError, bundle.NoDebugpy, OSError, RuntimeError)
@@ -71,7 +71,7 @@ def run(options: Options, program: Program, *, is_running: bool = False) -> int:
     """Open the session, wait for an editor as requested, run the program, and return the agent's exit code.
 
     Args:
-        is_running: the command is already running, and must not be started if no session can be opened.
+        is_running: whether the command runs already; then do not start it if no session can be opened.
     """
     inbox = child.SignalInbox()  # before any thread is started: threads inherit the blocked signals
     if options.unblock_sigterm:
@@ -109,8 +109,8 @@ class Session:
         restarts: requests to restart the program; the program's loop fulfils them.
         ended_by_editor: set when an editor has asked to end the program; the program's loop clears it.
         attaches: number of attaches by editors so far.
-        leaving: a signal has asked the agent to end.
-        other_ranks: returns the ranks of the job that are not under dkdbg, and the pids of those that run here.
+        leaving: whether a signal has asked the agent to end.
+        other_ranks: returns the ranks of the job that no agent debugs, and the pids of those that run on this machine.
 
     Raises:
         OSError: the port cannot be listened on, or the session's folder cannot be written.
@@ -119,7 +119,7 @@ class Session:
     _control: Optional[control.Control] = None
     #: The program's last run.
     _running: Optional[child.Child] = None
-    #: Since the program's end, a signal has asked the agent to end.
+    #: True once a signal has asked the agent to end since the program's end.
     _hurries = False
     _next_edit_check = 0.0
 
@@ -139,7 +139,7 @@ class Session:
         self._reverse: Optional[reverse.ReverseConnection] = None
         self.ended_by_editor = threading.Event()
         self.attaches = 0
-        #: An editor has attached once; it may have left since.
+        #: Set once an editor has attached, even if it has left since.
         self._has_attached = threading.Event()
         self._attaches_before_end: Optional[int] = None
         self._raised_for = 0
@@ -149,7 +149,8 @@ class Session:
         self._writing = threading.Lock()
         self.leaving = False
         self.other_ranks: Callable[[], Tuple[List[int], List[int]]] = lambda: ([], [])
-        self._failed = False  # the program has failed, and its end is kept for an editor
+        #: True if the program has failed, while the port stays open to report that to an editor.
+        self._failed = False
         self._since = 0.0
         self._edited: List[str] = []
         self._reported_edits: Set[str] = set()
@@ -224,7 +225,7 @@ class Session:
             choice=lambda: self._choice.current,
             on_absent=self._service.barrier_timer.without,
             on_raised=self._say_raised,
-            on_pending=lambda *found: self._pending.update(*found),  # noqa: PLW0108 - made after this
+            on_pending=lambda *found: self._pending.update(*found),  # noqa: PLW0108 - _pending is created below
             on_clocks=lambda pid, found: self._deadlines.set_running_clocks(pid, found),  # noqa: PLW0108
             before_scan=self._check_processes,
             on_death=self._on_death,
@@ -315,7 +316,7 @@ class Session:
         """Query the ranks; without an attached editor, stop them for a moment.
 
         Args:
-            limit: seconds for the answers; as many again for attaching, and for stopping the processes.
+            limit: seconds for the answers; without an editor, as many again each to attach and to stop the processes.
         """
         if self.attached or self._phase != "running" or query.verb not in broadcast_query.READS:
             return self._service.broadcast(query, limit)
@@ -363,7 +364,7 @@ class Session:
         return running
 
     def adopt_program(self, running: child.Child) -> None:
-        """Record a running program that was started elsewhere, with `environment()`."""
+        """Record a program that was started elsewhere and runs already."""
         self._hook_check.begin(self.options.command)
         self._record(running, 1)
 
@@ -377,7 +378,7 @@ class Session:
         self.show("running", child=running.pid, runs=runs, detail="")
 
     def end_program(self, running: child.Child, pause: Callable[[float], bool]) -> None:
-        """End every process of a run, and report how many could not be ended; `pause` is that of `Ending.run`."""
+        """End every process of a run, and report how many could not be ended; for `pause` see `Ending.run`."""
         with self.table.deaths.ignored():
             stuck = ending.Ending(self.store.directory, running, self.table.announced).run(pause)
         if stuck:
@@ -389,12 +390,12 @@ class Session:
         self._write(**fields)
 
     def say(self, text: str, category: str = "console") -> None:
-        """Print a line into the editor's debug console, whichever session it shows."""
+        """Print a line into the editor's debug console, in whichever of its sessions' consoles the editor shows."""
         self._backend.say("dkdbg: " + text, category)
         self._service.say(text)
 
     def say_end(self, running: child.Child, end: str) -> None:
-        """Tell the editor that the program has exited (`end`, see `Child.end`) and, after a failure, why."""
+        """Tell the editor how the program has ended (`end` is that of `Child.end`), after a failure with its stderr."""
         self._attaches_before_end = self.attaches
         if running.signal:
             self.table.deaths.ended(running.pid, running.signal)
@@ -414,7 +415,7 @@ class Session:
         self._backend.say("dkdbg: " + message, "stderr" if code else "console")
 
     def _left(self, running: child.Child) -> str:
-        """Return the text about Pythons that outlive the program, as a daemon does; see `ending.left_text`."""
+        """Return the text about Python processes that outlive the program, such as daemons; see `ending.left_text`."""
         announced = set(self.table.announced())
         found = ending.Ending(self.store.directory, running, lambda: announced).outliving(
             lambda pid: pid in announced or self._hook_check.runs_program(pid)
@@ -429,7 +430,7 @@ class Session:
         self.say(text, category)
 
     def _check_processes(self) -> None:
-        """Let in the users that the program's processes have changed to, and report Pythons without the hook."""
+        """Give other users that processes have changed to access to the session; report Pythons without the hook."""
         if not self._program or self._phase != "running":
             return
         if self._lets_users_in:
@@ -444,15 +445,13 @@ class Session:
     def _let_in(self, uid: int, gid: int) -> None:
         try:
             self.store.let_in(uid, gid)
-        except (
-            OSError
-        ) as error:  # for example without CAP_CHOWN; no process waits for its user's folder after the removal
+        except OSError as error:  # for example without CAP_CHOWN
             self._lets_users_in = False
-            self.store.close_for_users()
+            self.store.close_for_users()  # so that no process waits for its user's folder
             self.tell("processes of other users cannot be debugged: %s" % error)
 
     def _close_after(self, seconds: float) -> None:
-        """Close the debug port after this time: editors are detached, and the program keeps running."""
+        """Close the debug port after this time, if not 0. Editors are detached, and the program keeps running."""
 
         def close() -> None:
             self.tell(
@@ -477,7 +476,7 @@ class Session:
             duration.later(seconds, tell)
 
     def _wait_for_editor(self) -> Optional[Tuple[int, str]]:
-        """Wait as requested; return None when the program may start, else the agent's exit code and why."""
+        """Wait for an editor as requested; return None if the program may start, else the agent's exit code and why."""
         options, where = self.options, self.endpoint
         if options.port not in {0, self._listener.port}:
             taken = "port %d is taken: listening on %d; a launch entry with %d reaches another program"
@@ -511,10 +510,10 @@ class Session:
         return None
 
     def _wait_for_late_editor(self, code: int, detail: str) -> None:
-        """After a short program, keep the port open for a late editor and report the end to it.
+        """After a short program, keep the port open for a while, to report the program's end to a late editor.
 
-        A failed session is unhealthy from now on, so that compose starts no editor for it. But compose may have seen
-        it healthy a moment before, and then an editor still attaches.
+        After a failure the health check fails, so that `docker compose up --wait` fails too and no editor attaches. But
+        compose may have seen a healthy session a moment before; then an editor does attach.
         """
         end = self._since + self.options.linger
         before = self.attaches if self._attaches_before_end is None else self._attaches_before_end
@@ -568,7 +567,7 @@ class Session:
         self.store.finish()
 
     def _pause(self, seconds: float) -> bool:
-        """Wait this many seconds; return whether a signal has asked the agent to end since the program's end."""
+        """Wait at most this many seconds; return whether a signal has asked the agent to end since the program did."""
         arrival = self.inbox.next(seconds)
         self._hurries = self._hurries or (arrival is not None and arrival.number in child.ENDING)
         return self._hurries
@@ -614,12 +613,12 @@ class Session:
             )
 
     def _check_code(self) -> Set[int]:
-        """Check whether the running code is what the attaching editor shows; see `CHECK_CODE` of the broker.
+        """Check on an attach whether the program's sources have changed since its start; see `Agent.check_code`.
 
         Returns:
-            The pids of the program's processes, if it is to be restarted.
+            The pids of the program's processes if the program will be restarted; else empty.
         """
-        if self._asks:  # the agent's own client attaches for a query, and needs no restart
+        if self._asks:  # OwnClient attaches for a query, not an editor
             return set()
         self._edited = self._edited_files()
         held = any(process["state"] for process in self.store.snapshot()["processes"])
@@ -651,8 +650,8 @@ class Session:
         if pid != self._program:
             self._first_death = self._first_death or line
         elif not says_more:
-            return  # the exit code shows the failure
-        if may_be_meant and not self.attached:  # reported at the end, if the program fails
+            return  # the message about the program's end names the signal
+        if may_be_meant and not self.attached:  # reported at the end, and only if the program fails
             self._untold_death = self._untold_death or line
             return
         self.tell("\n  ".join([line, *stack]), "important")
@@ -684,9 +683,7 @@ class Session:
             self._report_missing_hook_after(max(0.0, self._since + hook_check.TIMEOUT_S - time.monotonic()))
         changed, self._edited = self._edited, []
         self._reported_edits.update(changed)
-        self._service.barrier_timer.begin(
-            self.table.ranks_to_gather()
-        )  # before the first rank can join, and stop
+        self._service.barrier_timer.begin(self.table.ranks_to_gather())  # before a rank can join, and stop
         try:
             self.store.open_for_joining(self._join_info())
         except OSError as error:
@@ -697,7 +694,7 @@ class Session:
             self._deadlines.attached()
         self.table.follow_timeouts()
         self._say_choice()
-        if changed and self._should_restart:  # only now: new processes join, and stop from line 1 on
+        if changed and self._should_restart:  # only now: the new processes join, and can stop from line 1 on
             self.restarts.request(restarts.described(changed))
         elif changed:
             self.tell(restarts.changed_text(changed, self.options.restart), "important")
@@ -727,7 +724,7 @@ class Session:
     # -- values -------------------------------------------------------------------------------------------------
 
     def _write(self, **fields: object) -> None:
-        """Write fields and the state into the record, under a lock: no thread writes an outdated state."""
+        """Write fields and the state into the record, under a lock so that no thread writes an outdated state."""
         with self._writing:
             self.store.update(state=self._state(), **fields)
 
@@ -739,7 +736,7 @@ class Session:
         return "attached" if self.attached else "post-mortem" if self._holds.held else "running"
 
     def environment(self) -> Dict[str, str]:
-        """Return the program's environment: ours, the hook's folder first on PYTHONPATH, and the session's folder.
+        """Return the program's environment: the agent's, plus the hook's folder first on PYTHONPATH and the session's.
 
         Raises:
             OSError: the hook cannot be written.
@@ -750,10 +747,10 @@ class Session:
         environment["PYTHONPATH"] = hook + os.pathsep + former if former else hook
         environment[settings.ENV_SESSION_DIR] = self.store.directory
         self._sites.lead_to(hook, self.store.directory)
-        # Without it a joined process prints four lines about frozen modules (debugpy #1251).
+        # Keep a joined process from printing four lines about frozen modules (debugpy #1251).
         environment.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-        # uWSGI reads its options from the environment too. Its master forks the workers in C, and only with this option
-        # (2.0.19) runs the callbacks of os.fork, without which a worker has no debugger.
+        # uWSGI's master forks the workers in C. Only with this option (2.0.19) it runs the callbacks of
+        # os.register_at_fork, through which a worker joins the session.
         environment.setdefault("UWSGI_PY_CALL_UWSGI_FORK_HOOKS", "1")
         return environment
 
@@ -775,7 +772,7 @@ class Session:
         return self._phase in contract.ATTACHABLE and self._backend.up
 
     def _status(self) -> Dict[str, Any]:
-        """Return the record with the programs' names in place of their command lines, which may hold secrets."""
+        """Return the record for /status: with the program's name, without command lines, which may hold secrets."""
         record: Dict[str, Any] = dict(self.store.snapshot())
         program = naming.command(record.pop("argv"))
         processes = [{k: v for k, v in each.items() if k != "argv"} for each in record["processes"]]
@@ -783,7 +780,7 @@ class Session:
 
 
 class _Behind(Agent):
-    """A session as its broker sees it."""
+    """The broker's view of a session."""
 
     def __init__(self, session: Session, token: str) -> None:
         super().__init__(

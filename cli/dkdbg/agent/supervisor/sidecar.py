@@ -1,8 +1,8 @@
-"""`accompany`: the agent beside programs that it did not start; see autostart/job.py.
+"""`accompany`: runs the agent beside programs that it did not start; see autostart/job.py.
 
-It starts and restarts nothing. In a container it stays as long as process 1: a job may be a script that runs many
-programs, in one session. Elsewhere it ends TIMEOUT_S after the last program. If the agent itself is process 1, it
-acts as an init: it forwards signals to its child, the program, and exits with the program's code.
+It neither starts nor restarts a program. In a container it stays as long as process 1 does, because a job may be a
+script that runs many programs in one session. Elsewhere it ends TIMEOUT_S after the last program. If the agent itself
+is process 1, it acts as an init: it forwards signals to its child, the program, and exits with the program's code.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ TIMEOUT_S = 5.0
 
 
 class Adopted(child.Child):
-    """A program that was already running.
+    """A program that the agent did not start.
 
     Args:
-        is_child: whether we can wait for it; else its exit code is unknown, and counts as 0.
+        is_child: whether it is the agent's child process; if not, its exit code is unknown, and counts as 0.
     """
 
     def __init__(self, pid: int, *, is_child: bool) -> None:
@@ -54,7 +54,7 @@ class Adopted(child.Child):
         return self.exit_code
 
     def wait(self, inbox: child.SignalInbox) -> Tuple[Optional[int], str]:
-        """See `Child.wait`. A program that is not our child is left running."""
+        """See `Child.wait`. If the program is not the agent's child, return at once: it keeps running."""
         return super().wait(inbox) if self.is_child else (None, child.RUNS_ON)
 
 
@@ -64,7 +64,7 @@ def main(argv: Sequence[str], usage: str, failure: str = "") -> int:
     Args:
         argv: `--runtime DIR --lock FD --ready FD (--pid PID | --child PID) -- COMMAND`, from
             autostart/starting.py.
-        failure: why no session can be opened; the program then runs without one.
+        failure: why no session can be opened, if already known; the program then runs without one.
     """
     cut = list(argv).index("--")
     given = dict(zip(argv[:cut:2], argv[1:cut:2]))
@@ -99,22 +99,22 @@ def main(argv: Sequence[str], usage: str, failure: str = "") -> int:
         if not sidecars and code == contract.EXIT_AGENT:
             console.log("the program runs without a debugger")
     if not sidecars:
-        # Without a start file the next program starts another agent.
+        # Tell the waiting program how to go on. Without a start file, the next program starts another agent.
         with contextlib.suppress(OSError):
             if code == contract.EXIT_NO_DEBUGGER:
                 start_file.write_exit(path, code)
             elif code == contract.EXIT_AGENT:
                 start_file.write_failure(path)
-            elif is_child:  # only this process got the signal that ended the wait
+            elif is_child:  # a signal to process 1 has ended the wait: pass it on
                 program.send(code - 128)
         with contextlib.suppress(OSError):
             os.close(ready)
-    os.close(lock)  # a process 1 stays, but no longer as the agent
+    os.close(lock)  # here, because a process 1 goes on, but no longer as the agent
     return _act_as_init(program) if is_child else code
 
 
 def _close_inherited(own: set[int]) -> None:
-    """Close inherited descriptors: a pipe's reader waits for every writer, a lock for its holders."""
+    """Close inherited descriptors: an open one would keep a pipe's reader waiting, or a lock held."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) not in own:
             with contextlib.suppress(OSError):
@@ -132,7 +132,7 @@ def _detach() -> bool:
 
 
 def _asked(command: List[str], runtime: str, usage: str) -> options.Options:
-    """Parse the options from the environment. Raises ValueError."""
+    """Return the options, from the environment. Raises ValueError."""
     environment = os.environ
     program_env.take_flags([], environment)
     flags = ["--runtime", runtime]
@@ -144,7 +144,7 @@ def _asked(command: List[str], runtime: str, usage: str) -> options.Options:
         host = host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
         flags += ["--host", host or contract.LOOPBACK, "--port", port]
     elif not environment.get(settings.ENV_PORT):
-        flags += ["--port", "0"]  # any free port: the agent connects out, and announces it
+        flags += ["--port", "0"]  # any free port: nothing connects to it directly, the agent connects out
     asked = options.parse([*flags, "--", *command], supervised=False, usage=usage)
     asked.restart = contract.RESTART_NEVER
     asked.linger = 0.0
@@ -153,7 +153,7 @@ def _asked(command: List[str], runtime: str, usage: str) -> options.Options:
 
 
 def _end_with(program: Adopted, ready: int, started: threading.Event) -> None:
-    """End the agent if the program ends before it was allowed to begin."""
+    """End the agent if the program ends while it still waits for the agent's permission to begin."""
 
     def watch() -> None:
         poll = select.poll()
@@ -168,7 +168,7 @@ def _end_with(program: Adopted, ready: int, started: threading.Event) -> None:
             if found and program.poll() is not None:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
-            if found:  # a process closes its files before its end is visible
+            if found:  # the program has closed its end of the pipe, but does not count as ended yet
                 time.sleep(0.1)
 
     if not program.is_child:
@@ -185,9 +185,9 @@ class Sidecar:
     """The loop beside the programs.
 
     Args:
-        program: the first program. path: path of the start file, see autostart/start_file.py. ready: descriptor to close after
-            writing it.
-        before: the environment without the agent's changes.
+        program: the first program. path: path of the start file, see autostart/start_file.py. ready: descriptor of a
+            pipe; its end tells the waiting program that the start file has been written.
+        before: the environment before the agent's changes.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Sidecar:
         self._leaving = False
 
     def run(self) -> Tuple[int, str]:
-        """Run the session; return the program's exit code where known, and a description of the end."""
+        """Stay until the agent should end; return the program's exit code where known, and a description of the end."""
         shared, program = self._session, self._program
         shared.adopt_program(program)
         if program.is_child:

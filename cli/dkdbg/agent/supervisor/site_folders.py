@@ -1,10 +1,10 @@
-"""Second way to load the hook into a Python: a .pth file in the site folders of the container's Pythons.
+"""Second way to load the hook into a Python: a .pth file in each site-packages folder of the container.
 
 The first is PYTHONPATH, which programs set, clear or ignore (`export PYTHONPATH=src`, `env -i`, tox,
-`python -I`). Every Python without -S reads a .pth file. It is written only where the container is the session's own
-(DKDBG_OWN_CONTAINER=1), never in a mounted folder of the user's. It affects only processes below the agent, and
-is emptied as soon as the agent has ended. The files are opened while the agent is root: the Pythons are mostly
-root's, and the agent becomes the owner of the workspace before it knows the session.
+`python -I`). Every Python without -S reads .pth files. They are written only if the container is there for the session
+alone (DKDBG_OWN_CONTAINER=1), and never in a folder that the user has mounted. They affect only processes below the
+agent, which empties them when it ends. They are opened while the agent is still root, because the folders mostly belong
+to root; they are filled later, when the agent has become the workspace's owner and knows the session.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable, Mapping, MutableMapping, Set
 
-#: Comma-separated descriptors of the open files, which the single file opens at its start for the session.
+#: Variable with the descriptors of the open files, separated by commas: unpack.py opens them, the session fills them.
 ENV_FILES = "DKDBG_SITES"
-#: Volume folders of Docker, Podman and a kubelet.
+#: Mount roots of volumes of Docker, Podman and a kubelet (emptyDir), in /proc/self/mountinfo.
 _VOLUME = re.compile(r"/volumes/[^/]+/_data|kubernetes\.io~empty-dir")
 #: Maximum subfolders of a folder to search.
 _MAX_SUBFOLDERS = 200
@@ -42,8 +42,8 @@ _ABOVE = (
     "/opt/conda/envs",
     "/var/lib",
 )
-#: One line that begins with `import`: `site` executes it. It runs site_entry.py only where the process's user or root
-#: owns that file.
+#: Content of a .pth file: the `site` module executes a line that begins with `import`. It runs site_entry.py, but only
+#: if the process's user or root owns that file.
 _LINE = (
     "import os, sys; %(hook)r in sys.path or (os.path.exists(%(file)r) and os.stat(%(file)r).st_uid in (0, os.getuid())"
     " and eval(compile(open(%(file)r).read(), %(file)r, 'exec'), {'session': %(session)r, 'agent': %(agent)d, 'hook': %(hook)r}))\n"
@@ -51,7 +51,7 @@ _LINE = (
 
 
 def open_files(environ: MutableMapping[str, str]) -> None:
-    """Create the empty files, and record their descriptors in the environment. Raises OSError: there is no /proc."""
+    """Create empty .pth files, and record their descriptors in the environment. Raises OSError: there is no /proc."""
     descriptors = []
     mounted = _Mounts()
     for folder in sorted(_site_folders(environ, mounted)):
@@ -99,14 +99,14 @@ def _site_folders(environ: Mapping[str, str], mounted: _Mounts) -> Set[str]:
 
 
 def _prefixes(environ: Mapping[str, str], mounted: _Mounts) -> Iterable[str]:
-    """Return the folders that hold `bin/python`, as far as they can be found without starting a Python."""
+    """Return the folders whose `bin` has a Python (sys.prefix), as far as they can be found without starting one."""
     folders = [*environ.get("PATH", "").split(os.pathsep), "/usr/bin", "/usr/local/bin", "/opt/conda/bin"]
     found = {environ[name] for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)}
     found.update(filter(_is_environment, mounted.volumes()))
     for folder in filter(mounted.is_of_container, map(os.path.abspath, _ABOVE)):
         for below in (folder, *_folders(folder, mounted)):
             found.update(each for each in (below, *_folders(below, mounted)) if _is_environment(each))
-    found.add(".")  # a workspace that is an environment itself
+    found.add(".")  # the working directory may be a virtual environment itself
     folders += [os.path.join(each, "bin") for each in found]
     for folder in filter(mounted.is_of_container, map(os.path.abspath, folders)):
         with contextlib.suppress(OSError):
@@ -119,7 +119,7 @@ def _prefixes(environ: Mapping[str, str], mounted: _Mounts) -> Iterable[str]:
 
 
 def _folders(folder: str, mounted: _Mounts) -> Iterable[str]:
-    """Return the subfolders that are not mounted: a mount may be a disk of another machine that is gone."""
+    """Return the subfolders that are not mounted: a network mount whose server is gone would block."""
     with contextlib.suppress(OSError):
         with os.scandir(folder) as entries:
             paths = [each.path for each in entries if each.is_dir(follow_symlinks=False)][:_MAX_SUBFOLDERS]
@@ -132,7 +132,7 @@ def _is_environment(folder: str) -> bool:
 
 
 class _Mounts:
-    """Tells the container's own folders and the engine's volumes from the host's mounted folders."""
+    """Tells folders of the container and of the engine's volumes from folders that are mounted from the host."""
 
     def __init__(self) -> None:
         self._roots = {point: root for root, point, _ in procfs.mounts()}
@@ -142,7 +142,7 @@ class _Mounts:
         return [point for point, root in self._roots.items() if _VOLUME.search(root)]
 
     def is_of_container(self, folder: str) -> bool:
-        """Tell whether an absolute path without links is the container's own."""
+        """Tell whether an absolute path without links is in the container's root file system or an engine's volume."""
         point = folder
         while point not in self._roots and point != "/":
             point = os.path.dirname(point)

@@ -1,4 +1,4 @@
-"""`supervise`: restart the program when necessary, and keep port, adapter and the editor's session meanwhile.
+"""`supervise`: restarts the program when necessary, and keeps the port, the adapter and the editor's session meanwhile.
 
 The program restarts on request (`restart`, SIGHUP, one Ctrl-C in a terminal), on a changed file and, if configured,
 after a crash. Otherwise a program that has ended stays down until the next change, request or editor.
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 #: Seconds within which a second Ctrl-C quits.
 QUIT_WITHIN_S = 2.0
-#: Seconds before a crashed program is restarted; doubled with each crash in a row.
+#: Seconds before a crashed program is restarted; doubled with each further crash in a row, up to MAX_BACKOFF_S.
 BACKOFF_S = 1.0
 MAX_BACKOFF_S = 30.0
-#: Seconds after which a run counts as healthy: a crash after that is the first one in a row again.
+#: Seconds after which a run counts as healthy: a later crash starts a new row.
 HEALTHY_S = 60.0
 
 
 def run(options: Options) -> int:
-    """Keep the command running as requested and return the exit code for the agent's own process."""
+    """Run the command with restarts as requested; return the exit code for the agent's own process."""
     return session.run(options, lambda shared: Supervisor(shared).run())
 
 
 class Supervisor:
-    """The loop around the program. Only the watcher's callbacks run in another thread."""
+    """The loop around the program; only `_on_files` runs in another thread, the watcher's."""
 
     def __init__(self, shared: session.Session) -> None:
         self._session = shared
@@ -72,7 +72,7 @@ class Supervisor:
     # -- one run ------------------------------------------------------------------------------------------------
 
     def _one_run(self) -> None:
-        """Start the program and wait until it has exited, or end it."""
+        """Start the program; wait until it has exited, or end it if it is to be restarted or the agent is to quit."""
         shared = self._session
         self._halted = False
         begin = time.monotonic()
@@ -84,7 +84,7 @@ class Supervisor:
             self._crashes += 1
             self._leaving = (
                 self._leaving or self._restarts.runs == 0
-            )  # a wrong command line does not correct itself
+            )  # if not even the first start succeeds, the command line is wrong
             return
         while (
             running.poll() is None and not self._restarts.reason and not self._quitting and not self._halted
@@ -105,7 +105,7 @@ class Supervisor:
 
     def _ended(self, code: int, end: str) -> None:
         self._code, self._end = code, end
-        self._attaches = self._session.attaches  # read before the program's end is visible to others
+        self._attaches = self._session.attaches  # before others see the end: a later attach starts it again
         self._session.show(
             "idle" if not self._restarts.reason else "restarting",
             child=None,
@@ -124,7 +124,7 @@ class Supervisor:
     # -- between two runs ---------------------------------------------------------------------------------------
 
     def _wait(self) -> bool:
-        """Wait until the program should run again; return False when the agent should end."""
+        """Wait until the program is to be started again; return False if the agent is to end instead."""
         if self._restarts.reason:
             self._take_reason()
             return True
@@ -153,7 +153,7 @@ class Supervisor:
         return False
 
     def _backoff(self) -> Optional[float]:
-        """Return when to restart a crashed program; None when it has crashed too often."""
+        """Return the monotonic time to restart a crashed program; None if it has crashed too often."""
         if self._crashes > self._how.max_restarts:
             self._session.tell("crashed %d times in a row: not started again" % self._crashes)
             return None
@@ -232,7 +232,7 @@ class Supervisor:
         return watcher
 
     def _on_files(self, changed: List[str]) -> None:
-        """Restart for changed files, unless one of them cannot be compiled; in the watcher's thread."""
+        """Request a restart for changed files, unless one cannot be compiled. Runs in the watcher's thread."""
         python = self._program_python()
         with self._lock:
             broken = dict(self._broken)
@@ -247,8 +247,7 @@ class Supervisor:
         keeps = "the running program is kept" if self._restarts.is_up else "not started"
         if broken:
             for error in broken.values():
-                # In the editor's console too: it shows the program's output, and the program has not noticed the
-                # error.
+                # In the editor's console too, because the program does not print this error itself.
                 self._session.tell("%s; %s" % (error, keeps), "important")
             return
         more = " and %d more" % (len(changed) - 1) if len(changed) > 1 else ""

@@ -1,9 +1,9 @@
-"""Reports breakpoints that cannot stop although their line has run: what `dkdbg why` would answer, unasked.
+"""Reports breakpoints that cannot stop although their line has run; `dkdbg why` would give the same reasons on request.
 
-It reports only what is certain: another copy of the file has run the line, the line ran while its module was
-imported, or numba, triton or torch.jit has compiled its function. Other lines in functions are left out: they may
-have run before the breakpoint was set, and may run again. Code that torch.compile hides, and Pythons without the hook,
-are reported elsewhere (inprocess/missed_code.py, hook_check.py).
+It reports only certain reasons: the program runs another copy of the file, the line ran while its module was imported,
+or numba, triton or torch.jit has compiled its function. It does not report other lines of functions that ran before the
+breakpoint was set, because they may run again. Code that torch.compile hides, and Pythons without the hook, are
+reported elsewhere (inprocess/missed_code.py, hook_check.py).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from dkdbg.agent import contract
     from dkdbg.agent.state import announced
 
-#: Seconds from the breakpoints to the first check, and between checks: a program takes a while to reach its lines.
+#: Seconds from setting breakpoints to the first check, and between checks: a program takes a while to reach its lines.
 LOOKS_S = (10.0, 20.0, 90.0)
 #: Maximum breakpoints to ask about, lines to report at a check, seconds for an answer, and characters of a name.
 MAX_BREAKPOINTS, MAX_REPORTED, ANSWER_S, MAX_CHARACTERS = 50, 5, 5.0, 300
 COPY = "the breakpoint at %s:%d does not stop: the program runs another copy of the file, %s"
 AGAIN = ": start it again to stop there"
-#: Compiler whose functions never run as Python -> variable that makes them.
+#: Compiler -> environment variable that makes its functions run as Python, so that breakpoints stop.
 _COMPILERS = {"numba": "NUMBA_DISABLE_JIT=1", "triton": "TRITON_INTERPRET=1", "torch.jit": "PYTORCH_JIT=0"}
 COMPILED = "the breakpoint at %s:%d does not stop: %s has compiled its function. Start the program with `env %s COMMAND`"
 BEFORE = "%s:%d ran before its breakpoint was set, when the program imported %s" + AGAIN
@@ -45,7 +45,7 @@ class Unhit:
     Args:
         folders: where processes announce themselves and answer.
         processes: returns those that are announced.
-        report: called with a line for the user and its category (`important` for another copy), see RootStub.say.
+        report: called with a line for the user and its category of DAP output event (`important` for another copy).
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class Unhit:
         self._lock = threading.Lock()
 
     def set(self, path: str, lines: List[int]) -> None:
-        """Note a file's lines with unconditional breakpoints; `path` is its path where the program runs."""
+        """Record the lines with unconditional breakpoints in a file; `path` is its path where the program runs."""
         with self._lock:
             self._set[path] = lines
             self._looks = list(LOOKS_S)
             self._wait()
 
     def stopped(self, place: str) -> None:
-        """Note where a process has stopped, such as `train.py:12 (breakpoint)`."""
+        """Record where a process has stopped, such as `train.py:12 (breakpoint)`: breakpoints there do stop."""
         name, _, text = place.partition(" (")[0].rpartition(":")
         line = whole_number(text)
         if line is not None:
@@ -106,10 +106,10 @@ class Unhit:
 
 
 def reason(path: str, line: int, files: Iterable[Dict[str, Any]]) -> str:
-    """Return why a breakpoint does not stop; empty if that is not certain.
+    """Return why a breakpoint does not stop; empty if no reason is certain.
 
     Args:
-        files: what the processes have loaded under the file's name, as inprocess/line.py describes it.
+        files: the files of the same name that processes have loaded, as described by inprocess/line.py.
     """
     found = [each for each in files if each.get("origin") == "source" and each.get("code") is True]
     own = [each for each in found if as_text(each.get("real")) == os.path.realpath(path)]
@@ -130,12 +130,12 @@ def reason(path: str, line: int, files: Iterable[Dict[str, Any]]) -> str:
 
 
 def _shown(name: object) -> str:
-    """Return a printable name from the program for the editor's console; of a long name only the end."""
+    """Return a name from the program in printable form for the editor's console, a long one without its beginning."""
     return console.printable(as_text(name)[-MAX_CHARACTERS:])
 
 
 def _is_copy(file: Dict[str, Any], path: str) -> bool:
-    """Tell whether a file is a copy of the source, by its content or by its module's name in a package."""
+    """Tell whether a loaded file is a copy of the source at `path`: same content, or same module name in a package."""
     inner = as_text(file.get("module")).replace(".", os.sep) + ".py"
     if os.sep in inner and path.endswith(os.sep + inner):
         return True

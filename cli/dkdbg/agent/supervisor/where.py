@@ -1,9 +1,9 @@
-"""`dkdbg.agent where`: the stacks of all Python processes of the sessions here, as one JSON object on standard output.
+"""`dkdbg.agent where`: prints the stacks of all Python processes of the sessions here as one JSON object.
 
-The processes are asked in parallel over their own sockets, and answer in the hook's thread. Access to the
-session's private folder is enough. A process that does not answer in time is inspected from outside: its kernel
-state and, where installed and permitted, py-spy. py-spy is never required; it shows native frames, and the stack of a
-process that does not release the GIL.
+The processes are queried in parallel over their own sockets, and answer in the hook's thread. Access to the
+session's private folder is enough. A process that does not answer in time is inspected from outside: by its kernel
+state and, where installed and permitted, with py-spy, which shows native frames, and the stack of a process that does
+not release the GIL.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 
     from dkdbg.agent import contract
 
-#: Seconds for the answers: C code may hold the GIL for a while, and 64 busy processes share the cores with
-#: us.
+#: Seconds for the answers: C code may hold the GIL for a while, and dozens of processes may compete for the cores.
 TIMEOUT_S = 1.5
 #: Maximum processes to report.
 _MAX_PROCESSES = 4096
-#: Fields of the session record to report for a process besides its stacks.
+#: Fields of a process in the session record that are reported beside its stacks.
 _FIELDS = (
     "pid", "ppid", "name", "rank", "local_rank", "world_size", "origin", "started", "joined", "state", "detail", "stopped",
 )  # fmt: skip
@@ -80,7 +79,7 @@ def _session(record: contract.Record, *, native: bool) -> Dict[str, Any]:
 
 
 def announced_processes(folders: announced.Folders, record: contract.Record) -> List[contract.Process]:
-    """Return the announced processes that still run; the record may be half a second old."""
+    """Return the announced processes that still run, from the record or, as that may be 0.5 s old, from their files."""
     listed = {each["pid"]: each for each in record["processes"]}
     found = []
     for pid in filter(procfs.alive, folders.pids()):
@@ -106,7 +105,7 @@ def _process(process: contract.Process, answer: str) -> Dict[str, Any]:
 
 
 def _fill_in(rows: List[Dict[str, Any]], folders: announced.Folders, *, native: bool) -> None:
-    """Add the outside view of processes that did not answer; with `native`, of all processes."""
+    """Add kernel state and py-spy's stacks to processes that did not answer; with `native`, py-spy's stacks to all."""
     silent = [each for each in rows if each["threads"] is None]
     for each in silent:
         state = _STATES.get(each["os"], "it has ended, or is about to")
@@ -144,7 +143,7 @@ def _py_spy() -> Optional[str]:
 
 
 def _run_py_spy(program: str, process: Dict[str, Any], *, native: bool) -> None:
-    # Without --nonblocking py-spy stops the process for some milliseconds; native frames require that.
+    # Without --nonblocking py-spy pauses the process for some milliseconds, which native frames require.
     how = "--native" if native else "--nonblocking"
     argv = [program, "dump", "--json", how, "--pid", str(process["pid"])]
     try:
@@ -161,14 +160,14 @@ def _run_py_spy(program: str, process: Dict[str, Any], *, native: bool) -> None:
 
 
 def complaint(text: str) -> str:
-    """Return py-spy's error line; its reasons and a backtrace may follow."""
+    """Return the main line of py-spy's error output, without the causes and the backtrace that may follow."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no output"]
     first = next((line for line in lines if line.startswith("Error: ")), lines[-1])
     return first.replace("Error: ", "", 1)[:200]
 
 
 def read_py_spy(answer: List[Any], pid: int) -> List[Dict[str, Any]]:
-    """Return the threads of `py-spy dump --json` (0.4) in the form of stacks.py, the main one first."""
+    """Return the threads from `py-spy dump --json` (0.4) in the format of inprocess/stacks.py, the main one first."""
     found = []
     for each in answer:
         frames = [_py_spy_frame(frame) for frame in each.get("frames", ())]
