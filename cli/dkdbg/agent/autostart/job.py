@@ -1,10 +1,10 @@
-"""One agent for all Pythons of a container, or of a batch job on a machine.
+"""Starts one agent for all Python processes of a container, or of a batch job's share of a machine.
 
-The first program starts the agent, and the others find it. A lock elects the first program, also among ranks that
-start at the same instant. The agent holds the lock while it lives, and the start file for the session's members lies
-beside it. Both are in the runtime folder, which only this user can access.
+The first program starts the agent, and the others find it. A lock elects the first one, even among ranks that start at
+the same instant. The agent holds the lock while it lives. Beside the lock it writes the start file, by which the other
+programs become members of its session. Both are in the runtime folder, which only this user can access.
 
-Only programs start an agent. `pip`, `python -c` in a script and the like are helpers and run without one.
+Helpers such as `pip`, or `python -c` in a script, do not start an agent and run without one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
-#: Maximum seconds for an agent to start; generous, as many processes may start on the machine at the same time.
+#: Maximum seconds for an agent to start; long, because many processes may start on the machine at the same time.
 _START_TIMEOUT_S = 60.0
 #: Seconds between two checks while waiting.
 _POLL_INTERVAL_S = 0.02
 #: Seconds after a failed start during which other programs run without an agent instead of trying again.
 _RETRY_AFTER_S = 60.0
-#: Message of a program that runs without an agent, on stderr.
+#: Message on stderr if a program runs without the agent after a failed start.
 _SUPPRESSED = (
     "the agent failed to start %d s ago (see %s, or the container's log): the program runs without"
     " the debugger; to try again at once: rm %s"
@@ -39,7 +39,7 @@ _SUPPRESSED = (
 _RENEWAL_TIMEOUT_S = 0.5
 #: Maximum seconds to wait for the lock while another process of this user opens the runtime folder.
 _LOCK_TIMEOUT_S = 3.0
-#: Names of programs and modules that install, build or query, dkdbg's own included.
+#: Names of helpers: programs and modules that install, build or query, and dkdbg's own.
 _HELPERS = re.compile(
     r"^(pip[\d.]*|pipx|uv|ninja|cmake|meson|conda|mamba|poetry|pdm|hatch|virtualenv|venv|ensurepip|setup\.py|build|twine"
     r"|compileall|py_compile|json\.tool|site|sysconfig|platform|zipfile|tarfile|supervisord|supervisorctl|awscli|aws"
@@ -48,9 +48,9 @@ _HELPERS = re.compile(
 
 
 def begin(archive: str) -> str:
-    """Make this process a member of the container's session; return the folder of its hook, empty for none.
+    """Make this process a member of the container's session; return the hook's folder, empty to run without an agent.
 
-    The environment is changed for the program's children as `launch` would.
+    Change the environment for child processes, as `launch` would.
 
     Args:
         archive: path of the single file.
@@ -81,7 +81,7 @@ def begin(archive: str) -> str:
 
 
 def _is_python() -> bool:
-    """Tell whether this is a Python executable's main thread, not an embedded interpreter or a subinterpreter."""
+    """Tell whether this is the main thread of a Python executable, not an embedded Python or a subinterpreter."""
     import _thread
 
     if not sys.platform.startswith("linux") or sys.implementation.name != "cpython" or not sys.executable:
@@ -101,7 +101,7 @@ def _open_runtime() -> str:
         with contextlib.suppress(OSError):  # no locks on this file system
             while (
                 lock is not None and not runtime_dir.lock(lock) and time.monotonic() < end
-            ):  # the process with the lock may be stopped
+            ):  # a time limit, because the process that holds the lock may be stopped
                 time.sleep(_POLL_INTERVAL_S)
         return runtime_dir.open_runtime_dir()
     finally:
@@ -110,7 +110,7 @@ def _open_runtime() -> str:
 
 
 def _own_lock() -> Optional[int]:
-    """Return the descriptor of a lock file that is private to this user; None where there cannot be one."""
+    """Return the descriptor of a lock file that is private to this user; None if another user has taken its name."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         file = os.open("/tmp/dkdbg-%d.lock" % os.getuid(), flags, 0o600)  # noqa: S108 - looked at below
@@ -158,8 +158,8 @@ def _find_or_start(archive: str, argv: List[str], runtime: str) -> Optional[star
             if is_locked:
                 start_file.remove(path)
                 return _start(archive, argv, path, lock)
-            # A starting agent has already removed its predecessor's start file. A start file that stays belongs to an
-            # agent of another PID namespace, or to one that failed as PID 1.
+            # Another process holds the lock. If that is a starting agent, its predecessor's start file is removed soon.
+            # A start file that stays belongs to an agent of another PID namespace, or to one that failed as PID 1.
             end = limit if found is None else _RENEWAL_TIMEOUT_S
             if end is not None and time.time() > begun + end:
                 return None
@@ -208,12 +208,12 @@ def _set_python_path(first: List[str], archive: str) -> None:
 
 
 def is_program(argv: List[str], *, is_first: bool, more_helpers: str = "") -> bool:
-    """Tell whether a Python command line is that of a program.
+    """Tell whether a Python command line is that of a program, as opposed to a helper.
 
     Args:
         argv: the interpreter's command line.
-        is_first: whether this is the container's first process: its command was written as the job, so code on
-            the command line (`-c`) is a program too.
+        is_first: whether this is the container's first process: it is the job itself, so code on its command line
+            (`-c`) is a program too.
         more_helpers: comma-separated substrings of command lines to treat as helpers (DKDBG_SKIP).
     """
     line = " ".join(argv)

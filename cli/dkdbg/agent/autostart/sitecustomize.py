@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _ARCHIVE = os.path.abspath(os.path.dirname(__file__))
-#: Reference to this module: Python 2 clears a module's globals when the last reference goes.
+#: Holds a reference to this module once it is out of sys.modules: Python 2 would clear its globals.
 _kept = {}  # type: dict[str, Any]
 
 
@@ -43,11 +43,11 @@ def _without_archive():  # type: () -> list[str]
 
 
 def _hook():  # type: () -> str
-    """Return the hook's folder of the session that this process belongs to; empty for none."""
+    """Return the hook's folder of the session that this process belongs to; empty if it belongs to none."""
     if sys.version_info < (3, 8) or not (os.environ.get("DKDBG_CONNECT") or os.environ.get("DKDBG_LISTEN")):
         return ""
     if os.path.isdir(os.environ.get("DKDBG_SESSION_DIR") or "/nowhere/"):
-        return ""  # the hook that called this module has joined already
+        return ""  # below an agent: the hook, which has called this module, has run already
     before = set(sys.modules)
     try:
         from dkdbg.agent.autostart import job
@@ -58,7 +58,7 @@ def _hook():  # type: () -> str
 
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-        os._exit(130)  # reached only in a container's process 1: the kernel drops its signal
+        os._exit(130)  # reached only as a container's process 1, for which the kernel drops the signal
     except Exception as error:
         if os.environ.get("DKDBG_DEBUG"):
             sys.stderr.write("dkdbg: not started in pid %d: %r\n" % (os.getpid(), error))

@@ -1,4 +1,4 @@
-"""The start file, which a container's agent writes atomically for the processes that become its members."""
+"""The start file, which an agent writes for the processes of its container, to become members of its session."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class StartFile:
 
     Attributes:
         pid, start: the agent's pid, and its start in clock ticks since boot.
-        hook: the folder of the hook. environment: variables that a member sets. without: those that it
-            removes.
-        exit_code: exit code for members that must not run. failed: no agent could be started.
-        written: epoch seconds.
+        hook: the hook's folder. environment: variables that a member sets. without: those that it removes.
+        exit_code: code with which members must exit instead of running; None to run. failed: whether no agent could be
+            started.
+        written: time of writing, in epoch seconds.
     """
 
     def __init__(self, fields: Sequence[str], written: float) -> None:
@@ -51,15 +51,12 @@ def path_in(runtime: str, environ: Mapping[str, str]) -> str:
 
 
 def lock_of(path: str) -> str:
-    """Return the path of the lock of a start file's agent."""
+    """Return the path of the lock that belongs to a start file."""
     return path + _LOCK
 
 
 def is_in_place(lock: int, path: str) -> bool:
-    """Tell whether a locked file is still the one at its path.
-
-    `prune` may have removed it before it was locked.
-    """
+    """Tell whether a locked file is still the one at its path: `prune` may have removed it before it was locked."""
     try:
         return os.path.samestat(os.fstat(lock), os.stat(path))
     except FileNotFoundError:
@@ -67,7 +64,7 @@ def is_in_place(lock: int, path: str) -> bool:
 
 
 def prune(runtime: str) -> None:
-    """Remove the start files and locks of old batch jobs without an agent. Errors are left for the next time."""
+    """Remove the start files and locks of old batch jobs that have no agent any more. Ignores errors."""
     import glob
 
     before = time.time() - _LEFT_AFTER_S
@@ -99,7 +96,7 @@ def remove(path: str) -> None:
 def write_go(
     path: str, agent: Tuple[int, int], hook: str, environment: Dict[str, str], without: Sequence[str]
 ) -> None:
-    """Let members start; `agent` is the agent's pid and start time. Raises OSError."""
+    """Let members start; `agent` is the agent's pid and its start in clock ticks. Raises OSError."""
     changes = ["%s=%s" % pair for pair in environment.items()]
     _write(path, [_GO, "%d" % agent[0], "%d" % agent[1], hook, ",".join(without), *changes])
 

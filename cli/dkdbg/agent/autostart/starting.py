@@ -1,7 +1,7 @@
 """Starts the agent beside a program, as a process that shares no pipe or terminal with it and is not its child.
 
-A container ends with its first process. There the agent takes over that process's pid, as an init would, and the
-program continues as its child.
+If the program is a container's process 1, whose end would end the container, the agent takes over its pid, and the
+program continues as the agent's child.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def start(archive: str, argv: List[str], runtime: str, lock: int) -> int:
     """Start the agent; return a descriptor that the agent writes to or closes once its start file is complete.
 
     Args:
-        archive: path of the single file. argv: the program's command line. runtime: the agent's folder.
+        archive: path of the single file. argv: the program's command line. runtime: the runtime folder.
         lock: descriptor of the lock, which the agent holds from now on.
 
     Raises:
@@ -61,8 +61,8 @@ def start(archive: str, argv: List[str], runtime: str, lock: int) -> int:
 def above_streams(descriptor: int) -> int:
     """Move a descriptor above 2.
 
-    Where a standard stream is closed (`<&-`), the new descriptor may have its number, and the agent's own stream
-    would replace it.
+    If a standard stream was closed (`<&-`), a new descriptor may have got its number. The agent opens the standard
+    streams, and would replace it.
     """
     import fcntl
 
@@ -80,8 +80,7 @@ def _spawn(command: List[str], environment: Dict[str, str], runtime: str) -> Non
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
     ]
-    # Unless stderr is the container's log, log to a file: a reader of the program's stderr would wait for the
-    # agent to close it too.
+    # Log to a file unless stderr is the container's log: the reader of a pipe would wait until the agent closes it too.
     if not is_log_of_container(2):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         actions.append((os.POSIX_SPAWN_OPEN, 2, log, flags, 0o600))
@@ -90,7 +89,7 @@ def _spawn(command: List[str], environment: Dict[str, str], runtime: str) -> Non
 
 
 def _become_init(begin: List[str], rest: List[str], environment: Dict[str, str]) -> None:
-    """Fork: the child returns and continues as the program, and this process executes the agent."""
+    """Fork: the child returns and continues as the program; this process executes (execve) the agent."""
     import signal
 
     # The kernel drops a signal to PID 1 that has no handler. A blocked signal stays pending for the agent.
@@ -126,7 +125,7 @@ def _act_as_init(child: int) -> None:
 
 
 def is_log_of_container(descriptor: int) -> bool:
-    """Tell whether a descriptor is the container's log, which its first process keeps open to the end."""
+    """Tell whether a descriptor is the container's log: the file that is stderr of the container's first process."""
     if os.getpid() == 1:
         return True
     try:
@@ -155,7 +154,7 @@ def waits_for_an_editor(environment: Mapping[str, str]) -> bool:
 
 
 def wait(reader: int, limit: Optional[float]) -> None:
-    """Wait until the agent has written to the descriptor or closed it, at most `limit` seconds. None for no limit."""
+    """Wait until the agent has written to the descriptor or closed it, for at most `limit` seconds (None: no limit)."""
     import select
 
     poll = select.poll()

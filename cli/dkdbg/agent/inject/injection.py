@@ -1,13 +1,13 @@
-"""Makes a running CPython without PEP 768 execute a line of Python, by ptrace.
+"""Makes a running CPython older than 3.14 execute Python source, by ptrace. For Linux on x86-64.
 
-Python 3.14 has `sys.remote_exec` for this (PEP 768). In older versions only `Py_AddPendingCall` may be called at
-any moment and from any thread: it queues a function for the main thread's next bytecode. So the process is stopped
-for less than a millisecond and made to call `Py_AddPendingCall` with `PyRun_SimpleString` and the address of source
-text in its own memory. Then all its registers are restored. No Python code runs while the process is stopped,
-whatever lock it holds. Signals wait until it continues, because a handler would begin with the registers of the call.
-(gdb's `call` does the same; images have no gdb.)
+Python 3.14 has `sys.remote_exec` for this (PEP 768). In older versions only `Py_AddPendingCall` may be called at any
+moment: it queues a function, which the main thread calls before its next bytecode. So this module stops the process's
+main thread for less than a millisecond, makes it call `Py_AddPendingCall` with `PyRun_SimpleString` and the address of
+source text in its own memory, and restores all its registers. No Python code runs meanwhile, so it does not matter
+which locks the process holds. Signals are blocked until the end, because a handler would start with the registers of
+this call. gdb's `call` does the same, but images have no gdb.
 
-This works on Linux on x86-64. See ptrace(2). PTRACE_SEIZE sends no signal that the program could notice.
+PTRACE_SEIZE, as opposed to PTRACE_ATTACH, sends no signal that the program could notice; see ptrace(2).
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
-#: Seconds for a process to stop, and for a call in it to return. Both take microseconds.
+#: Timeout for the process to stop, and for a call in it to return. Both normally take microseconds.
 TIMEOUT_S = 10.0
-#: Maximum attempts: a thread stopped inside `Py_AddPendingCall` itself is released and stopped again.
+#: Maximum attempts: a thread that was stopped inside `Py_AddPendingCall` itself has to be continued and stopped again.
 MAX_ATTEMPTS = 5
 _CONT, _GETREGS, _SETREGS, _DETACH, _STEP = 7, 12, 13, 17, 9
 _GETREGSET, _SETREGSET, _SEIZE, _INTERRUPT = 0x4204, 0x4205, 0x4206, 0x4207
 _GETSIGMASK, _SETSIGMASK = 0x420A, 0x420B
-#: Register set of the vector registers (NT_X86_XSTATE), which the call may change too, and its buffer size. The
-#: set takes 2.5 to 11 kB.
+#: Register set of the vector registers (NT_X86_XSTATE), which the call may change too, and a buffer size in bytes that
+#: is enough for it: 2.5 to 11 kB.
 _XSTATE, _XSTATE_SIZE = 0x202, 1 << 14
 _WALL = 0x40000000
 _REGISTERS = (
     "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi", "orig_rax",
     "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs",
 )  # fmt: skip
-#: mmap(2): its number, and the arguments for a private readable and writable page.
+#: mmap(2): system call number, page size, and the flags for a private readable and writable page.
 _MMAP, _PAGE, _READ_WRITE, _ANONYMOUS = 9, 4096, 3, 0x22
 _NO_SYSCALL = (1 << 64) - 1
-#: Signals that end a call in the process. They stay unblocked, since the kernel resets the handler of a fault
-#: signal that is blocked.
+#: Signals that show the end of a call in the process, which faults when it returns. They stay unblocked: at a fault
+#: whose signal is blocked, the kernel would reset the program's handler for it.
 _FAULTS = (signal.SIGSEGV, signal.SIGTRAP, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _ALL_BUT_FAULTS = (1 << 64) - 1 - sum(1 << (number - 1) for number in _FAULTS)
 _ADD, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
 
 
 class InjectionError(Exception):
-    """The text cannot be injected; the message explains why. The process runs on as before."""
+    """The source cannot be injected; the message explains why. The process continues unchanged."""
 
 
 class _Vector(ctypes.Structure):
@@ -63,7 +63,7 @@ def run(pid: int, text: str) -> None:
     """Make the main thread of a process execute `text` at its next bytecode.
 
     Args:
-        text: Python source that must not raise.
+        text: Python source, which must not raise: a SystemExit would end the program.
 
     Raises:
         InjectionError: the system forbids it, or the process is not a supported CPython.
@@ -99,7 +99,7 @@ def _queue(pid: int, functions: Dict[str, int], data: bytes) -> bool:
 
 
 class _Stopped:
-    """Context in which ptrace stops a process's main thread; its registers are restored at the end."""
+    """Context manager: ptrace stops a process's main thread, and restores its registers at the end."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -108,14 +108,14 @@ class _Stopped:
         self._libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
         self._mask: Optional[ctypes.c_uint64] = None
 
-    def __enter__(self) -> _Stopped:  # noqa: PYI034 - Self is of Python 3.11
+    def __enter__(self) -> _Stopped:  # noqa: PYI034 - `Self` needs Python 3.11
         try:
             self._ask(_SEIZE)
         except OSError as error:
             raise InjectionError(_denied(self._pid, error)) from error
         try:
             self._ask(_INTERRUPT)
-            while number := self._wait():  # a signal came first: the registers are still the program's
+            while number := self._wait():  # stopped by a signal before the interrupt: deliver it first
                 self._ask(_CONT, 0, number)
             self._registers = self._get()
             self._vectors = self._get_vectors()
@@ -152,9 +152,9 @@ class _Stopped:
         return self._get()["rax"]
 
     def call(self, function: int, *arguments: int) -> int:
-        """Call a function of the process that returns an int; return its result, -1 if it did not return.
+        """Call a C function in the process that returns an int; return its result, or -1 if it did not return.
 
-        The return address is 0, so the return faults and stops the process.
+        Its return address is 0, so that its return faults, which stops the process.
         """
         stack = ((self._registers["rsp"] - 1024) & ~15) - 8
         self.write(stack, struct.pack("<Q", 0))
@@ -165,7 +165,7 @@ class _Stopped:
         return after["rax"] & 0xFFFFFFFF if after["rip"] == 0 else -1
 
     def _instruction(self) -> int:
-        """Return the address of a syscall instruction, in the vDSO that the kernel maps into each process."""
+        """Return the address of a `syscall` instruction, found in the vDSO that the kernel maps into each process."""
         for start, end, _, path in _maps(self._pid):
             if path == "[vdso]":
                 with open("/proc/%d/mem" % self._pid, "rb", buffering=0) as memory:
@@ -176,10 +176,10 @@ class _Stopped:
         raise InjectionError("the process has no vdso")
 
     def _run(self, request: int) -> int:
-        """Resume by a ptrace request until the process faults; return the signal, or 0 after the timeout."""
+        """Resume the process with a ptrace request until it faults; return the fault's signal, or 0 at the timeout."""
         number = 0
         while number not in _FAULTS:
-            self._ask(request, 0, number)  # 0, or SIGSTOP, which takes effect at the end
+            self._ask(request, 0, number)  # deliver SIGSTOP, which cannot be blocked; it takes effect later
             try:
                 number = self._wait()
             except TimeoutError:
@@ -199,7 +199,7 @@ class _Stopped:
                 time.sleep(0.0005)
             elif not os.WIFSTOPPED(status):
                 raise InjectionError("process %d has ended" % self._pid)
-            else:  # PTRACE_EVENT_STOP: PTRACE_INTERRUPT, or the process was stopped or continued as a whole
+            else:  # a status above 16 bits is PTRACE_EVENT_STOP: by PTRACE_INTERRUPT, or by SIGSTOP or SIGCONT
                 return 0 if status >> 16 else os.WSTOPSIG(status)
 
     def _let_go(self) -> None:
@@ -207,7 +207,7 @@ class _Stopped:
         with contextlib.suppress(OSError, InjectionError):
             try:
                 self._release()
-            except OSError:  # it was not stopped, or has ended: its tracer must reap it before its parent can
+            except OSError:  # not stopped yet, or ended: then the tracer must reap it before its parent can
                 self._wait()
                 self._release()
 
@@ -275,7 +275,7 @@ def _functions(pid: int) -> Dict[str, int]:
 
 
 def _symbols(data: bytes, wanted: Tuple[str, ...]) -> Dict[str, int]:
-    """Return an ELF file's exported symbols, and `dynamic`: whether their values are relative to the load address."""
+    """Return values of an ELF file's exported symbols, and `dynamic`: 1 if they are relative to the load address."""
     if data[:5] != b"\x7fELF\x02" or len(data) < 64 or struct.unpack_from("<H", data, 18)[0] != 62:
         return {}
     kind, sections = struct.unpack_from("<H", data, 16)[0], struct.unpack_from("<Q", data, 40)[0]
@@ -298,7 +298,7 @@ def _symbols(data: bytes, wanted: Tuple[str, ...]) -> Dict[str, int]:
 
 
 def _maps(pid: int) -> List[Tuple[int, int, int, str]]:
-    """Return the mappings: start, end, offset in the file, its path."""
+    """Return a process's memory mappings: start and end address, offset in the mapped file, the file's path."""
     found = []
     with open("/proc/%d/maps" % pid) as source:
         for line in source:

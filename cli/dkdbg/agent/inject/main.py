@@ -1,9 +1,9 @@
-"""`enter PID[,PID...]`: a session around running Python processes, which it neither started nor ends.
+"""`enter PID[,PID...]`: opens a session around running Python processes, which it neither starts nor ends.
 
-A running Python 3.14 is attached to through `sys.remote_exec` (PEP 768), an older one by ptrace
-(injection.py). Both make its main thread register with the session (inprocess/entered.py) at its next
-bytecode. From then on it is like any process below the agent. The agent reports each result on standard
-output as one JSON object per line. It ends when its standard input ends.
+It enters a Python 3.14 through `sys.remote_exec` (PEP 768), an older one by ptrace (injection.py). Both make the
+process's main thread announce itself to the session (inprocess/entered.py) before its next bytecode. From then on it is
+like any process below the agent. For the host, the agent reports each result as a line of JSON on standard output, and
+ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Set, Tuple
 
 
-#: Seconds until a process is reported because its main thread has not returned to Python code.
+#: Seconds after which a process is reported whose main thread has not returned to Python code.
 TIMEOUT_S = 5.0
 #: Seconds for a call of `sys.remote_exec`.
 _REMOTE_EXEC_TIMEOUT_S = 20.0
 _PEP_768 = (3, 14)
-#: Maximum ranks of a job to consider when looking for ranks that are not attached to.
+#: Maximum ranks of a job, from 0 on, to check for ranks that are not attached to.
 _MAX_RANKS = 64
 _NAME = re.compile(r"(?:lib)?python(\d+)\.(\d+)")
 
@@ -56,7 +56,7 @@ def main(argv: List[str], usage: str) -> int:
     """Attach to the processes, and stay while one lives and the host is connected; return the exit code.
 
     Args:
-        argv: the processes, and options as those of `launch`.
+        argv: the pids, then options as for `launch`.
 
     Raises:
         ValueError: the arguments are invalid.
@@ -77,7 +77,7 @@ def main(argv: List[str], usage: str) -> int:
 
 
 class _Attached:
-    """The session around processes that were started elsewhere."""
+    """The session around processes that the agent did not start."""
 
     def __init__(self, shared: session.Session, pids: List[int], ways: Dict[int, str]) -> None:
         self._session = shared
@@ -117,7 +117,7 @@ class _Attached:
         return 0, "the program has ended"
 
     def _adopt(self, pid: int) -> None:
-        """Show this process as the program in the session record, and report it to the broker."""
+        """Make this process the session's program, in the record and for the broker."""
         shared = self._session
         shared._service.program_started(pid)
         shared._since = time.monotonic()
@@ -146,7 +146,7 @@ class _Attached:
             self._pending.add(pid)
 
     def _poll(self, *, late: bool) -> None:
-        """Check which processes have answered and which have ended."""
+        """Check which processes have answered and which have ended; with `late`, report those that do neither."""
         for pid in sorted(self._pending):
             path = os.path.join(self._session.store.processes_dir, "%d%s" % (pid, entered.ANSWER))
             with contextlib.suppress(OSError):
@@ -192,7 +192,7 @@ class _Attached:
 
 
 def _other_ranks(pids: List[int]) -> Tuple[List[int], List[int]]:
-    """Return the job's ranks other than these processes, and the pids of those below the same parent."""
+    """Return the ranks of the job that are not among these processes, and the pids of those below the same parent."""
     known = {
         pid: registry.ranks(procfs.environment(pid) or {})
         for pid in procfs.below([procfs.parent(pids[0])], procfs.parents())
@@ -276,7 +276,7 @@ def _version(pid: int) -> Optional[Tuple[int, int]]:
 
 
 def _by_remote_exec(pid: int, script: str) -> None:
-    """Call `sys.remote_exec` (PEP 768) in the process's own executable: both sides need the same version.
+    """Call `sys.remote_exec` (PEP 768) with the process's own executable, because both sides need the same version.
 
     Raises:
         RefusedError: it failed, with the reason.
@@ -285,7 +285,7 @@ def _by_remote_exec(pid: int, script: str) -> None:
     code = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
     argv = [program, "-I", "-S", "-B", "-c", code, str(pid), script]
     try:
-        done = subprocess.run(  # the process has our uid
+        done = subprocess.run(  # safe to execute: `_way` has checked that the process has our uid
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_REMOTE_EXEC_TIMEOUT_S, check=False
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -298,9 +298,9 @@ def _by_remote_exec(pid: int, script: str) -> None:
 
 
 def _line(script: str) -> str:
-    """Return code that executes a file in __main__, without relying on the program's names or adding one.
+    """Return source to run in the program's __main__ that executes a file, and leaves no name behind.
 
-    The code raises nothing: SystemExit would end the program.
+    It relies on no name of the program, and raises nothing: a SystemExit would end the program.
     """
     return (
         "def _dkdbg():\n import builtins\n with builtins.open(%r, 'rb') as source:\n"
