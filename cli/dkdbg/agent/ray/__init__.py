@@ -1,1 +1,1 @@
-"""List workers of a Ray cluster and proxy their debug ports, where the cluster is reachable."""
+"""Lists the workers of a Ray cluster and proxies their debug ports; runs on a machine that can reach the cluster."""

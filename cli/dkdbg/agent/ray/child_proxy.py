@@ -1,4 +1,4 @@
-"""Serve the child session of one worker: pass frames between editor and debugger until one of them leaves."""
+"""Serves the child session of one worker: passes frames between editor and debugger until one of them leaves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.stops import Stops
     from dkdbg.agent.ray.unpacked import Code
 
-#: Properties of an attach that a worker's debugger does not get.
+#: Properties of the attach request that are not passed on to a worker's debugger.
 _ADDED_BY_DKDBG = ("subProcessId", "connect", messages.ROLE, messages.EDITOR, messages.RANKS, "dkdbgToken")
 #: Timeout in seconds for an adapter to release a process.
 _RELEASE_TIMEOUT_S = 20.0
@@ -34,13 +34,13 @@ class ChildProxy:
     """Connection of an editor to a worker.
 
     Args:
-        client, parser: the editor's connection, and the parser with the data after its attach.
-        worker, data: the worker's connection, and the data that it has sent already.
-        initialize, attach: the editor's requests; the first was answered.
+        client, parser: the editor's connection, and the parser with the data received after its attach request.
+        worker, data: the connection to the worker's debugger, and the data received on it so far.
+        initialize, attach: the editor's requests; `initialize` has been answered.
         code: path mapping for this worker.
-        forked: pid of the process that the worker has forked and the session is for; 0 for the worker itself.
-        announce: called with the pid and the name of a process that this one has started.
-        stops: stopped threads of this session's process.
+        forked: pid of the worker's child process that the session is for; 0 for the worker itself.
+        announce: called with the pid and the name of each process that this one has started.
+        stops: tracks the stopped threads of this session's process.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class ChildProxy:
             back.join()
 
     def tell_held(self) -> None:
-        """Stop the clocks of the worker and of its processes for some seconds; see `stop_clocks` in inprocess/adapter.py.
+        """Stop the clocks of the worker and its processes for some seconds; see `stop_clocks` in inprocess/adapter.py.
 
-        A worker that does not read is skipped: waiting for it would delay the other workers.
+        Skip a worker that does not read: waiting for it would delay the other workers.
         """
         if not self._worker_lock.acquire(blocking=False):
             return
@@ -119,7 +119,7 @@ class ChildProxy:
         parser.feed(self._received)
         with contextlib.suppress(OSError, frames.FrameError):
             for body in frames.received(self._worker.recv, parser):
-                if self._left:  # received data can still be read after the shutdown
+                if self._left:  # after a shutdown, recv still returns data received before
                     break
                 self._from_worker(body)
         with self._lock, contextlib.suppress(OSError):
@@ -142,7 +142,7 @@ class ChildProxy:
             self._forked(messages.as_dict(message.get("arguments")).get("configuration"))
             self._send(
                 frames.wrap(messages.answer(message))
-            )  # answer first: debugpy accepts no other process before
+            )  # without an answer, debugpy accepts no further process
             return
         self.stops.answered(message.get("request_seq"), message)
         self.stops.happened(message.get("event"), messages.as_dict(message.get("body")))
@@ -151,7 +151,7 @@ class ChildProxy:
             self._client.sendall(frames.wrap(self._code.to_editor(body)))
 
     def _forked(self, configuration: object) -> None:
-        """Announce a new process of the worker in the root session: the editor cannot reach its adapter."""
+        """Announce in the root session a process that the worker has started: the editor cannot reach its adapter."""
         pid = messages.as_dict(configuration).get("subProcessId")
         if type(pid) is int and 0 < pid < _MAX_PIDS:
             self._announce(pid, _named(messages.as_dict(configuration).get("dkdbgAnnounced")))
@@ -160,19 +160,19 @@ class ChildProxy:
 def _named(announced: object) -> str:
     """Return the name of a process from its announcement."""
     process = processes.of_announcement(announced)
-    if process is None or process["origin"] == "fork":  # a forked process has its worker's command line
+    if process is None or process["origin"] == "fork":  # its command line would name the worker
         return "child"
     try:
         return naming.describe(process)[:_MAX_CHARACTERS]
-    except ValueError:  # a hostile worker may send anything
+    except ValueError:  # the announcement is untrusted
         return "child"
 
 
 def release(worker: socket.socket, received: bytes, pid: int) -> None:
-    """Resume a forked process: open a session for it and end the session at once.
+    """Resume a process that a worker has started and that waits for a client: open a session and end it at once.
 
     Args:
-        worker, received: a connection to the adapter of the worker that forked it, and the data read from it so far.
+        worker, received: a connection to the worker's adapter, and the data received on it so far.
     """
     requests: Tuple[Tuple[str, Dict[str, Any]], ...] = (
         ("initialize", {"adapterID": "debugpy"}),

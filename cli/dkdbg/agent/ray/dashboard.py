@@ -1,8 +1,9 @@
-"""Query Ray's dashboard over plain HTTP for workers that wait for a debugger, and their tasks.
+"""Queries Ray's dashboard over plain HTTP for workers that wait for a debugger, and their tasks.
 
-Ray's own debugger makes a worker listen, wait and set a flag in the worker table (`ray/util/debugpy.py`). The query is
-that of Ray's extension, which the GCS answers without reading the whole table (`ray/util/state/state_manager.py`). The
-answer is untrusted: each field is checked, and the size is limited to that of a large cluster.
+Ray's own debugger makes a worker listen, wait, and set a flag in the worker table (`ray/util/debugpy.py`). The query
+for that flag is the one that Ray's VS Code extension sends, which the GCS (Ray's control service) answers without
+reading the whole table (`ray/util/state/state_manager.py`). The answer is untrusted: each field is checked, and the
+size is limited to that of a large cluster.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ DEFAULT_PORT = 8265
 #: Seconds for one answer, and its maximum bytes.
 _TIMEOUT_S = 5.0
 _MAX_ANSWER_BYTES = 32 << 20
-#: First version with the debugger's fields: 2.9 added `num_paused_threads`.
+#: Oldest supported version of Ray: it added the debugger's field `num_paused_threads`.
 OLDEST = (2, 9)
 #: File with the address of the node's GCS (`ray/_private/utils.py`).
 _ADDRESS_FILE = "/tmp/ray/ray_current_cluster"  # noqa: S108
-#: Ray's own variables (`ray/_private/authentication`).
+#: Ray's own variables for its token (`ray/_private/authentication`).
 ENV_TOKEN, ENV_TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 _TOKEN_FILE = "~/.ray/auth_token"  # noqa: S105
 _MAX_TOKEN = 4096
@@ -47,7 +48,8 @@ class DashboardError(Exception):
     """The cluster cannot be queried.
 
     Attributes:
-        kind: `unreachable`, `not-ray`, `old`, `no-state`, `token`, `wrong-token` or `foreign`; the host adds a hint for each.
+        kind: `unreachable`, `not-ray`, `old`, `no-state`, `token`, `wrong-token` or `foreign`; the host adds a hint for
+            each.
     """
 
     def __init__(self, kind: str, text: str) -> None:
@@ -59,11 +61,11 @@ class Worker:
     """One worker that waits for a debugger, or whose debug port is open.
 
     Attributes:
-        id: Ray's. node: name of its node, else the address. ip, port: address of its debugger. pid: on its node.
-        is_driver: whether it is a driver. paused: number of waiting threads.
-        task: name of its task; empty if unknown. actor: its class; empty for a task. actor_name: name that the
-            program gave the actor.
-        called: name that the worker itself reports, if it has dkdbg's guard; empty otherwise.
+        id: Ray's worker id. node: name of its node, or else the address. ip, port: address of its debugger.
+        pid: its pid on its node. is_driver: whether it is a driver. paused: number of threads that wait for a debugger.
+        task: name of its task; empty if unknown. actor: class of the actor that it runs; empty for a task. actor_name:
+            name that the program gave the actor.
+        called: name that the worker reports through dkdbg's guard (guard.py); empty without a guard.
         unpacked, main, source, modules: see `unpacked.Code`; empty while unknown.
     """
 
@@ -92,7 +94,7 @@ class Worker:
 
     @property
     def is_named(self) -> bool:
-        """Return whether its task is known."""
+        """Return whether the worker has a better name than `worker`: Ray reports its task late."""
         return bool(self.task or self.actor or self.called or self.is_driver)
 
     def as_json(self) -> Dict[str, Any]:
@@ -105,22 +107,22 @@ class Dashboard:
 
     Args:
         host, port: its address.
-        token: Ray's token, sent if required; if empty, the one of this machine is used.
+        token: Ray's token, sent only if the dashboard requires one; if empty, this machine's is used.
     """
 
     def __init__(self, host: str, port: int, token: str = "") -> None:
         self.host, self.port = host, port
         self._token = token or own_token()
         self._shows_token = False
-        # A loopback address or this machine's name may be a guess of `hosts`: then the dashboard has to be on this
-        # machine.
+        # False for a loopback address or this machine's name, which may be guesses of `hosts`: then the token is sent
+        # only to a process of this user or root.
         self._is_named = host not in (LOOPBACK, socket.gethostname())
         self._nodes: Dict[str, str] = {}
         self._session = ""
         self._scripts: Dict[str, str] = {}
 
     def check(self) -> str:
-        """Return Ray's version. Raises DashboardError: it cannot be queried, or is too old for its debugger."""
+        """Return Ray's version. Raises DashboardError: the cluster cannot be queried, or its Ray is too old."""
         answer = self._get("/api/version", {})
         version = _text(answer, "ray_version")
         if not version:
@@ -139,7 +141,7 @@ class Dashboard:
         """Return the workers whose debugger waits, sorted by node and pid.
 
         Args:
-            also: ids of further workers to return if alive.
+            also: ids of workers to return even if they do not wait, as long as they are alive.
 
         Raises:
             DashboardError: it cannot be queried.
@@ -193,7 +195,7 @@ class Dashboard:
         return self._nodes.get(node, "")
 
     def _script(self, job: str) -> str:
-        """Return the script of a job's driver, cached; empty if Ray runs it in an unpacked folder."""
+        """Return the script of a job's driver, cached; empty if `ray job submit` runs it in an unpacked folder."""
         if job not in self._scripts:
             self._scripts[job] = ""
             code, body = self._ask("/api/jobs/", {})
@@ -247,9 +249,7 @@ class Dashboard:
         return answer
 
     def _ask(self, path: str, query: Dict[str, str]) -> tuple[int, bytes]:
-        headers = {
-            "User-Agent": "dkdbg"
-        }  # without one the dashboard of Ray 2.9 fails (`http_server_head.py`)
+        headers = {"User-Agent": "dkdbg"}  # the dashboard of Ray 2.9 fails without it (`http_server_head.py`)
         if self._shows_token:
             headers["Authorization"] = "Bearer " + self._token
         connection = http.client.HTTPConnection(self.host, self.port, timeout=_TIMEOUT_S)
@@ -277,7 +277,7 @@ class Dashboard:
 
 
 def own_token() -> str:
-    """Return this machine's Ray token from where Ray itself reads it; empty without a token."""
+    """Return the Ray token of this user and machine, from the places where Ray reads it; empty if there is no token."""
     token = os.environ.get(ENV_TOKEN, "").strip()
     if token:
         return token
@@ -295,7 +295,7 @@ def hosts() -> List[str]:
     found = []
     try:
         with open(_ADDRESS_FILE) as source:
-            # All users of the machine may write to /tmp.
+            # Ignore a file of another user, which may have been put into /tmp first.
             owners = {os.fstat(source.fileno()).st_uid, os.stat(os.path.dirname(_ADDRESS_FILE)).st_uid}
             if owners <= {0, os.getuid()}:
                 found.append(source.read(200).strip().rpartition(":")[0].strip("[]"))
@@ -310,7 +310,7 @@ def hosts() -> List[str]:
 
 
 def reached(hosts: List[str], port: int, token: str = "") -> Dashboard:
-    """Return the first dashboard that answers. Raises DashboardError: none does; the most specific error is raised."""
+    """Return the first dashboard that can be queried; else raise the most specific DashboardError."""
     failed: Optional[DashboardError] = None
     for host in hosts:
         dashboard = Dashboard(host, port, token)

@@ -1,4 +1,4 @@
-"""One client of the Ray proxy: a root session, which announces waiting workers, or the session of one worker."""
+"""One client of the Ray proxy: the root session, which announces waiting workers, or the session of one worker."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.ray.worker_registry import WorkerRegistry
 
-#: Seconds between two reports that a worker is held; each stops the clocks for 3 s (see group_control.py).
+#: Seconds between two reports that a worker is held; each stops the others' clocks for 3 s (see group_control.py).
 _HELD_S = 1.0
 
-#: Prefix of the names of workers that Ray Serve watches, and the message at the first stop of one.
+#: Prefix of the names of Ray Serve's workers, and the message at the first stop of one.
 _REPLICA = "ServeReplica:"
 _HEALTH_CHECKS = (
     "keeps running while you hold the program: Ray Serve replaces a replica that misses three health checks "
@@ -34,7 +34,7 @@ _HEALTH_CHECKS = (
 
 
 class Editor:
-    """Serves one connection on its thread; `update` is called from another one."""
+    """Serves one connection, on a thread of its own; only `update` is called from the registry's thread."""
 
     def __init__(self, sock: socket.socket, registry: WorkerRegistry) -> None:
         self._sock = sock
@@ -64,7 +64,7 @@ class Editor:
                     return
 
     def update(self, entries: List[WorkerEntry]) -> None:
-        """Report newly waiting workers; tell the agents behind the same client that a worker is held."""
+        """Announce newly waiting workers; while a worker is held, stop the clocks of the client's other processes."""
         if not self.is_attached:
             return
         if not self._are_checks_reported and any(
@@ -88,7 +88,7 @@ class Editor:
         self._reported = set(waiting)
 
     def end(self) -> None:
-        """End the root session: the proxy stops."""
+        """End the root session, because the proxy stops."""
         if self.is_attached:
             with contextlib.suppress(OSError):
                 self._send(messages.event("terminated"))
@@ -189,7 +189,7 @@ class Editor:
             self._registry.leave(entry)
 
     def _forked(self, entry: WorkerEntry, pid: int, called: str) -> None:
-        """List a process that a worker has forked, or let it run if no editor is there to open its session."""
+        """Register a process that a worker has started; if no editor will open a session for it, let it run."""
         number = self._registry.add_forked(entry, pid, called)
         if not number:
             self._let_run(WorkerEntry(0, entry.worker, pid))
@@ -197,7 +197,7 @@ class Editor:
             self._release(number)
 
     def _release(self, number: object) -> None:
-        """Resume a forked process whose session will not be opened; on a thread, because it takes time."""
+        """Resume, on a thread because it takes time, a process for which no session will be opened."""
         entry = self._registry.take(number) if isinstance(number, int) else None
         if entry is not None:
             threading.Thread(target=self._let_run, args=(entry,), name="dkdbg ray", daemon=True).start()

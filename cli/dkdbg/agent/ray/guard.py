@@ -1,8 +1,8 @@
-"""Connect to a worker's debug port, through the guard that dkdbg puts in front of debugpy.
+"""Connects to a worker's debug port, through the guard that dkdbg puts in front of debugpy.
 
-Both debugpy and the guard (`inprocess/ray/worker.py`) send first, so a client can tell them apart without sending a
-byte. The answer to the guard is HMAC-SHA256 over the guard's nonce, keyed with the secret of the run, which the driver
-has written to its session's folder (`inprocess/ray/driver.py`).
+The guard (`inprocess/ray/worker.py`) passes only clients that know the secret of its run. Guard and debugpy both send
+first, so a client can tell them apart without sending a byte. The guard sends a nonce; the answer is HMAC-SHA256 over
+it, keyed with the secret, which the driver has written to its session's folder (`inprocess/ray/driver.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Tuple
 
-#: Start of the guard's line; then the id of the run and the nonce of the connection, in hexadecimal digits.
+#: Prefix of the guard's line; the run's id and the connection's nonce follow in hexadecimal digits.
 PREFIX = b"dkdbg-ray "
 _GREETING = b"Content-Length: "
 _MAX_LINE_BYTES = 200
@@ -87,20 +87,21 @@ def _more(sock: socket.socket, received: bytes, end: float) -> bytes:
     return received + data
 
 
-#: Files that describe the runs of drivers, written by inprocess/ray/driver.py.
+#: Pattern of the files in session folders that describe runs of drivers, written by inprocess/ray/driver.py.
 _NAMES = "ray-*.json"
 
 
 class Run:
-    """One driver's run.
+    """One run of a driver under dkdbg.
 
     Attributes:
         id: public id of the run. secret: secret for the guards of its workers.
-        main: path of its script, on the driver's machine.
-        source: folder that Ray has packed as its `working_dir`; empty if unknown.
+        main: path of the driver's script, on the driver's machine.
+        source: folder on the driver's machine that Ray has packed as the `working_dir`; empty if unknown.
         workers: names of its workers, by Ray's worker id.
-        unpacked: folder into which Ray has unpacked the `working_dir`, by worker id; empty for none.
-        modules: by worker id, where Ray has unpacked each of the `py_modules`, and its folder on the driver's machine.
+        unpacked: folder on the worker's node into which Ray has unpacked the `working_dir`, by worker id; may be empty.
+        modules: by worker id, for each of the `py_modules` the folder on the worker's node where Ray has unpacked it,
+            and the folder on the driver's machine.
     """
 
     def __init__(self, answer: Dict[str, object]) -> None:
@@ -118,7 +119,7 @@ class Run:
 
 
 def runs() -> List[Run]:
-    """Return the runs of drivers in live sessions."""
+    """Return the runs of drivers in the live sessions here."""
     found = []
     no_driver = (OSError, ValueError, KeyError, TypeError, AttributeError)
     for record in records.live_records():

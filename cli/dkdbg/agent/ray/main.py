@@ -1,7 +1,7 @@
-"""The agent's verb `ray`: list the workers of a cluster that wait for a debugger, or run the proxy for them.
+"""The agent's verb `ray`: lists the workers of a cluster that wait for a debugger, or runs the proxy for them.
 
-The default dashboard is that of this node's cluster. Ray's token, if any, is the first line of standard input. The
-output is one JSON object on one line; `error` has the reason of a failure.
+The default dashboard is that of this node's cluster. With --token, the first line of standard input is Ray's token. The
+output is one line of JSON; after a failure, its `error` has the reason.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap import frames
     from dkdbg.agent.ray.worker_registry import WorkerEntry
 
-#: Seconds until the proxy exits: without any client, and after its last one.
+#: Seconds until the proxy exits: if no client ever comes, and after the last client has left.
 FIRST_IDLE_S, IDLE_S = 120.0, 10.0
 #: Seconds to wait for the name of a worker's task before the worker is listed without it.
 _NAMED_WITHIN_S = 2.0
-#: Folder of the proxies' records, below the runtime folder, apart from sessions of programs.
+#: Folder of the proxies' records below the runtime folder, separate from the sessions of programs.
 FOLDER = "ray"
 _USAGE = "usage: dkdbg.agent ray proxies | list | proxy [--dashboard [HOST:]PORT] [--name NAME] [--token]\n"
 
@@ -73,7 +73,7 @@ def _records() -> List[contract.Record]:
 
 
 def _listed(found: dashboard.Dashboard) -> List[Dict[str, Any]]:
-    """Return the workers that wait or have a client of a proxy, with the position of those that are held."""
+    """Return the workers that wait for a client or have one through a proxy, with their position if held."""
     live = [each for each in _records() if records.is_live(each)]
     taken = {
         each["name"]: each["stopped"] for record in live for each in record["processes"] if each["joined"]
@@ -87,7 +87,7 @@ def _listed(found: dashboard.Dashboard) -> List[Dict[str, Any]]:
 
 
 def _named(found: dashboard.Dashboard, also: Set[str]) -> List[dashboard.Worker]:
-    """Return the waiting workers, with their tasks, which Ray reports about a second after their start.
+    """Return the waiting workers; wait a moment for the names of their tasks, which Ray reports after about a second.
 
     Args:
         also: see `Dashboard.workers`.
@@ -139,7 +139,7 @@ class RayProxy:
     """The proxy in front of a cluster's workers; listens on loopback, for processes of the same user.
 
     Raises:
-        OSError, RuntimeDirError: no free port, or no folder for the record.
+        OSError, RuntimeDirError: no port is free, or the record's folder cannot be created.
     """
 
     def __init__(self, found: dashboard.Dashboard, name: str) -> None:

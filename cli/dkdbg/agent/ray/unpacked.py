@@ -1,7 +1,7 @@
-"""Map paths for a worker whose code Ray has unpacked from a `working_dir`. Pure.
+"""Maps paths for a worker whose code Ray has unpacked from a `working_dir`. Pure.
 
-Code of the driver's own script is sent to workers by value and keeps the driver's path. Imported modules are in the
-unpacked folder.
+Imported modules have paths in the unpacked folder. Functions of the driver's script do not: Ray sends them to workers
+by value (pickled), with the script's path on the driver's machine.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ if TYPE_CHECKING:
 
 _SESSION = re.compile(r"session_[0-9A-Za-z_.-]{1,80}")
 _PACKAGE = re.compile(r"gcs://(_ray_pkg_[0-9a-f]{1,64})\.zip")
-#: Suffix of the checkout's path in aliases of the driver's script; no such folder exists.
+#: Suffix that makes an alias of the checkout's path for the driver's script; a folder of that name does not exist.
 _ALIAS = ".dkdbg-driver"
 #: Folder of Ray's sessions, unless the head was started with --temp-dir.
 _FOLDER = "/tmp/ray/%s/runtime_resources/working_dir_files/%s"  # noqa: S108
 
 
 def folder(session: str, runtime_env: str) -> str:
-    """Return the folder into which Ray unpacks the `working_dir` of a serialized runtime environment; empty for none."""
+    """Return the folder on a node into which Ray unpacks the `working_dir` of a runtime environment; empty without one.
+
+    Args:
+        session: name of the cluster's session folder. runtime_env: the runtime environment as JSON.
+    """
     try:
         settings: Any = json.loads(runtime_env) if runtime_env else {}
     except (ValueError, RecursionError):
@@ -43,16 +47,17 @@ class Code:
     """Path mapping for one worker.
 
     Args:
-        mappings: `pathMappings` of an attach.
-        unpacked: see `folder`. main: the driver's script on its own machine, absolute or relative to the checkout; empty
-            if the driver runs in an unpacked folder too.
-        source: folder that Ray has packed; by default the remote folder of the first mapping.
-        modules: `py_modules`: where Ray has unpacked each, and its folder on the driver's machine.
+        mappings: `pathMappings` of the editor's attach request.
+        unpacked: see `folder`. main: the driver's script on the driver's machine, absolute or relative to the checkout;
+            empty if the driver runs in an unpacked folder too.
+        source: folder on the driver's machine that Ray has packed; by default the remote root of the first mapping.
+        modules: for each of the `py_modules`, where Ray has unpacked it, and its folder on the driver's machine.
 
     Attributes:
-        mappings: the editor's, preceded by that of the unpacked folder; empty if the editor's own are right.
-        script, alias: the editor's path of the driver's script, and its alias in breakpoints. debugpy would use the
-            first matching mapping, but this one file is not in the unpacked folder. Empty if not needed.
+        mappings: the mapping of the unpacked folder, then the editor's; empty if the editor's own suffice.
+        script, alias: the editor's path of the driver's script, and an alias of it in another folder. debugpy uses the
+            first matching mapping, which would lead this one file into the unpacked folder; the alias has a mapping of
+            its own. Both empty if not needed.
     """
 
     def __init__(
@@ -74,15 +79,15 @@ class Code:
         if main and path.startswith(source + "/"):
             below = path[len(source) :].replace("/", "\\") if "\\" in local else path[len(source) :]
             self.script, self.alias = local + below, local + _ALIAS + below
-            # Placed last, so that the checkout's mapping translates paths below `source` that come from the worker.
+            # Last, so that for paths below `source` that come from the worker the checkout's mapping matches first.
             self.mappings.append({"localRoot": local + _ALIAS, "remoteRoot": source})
 
     def to_worker(self, path: Any) -> Any:  # noqa: ANN401 - as an editor says it
-        """Translate the path of a source for the worker."""
+        """Return the path to send to the worker for a source path of the editor: the alias for the driver's script."""
         return self.alias if self.script and path == self.script else path
 
     def to_editor(self, body: bytes) -> bytes:
-        """Translate the script's path in a message for the editor."""
+        """Replace the alias by the driver's script's path in a message to the editor."""
         if not self.script:
             return body
         alias, script = (json.dumps(each)[1:-1].encode() for each in (self.alias, self.script))

@@ -1,4 +1,4 @@
-"""Registry of the cluster's workers and their clients, updated by polling the dashboard."""
+"""Registry of the cluster's workers and of which have a client; updated by polling the dashboard."""
 
 from __future__ import annotations
 
@@ -15,27 +15,29 @@ if TYPE_CHECKING:
     from dkdbg.agent.ray.child_proxy import ChildProxy
     from dkdbg.agent.ray.dashboard import Dashboard, Worker
 
-#: First number of workers: larger than any pid, as the pids of two nodes may be the same.
+#: First number for workers, which editors take for a pid; larger than any pid, and unique unlike the pids of two nodes.
 _FIRST_NUMBER = 1 << 22
 #: Seconds between two polls while an editor is attached, and while none is.
 WATCHED_INTERVAL_S, IDLE_INTERVAL_S = 0.25, 2.0
 #: Seconds to wait for the name of a worker's task before the worker is announced without it.
 NAMED_WITHIN_S = 10.0
-#: Maximum processes of a worker that are listed; further ones run without a session.
+#: Maximum child processes of a worker to list; further ones run without a session.
 MAX_FORKED = 256
-#: Seconds to wait for the note that a worker writes about itself: its driver reads it every 0.3 s.
+#: Seconds to wait for a worker's entry in its driver's file (guard.runs), which the driver updates every 0.3 s.
 _RECORD_TIMEOUT_S = 10.0
 
 
 class WorkerEntry:
-    """One worker or a process that it has started, and whether a client has it.
+    """One worker, or a process that it has started, and its client.
 
     Args:
         called: name of the process that the worker has started.
 
     Attributes:
-        number: its id for editors. guarded: its port has dkdbg's guard, so that it can be joined while it runs.
-        forked: pid of a process that waits for a client behind its worker's port; 0 for the worker itself.
+        number: its `subProcessId` for editors. guarded: whether its port has dkdbg's guard, so that an editor can
+            attach while it runs.
+        forked: pid of the process that the worker has started, reached through the worker's port; 0 for the worker
+            itself.
         stopped: where an editor holds it; empty while it runs. proxy: proxy of its session, None without one.
     """
 
@@ -63,7 +65,7 @@ class WorkerEntry:
 
     @property
     def is_free(self) -> bool:
-        """Return whether it is announced to editors: it waits for one, or accepts one at any time."""
+        """Return whether to announce it to editors: it has no client, and waits for one or accepts one at any time."""
         if self.is_taken or not (self.worker.paused or self.guarded):
             return False
         # Ray reports a worker's task about a second after its start.
@@ -121,10 +123,10 @@ class WorkerRegistry:
         return None
 
     def connected(self, entry: WorkerEntry, run: str) -> None:
-        """Record that a worker's debugger has answered, and the paths of its code from its run's driver.
+        """Record that a worker's debugger has answered, and wait for the driver to record the worker's code paths.
 
         Args:
-            run: id of the run whose guard is in front of it; empty for no guard.
+            run: id of the run whose guard has accepted the connection; empty if there is no guard.
         """
         entry.guarded = bool(run)
         end = time.monotonic() + _RECORD_TIMEOUT_S
@@ -142,16 +144,16 @@ class WorkerRegistry:
             time.sleep(0.05)
 
     def add_forked(self, entry: WorkerEntry, pid: int, called: str) -> int:
-        """Add a process that a worker, or a process of it, has started, and that waits for a client.
+        """Add a process that a worker, or one of its child processes, has started, and that waits for a client.
 
         Returns:
-            its number, also where it is listed already; 0 if the worker has too many.
+            Its number, new or existing; 0 if the worker has too many.
         """
         forked = WorkerEntry(0, entry.worker, pid, called)
         with self._lock:
             known = self._entries.get(forked.key)
             if known is not None and not known.is_taken:
-                return known.number  # a taken entry's process has called exec, and its session ends
+                return known.number  # a taken one's process has called exec, and its session is ending
             of_worker = [each for each in self._entries.values() if each.worker.id == entry.worker.id]
             if len(of_worker) > MAX_FORKED:
                 return 0
@@ -172,7 +174,7 @@ class WorkerRegistry:
         self.wake()
 
     def tell_held(self) -> None:
-        """Stop the clocks of the joined workers for some seconds: a process behind the same client is held."""
+        """Stop the clocks of the attached workers for some seconds, because a process of the same client is held."""
         with self._lock:
             proxies = [
                 each.proxy for each in self._entries.values() if each.proxy is not None and each.guarded
@@ -181,7 +183,7 @@ class WorkerRegistry:
             proxy.tell_held()
 
     def _known(self) -> Set[str]:
-        """Return the workers that can be joined without waiting; they may have ended."""
+        """Return the ids of workers that have a guard, so need not wait for a client; some may have ended."""
         found = {worker for run in guard.runs() for worker in run.workers}
         with self._lock:
             return found | {each for each, entry in self._entries.items() if entry.guarded}
