@@ -1,1 +1,1 @@
-"""The remote end of a relay: keeps connections while transports come and go."""
+"""The remote end of a relay: keeps connections to ports and programs while transports (such as ssh) are replaced."""

@@ -1,8 +1,8 @@
-"""`call`: connect to a waiting `dkdbg attach --listen` and carry its relay, for jobs that can only connect outward.
+"""`call`: connects a job that accepts no connections to a waiting `dkdbg attach --listen`, as a transport of its relay.
 
-The agent starts this process and writes one line of JSON to its input: the token, the address and the description of
-the job. No command line shows the token. The process reconnects after each cut for as long as the agent keeps the
-other end of the input open.
+The agent starts this process and writes one line of JSON to its standard input: the token, which a command line would
+show, the address, and the description of the job. The process reconnects after each cut, until the agent closes the
+input.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
-#: Connect timeout; shortest and longest pause before a retry; seconds without data until the connection counts as dead
-#: (the other side sends something each second).
+#: In seconds: connect timeout; shortest and longest pause before a retry; silence after which the connection counts as
+#: dead (the other side sends something each second).
 CONNECT = 10.0
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 SILENCE = 6.0
-#: The two lines that the other side sends first: the prefix of the relay's first line; id and secret of the keeper.
+#: The two lines that the other side sends first: WORD, which begins the relay's first output line; id and secret of the
+#: keeper.
 _WORD = re.compile(r"dkdbg-[0-9a-f]{16}")
 _KEEPER_LINE = re.compile(r"([0-9a-f]{16}) [0-9a-f]{%d}" % (2 * SECRET))
 _MAX_LINE_BYTES = 200
-#: Timeout for the first two lines of the other side: it may first have to notice that the relay was cut.
+#: Timeout for these two lines: the other side may first have to notice that the previous connection was cut.
 _LINE_TIMEOUT_S = 60.0
 #: Timeout for a keeper to exit.
 _KEEPER_EXIT_TIMEOUT_S = 3.0
@@ -123,7 +124,7 @@ class _Caller:
                 relay.wait()
 
     def _start_keeper(self, word: str, line: str) -> None:
-        """Run the keeper that the other side expects; replace one that it does not know."""
+        """Run a keeper with the id and secret that the other side expects, unless it runs already."""
         if self._keeper is not None and self._keeper.poll() is None and line == self._keepers_line:
             return
         self.close()
@@ -146,7 +147,7 @@ class _Caller:
 
 
 def _is_over(seconds: float) -> bool:
-    """Wait up to this many seconds; return whether the agent has closed our input."""
+    """Wait up to this many seconds; return whether the agent has closed this process's input."""
     return bool(select.select([_INPUT], [], [], seconds)[0])
 
 

@@ -1,6 +1,6 @@
-"""Move bytes between sockets on one side and one replaceable transport on the other, in a loop on one thread.
+"""Moves bytes between sockets on one side and one replaceable transport on the other, in a loop on one thread.
 
-Frames are delivered once and in order, even when the transports that carry them are replaced.
+Frames are delivered exactly once and in order, even when the transport is replaced by another one.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Deque, Dict, Optional
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
-#: A read from the transport with fewer bytes is acknowledged at once; see `Exchange.answers`.
+#: Reads from the transport below this size in bytes are acknowledged at once; see `Exchange.answers`.
 _SHORT = 4096
-#: Minimum bytes to pass on before the other end is credited for them.
+#: Minimum bytes to pass on to a socket before the other end gets credit to send as many more.
 _CREDIT_FROM = wire.WINDOW // 16
-#: Counted frames to read before confirming them, so that the other end keeps few; the answer to a ping confirms too.
+#: Number of counted frames after which to confirm them, so that the other end keeps few. A PONG confirms too.
 _ACKNOWLEDGE_AFTER = 64
 #: Maximum buffers for one writev.
 _MAX_BUFFERS = 16
-#: Maximum bytes of unconfirmed frames to keep for a later transport. The data of each channel has its window; this
-#: limit is for other frames.
+#: Maximum bytes of unconfirmed frames to keep for a later transport. The data of each channel is limited by its window;
+#: this limit is for all other frames.
 _MAX_KEPT_BYTES = 2 * wire.CHANNELS * wire.WINDOW
 
 
@@ -65,7 +65,7 @@ class Counting:
 
     Attributes:
         out: bytes for the transport.
-        connected: the other end has sent its hello on this transport.
+        connected: whether the other end has sent its HELLO on this transport.
         read: number of counted frames read from the other end.
     """
 
@@ -84,7 +84,7 @@ class Counting:
         return not self._kept
 
     def send(self, kind: int, channel: int, payload: bytes = b"") -> None:
-        """Send a counted frame, now or on a later transport. Raises WireError: the other end confirms nothing."""
+        """Send a counted frame, now or on a later transport. Raises WireError: too many frames are unconfirmed."""
         frame = wire.pack(kind, channel, payload)
         self._kept.append(frame)
         self._kept_bytes += len(frame)
@@ -94,14 +94,14 @@ class Counting:
             self.out.add(frame)
 
     def say(self, frame: bytes) -> None:
-        """Send a frame on this transport only."""
+        """Send a frame that is not counted, on this transport only."""
         self.out.add(frame)
 
     def connect(self, read: int) -> None:
-        """Resume on a new transport: resend all counted frames but the first `read`, which the other end has read.
+        """Resume on a new transport: resend all counted frames except the first `read`, which the other end has read.
 
         Raises:
-            WireError: the count is impossible.
+            WireError: the other end cannot have read that many.
         """
         self.confirm(read)
         self.connected = True
@@ -109,12 +109,12 @@ class Counting:
             self.out.add(frame)
 
     def lose(self) -> None:
-        """Note that the transport is gone."""
+        """Record that the transport is gone."""
         self.connected = False
         self.out = Outgoing()
 
     def confirm(self, read: int) -> None:
-        """Drop the first `read` counted frames, which the other end has read. Raises WireError: an impossible count."""
+        """Drop the first `read` counted frames, which the other end has read. Raises WireError: it cannot have."""
         if not self._forgotten <= read <= self._forgotten + len(self._kept):
             raise WireError("it acknowledged %d frames of %d" % (read, self._forgotten + len(self._kept)))
         while self._forgotten < read:
@@ -134,12 +134,12 @@ class Counting:
 
 
 class Channel:
-    """A socket and its two directions.
+    """A socket, whose two directions end separately.
 
     Attributes:
-        waiting: bytes for the socket.
-        allowance: bytes that may be sent to the other end now.
-        is_read_out: the socket has reached the end of its input, and the other end was notified.
+        waiting: bytes to write to the socket.
+        allowance: number of bytes that may be sent to the other end now.
+        is_read_out: whether the socket's input has ended.
     """
 
     def __init__(self, number: int, sock: socket.socket) -> None:
@@ -172,26 +172,26 @@ class Channel:
         self.waiting += data
 
     def end(self) -> None:
-        """Note that the other end has ended its direction. Raises WireError: it has done so before."""
+        """Record that the other end sends no more data. Raises WireError: it has said so before."""
         if self._is_ended:
             raise WireError("a connection that ends twice")
         self._is_ended = True
 
     def credit(self, payload: bytes) -> None:
-        """Add credit from the other end, which has passed bytes on. Raises WireError: more than it received."""
+        """Add credit from the other end for bytes that it has passed on. Raises WireError: it never got so many."""
         self.allowance += int.from_bytes(payload, "big")
         if self.allowance > wire.WINDOW:
             raise WireError("credit for bytes that were not sent")
 
     def read(self) -> bytes:
-        """Return bytes from the socket, empty at its end. Raises BlockingIOError (none now), OSError (it broke)."""
+        """Return bytes from the socket, empty at its end. Raises BlockingIOError (no data now), OSError (it broke)."""
         data = self.sock.recv(min(wire.LARGEST, self.allowance))
         self.allowance -= len(data)
         self.is_read_out = not data
         return data
 
     def write(self) -> int:
-        """Write as much as the socket accepts; return the bytes to credit now. Raises OSError: the connection broke."""
+        """Write as much as the socket accepts; return how many bytes to credit now. Raises OSError: it broke."""
         if self.waiting:
             try:
                 done = self.sock.send(self.waiting)
@@ -210,16 +210,16 @@ class Channel:
 
 
 class Exchange:
-    """Base class of both ends of a relay: `Keeper`, and `dkdbg.relay.relay` on the other machine.
+    """Base class of both ends of a relay: `Keeper` at the target, and `dkdbg.relay.relay` on the host.
 
     Attributes:
-        keeper_id: identity of this keeper, or of the remote one; zeros until known.
+        keeper_id: identity of the relay's keeper; zeros until known.
         heard: time.monotonic() of the last data from the transport.
     """
 
-    #: True to answer short reads at once. An sshd that only forwards (a jump host) holds small packets back
-    #: until the previous one was acknowledged (Nagle), and the other side delays acknowledgements by 40 ms. An
-    #: answer carries the acknowledgement back at once.
+    #: True to answer short reads at once, which carries the TCP acknowledgement back too. The sshd of a jump host
+    #: holds small packets back until the previous one was acknowledged (Nagle), and the receiver's kernel would delay
+    #: the acknowledgement by 40 ms.
     answers = False
 
     def __init__(self) -> None:
@@ -252,14 +252,14 @@ class Exchange:
         raise NotImplementedError
 
     def transport_ended(self, why: str) -> None:
-        """Handle the end of the transport, which is no longer watched."""
+        """Handle the end of the transport, which has been removed already; `why` is for the user."""
         raise NotImplementedError
 
     # -- the loop ---------------------------------------------------------------------------------------------
 
     @property
     def has_transport(self) -> bool:
-        """Return whether there is a transport, greeted or not."""
+        """Return whether there is a transport, even one without a HELLO yet."""
         return self._transport is not None
 
     def turn(self, timeout: float) -> None:
@@ -286,7 +286,7 @@ class Exchange:
         self._watched.pop(file, None)
 
     def join(self, reads: int, writes: int) -> None:
-        """Continue on this transport: two nonblocking descriptors, which remain the caller's."""
+        """Continue on this transport: two nonblocking descriptors, which the caller closes."""
         self.part()
         self._transport = (reads, writes)
         self._parser = wire.Parser()
@@ -301,16 +301,16 @@ class Exchange:
         self.counting.lose()
 
     def add(self, channel: Channel) -> None:
-        """Start to move the bytes of a connection."""
+        """Start to move the bytes of a channel."""
         self.channels[channel.number] = channel
 
     def reset(self, channel: Channel, why: str = "") -> None:
-        """Reset a connection at both ends."""
+        """Reset a channel at both ends."""
         self.counting.send(wire.RESET, channel.number, why.encode("utf-8", "replace")[:500])
         self.remove(channel)
 
     def remove(self, channel: Channel) -> None:
-        """Close this end of a connection."""
+        """Close this end of a channel."""
         self.channels.pop(channel.number, None)
         self.forget(channel.sock.fileno())
         channel.sock.close()
@@ -323,7 +323,7 @@ class Exchange:
         self._selector.close()
 
     def _choose(self) -> None:
-        """Watch exactly the descriptors that can make progress."""
+        """Watch exactly the descriptors on which there is something to do."""
         for channel in self.channels.values():
             events = (_READ if channel.wants_to_read else 0) | (_WRITE if channel.waiting else 0)
             self._set(channel.sock.fileno(), events, channel)
@@ -352,7 +352,7 @@ class Exchange:
     # -- connections ------------------------------------------------------------------------------------------
 
     def _move(self, channel: Channel, events: int) -> None:
-        if channel.number not in self.channels:  # this turn has closed the channel already
+        if channel.number not in self.channels:  # an earlier event of this turn has closed the channel
             return
         try:
             if events & _WRITE:
@@ -451,7 +451,7 @@ class Exchange:
             channel.take(payload)
         else:
             channel.end()
-        try:  # without waiting for the next turn: the socket mostly accepts the data at once
+        try:  # at once instead of in the next turn: the socket mostly accepts the data
             self._write(channel)
         except OSError as error:
             self.reset(channel, error.strerror or str(error))

@@ -1,9 +1,9 @@
-"""The keeper on the remote machine: holds the connections there while transports come and go.
+"""The keeper, a relay's end on the remote machine: holds connections there while transports are replaced.
 
-It listens on a Unix socket in a private folder, and serves processes of its own user that know its secret; a newer
-transport replaces the current one. After GRACE seconds without data, or on request, it exits and leaves nothing
-behind. A keeper may have a program instead of connections: it stays while the program runs, with or without a
-transport.
+It listens on a Unix socket in a private folder, and serves processes of its own user that know its secret. They pass it
+transports; a newer one replaces the current one. After GRACE seconds without data, or on request, the keeper exits and
+leaves nothing behind. If it runs a program instead of holding connections, it stays while the program runs, with or
+without a transport.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional, Tuple
 
-#: Seconds until the keeper exits: without data, and without a first hello (the other end was stopped while connecting).
+#: Seconds until the keeper exits: without data, and without a first HELLO (the host's dkdbg has ended while
+#: connecting).
 GRACE, FIRST_GRACE = 120.0, 15.0
-#: Seconds to keep the last output of a program for a machine that sleeps; seconds of silence after which the other end
-#: counts as asleep.
+#: Seconds to keep the last output of a program for a host that sleeps overnight; seconds of silence after which the
+#: host counts as asleep.
 NIGHT, SILENT = 12 * 3600.0, 10.0
-#: Bytes of the secret that begins a transport, and the timeout to receive it.
+#: Length in bytes of the secret that a client sends first, and the timeout in seconds to receive it.
 SECRET = 32
 _SECRET_LIMIT = 5.0
-#: Descriptors of a transport: one to read, one to write.
+#: Number of descriptors of a transport: one to read, one to write.
 _STREAMS = 2
-#: Timeout to connect on this machine; below the time after which the other end considers the relay dead.
+#: Timeout in seconds to connect on this machine; less than the silence after which the other end takes the relay for
+#: dead.
 _CONNECT_LIMIT = 1.5
 #: Exit code of a query that is refused because MAX_QUERIES others are running.
 _BUSY = 75
@@ -53,7 +55,7 @@ class Keeper(Exchange):
     Args:
         listener: a listening Unix socket. path: its path.
         secret: see SECRET. folder: working directory of a program.
-        at_end: called before the transport is closed, so that the other end finds everything removed.
+        at_end: called before the transport is closed at the end: after that the other end finds all files removed.
     """
 
     def __init__(
@@ -85,9 +87,9 @@ class Keeper(Exchange):
                     self.turn(_TURN)
                 except WireError:  # noqa: PERF203 - the loop goes on
                     if self.counting.connected:
-                        self.said_goodbye()  # give up an authenticated end that sends invalid frames
+                        self.said_goodbye()  # the other end, though authenticated, sends invalid frames: give it up
                     else:
-                        self._hang_up()  # a recorded transport was replayed: the real one reconnects
+                        self._hang_up()  # no valid HELLO: drop only this transport; the real other end reconnects
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
@@ -100,7 +102,7 @@ class Keeper(Exchange):
             self._hang_up()
 
     def greeted(self, keeper_id: bytes, read: int) -> None:
-        """Answer the hello of a relay; only a new keeper accepts a relay that does not know it."""
+        """Answer the HELLO of a relay; a keeper that has opened channels rejects a relay that does not know its id."""
         is_known = keeper_id == self.keeper_id
         if not is_known and self.last_channel:
             raise WireError("the relay does not know this keeper")
@@ -127,7 +129,7 @@ class Keeper(Exchange):
         self.add(Channel(channel, sock))
 
     def about_program(self, kind: int, channel: int, payload: bytes) -> None:
-        """Start the keeper's one program, or pass a signal, a terminal size or a query on."""
+        """Start the keeper's one program, send it a signal or its terminal's size, or start a query."""
         if kind == wire.RUN and self.program is None and not self.last_channel and 0 < channel < 1 << 31:
             order = Order(payload)
             self.program = Program(order, self._folder, self._is_heard)
@@ -145,14 +147,14 @@ class Keeper(Exchange):
             super().about_program(kind, channel, payload)
 
     def remove(self, channel: Channel) -> None:
-        """Close this end of a connection; kill the process that computes an answer which is no longer awaited."""
+        """Close this end of a channel; kill the query that answers on it if the other end no longer waits."""
         asked = self._asked.get(channel.number)
         if asked is not None and asked.is_running and not channel.is_over:
             asked.kill()
         super().remove(channel)
 
     def hurry(self, timeout: float = GRACE) -> None:
-        """End soon, as this machine's allocation is over; keep the program's result `timeout` seconds. Thread-safe."""
+        """End soon, because the job here is over; keep the program's result `timeout` seconds. Thread-safe."""
         self._result_timeout = timeout
         if self.program is None:
             self._is_over = True
@@ -163,7 +165,7 @@ class Keeper(Exchange):
             return self._is_over or time.monotonic() - self.heard > grace
         if self.program.is_running:
             return False
-        # After the other end has read the exit code, wait only GRACE for it: perhaps only its goodbye was lost.
+        # If the other end has read the exit code, wait only GRACE for its BYE, which may be lost; else for a night.
         limit = min(
             self._result_timeout, GRACE if self._is_exit_sent and self.counting.is_confirmed else NIGHT
         )
@@ -171,7 +173,7 @@ class Keeper(Exchange):
         return self._is_over or self._is_left or quiet > limit
 
     def _is_heard(self) -> bool:
-        """Return whether the other end reads the program's output; called on the program's threads."""
+        """Return whether the other end is awake to read the program's output; called on the program's threads."""
         return self.has_transport and time.monotonic() - self.heard < SILENT
 
     def _carry(self, channel: int, program: Program) -> None:
@@ -193,7 +195,7 @@ class Keeper(Exchange):
             program.close()
 
     def _ask(self, channel: int, payload: bytes) -> None:
-        """Start the agent with a query, and report its exit as that of a program."""
+        """Run the agent with a query from the other end, and report its output and exit like a program's."""
         order = query(payload)
         if len(self._asked) >= MAX_QUERIES or len(self.channels) + 2 > wire.CHANNELS:
             self.last_channel = channel + 1
@@ -225,8 +227,8 @@ class Keeper(Exchange):
             client, _ = self._listener.accept()
         except OSError:
             return
-        # The folder is closed to other users, so only our own processes get here. They send the secret at once, and
-        # pass the descriptors of the transport.
+        # The folder is closed to other users, so only our own processes get here. They send the secret at once,
+        # together with the descriptors of the transport.
         greeting, streams = b"", []  # type: Tuple[bytes, List[int]]
         with contextlib.suppress(OSError):
             client.settimeout(_SECRET_LIMIT)
@@ -246,7 +248,7 @@ class Keeper(Exchange):
         self.watch(client.fileno(), lambda: self._orphaned(client))
 
     def _orphaned(self, client: socket.socket) -> None:
-        """Hang up when the process that passed the transport was killed: sshd waits until its streams are closed."""
+        """Close the transport if the process that passed it was killed: sshd waits until the streams are closed."""
         if client is self._current:
             self._hang_up()
 
@@ -277,7 +279,7 @@ def _greeting(client: socket.socket) -> Tuple[bytes, List[int]]:
     return received, list(streams)
 
 
-#: Seconds between two runs of an order's `watch` command, whose cost all users of a cluster share, and the
+#: Seconds between two runs of an order's `watch` command, long because each loads the cluster's batch system, and the
 #: timeout of one run.
 PAUSE, _OVER_TIMEOUT_S = 30.0, 20.0
 #: Seconds for the program to exit after SIGTERM, like Slurm's KillWait.

@@ -1,7 +1,7 @@
-"""Run a program that outlives transports: its keeper holds the other ends of its streams, so it never notices a cut.
+"""Runs a program that outlives transports: its keeper holds the other ends of its streams, so it never notices a cut.
 
-While a client is connected, a slow reader makes the program wait, as with a pipe. Otherwise the program goes on, and
-the last MAX_KEPT_BYTES bytes of each output are kept for the next client.
+While a client is connected, the program waits for a slow reader, as with a pipe. While no client is connected, the
+program goes on, and the last MAX_KEPT_BYTES bytes of each output are kept for the next client.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 #: Bytes of an output to keep while no client is connected, and to buffer while one is.
 MAX_KEPT_BYTES, _MAX_BUFFERED_BYTES = 16 << 20, 1 << 16
 _CHUNK = 1 << 16
-#: Seconds without output, after the program's exit, until an output that another process still holds counts as ended.
+#: Seconds without data, after the program's exit, until an output that another process still has open counts as ended.
 _TAIL = 0.5
-#: Verbs of the agent that the other end of a relay may run as queries; an agent that connects back lists them
-#: in its description.
+#: Verbs of the agent that the other end of a relay may run as queries; the description of a job that connects out lists
+#: them.
 QUERIES = ("ranks", "sessions", "where")
 #: Maximum number of queries at a time.
 MAX_QUERIES = 8
@@ -47,9 +47,8 @@ class Order:
     Attributes:
         argv: command and arguments.
         terminal: rows and columns of its terminal; None for three pipes.
-        environment: variables to add to ours.
-        watch: command that exits with 0 when the allocation that the program runs in, such as a job, is over; empty
-            where there is nothing to watch.
+        environment: variables to add to the keeper's.
+        watch: command that exits with 0 once the batch job that the program runs in is over; empty outside of a job.
 
     Raises:
         WireError: the order is invalid.
@@ -83,9 +82,10 @@ class Program:
 
     Attributes:
         stdio, stderr: sockets for its input and output, and for its standard error, which is empty with a terminal.
-        ended: a descriptor that becomes readable once `exit_code` is known and the output has been handed over.
-        exit_code: as a shell shows it; None until then.
-        has_exited: set at its exit, even if other processes still hold its output.
+        ended: a descriptor that becomes readable once `exit_code` is set.
+        exit_code: as a shell shows it; None until the program has exited and its output has been written to the
+            sockets.
+        has_exited: set at its exit, even if other processes still have its output open.
         ended_at: time.monotonic() of its exit.
     """
 
@@ -145,7 +145,7 @@ class Program:
             os.killpg(self._running.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Close the descriptors that remain once `ended` was readable."""
+        """Close the remaining descriptors, after `ended` has become readable."""
         for file in (self.ended, self._tell):
             os.close(file)
 
@@ -175,7 +175,7 @@ class Program:
         return master
 
     def _feed(self, source: socket.socket, target: int) -> None:
-        """Forward the program's input until it ends, even after the program has stopped reading."""
+        """Forward the program's input until it ends; if the program has stopped reading, discard the rest."""
         takes = True
         with contextlib.suppress(OSError):
             while True:
@@ -203,9 +203,9 @@ class _Spool:
     """One output of the program, forwarded to a socket.
 
     Args:
-        source: its descriptor. target: the socket, shut down at the output's end.
-        is_heard: see `Program`. has_exited: set when the program has exited; other holders of the output do not count.
-        pipe: the file of `source`, closed when its output can no longer be delivered, so that the program gets SIGPIPE
+        source: the output's descriptor. target: the socket, shut down at the output's end.
+        is_heard: see `Program`. has_exited: set when the program has exited, even if others have the output open.
+        pipe: the file of `source`, closed when the output can no longer be delivered, so that the program gets SIGPIPE
             or EPIPE.
     """
 
@@ -228,7 +228,7 @@ class _Spool:
                 wants = not self._is_over and (self._size < _MAX_BUFFERED_BYTES or not self._is_heard())
                 sources = [self._source] if wants else []
                 targets = [self._target] if self._pieces else []
-                # A change of `is_heard` is noticed at the next timeout.
+                # The timeout is needed to notice changes of `is_heard` and `has_exited`.
                 readable, writable, _ = select.select(sources, targets, [], _TAIL)
                 if readable:
                     self._take()
@@ -277,7 +277,7 @@ class _Spool:
 
 
 def _is_written(target: int, data: bytes) -> bool:
-    """Write all data; return whether it was accepted."""
+    """Write all data; return False if the program no longer reads."""
     left = memoryview(data)
     try:
         while left:
@@ -294,8 +294,8 @@ def _set_size(terminal: int, rows: int = 0, columns: int = 0) -> None:
 def query(payload: bytes) -> Order:
     """Return the command for a query. Raises WireError: the query is invalid.
 
-    The other end has the session's token and a debugger, with which it can run anything. Rejecting every other command
-    limits mistakes; it is not a security boundary.
+    Rejecting all other commands guards against mistakes only, not attacks: the other end has the session's token, and
+    can run anything in the program with a debugger.
     """
     try:
         query: Any = json.loads(payload.decode("utf-8", "surrogateescape"))

@@ -1,11 +1,11 @@
-"""TLS 1.3 between a job and the `dkdbg attach --listen` that it connects to; each side then proves that it knows the token.
+"""TLS 1.3 between a job and the `dkdbg attach --listen` that it connects to; each side proves that it knows the token.
 
 The waiting side has a self-signed certificate. The job knows the certificate's SHA-256 fingerprint (DKDBG_CONNECT). If
 it gets another certificate, it closes the connection, having sent only its ClientHello. The proofs are those of
-agent/proxy/listener/proof.py, with the fingerprint as a part of their purpose: a proof made for one certificate is worth
-nothing on a connection to another one, so a man in the middle, who has another certificate, cannot pass it on.
+agent/proxy/listener/proof.py, and include the fingerprint: a man in the middle has another certificate, so he cannot
+pass a proof on.
 
-TLS works on memory, not on the socket: `encrypt` and `decrypt` never block, and `pump` is an ordinary select loop.
+TLS works on memory buffers, not on the socket: `encrypt` and `decrypt` never block, and `pump` is a select loop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: First word that each side sends inside TLS, before its nonce.
 GREETING = "DKDBG-CALL-2"
-#: First bytes from an agent without TLS (issue 32), and the messages about another version or certificate.
+#: First bytes from an agent of a version without TLS (issue 32).
 _FORMER_GREETING = b"DKDBG"
 _OLD_JOB = "its dkdbg is older than this one: give the job this version's agent.pyz, and DKDBG_CONNECT as printed above"
 _OLD_ATTACH = " before the TLS handshake: its dkdbg attach --listen may be older than this job's dkdbg"
@@ -36,14 +36,14 @@ _UNPROVEN = "its token is different"
 _NOT_PINNED = "its certificate does not match DKDBG_CONNECT; copy DKDBG_CONNECT from the output of dkdbg attach --listen"
 #: Seconds for the handshake and the proofs together.
 INTRODUCTION_TIMEOUT_S = 10.0
-#: Maximum bytes of a line of the introduction, of one read, and of the data buffered for a slow side.
+#: Maximum bytes of a line of handshake and proofs, of one read, and of the data buffered for a slow side.
 _MAX_LINE_BYTES, _MAX_READ_BYTES, _MAX_WAITING_BYTES = 100, 1 << 16, 1 << 18
-#: Timeout to send the buffered data after one side has ended.
+#: Timeout in seconds to send the buffered data after one side has ended.
 _FLUSH_TIMEOUT_S = 1.0
 
 
 class ChannelError(OSError):
-    """The other side is not the expected one, or the data is not from it; the message is a short phrase."""
+    """The other side is not the expected one, or has broken the protocol; the message is a short phrase."""
 
 
 class _ClosedError(ChannelError):
@@ -56,7 +56,7 @@ def fingerprint_of(certificate: bytes) -> str:
 
 
 def server_context() -> ssl.SSLContext:
-    """Return the TLS settings of the waiting side, without its certificate."""
+    """Return the TLS settings of the waiting side; the caller adds the certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0  # disable session resumption
@@ -67,15 +67,15 @@ def _client_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # no authority has signed it: `call` compares the fingerprint
+    context.verify_mode = ssl.CERT_NONE  # it is self-signed: `call` compares its fingerprint
     return context
 
 
 def call(sock: socket.socket, token: str, fingerprint: str) -> SecureChannel:
-    """Open the job's end of a channel; the socket stays the caller's.
+    """Open the job's end of a channel; the caller closes the socket.
 
     Raises:
-        ChannelError: the certificate is not the one of `fingerprint`, or the other side does not know the token.
+        ChannelError: the certificate has another fingerprint, or the other side does not know the token.
         OSError: the connection has ended.
     """
     channel = SecureChannel(sock, _client_context(), server_side=False)
@@ -93,13 +93,14 @@ def call(sock: socket.socket, token: str, fingerprint: str) -> SecureChannel:
 
 
 def answer(sock: socket.socket, token: str, context: ssl.SSLContext, fingerprint: str) -> SecureChannel:
-    """Open the waiting side's end of a channel; the socket stays the caller's.
+    """Open the waiting side's end of a channel; the caller closes the socket.
 
     Args:
-        context: `server_context` with the certificate of `fingerprint`.
+        context: the result of `server_context` with a certificate. fingerprint: that of the certificate.
 
     Raises:
-        ChannelError: the other side does not know the token, or speaks no TLS 1.3. OSError: the connection has ended.
+        ChannelError: the other side does not know the token, or does not speak TLS 1.3. OSError: the connection has
+            ended.
     """
     channel = SecureChannel(sock, context, server_side=True)
     end = channel.handshake()
@@ -118,7 +119,7 @@ class SecureChannel:
     """One end of a TLS connection. Not thread-safe.
 
     Args:
-        sock: remains the caller's. context: TLS settings of this side.
+        sock: the connection, which the caller closes. context: TLS settings of this side.
     """
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, server_side: bool) -> None:
@@ -128,12 +129,12 @@ class SecureChannel:
         self._left = b""
 
     def handshake(self) -> float:
-        """Agree on keys; return the time on the monotonic clock at which the introduction must be over.
+        """Do the TLS handshake; return the monotonic time by which the proofs must be over.
 
-        A client sends the last message of its handshake with its first line.
+        A client's last handshake message is sent together with its first line.
 
         Raises:
-            ChannelError: the other side speaks no TLS 1.3, or is silent. OSError: the connection has ended.
+            ChannelError: the other side does not speak TLS 1.3, or is silent. OSError: the connection has ended.
         """
         end = time.monotonic() + INTRODUCTION_TIMEOUT_S
         self.sock.settimeout(INTRODUCTION_TIMEOUT_S)
@@ -193,7 +194,7 @@ class SecureChannel:
         return self._to_send.read()
 
     def decrypt(self, received: bytes) -> bytes:
-        """Return the plaintext of `received`, after what `hear` has left over. Raises ChannelError."""
+        """Return the plaintext of `received`, preceded by what `hear` has not consumed. Raises ChannelError."""
         self._received.write(received)
         pieces, self._left = [self._left], b""
         try:
@@ -209,12 +210,12 @@ class SecureChannel:
     def pump(
         self, inner: socket.socket, *, silence: Optional[float] = None, until: Optional[int] = None
     ) -> str:
-        """Pass bytes between the connection and `inner`, both ways, until one of them ends; return why, as a short phrase.
+        """Pass bytes between the connection and `inner` until one of them ends; return why, as a short phrase.
 
         Args:
-            inner: closed by the caller, as the connection is.
+            inner: plaintext socket, which the caller closes.
             silence: seconds without a byte from the other side after which it counts as gone.
-            until: a descriptor whose end of input ends this too.
+            until: descriptor; end when it becomes readable, as at the end of its input.
         """
         return _Pump(self, inner, until).run(silence)
 

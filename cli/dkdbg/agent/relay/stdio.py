@@ -1,10 +1,10 @@
-"""`relay`: hand standard input and output to a keeper, starting one if necessary, and wait until it closes them.
+"""`relay WORD`: hands standard input and output to a keeper, starting one if necessary, and waits until it closes them.
 
-The first line of the input is `ID SECRET`, in hexadecimal, so that no other user sees it in a list of processes. The
-first line of the output is the prefix given on the command line, because a login shell may print something before.
-With `again` no keeper is started: if it is gone, the first line of the output ends with GONE. With `keep` this process
-itself becomes the keeper: a batch system would end a separate one together with the job's step. With `wait` this
-process waits for that keeper.
+The first line of the input is `ID SECRET` in hexadecimal; on the command line, other users would see it. The first line
+of the output is WORD, by which the host recognises it: a login shell may print something before. With `again`, no
+keeper is started; if it is gone, the first line of the output is WORD followed by GONE. With `keep`, this process
+itself becomes the keeper, because a batch system would end a separate one together with the job's step. With `wait`, it
+waits for such a keeper to start.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 #: First line of the input: ID and SECRET.
 _FIRST = re.compile(rb"([0-9a-f]{16}) ([0-9a-f]{%d})\n" % (2 * SECRET))
-#: Maximum bytes of a socket's path; the system's limit is 107.
+#: Maximum bytes of the path of a keeper's socket; Linux's limit is 107.
 _MAX_SOCKET_PATH_BYTES = 100
-#: Timeout to wait for a keeper that starts elsewhere, and seconds between two attempts to connect.
+#: Timeout in seconds to wait for a keeper that another process starts, and seconds between two attempts to connect.
 _START_TIMEOUT_S, _POLL_S = 20.0, 0.05
 #: Seconds to keep a program's exit code and last output after its job has ended.
 _RESULT_TIMEOUT_S = 2.0
 
 
 def main(argv: List[str]) -> int:
-    """Pass our streams to the keeper, wait until it releases them, and return the exit code."""
+    """Pass standard input and output to the keeper, wait until it releases them, and return the exit code."""
     if argv[1:] not in ([], ["again"], ["keep"], ["wait"]) or not argv:
         sys.stderr.write("dkdbg: relay WORD [again|keep|wait]\n")
         return 2
@@ -59,8 +59,8 @@ def main(argv: List[str]) -> int:
             os.write(1, argv[0].encode() + wire.GONE + b"\n")
             return 0
         os.write(1, argv[0].encode() + b"\n")
-        # Passing the descriptors saves a process that copies each byte. The kernel closes the socket when we are
-        # killed, and the keeper sees that.
+        # With the descriptors, the keeper reads and writes the streams directly: this process copies nothing. If this
+        # process is killed, the kernel closes the socket, which the keeper notices.
         sock.sendmsg([secret], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1]))])
     except (OSError, runtime_dir.RuntimeDirError) as error:
         sys.stderr.write("dkdbg: cannot start or reach the relay's keeper: %s\n" % error)
@@ -71,7 +71,7 @@ def main(argv: List[str]) -> int:
 
 
 def _line() -> bytes:
-    """Return the first line, without reading any further byte."""
+    """Return the first line of standard input, without reading past it: the rest is for the keeper."""
     line = b""
     while len(line) < 200 and not line.endswith(b"\n"):
         byte = os.read(0, 1)
@@ -115,7 +115,7 @@ def _connected(path: str) -> socket.socket:
 
 
 def _start(path: str, secret: bytes) -> None:
-    """Start a keeper that outlives this process. It listens before this function returns."""
+    """Start a keeper that outlives this process and listens already when this function returns."""
     listener = _listening(path)
     child = os.fork()
     if child:
@@ -137,8 +137,7 @@ def _run_keeper(path: str, secret: bytes) -> None:
         _connected(path).close()
         return
     keeper = _new_keeper(_listening(path), path, secret)
-    # The batch system sends SIGTERM to all processes of a job that is over, including the program, and kills them
-    # soon.
+    # When a job is over, the batch system sends SIGTERM to all its processes, the program's too, and kills them soon.
     signal.signal(signal.SIGTERM, lambda *_: keeper.hurry(_RESULT_TIMEOUT_S))
     keeper.run()
 
@@ -147,8 +146,8 @@ def _listening(path: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.bind(path)
-    except FileNotFoundError:  # the keeper of the last other relay has just ended, and removed the folder
-        os.mkdir(os.path.dirname(path), 0o700)  # fails where another user was faster
+    except FileNotFoundError:  # the last of other relays' keepers has just ended, and removed the folder
+        os.mkdir(os.path.dirname(path), 0o700)  # fails if another user has just created it
         listener.bind(path)
     os.chmod(path, 0o600)
     listener.listen(4)
@@ -159,8 +158,7 @@ def _new_keeper(listener: socket.socket, path: str, secret: bytes) -> Keeper:
     """Turn this process into the keeper."""
     folder = os.getcwd()
     os.chdir("/")
-    # Ctrl-C is meant for other processes of this user. An empty handler, because the program would inherit an
-    # ignored signal.
+    # Ctrl-C is not meant for the keeper. An empty handler instead of SIG_IGN, which the program would inherit.
     signal.signal(signal.SIGINT, lambda *_: None)
     nothing = os.open(os.devnull, os.O_RDWR)
     for file in (0, 1, 2):

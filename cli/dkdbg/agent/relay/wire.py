@@ -1,8 +1,8 @@
-"""Frames between a local relay and its remote keeper. Pure: both ends parse with it, and neither trusts the other.
+"""Frames between a local relay and its remote keeper. Pure. Both ends parse with it, and neither trusts the other.
 
-A frame consists of kind (1 byte), channel (4), payload length (4, all big-endian) and payload. A channel is one
-connection. Both ends count the frames of the kinds in COUNTED, and send them again after a cut from the position that
-the other end has read to; the other kinds concern one transport only.
+A frame consists of kind (1 byte), channel (4 bytes), payload length (4 bytes), all big-endian, and payload. A channel
+is one connection. Both ends count the frames whose kinds are in COUNTED; after a cut, they send those again that the
+other end has not read. Frames of the other kinds concern one transport only.
 """
 
 from __future__ import annotations
@@ -16,27 +16,29 @@ if TYPE_CHECKING:
     #: kind, channel, payload.
     Frame = Tuple[int, int, bytes]
 
-#: OPEN: connect to a loopback port of the remote machine (2 bytes). DATA. END: this direction is over. RESET: both
-#: directions are over, with the reason (text). CREDIT: number of bytes of the channel passed on (4 bytes). RUN: start
-#: a program with its input and output on this channel and its standard error on the next (JSON). SIGNAL: send it a
-#: signal (1 byte). SIZE: resize its terminal (rows and columns, 2 bytes each). EXITED: its exit code (2 bytes), sent
-#: by the keeper. ASK: start the agent, with channels as for RUN (JSON); answered with EXITED too. Send ASK only to an
-#: agent that has announced `program.QUERIES`: an older keeper rejects it as invalid.
+#: Kinds of counted frames, with the payload in brackets. OPEN: connect to a loopback port of the remote machine (port,
+#: 2 bytes). DATA (bytes). END: the sender sends no more data on the channel. RESET: close the channel (reason, text).
+#: CREDIT: the receiver may be sent as many more bytes as it has passed on (number, 4 bytes). RUN: start a program with
+#: its input and output on this channel and its standard error on the next (JSON). SIGNAL: send the program a signal (1
+#: byte). SIZE: resize its terminal (rows and columns, 2 bytes each). EXITED: the keeper reports its exit code (2
+#: bytes). ASK: run the agent for a query, with channels and EXITED as for RUN (JSON). Send ASK only to an agent that
+#: has announced `program.QUERIES`: an older keeper rejects it as invalid.
 OPEN, DATA, END, RESET, CREDIT, RUN, SIGNAL, SIZE, EXITED, ASK = ALL_COUNTED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 COUNTED = frozenset(ALL_COUNTED)
-#: HELLO: see `hello`. PING, PONG: number of frames read so far (8 bytes). BYE: end everything.
+#: Kinds of other frames. HELLO: see `hello`. PING asks for a PONG; both have the number of counted frames read so far
+#: (8 bytes). BYE: end the relay.
 HELLO, PING, PONG, BYE = 16, 17, 18, 19
 VERSION = 2
-#: Suffix of the first line of a relay whose keeper no longer exists.
+#: Suffix of the relay's first output line if its keeper no longer exists; see stdio.py.
 GONE = b"-gone"
 
 HEAD = struct.Struct(">BII")
 _HELLO = struct.Struct(">B16sQ")
 _COUNT = struct.Struct(">Q")
-#: Maximum bytes of one payload, and of a channel's data in flight without credit.
+#: Maximum bytes of one payload, and of a channel's data that may be sent before the other end gives credit.
 LARGEST = 1 << 16
 WINDOW = 4 << 20
-#: Maximum number of connections at a time.
+#: Maximum number of channels at a time.
 CHANNELS = 64
 #: Identity sent before the keeper is known.
 NO_KEEPER_ID = bytes(16)
@@ -50,7 +52,7 @@ _NONE = (1, 0)
 
 
 class WireError(Exception):
-    """The bytes are not a valid frame, or not a valid one now; the message is a short phrase."""
+    """The bytes are not a valid frame, or the frame is not allowed at this point; the message is a short phrase."""
 
 
 def pack(kind: int, channel: int = 0, payload: bytes = b"") -> bytes:
@@ -59,12 +61,12 @@ def pack(kind: int, channel: int = 0, payload: bytes = b"") -> bytes:
 
 
 def hello(keeper_id: bytes, count: int) -> bytes:
-    """Return the first frame of a transport: expected or own keeper (16 bytes), number of counted frames read."""
+    """Return the HELLO that begins a transport: id of the expected or own keeper, number of counted frames read."""
     return pack(HELLO, 0, _HELLO.pack(VERSION, keeper_id, count))
 
 
 def read_hello(payload: bytes) -> Tuple[bytes, int]:
-    """Return keeper and count. Raises WireError: the other end has another version."""
+    """Return the keeper's id and the count. Raises WireError: the other end has another version."""
     version, keeper_id, count = _HELLO.unpack(payload)
     if version != VERSION:
         raise WireError("it speaks relay protocol version %d, this dkdbg %d" % (version, VERSION))
@@ -83,15 +85,15 @@ def count(number: int) -> bytes:
 
 
 class Parser:
-    """Parser of an incoming byte stream; buffers at most one frame and the last input."""
+    """Parses an incoming byte stream into frames; buffers at most one frame and the last input."""
 
     def __init__(self) -> None:
         self._pieces: List[bytes] = []
         self._lacks = HEAD.size
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that are complete. Raises WireError; this transport is unusable then."""
-        if len(data) < self._lacks:  # do not reassemble a large frame for each of its pieces
+        """Yield the frames that `data` completes. Raises WireError, after which this transport is unusable."""
+        if len(data) < self._lacks:  # join the pieces of a large frame only once
             self._pieces.append(data)
             self._lacks -= len(data)
             return
