@@ -1,6 +1,6 @@
-"""Answers the agent's queries in a hooked process: join the adapter, open a pdb, report stacks or changed sources.
+"""Answers the agent's queries in a process with the hook: join the adapter, open a pdb, report stacks, and more.
 
-The hook loads it at the first query, and runs it in the hook's thread.
+The hook loads this module at the first query, and calls it on its own thread.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from .hook.sitecustomize import _Member as Member
     from .own_socket import OwnSocket
 
-#: Seconds to wait for the connection of a client that has asked for pdb.
+#: Seconds that a stopped process waits for the client that has asked for pdb to connect.
 CLIENT_TIMEOUT_S = 10.0
-#: Seconds for the asking side to read a long answer.
+#: Seconds that the asking process has to read a long answer.
 READ_TIMEOUT_S = 5.0
-#: Maximum seconds for the hook's former thread, unknown to `threading`, to end.
+#: Maximum seconds for the hook's former thread to end; see `start_known`.
 THREAD_TIMEOUT_S = 1.0
 
 
@@ -33,14 +33,14 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
     """Answer one query, and close the connection that it came with, if any.
 
     Returns:
-        Whether this thread has to end and leave the query to a new one (`start_known`). Before the join the hook's
-        thread is unknown to `threading`, so that a program that counts its threads does not see it. After the join
-        pydevd would make `threading` create a dummy for it, about which Python 3.13 complains when the program ends.
+        Whether this thread has to end and leave the query to a new one (`start_known`). Before the join, the hook's
+        thread is unknown to `threading`, so that a program that counts its threads does not see it. After the join,
+        pydevd would make `threading` create a dummy `Thread` for it, about which Python 3.13 complains at exit.
     """
     _follow_user(member)
     if command == b"join" and not member.joined and not _is_known() and not greenlets.why_not():
-        # A thread started through gevent's `threading` would never run here. So load debugpy, which has an unpatched
-        # copy.
+        # A thread that is started through gevent's `threading` would never run. Load debugpy, which has an unpatched
+        # copy of `threading`, before the new thread is started.
         if "gevent" in sys.modules:
             from . import join
 
@@ -60,7 +60,7 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
 
 
 def _follow_user(member: Member) -> None:
-    """If this process has changed its user, announce it in the new user's folder: it cannot reach the former one."""
+    """If this process has changed its user, and so cannot reach its folder any more, announce it in the new user's."""
     if not os.path.exists(member.base + ".json"):
         with contextlib.suppress(KeyError, ValueError, OSError):  # the session has no folder for this user
             member.follow_user()
@@ -68,7 +68,7 @@ def _follow_user(member: Member) -> None:
 
 
 def lift(sock: socket) -> socket:
-    """Move a socket to a high descriptor, safely while the program's threads run."""
+    """Move a socket to a high descriptor, safe from races with the program's threads."""
     from . import own_socket
 
     return own_socket.lift(sock)
@@ -80,7 +80,7 @@ def start_known(member: Member, waiting: Optional[socket]) -> None:
 
     def serve() -> None:
         if waiting is not None:
-            _until_gone(former)  # pydevd would see the bare thread that handed the query over
+            _until_gone(former)  # otherwise pydevd would see that thread, which has no `Thread`
         member.serve(done, waiting)
 
     session.start_hidden(serve, "dkdbg hook")
@@ -135,7 +135,7 @@ def _text(member: Member, command: bytes) -> str:
 
 
 def _tell_stacks(member: Member, channel: OwnSocket) -> None:
-    """Answer with this process's stacks and, in a second line, its latest collectives."""
+    """Answer with this process's stacks and, on a second line, its latest collectives."""
     from . import collectives, stacks
 
     channel.settimeout(READ_TIMEOUT_S)
@@ -161,7 +161,7 @@ def _interrupt(member: Member) -> str:
     socket_pdb.listen(path)
 
     def enter() -> None:
-        try:  # the main thread's own frame is two frames above
+        try:  # two frames above this one is the program's code
             socket_pdb.stop(sys._getframe(2), path, CLIENT_TIMEOUT_S, again=True)
         except Exception as error:
             member.say("pdb: %r" % (error,))

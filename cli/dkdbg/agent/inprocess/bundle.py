@@ -1,7 +1,6 @@
-"""Finds a debugpy that runs on a given Python.
+"""Finds a debugpy for a given Python: a folder beside the agent, or a copy of the pure part of an installed debugpy.
 
-It is a folder beside the agent, or a copy of the installed debugpy's pure-Python part. Also used by join.py, in
-the program's process.
+Used by the agent, and by join.py in the program's processes.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 
     Version = Tuple[int, ...]
 
-#: debugpy versions that run on a range of Python versions (sources: Requires-Python on PyPI, and trials: 1.8.22 needs
-#: 3.10, 1.8.21 runs on 3.8 to 3.13, 1.7.0 is the last for 3.7).
-#: Columns: lowest Python, highest Python, lowest debugpy, highest debugpy; None: no limit but `privates.BELOW`.
+#: debugpy versions by Python version. Columns: lowest Python, highest Python (None: no limit), lowest debugpy, highest
+#: debugpy (None: no limit but `privates.BELOW`). Sources: Requires-Python on PyPI, and trials: 1.8.22 needs 3.10,
+#: 1.8.21 runs on 3.8 to 3.13, 1.7.0 is the last for 3.7.
 SUPPORT = (
     ((3, 10), None, privates.OLDEST, None),
     ((3, 8), (3, 9), privates.OLDEST, (1, 8, 21)),
@@ -32,12 +31,12 @@ _NAME = re.compile(r"^debugpy-(\d+(?:\.\d+)*)$")
 #: Date of all entries of a zip, the earliest possible, so that the bytes depend only on the content.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LICENSES = ("LICENSE", "LICENSE.txt", "ThirdPartyNotices.txt")
-#: Library that sets the trace function of running threads, which Python 3.11 and older cannot do themselves.
-#: Stepping does not need it. It has 20 KB, and is simply not loaded where it does not fit (musl, other
-#: processors, old libc).
+#: pydevd's library that sets the trace function of running threads, which Python 3.11 and older cannot do themselves
+#: (20 KB). Stepping does not need it; pydevd does without it where it cannot be loaded (musl, other processors, old
+#: libc).
 _HELPER = re.compile(r"^attach_linux_\w+\.so$")
-#: Folders that no debugged program imports: a debugger for Windows processes (1.5 MB of source), the builds
-#: of the helpers, PyDev's sitecustomize. The whole has to fit into a ConfigMap (ADR 20).
+#: Folders that no debugged program imports, left out so that the agent fits into a ConfigMap (ADR 20): a debugger for
+#: Windows processes (1.5 MB of source), sources of the helper library, PyDev's sitecustomize.
 _LEFT_OUT = ("__pycache__", "winappdbg", "tests", "windows", "linux_and_mac", "pydev_sitecustomize")
 #: Files that no debugged program imports: builds, tests, PyDev's own test runner (debugpy 1.8.16 imports the
 #: package that holds it), the Jython probe, the generator of the protocol's classes.
@@ -64,7 +63,7 @@ def add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
 def installed_debugpy() -> Optional[Tuple[str, str]]:
     """Return the package folder and the version of the debugpy that this interpreter would import, or None.
 
-    debugpy itself is not imported: that would cost 24 ms and change `sys.breakpointhook`.
+    It does not import debugpy, which would cost 24 ms and change `sys.breakpointhook`.
     """
     import importlib.util
 
@@ -84,8 +83,8 @@ def ensure_debugpy(
 ) -> str:
     """Return a folder for `sys.path` that holds only the matching debugpy.
 
-    The newest match wins; among equals the first, which the agent has unpacked for itself. Without any (on a
-    developer's machine) the debugpy beside dkdbg is copied into the runtime folder.
+    The newest match wins; among equals, the first in `search_dirs`. If these have no match, as on a developer's
+    machine, copy the installed debugpy into the runtime folder.
 
     Args:
         search_dirs: folders that may hold `debugpy-VERSION`, as the single file unpacks it.
@@ -93,7 +92,7 @@ def ensure_debugpy(
         python: version of Python that debugpy has to support; the running one by default.
 
     Raises:
-        NoDebugpy: none matches.
+        NoDebugpy: no debugpy matches.
         OSError: the runtime folder cannot be written.
     """
     wanted = python or sys.version_info[:2]
@@ -122,7 +121,7 @@ def newest_for(python: Tuple[int, ...]) -> Optional[Version]:
 
 
 def parse_version(text: str) -> Version:
-    """Return the numbers of a version such as `1.8.22`; empty when it has none."""
+    """Return the leading numbers of a version such as `1.8.22`; empty for another text."""
     match = re.match(r"\d+(?:\.\d+)*", text)
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
@@ -144,7 +143,7 @@ def _find(search_dirs: Iterable[str]) -> List[Tuple[Version, str]]:
 def copied(files: Iterable[Tuple[str, str]], target: str) -> str:
     """Copy files into a folder and return the folder.
 
-    The folder is complete or absent at any time, even if another process creates it too.
+    At any time the folder is either complete or missing, even if another process creates it too.
 
     Args:
         files: path on this machine, name in the folder.
@@ -174,7 +173,7 @@ def copied(files: Iterable[Tuple[str, str]], target: str) -> str:
 
 
 def is_own(folder: str) -> bool:
-    """Tell whether a folder is this user's or root's and not writable by others: its content is executed."""
+    """Tell whether a folder is this user's or root's, and not writable by others, who could run code through it."""
     try:
         info = os.lstat(folder)
     except OSError:
@@ -185,8 +184,8 @@ def is_own(folder: str) -> bool:
 def bundled_files(debugpy_dir: str) -> Iterable[Tuple[str, str]]:
     """Yield the files of an installed debugpy that a program needs: (path on this machine, name in the copy).
 
-    Compiled parts but one small helper are left out: without them one copy serves every libc and processor,
-    and the pure code was measured to be as fast.
+    Leave out the compiled parts except for one small helper, so that one copy serves every libc and processor. The
+    pure-Python code was measured to be as fast.
 
     Args:
         debugpy_dir: the package folder, the one with `__init__.py`.

@@ -1,9 +1,9 @@
-"""Rules for which processes a set of ranks selects, shared by the agent and the process itself.
+"""Rules for which processes a set of ranks selects, shared by the agent and the processes themselves.
 
-A process that was not selected runs free: it does not join, nothing is traced, and `breakpoint()` does not
-stop. A process belongs to the rank that its launcher gave it, or to its process number in
+A process that is not selected runs free: it does not join, nothing is traced, and `breakpoint()` does not
+stop. A process belongs to the rank that its launcher gave it, or to the one by its process number in
 torch.multiprocessing (parent_lookup.py). A forked process without rank variables, like a DataLoader worker,
-belongs to its parent's rank. The first Python of a job is rank 0, unless it is a launcher. All others have
+belongs to its parent's rank. The first Python of a job belongs to rank 0, unless it is a launcher. All others have
 no rank.
 """
 
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 #: File in the session's folder with the selected set in text form; absent while all ranks are selected.
 NAME = "ranks"
-#: Variables with which launchers tell a process its rank, best first; a test compares them with
+#: Variables in which launchers pass a process its rank, the most reliable first; a test compares them with
 #: dkdbg.launchers.
 VARIABLES = (
     "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "HOROVOD_RANK", "SLURM_PROCID", "PADDLE_TRAINER_ID",
 )  # fmt: skip
-#: Programs and modules that start ranks without being one; dkdbg.launchers has them too.
+#: Programs and modules that start ranks without being one. Copied from dkdbg.launchers, which this process cannot
+#: import; a test compares them.
 LAUNCHERS = frozenset((
     "torchrun", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic", "mpirun", "mpiexec",
     "orterun", "mpiexec.hydra", "horovodrun", "horovod.runner.launch", "fleetrun", "paddle.distributed.launch", "lightning",
@@ -39,20 +40,20 @@ LAUNCHERS = frozenset((
 
 
 def whole_number(text: str) -> Optional[int]:
-    """Return up to 18 ASCII digits as a number, None for any other text, as dkdbg.launchers.words does."""
+    """Return up to 18 ASCII digits as a number, None for any other text. A copy of the one in dkdbg.launchers.words."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def rank_of(
     environment: Mapping[str, str], argv: Sequence[str], origin: str, *, below: bool, parents: Optional[int]
 ) -> Optional[int]:
-    """Return the rank that a process belongs to, None for none.
+    """Return the rank that a process belongs to, None if it has no rank.
 
     Args:
-        environment: its variables, at least those of launchers. argv: its command line.
+        environment: its environment variables, at least those of launchers. argv: its command line.
         origin: how it was created, see `origin` in contract.py.
-        below: whether another Python process of the job has started it.
-        parents: the parent's rank; for a process from torch.multiprocessing, its own.
+        below: whether it descends from another Python process of the job.
+        parents: the parent's rank; for a rank of torch.multiprocessing, its own.
     """
     for name in VARIABLES:
         found = whole_number(environment.get(name, ""))
@@ -107,7 +108,7 @@ def what_runs(argv: Sequence[str]) -> Tuple[str, str, str]:
 
 
 def choice(directory: str) -> Optional[RankSet]:
-    """Return the selected set, None for all; `directory` is the session's folder."""
+    """Return the selected ranks, None if all are selected; `directory` is the session's folder."""
     try:
         with open(directory + "/" + NAME) as source:
             text = source.read()
@@ -122,7 +123,7 @@ def choice(directory: str) -> Optional[RankSet]:
 
 
 def settle(member: Member) -> Optional[RankSet]:
-    """Record the rank that this process belongs to and whether it runs free; return the selected ranks, None for all."""
+    """Record which rank this process belongs to and whether it runs free; return the selected ranks, None for all."""
     chosen = choice(member.directory)
     if chosen is None:
         member.free = False
@@ -139,14 +140,14 @@ def runs_free(directory: str) -> bool:
     from . import session
 
     found = session.member()
-    if found is None or found.joined:  # `joined`: the agent has asked this process to join
+    if found is None or found.joined:  # a joined process does not run free, whatever its rank
         return False
     chosen = choice(directory)
     return chosen is not None and not chosen.contains(own_rank(found))
 
 
 def own_rank(member: Member) -> Optional[int]:
-    """Return the rank that this process belongs to, determined now: it may have started without a selection."""
+    """Return the rank that this process belongs to. Compute it anew: at its start there may have been no selection."""
     below = bool(member.origin) or _is_below(member.directory)
     parents = member.belongs if member.rank is None else member.rank
     return rank_of(os.environ, member.argv, member.origin, below=below, parents=parents)

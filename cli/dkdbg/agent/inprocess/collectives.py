@@ -1,8 +1,7 @@
 """Reads the last collectives of this process from torch's flight recorder, for `dkdbg where`.
 
-Torch records them automatically (TORCH_FR_BUFFER_SIZE, 2000 by default in torch 2.13; gloo and NCCL). The
-query runs in its own thread, because it may wait for a device that hangs, and the hook's thread must answer
-other queries.
+Torch records those of gloo and NCCL by default (TORCH_FR_BUFFER_SIZE is 2000 in torch 2.13). The recorder is read on a
+thread of its own, because that may wait for a device that hangs, and the hook's thread must answer other queries.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ if TYPE_CHECKING:
     from .hook.sitecustomize import _Member as Member
 
 _MODULE = "torch._C._distributed_c10d"
-#: Functions that dump NCCL's flight recorder (in builds with CUDA), and that of the backends without streams.
+#: Torch's functions that dump the flight recorder of NCCL (in builds with CUDA), and that of gloo and the like.
 _DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
 #: Maximum collectives of a group, groups of a process, and tensors of a collective to report.
 MAX_COLLECTIVES, MAX_GROUPS, _MAX_TENSORS = 8, 64, 8
-#: Number of innermost frames of a waiting thread to search for torch's function of the collective.
+#: Number of innermost frames of a waiting thread to search for torch's Python function of the collective.
 _WRAPPERS = 4
-#: Queries in progress, by pid: a forked child has its parent's entry, but not its thread.
+#: True while a query is in progress, by pid: a forked child inherits its parent's entry, but not its thread.
 _asking: Dict[int, bool] = {}
 
 
 def follow(member: Member, answer: Callable[[str], None], close: Callable[[], None]) -> None:
-    """Send the latest collectives as one more line, from another thread, then close the connection.
+    """Send the latest collectives as a line, from another thread, and then close the connection.
 
-    If torch has no flight recorder, or an earlier query is still running, close it at once.
+    If torch has no flight recorder, or an earlier query is still in progress, close the connection at once.
     """
     dumps = [getattr(sys.modules.get(_MODULE), name, None) for name in _DUMPS]
     if not any(dumps) or _asking.get(os.getpid()):
@@ -59,12 +58,12 @@ def follow(member: Member, answer: Callable[[str], None], close: Callable[[], No
 
 
 def pending() -> Optional[Tuple[str, float, float]]:
-    """Return the collective in which a thread of this process waits; None without one, or if torch does not record it.
+    """Return the collective in which a thread of this process waits; None if no thread does or torch has no record.
 
-    Collectives of NCCL are not found: their dump may wait for a device.
+    Only those of gloo and the like: dumping NCCL's recorder may wait for a device.
 
     Returns:
-        Its name, the seconds since it began, and the seconds until it gives up.
+        Name, seconds since the collective began, seconds until its timeout.
     """
     dump = getattr(sys.modules.get(_MODULE), "_dump_fr_trace_json", None)
     if dump is None:
@@ -75,8 +74,8 @@ def pending() -> Optional[Tuple[str, float, float]]:
     for entry in sorted(entries, key=lambda entry: int(entry["time_created_ns"]), reverse=True)[
         :MAX_COLLECTIVES
     ]:
-        # Keep no reference to the dictionary of frames: it contains this function's frame, and the cycle would
-        # keep all frames' locals alive.
+        # Keep no reference to the dict: it contains this function's frame, and such a cycle would keep the locals of
+        # all frames alive.
         frame: Any = sys._current_frames().get(int(entry.get("thread_id") or 0))
         for _ in range(_WRAPPERS):
             if frame is None:
@@ -102,7 +101,7 @@ def _answer(dumps: List[Callable[..., Any]]) -> str:
 
 
 def reduced(answer: Dict[str, Any], now: float) -> List[Dict[str, Any]]:
-    """Return the process groups of a dump (format 2.10: torch 2.13) with their last collectives, the newest last.
+    """Return the process groups in a dump (format 2.10, of torch 2.13) with their last collectives, the newest last.
 
     Args:
         now: epoch seconds.
@@ -120,8 +119,8 @@ def reduced(answer: Dict[str, Any], now: float) -> List[Dict[str, Any]]:
 
 def _last(entries: List[Dict[str, Any]], now: float) -> List[Dict[str, Any]]:
     entries.sort(key=lambda entry: int(entry["collective_seq_id"]))
-    # gloo's collectives stay `scheduled` for good. NCCL's first unfinished one may lie long before the last, so it
-    # is kept too.
+    # NCCL's first unfinished collective, on which a rank hangs, may be long before the last ones: keep it too. gloo's
+    # stay in the state `scheduled` for good.
     over = [number for number, entry in enumerate(entries) if entry.get("state") == "completed"]
     kept = entries[-MAX_COLLECTIVES:]
     if over and over[-1] + 1 < len(entries) - MAX_COLLECTIVES:

@@ -1,4 +1,4 @@
-"""Compiles sources of the program for the debugger, without printing the compiler's warnings a second time."""
+"""Compiles the program's sources for the debugger, without printing the compiler's warnings a second time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MAX_SOURCE_BYTES = 4 << 20
 
 @contextlib.contextmanager
 def without_warnings() -> Iterator[None]:
-    """Suppress the compiler's warnings in this thread, such as that of `x is 1`: the program has printed them already.
+    """Suppress warnings in this thread, such as the compiler's about `x is 1`: the program has printed them already.
 
-    The warning filters stay unchanged: after a change Python prints each warning of the program once more.
+    It does not change the warning filters, after which Python would print each warning of the program once more.
     """
     true, thread = getattr(warnings, "_showwarnmsg", None), get_ident()
 

@@ -1,7 +1,4 @@
-"""Makes coverage ignore the agent's files.
-
-They are removed with the session, and `coverage report` fails if a measured file is missing.
-"""
+"""Makes coverage ignore the agent's files: they are removed later, and `coverage report` fails if a file is missing."""
 
 # ruff: noqa: ANN401
 
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
 #: Called when coverage sees a new file, in the thread that executes it.
 meets_file: Callable[[], object] = lambda: None
 _AGENT = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
-#: Parts of the paths of debugpy, which the agent unpacks outside of the program's site-packages.
+#: Parts of the paths of debugpy's files, which are outside of the program's site-packages.
 _DEBUGPY = re.compile(r"/debugpy-[\d.]+/debugpy/|/debugpy/_vendored/")
 _MODULE = "coverage.inorout"
 
@@ -37,7 +34,7 @@ def measures() -> bool:
 
 
 def find_spec(name: str, path: Any, target: Any) -> Any:
-    """Return the spec of coverage's module; the import then patches the module."""
+    """Return a spec of coverage's module whose import patches the module."""
     return importing.Finder(name, _leave_out).find_spec(name, path, target)
 
 

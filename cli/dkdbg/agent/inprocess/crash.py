@@ -1,7 +1,7 @@
-"""Uncaught exceptions: `--on-crash hold=20m` holds the process until an editor has looked at it.
+"""Holds a process with an uncaught exception for an editor, as `--on-crash hold=20m` asks.
 
-Without that option only an attached editor sees them, if its filters ask for them. On any error here the
-process ends as it would without dkdbg.
+Without that option, only an editor that is attached stops at uncaught exceptions, if its filters ask for them. On any
+error here, the process ends as it would without dkdbg.
 """
 
 # debugpy is untyped.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def hold(directory: str, failure: Failure) -> None:
-    """Stop in the failing frame as soon as an editor is attached; continue when none attaches in time."""
+    """Stop in the failing frame as soon as an editor is attached; continue if no editor attaches in time."""
     if not os.path.isdir(directory):
         return
     from . import choosing, duration, on_demand, session
@@ -48,19 +48,19 @@ def hold(directory: str, failure: Failure) -> None:
     try:
         if not on_demand.await_editor(directory, seconds, "post-mortem", what):
             return
-        if free:  # tells the agent that this process now belongs to the selected ranks
+        if free:  # with this note, the agent counts this process among the selected ranks
             on_demand.write_wait(directory, "post-mortem", what, None)
         if not on_demand.connect(directory):
             stop(failure)
     except KeyboardInterrupt:
-        pass  # the user does not want to wait; the exit code stays that of the exception
+        pass  # Ctrl-C: the user does not want to wait. The exit code stays that of the exception.
     finally:
         if free:
             on_demand.write_wait(directory, "", "", None)
 
 
 def describe(failure: Failure, place: Any) -> str:
-    """Return `train.py:6: ZeroDivisionError: division by zero`; `place` formats a path and a line."""
+    """Return a line such as `train.py:6: ZeroDivisionError: division by zero`; `place` formats a path and a line."""
     import traceback
 
     kind, value, trace = failure
@@ -71,7 +71,7 @@ def describe(failure: Failure, place: Any) -> str:
 
 
 def stop(failure: Failure) -> None:
-    """Stop in the failing frame; an editor is attached."""
+    """Stop in the failing frame, for the attached editor."""
     import debugpy  # noqa: T100
 
     trigger = getattr(debugpy, "trigger_exception_handler", None)

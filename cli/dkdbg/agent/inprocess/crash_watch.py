@@ -1,7 +1,7 @@
 """Passes uncaught exceptions to crash.py, after the program's own hooks.
 
-Loaded by the hook at the start of a process that runs with DKDBG_ON_CRASH; it imports nothing that such a
-process would not have imported anyway.
+The hook loads it at the start of a process with DKDBG_ON_CRASH, so it imports only modules that every process has
+imported already.
 """
 
 # ruff: noqa: ANN401
@@ -42,8 +42,8 @@ def arm(member: Member) -> None:
         finally:
             former_shutdown()
 
-    # Python calls this in the main thread at the program's end, after any sys.excepthook. That hook stays as it is:
-    # the backport of ExceptionGroup prints no sub-exceptions where it is not Python's.
+    # Python calls `threading._shutdown` in the main thread at the program's end, after sys.excepthook. Do not replace
+    # sys.excepthook: the backport of ExceptionGroup then prints no sub-exceptions.
     module: Any = threading
     former_shutdown, module._shutdown = module._shutdown, shutdown
     former_of_threads, threading.excepthook = threading.excepthook, thread_excepthook
@@ -52,14 +52,14 @@ def arm(member: Member) -> None:
 def _is_outermost(frame: FrameType) -> bool:
     """Tell whether a frame is the program's outermost one.
 
-    Python stores an exception that leaves this frame in sys.last_value. pytest and interactive prompts store others
-    there, and so does C++ code that prints the exception of a Python function that it has called.
+    Python stores an exception that leaves the outermost frame in sys.last_value. But pytest, interactive prompts, and
+    C++ code that prints the exception of a Python function store others there too.
     """
     return frame.f_back is None and frame.f_code.co_name in ("<module>", "_run_module_as_main")
 
 
 def arm_worker(member: Member) -> None:
-    """Watch exceptions in a worker of multiprocessing, which catches and prints them before it ends."""
+    """Watch exceptions in a worker of multiprocessing, which catches and prints them itself before it ends."""
     global _worker_armed  # noqa: PLW0603
     if _worker_armed:
         return
@@ -79,7 +79,7 @@ def arm_worker(member: Member) -> None:
 
 
 def _arm_wrapper(member: Member, wrapper: Any) -> None:
-    """Watch exceptions in a forked DataLoader worker, which sends them to its parent without the frames."""
+    """Watch exceptions in a forked DataLoader worker, which catches them and sends their text to its parent."""
     former = wrapper.__init__
 
     def init(self: Any, exc_info: Any = None, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Durations as users type them, `2h`, `20m`, `90s`, and calls after a duration."""
+"""Parses durations that users type, such as `2h`, `20m` or `90s`; calls functions after a time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _FORM = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh]?)")
 #: Maximum seconds, because `threading.TIMEOUT_MAX` is less than a user can type.
 _MAX_S = 365 * 86400.0
-#: Seconds for which a failing rank waits for an editor by default, with `failing` in the set of ranks.
+#: Default seconds for which a crashed process waits for an editor, as with `failing` in the set of ranks.
 FAILING_S = 1200.0
 
 
 def seconds_of(text: str, least: float = 0.0) -> Optional[float]:
-    """Return the seconds of a duration (s, m, h; without a unit seconds); None for another text.
+    """Return the seconds of a duration with the unit s (default), m or h; None for another text.
 
     Args:
         text: a duration of at most 365 days.
@@ -30,7 +30,7 @@ def seconds_of(text: str, least: float = 0.0) -> Optional[float]:
 
 
 def hold_seconds(text: str) -> float:
-    """Return the seconds of `hold=20m`, for which a crashed process waits for an editor; FAILING_S for an empty text.
+    """Return the seconds that `hold=20m` makes a crashed process wait for an editor; FAILING_S for an empty text.
 
     Raises:
         ValueError: the text has another form.

@@ -1,7 +1,7 @@
-"""Registers a running Python with the session of the agent that has attached to it, as the hook would.
+"""Registers a running Python with the session of the agent that attaches to it by PID, as the hook would at its start.
 
-The agent makes the main thread execute `SCRIPT` (inject/main.py). It leaves no name behind in the program,
-raises nothing, and does not wait: the agent asks over the socket, as with every other process.
+The agent makes the main thread execute `SCRIPT` (inject/main.py), which leaves no name behind in the program and raises
+nothing. It does not join: the agent asks for that over the socket, as with every other process.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ enter(%r, %r, %r)
 
 
 def enter(files: str, directory: str) -> str:
-    """Register with this session, on the main thread, from the files in `files`; return ENTERED, or why not."""
+    """Register with this session, on the main thread, with the agent's code in `files`; return ENTERED, or why not."""
     if sys.version_info < (3, 8):
         return "Python %d.%d is too old: the debugger needs 3.8 or newer" % sys.version_info[:2]
     if "debugpy" in sys.modules and "pydevd" in sys.modules and HOOK not in sys.modules:
@@ -74,14 +74,14 @@ def enter(files: str, directory: str) -> str:
 
 
 def hook_functions(files: str) -> ModuleType:
-    """Return the hook's functions from the folder `files`, without its last line, which runs them."""
+    """Return the hook in the folder `files` as a module, without running its last line, `_main()`."""
     path = files + "/hook/sitecustomize.py"
     with open(path, "rb") as source:
         return functions_of(source.read(), path)
 
 
 def functions_of(source: bytes, path: str) -> ModuleType:
-    """Return the functions of the hook's source; `path` is its file."""
+    """Return the hook as a module from its source, whose file is `path`, without running its last line."""
     hook = type(sys)(HOOK)
     hook.__file__ = path
     functions, _, _ = source.rpartition(b"\n_main()")
@@ -101,7 +101,7 @@ def _move(member: Member, directory: str, files: str) -> str:
     _register(member, directory, files)
     if former is not None and former.fileno() >= 0 and former is not member.listener:
         try:  # noqa: SIM105 - contextlib may be the program's, see standard.py
-            former.shutdown(2)  # wakes the hook's thread, which then finds the new listener
+            former.shutdown(2)  # wakes the hook's thread, which then reads from the new listener
         except OSError:
             pass
     return ENTERED
@@ -117,13 +117,13 @@ def _is_alive(member: Member) -> bool:
 
 
 def is_hook_folder(entry: str) -> bool:
-    """Tell whether an entry of PYTHONPATH is the folder of a hook, of any agent."""
+    """Tell whether an entry of PYTHONPATH is the hook's folder of some agent."""
     folder, last = os.path.split(entry)
     return last == "hook" and os.path.basename(folder).startswith(("inprocess", "hook-"))
 
 
 def _register(member: Member, directory: str, files: str) -> None:
-    # Programs started from now on belong to the session too, as below a program that the agent has started.
+    # Make programs that this process starts from now on load the hook too.
     member.hook = files + "/hook"
     former = os.environ.get("PYTHONPATH", "")
     rest = [each for each in former.split(os.pathsep) if each and not is_hook_folder(each)]

@@ -1,6 +1,6 @@
-"""The hook's part in a fork: it ends its thread before the fork, and registers the child as a process of its own.
+"""The hook's callbacks for a fork: they end its thread before the fork, and announce the child as a process of its own.
 
-Loaded by the hook at a process's first fork; a process that never forks does not pay for it.
+The hook loads this module at a process's first fork.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
     from .hook.sitecustomize import _Member as Member
 
-#: Maximum tries until a thread has begun, or the kernel has removed it, and seconds between two.
+#: Maximum number of checks whether a thread has begun, or the kernel has removed it, and seconds between two checks.
 TRIES = (50, 0.0001)
-#: Seconds for the hook's thread to answer the agent, such as to import the debugger, before a fork goes on without it.
+#: Seconds that a fork waits for the hook's thread to finish an answer to the agent, such as to import the debugger.
 ANSWER_TIMEOUT_S = 10.0
-#: CPythons that warn of a fork with threads, and those that count them after the callbacks in the parent (cpython#137109).
+#: True if this CPython warns of a fork with several threads; true if it counts them only after the callbacks in the
+#: parent (cpython#137109).
 _WARNS = sys.version_info >= (3, 12)
 _COUNTS_LATE = (3, 13) <= sys.version_info < (3, 13, 10) or sys.version_info[:3] == (3, 14, 0)
-#: Modules beside the hook that hold threads, sockets or a debugger; the child only has copies of them.
+#: Modules with threads, sockets or a debugger, of which a forked child has useless copies; `forget` drops them.
 _FORGETFUL = (
     "last_stack", "pydevd_patches.shutdown", "pydevd_patches.suspending", "join", "output", "pdb.socket_pdb",
 )  # fmt: skip
@@ -31,7 +32,7 @@ def before(member: Member) -> None:
     """End the hook's thread, so that the program forks with only its own threads.
 
     Python 3.12 and newer warn when a process with several threads forks. The callback for the child is
-    registered at the first fork and not at start: it has to run after the one of `threading`.
+    registered here, at the first fork, because it has to run after that of `threading`.
     """
     if not member.fork_armed:
         member.fork_armed = True
@@ -45,8 +46,8 @@ def before(member: Member) -> None:
     member.is_new_user = user != member.user
     if not member.running:
         return
-    # Send by path, not over the descriptor: a thread that waits on a descriptor that the program has closed still
-    # receives the message.
+    # Send by path, not over the descriptor: so the message reaches the thread even if the program has closed the
+    # descriptor on which it waits.
     path = os.path.realpath(member.directory + "/p") + "/%d.sock" % os.getpid()
     try:
         _put_to_sleep(path)
@@ -55,14 +56,15 @@ def before(member: Member) -> None:
             member.register_again()
             _put_to_sleep(path)
         except OSError:
-            # In a sandbox the thread stays. A child that lacks it in the middle of an answer cannot announce itself.
+            # In a sandbox the thread cannot be ended. Wait until it is not answering: a child that is forked in the
+            # middle of an answer inherits locks that stay locked, and cannot announce itself.
             for _ in _tries(1000, ANSWER_TIMEOUT_S / 1000):
                 if not member.answering:
                     break
             raise
     if member.starter == member._get_ident():
-        return  # in a signal's handler, while this thread is starting the hook's thread
-    # Keep this lock: a signal handler may fork meanwhile and return in the child, where `member.done` is another one.
+        return  # in a signal handler that has interrupted `wake_thread` on this thread
+    # Use one lock object throughout: if a signal handler forks meanwhile, `member.done` is another one in its child.
     done = member.done
     if done.acquire(True, 1) or (member.answering and done.acquire(True, ANSWER_TIMEOUT_S)):
         done.release()
@@ -85,11 +87,11 @@ def in_child(member: Member) -> None:
         member.listener.close()
     is_half_joined = member.answering
     member.reset()
-    for name in _FORGETFUL:  # only loaded modules: an import may wait for a thread of the parent
+    for name in _FORGETFUL:  # only loaded ones: an import could wait for a lock of a thread of the parent
         forget = getattr(sys.modules.get("_dkdbg." + name), "forget", None)
         if forget is not None:
             forget()
-    if _is_about_to_exec() or is_half_joined:  # a thread that the child lacks holds locks
+    if _is_about_to_exec() or is_half_joined:  # half joined: locks stay locked, without their thread
         return
     member.origin = origin()
     if member.origin.startswith("rank:"):
@@ -114,7 +116,7 @@ def origin() -> str:
     while frame is not None:
         path = frame.f_code.co_filename.replace(os.sep, "/")
         if path.endswith("multiprocessing/forkserver.py"):
-            return ""  # `enter` asks the parent, because of the command line
+            return ""  # `enter` asks the parent, as for every process with this generic command line
         if path.endswith("multiprocessing/popen_fork.py"):
             from . import parent_lookup
 
@@ -136,7 +138,7 @@ def _put_to_sleep(path: str) -> None:
     try:
         sock.setblocking(False)
         sock.sendto(b"sleep", path)
-    except BlockingIOError:  # ten messages are unread (max_dgram_qlen), from forks in signal handlers
+    except BlockingIOError:  # the queue is full (max_dgram_qlen: 10) of the same message, from earlier forks
         pass
     finally:
         sock.close()
@@ -160,10 +162,10 @@ def _tries(count: int, seconds: float) -> Iterator[None]:
 
 
 def _block_signals(member: Member) -> None:
-    """Prepare to block signals in each forked child until it has joined.
+    """Prepare to block signals in each forked child until its callbacks have ended.
 
-    Python drops an exception that a signal handler raises in a callback of a fork. The last callback, which unblocks
-    the signals, is a C function, so that no handler runs before the program's next line.
+    Python drops an exception that a signal handler raises in a fork's callback. The last callback, which unblocks the
+    signals, is a C function, so that no handler runs before the program's next line.
     """
     import ctypes
     import functools
@@ -183,7 +185,7 @@ def _block_signals(member: Member) -> None:
 
 
 class _OwnThreads:
-    """Pattern for a warning filter: matches Python 3.12's warning of a fork with threads if all but one are dkdbg's."""
+    """Pattern of a warning filter: Python 3.12's warning of a fork with threads, if all threads but one are dkdbg's."""
 
     def __init__(self, member: Member) -> None:
         self._member = member
@@ -191,7 +193,7 @@ class _OwnThreads:
     def match(self, text: str) -> bool:
         """Tell whether `text` is that warning and the program itself has one thread.
 
-        `threading` does not know the threads of dkdbg, though they execute Python.
+        dkdbg's threads are those that execute Python and that `threading` does not know.
         """
         if "deadlocks in the child" not in text:
             return False
@@ -201,13 +203,13 @@ class _OwnThreads:
             tasks = len(os.listdir("/proc/self/task"))
             if tasks - len(sys._current_frames()) + threading.active_count() == 1:
                 return True
-        # The hook's thread may be starting, with no Python frame yet. Do not acquire the lock: a signal handler
-        # may fork here.
+        # The hook's thread may be starting, and have no Python frame yet. Do not acquire the lock: this may run in a
+        # signal handler that has interrupted its holder.
         return bool(self._member.begun.locked())
 
 
 def _ignore_own_threads(member: Member) -> None:
-    """Put dkdbg's warning filter in front of those that the program has added since."""
+    """Put dkdbg's warning filter first, before those that the program has added meanwhile."""
     import warnings
 
     filters: List[Any] = warnings.filters  # type: ignore[assignment]
@@ -219,7 +221,7 @@ def _ignore_own_threads(member: Member) -> None:
 
 
 def _is_about_to_exec() -> bool:
-    """Tell whether subprocess.Popen forks with a preexec_fn: the child executes another program next."""
+    """Tell whether subprocess.Popen forks, with a preexec_fn as it runs callbacks: the child will call exec next."""
     frame = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "_execute_child" and "subprocess" in frame.f_code.co_filename:

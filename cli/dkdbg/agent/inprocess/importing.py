@@ -1,4 +1,4 @@
-"""Runs a callback as soon as the program has imported a module; imports none itself but built-in ones."""
+"""Runs a callback as soon as the program has imported a certain module, without importing that module itself."""
 
 # ruff: noqa: ANN401
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def after(name: str, do: Callable[[Any], object]) -> None:
-    """Call `do` with this module: now if it is loaded, else once when it is imported, even if registered twice.
+    """Call `do` with a module: now if it is loaded, else after its import; only once, even if registered twice.
 
-    If another thread is importing the module now, `do` is called at the next import of any other module.
-    An error in the callback is swallowed: the module may have an unknown version.
+    If another thread is importing the module now, call `do` at the next import of any other module. Ignore errors of
+    `do`, because the module may have an unknown version. Import a built-in module now.
     """
     if name in sys.builtin_module_names:  # built-in modules share one loader
         __import__(name)
@@ -40,7 +40,7 @@ def _is_half(module: Any) -> bool:
 
 
 class Finder:
-    """First finder on sys.meta_path until the module is imported; leaves finding it to the others.
+    """First finder on sys.meta_path until the module is imported; the finders after it find the module.
 
     Args:
         half: the module, if another thread is importing it when the finder is created.
@@ -52,7 +52,7 @@ class Finder:
         self._half = [] if half is None else [half]  # a list: `pop` gives it to one thread only
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Return a spec of the module that calls `do` after the import; None for other modules."""
+        """Return a spec of the module, with a loader that calls `do` after the import; None for other modules."""
         if name != self.name:
             with contextlib.suppress(Exception):
                 if self._half and not _is_half(self._half[0]):
@@ -77,7 +77,7 @@ class Finder:
 
     def _do_after(self, loader: Any) -> None:
         execute = getattr(loader, "exec_module", None)
-        if execute is None:  # an older kind of loader, such as that of a zip up to Python 3.9
+        if execute is None:  # a loader with `load_module` only, such as zipimport's up to Python 3.9
             return
 
         def exec_module(module: Any) -> None:

@@ -1,8 +1,8 @@
 """Joins a Python process to the adapter. The hook loads this module only when an editor is attached.
 
-It imports debugpy into the user's process and connects it to the adapter as a child of the root session stub.
-It never hangs: an editor that ignores child sessions costs a starting program at most JoinInfo.deadline
-seconds.
+It imports debugpy into the user's process and connects it to the adapter, with the root session stub as its parent.
+It never blocks a program for good: an editor that opens no child session delays a starting program by at most
+JoinInfo.deadline seconds.
 """
 
 # debugpy is untyped.
@@ -24,13 +24,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Optional
 
-#: Limits on open files: below the first a process is not debugged, the second is recommended.
+#: Limits on open files (`ulimit -n`): below the first a process is not debugged; messages recommend the second.
 MIN_OPEN_FILES, RECOMMENDED_OPEN_FILES = 16, 64
-#: Suffix of the file with which the agent reports that no editor will configure a process's session.
+#: Suffix of the file by which the agent tells a process that no editor will open a session for it.
 NO_EDITOR_SUFFIX = ".no-editor"
 #: Answer of a process that finds no `join.json`.
 NO_EDITOR = "no editor is attached"
-#: Held while this process joins. gevent replaces every other kind of lock.
+#: Held while this process joins. From `_thread`: gevent replaces the locks of `threading`.
 _lock = _thread.RLock()
 _joining = False
 
@@ -38,8 +38,8 @@ _joining = False
 def join(session_dir: str, at_start: bool) -> str:
     """Connect this process to the adapter, unless it is connected.
 
-    Called on the main thread before the program's first line, on the hook's thread, and by a breakpoint in
-    the code.
+    Called on the main thread before the program's first line, on the hook's thread, and by a `breakpoint()` in
+    the program.
 
     Args:
         session_dir: the session's folder.
@@ -51,7 +51,8 @@ def join(session_dir: str, at_start: bool) -> str:
     """
     global _joining  # noqa: PLW0603
     with _lock:
-        # The import of debugpy may run code of the program on this thread, which may call breakpoint().
+        # Importing debugpy may run code of the program on this thread, which may call breakpoint() and so get here
+        # again.
         if _joining:
             return "not joined: another call is already joining it"
         _joining = True
@@ -67,10 +68,10 @@ def join(session_dir: str, at_start: bool) -> str:
 
 
 def load(session_dir: str, main_ident: int) -> None:
-    """Import debugpy on this thread, if an editor is attached; do nothing where `join` would report a conflict.
+    """Import debugpy on this thread, if an editor is attached; do nothing if the program's own debugpy does not fit.
 
-    debugpy's copy of `threading` takes the importing thread for the main thread, and pydevd ends the session when that
-    thread ends. So make the program's main thread the copy's.
+    With gevent, debugpy has a copy of `threading`. That copy takes the importing thread for the main thread, and pydevd
+    ends the session when that thread ends. So make the program's main thread that of the copy.
     """
     with _lock, contextlib.suppress(Exception):
         info = _info(session_dir)
@@ -84,7 +85,7 @@ def load(session_dir: str, main_ident: int) -> None:
 
 
 def forget() -> None:
-    """Drop the copied debugger in a forked child. Its threads and its connection stayed in the parent."""
+    """Drop the debugger in a forked child: its threads and its connection belong to the parent."""
     global _lock, _joining
     _lock, _joining = _thread.RLock(), False
     debugger = session.debugger()
@@ -108,7 +109,7 @@ def forget() -> None:
 
 
 def until_configured(session_dir: str) -> str:
-    """Wait until an editor has configured its session of this joined process; return why it has not, or "".
+    """Wait until an editor has configured its session for this joined process; return "", or why it has not.
 
     Wait at most `DKDBG_JOIN_DEADLINE` seconds, as a starting process does.
     """
@@ -125,7 +126,7 @@ def until_configured(session_dir: str) -> str:
 
 
 def _info(session_dir: str) -> Optional[Dict[str, Any]]:
-    """Return the adapter's data for joining (see JoinInfo in contract.py); None without an editor."""
+    """Return the content of `join.json` (JoinInfo in contract.py); None if no editor is attached."""
     try:
         with open(os.path.join(session_dir, "join.json")) as source:
             found: Dict[str, Any] = json.load(source)
@@ -141,8 +142,8 @@ def _join(session_dir: str, at_start: bool) -> str:
     from .clocks import clocks
 
     clocks.follow(session_dir, at_start=at_start)  # first: after the join an editor can stop this process
-    with contextlib.suppress(PermissionError):  # the agent is root's, and the program another user's
-        os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
+    with contextlib.suppress(PermissionError):  # the agent runs as root, this process as another user
+        os.kill(info["ppid"], 0)  # raises if the agent was killed and has left join.json behind
     if _has_pdb(session_dir):
         return "not joined: a pdb client is attached to this process"
     from .pydevd_patches import greenlets
@@ -190,7 +191,7 @@ def _join(session_dir: str, at_start: bool) -> str:
 
 
 def _connect(pydevd: Any, info: Dict[str, Any]) -> None:
-    """Connect to the adapter. Block signals in pydevd's threads, which inherit the mask: they are for the program."""
+    """Connect to the adapter. Block signals meanwhile: pydevd's threads inherit that, and never take the program's."""
     import signal
 
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -202,8 +203,8 @@ def _connect(pydevd: Any, info: Dict[str, Any]) -> None:
             ppid=info["ppid"],
             suspend=False,
             trace_only_current_thread=False,
-            # The hook joins children instead of pydevd: that leaves their command lines unchanged, keeps the
-            # token out of `ps`, and applies the skip list and the deadline to them too.
+            # Child processes join through the hook. pydevd would change their command lines, which would show the token
+            # in `ps`, and would ignore the skip list and the deadline.
             patch_multiprocessing=False,
             notify_stdin=False,
             wait_for_ready_to_run=False,
@@ -214,7 +215,7 @@ def _connect(pydevd: Any, info: Dict[str, Any]) -> None:
         )
     except Exception:
         debugger = pydevd.get_global_debugger()
-        if debugger is not None:  # it has no connection, but would count as joined
+        if debugger is not None:  # without a connection, but it would count as joined
             debugger.dispose_and_kill_all_pydevd_threads()
         pydevd.SetupHolder.setup = None
         raise
@@ -260,10 +261,10 @@ def _patch(session_dir: str) -> None:
 
 
 def _forget_former_stops() -> None:
-    """Clear stops and steps that a previous adapter, which has died, requested of threads.
+    """Clear the threads' marks from stops and steps that a previous adapter requested before it died.
 
-    pydevd releases a stopped thread when the adapter dies, but leaves it marked as suspended or stepping. With
-    the next debugger it would stop at the next line.
+    When an adapter dies, pydevd resumes stopped threads, but leaves them marked as suspended or stepping. After the
+    next join they would stop at the next line.
     """
     from _pydevd_bundle.pydevd_additional_thread_info import set_additional_thread_info
     from _pydevd_bundle.pydevd_thread_lifecycle import internal_run_thread
@@ -276,9 +277,9 @@ def _forget_former_stops() -> None:
 
 
 def _has_pdb(session_dir: str) -> bool:
-    """Return whether a pdb client is connected to this process. If so, join when that client leaves.
+    """Return whether a pdb client is connected to this process. If so, arrange to join when that client leaves.
 
-    Both debuggers would trace the same threads: up to Python 3.11 pdb would silently never stop again.
+    pdb and pydevd cannot trace the same threads: up to Python 3.11, pdb would silently never stop again.
     """
     socket_pdb: Any = sys.modules.get("_dkdbg.pdb.socket_pdb")
     client = socket_pdb.connected() if socket_pdb is not None else None
@@ -304,7 +305,7 @@ def _knock(session_dir: str) -> None:
 
 
 def _why_not_this_debugpy() -> str:
-    """Return why the program's own imported debugpy does not fit; empty if it does."""
+    """Return why the debugpy that the program has imported does not fit; empty if it fits, or none is imported."""
     from . import bundle
     from .pydevd_patches import privates
 
@@ -346,9 +347,9 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
         standard.find_shadowing()
         standard.folders[:] = [folder, folder + "/debugpy/_vendored/pydevd"]
         dont_write = sys.dont_write_bytecode
-        # Images often set PYTHONDONTWRITEBYTECODE; without .pyc files this import takes 0.3 s instead of 0.1,
-        # each time. They go into dkdbg's private folder. Not in a running program: imports in its other threads
-        # would write .pyc files too.
+        # Images often set PYTHONDONTWRITEBYTECODE; without .pyc files this import takes 0.3 s instead of 0.1, in each
+        # process. So allow them here: debugpy's go into dkdbg's private folder. Not in a running program, whose other
+        # threads may be importing too, and would write .pyc files.
         sys.dont_write_bytecode = dont_write and not at_start
         breakpointhook = sys.breakpointhook
         # debugpy logs `platform.platform()`, which runs `uname -p`: one more process, which gevent refuses here.
@@ -370,17 +371,17 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
     else:
         from debugpy.server import api
     if os.environ.get("DEBUGPY_LOG_DIR"):
-        api.ensure_logging()  # here, because it starts a process and reads pip's data on every package
+        api.ensure_logging()  # only on request: it starts a process, and reads pip's data about every package
     import pydevd
 
     return pydevd
 
 
 def _watch_configuration() -> None:
-    """Set the debugger's `dkdbg_configured` when configurationDone has arrived; then send the editor any warnings.
+    """Set the debugger's `dkdbg_configured` when configurationDone arrives; then send the editor any warnings.
 
-    `ready_to_run` does not show that: pydevd sets it at once when asked not to wait, and when asked to wait it
-    waits for good (debugpy #549).
+    pydevd's own `ready_to_run` is no help: pydevd sets it at once if asked not to wait, and if asked to wait, it waits
+    without limit (debugpy #549).
     """
     from _pydevd_bundle.pydevd_api import PyDevdAPI
 
@@ -416,10 +417,10 @@ def _wait_for_breakpoints(no_editor: str, configured: Any, pydevd: Any, deadline
 
 
 def _prepare_helper() -> bool:
-    """Return whether pydevd can trace running threads; silence it when its library is missing.
+    """Return whether pydevd can trace running threads; silence its message if it cannot.
 
-    From Python 3.12 on pydevd needs no library. Before, without its library, it would print "Expected: ...so to
-    exist" into the program's stderr.
+    Up to Python 3.11, pydevd needs its library for that. If the library is missing, pydevd would print "Expected: ...so
+    to exist" to the program's stderr.
     """
     if sys.version_info >= (3, 12):
         return True

@@ -1,7 +1,7 @@
 """Makes `faulthandler` write the Python stack of a process that dies of a fatal signal into a file of the session.
 
-Enabled when the process joins, so a program without an editor is not touched. Nothing changes for a program that
-handles one of the signals itself, or has enabled `faulthandler`. `agent/state/deaths.py` reads the file (issue 33).
+It is enabled when the process joins, not in a program without an editor, nor in one that handles one of the signals or
+has enabled `faulthandler` itself. `agent/state/deaths.py` reads the file (issue 33).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _file: Optional[int] = None
 
 
 class _Target:
-    """File object to which only `faulthandler` refers, until the program enables or disables `faulthandler` itself."""
+    """File object to which only `faulthandler` refers, so that it is freed if the program enables or disables that."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -41,10 +41,10 @@ _target: Callable[[], Optional[_Target]] = lambda: None
 
 
 def enable(path: str) -> None:
-    """Make `faulthandler` write into the file `path`, once.
+    """Make `faulthandler` write into the file `path`, once per process.
 
-    `faulthandler` writes without checking the descriptor, so the file has a high number, which a program does not reach
-    by opening files. Where `ulimit -n` allows no such number, do nothing.
+    `faulthandler` writes to a descriptor's number, even if the program has closed it and opened a file of its own
+    there. So use a high number, which a program does not get by opening files; if `ulimit -n` forbids that, do nothing.
     """
     global _file, _target  # noqa: PLW0603
     if _file is not None or _is_handled():
@@ -66,7 +66,7 @@ def enable(path: str) -> None:
 
 
 def forget() -> None:
-    """Stop writing into the parent's file, in a forked child; a `faulthandler` that the program has enabled stays."""
+    """In a forked child, stop writing into the parent's file, unless the program has enabled `faulthandler` itself."""
     global _file  # noqa: PLW0603
     if _file is None:
         return

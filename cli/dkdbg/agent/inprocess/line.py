@@ -4,7 +4,7 @@ The answer contains the loaded modules from a file of that name, whether the lin
 run. The hook's thread computes it while the program continues.
 """
 
-# pydevd and torch have no types, and are only used where they are already loaded.
+# pydevd and torch are untyped, and not imported here: they are used only if they are loaded.
 # ruff: noqa: ANN401
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
     from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-    #: Code that is running, its current line, and whether a loop around it may call it again.
+    #: Code that is running, its current line, and whether a caller's loop may call it again.
     Running = List[Tuple[CodeType, int, bool]]
 
 #: Maximum files to report, and functions of a module to look at.
@@ -36,9 +36,9 @@ _COMPILERS = (
     ("numba.", "numba"), ("jaxlib", "jax"), ("jax.", "jax"), ("triton.", "triton"), ("torch.jit", "torch.jit"),
     ("tensorflow.", "tensorflow"),
 )  # fmt: skip
-#: Not a compiler: functools.lru_cache, which returns cached results without a call.
+#: Reported like a compiler: functools.lru_cache, which returns cached results without calling the function.
 _KEEPS = "functools"
-#: Attributes in which functools.wraps, torch.compile, torch.jit, numba and triton keep the decorated function.
+#: Attributes in which functools.wraps, torch.compile, torch.jit, numba and triton store the decorated function.
 _INNER = ("__wrapped__", "_torchdynamo_orig_callable", "_torchdynamo_inline", "py_func", "fn")
 #: Suffixes of modules that are loaded in compiled form instead of their source.
 _COMPILED = (".pyc", ".so", ".pyd")
@@ -46,8 +46,8 @@ _COMPILED = (".pyc", ".so", ".pyd")
 _BRANCHES = ("If", "For", "While", "Try", "TryStar", "Match")
 #: Instructions of Python 3.12 that leave a function.
 _LEAVING = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "RAISE_VARARGS")
-#: From this number of frozen objects on, the program has probably called gc.freeze, and `gc` does not return its
-#: objects. Python 3.12 itself starts with about 400.
+#: Number of frozen objects from which on the program has probably called gc.freeze, after which `gc` does not return
+#: its objects. Python 3.12 itself starts with about 400.
 _MANY_FROZEN = 2000
 #: Types of suspended code, which is on no thread's stack, and the prefix of their attributes (`cr_frame`).
 _SUSPENDABLE = {types.CoroutineType: "cr", types.GeneratorType: "gi", types.AsyncGeneratorType: "ag"}
@@ -60,10 +60,10 @@ _CO_OPTIMIZED = 1
 
 
 def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
-    """Return what this process knows about a line of all files with the name of `path`.
+    """Return what this process knows about a line, for each loaded file with the same name as `path`.
 
     Args:
-        path: absolute, according to the editor's path mapping.
+        path: absolute path here, according to the editor's path mapping.
         is_asked: whether a user runs `dkdbg why`; only then search all objects of the program, which is slow.
     """
     name = os.path.basename(path)
@@ -89,7 +89,7 @@ def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
     for file in dict.fromkeys(os.path.abspath(code.co_filename) for code in codes):
         if not any(
             each.get("real") == os.path.realpath(file) for each in found
-        ):  # without a module, by runpy or exec
+        ):  # a file without a module, run by runpy or exec
             found.append(_of_file(file, "", None, line, running, functions=functions))
     return {
         "python": "%d.%d.%d" % sys.version_info[:3],
@@ -191,7 +191,7 @@ def _of_file(
 
 
 def _statements(file: str) -> List[Any]:
-    """Return all statements of a source, as `ast` has them; empty for a file that cannot be parsed."""
+    """Return all statements of a source as `ast` nodes; empty for a file that cannot be parsed."""
     import ast
 
     with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -204,7 +204,7 @@ def _statements(file: str) -> List[Any]:
 
 
 def _is_in_branch(statements: List[Any], line: int) -> bool:
-    """Tell whether a line of a module lies in a statement of `_BRANCHES`, which may skip it."""
+    """Tell whether a line is inside a statement of `_BRANCHES`, which may skip it."""
     return any(
         type(node).__name__ in _BRANCHES and node.lineno < line <= (node.end_lineno or 0)
         for node in statements
@@ -212,7 +212,7 @@ def _is_in_branch(statements: List[Any], line: int) -> bool:
 
 
 def _codes(code: CodeType, name: str = "") -> Iterator[Tuple[str, CodeType]]:
-    """Yield a code object and all those in it, each with its qualified name, which is empty for the module."""
+    """Yield a code object and all those nested in it, each with its qualified name, empty for the outermost one."""
     yield name, code
     for inner in code.co_consts:
         if hasattr(inner, "co_code"):
@@ -232,13 +232,13 @@ def _has_line(code: Optional[CodeType], line: int) -> bool:
 
 
 def _around(whole: CodeType, line: int, statements: List[Any]) -> Tuple[str, CodeType]:
-    """Return name and code of the innermost function around this line; else of the module.
+    """Return name and code of the innermost function around this line; outside of functions, of the module.
 
-    A function's decorators, `def` and defaults count as code of the enclosing one, like a class's body and a
-    comprehension. Its first and last statements may have no code: a docstring, or what comes after `return`.
+    A function's decorators, `def` and defaults count as code of what encloses it; so do the bodies of a class and a
+    comprehension. A function's first and last statements may have no code: a docstring, or what follows `return`.
 
     Args:
-        statements: those of the source, if the line has no code.
+        statements: the source's statements if the line has no code, else empty.
     """
     bounds = {
         (min(each.lineno for each in (node, *node.decorator_list)), node.name): (node.body[0].lineno, node.end_lineno)
@@ -264,7 +264,7 @@ def _is_function(code: CodeType) -> bool:
 
 
 def _body(code: CodeType) -> Iterator[int]:
-    """Yield the lines of a code object and of the classes and comprehensions in it."""
+    """Yield the lines of a code object, including those of classes and comprehensions in it, but not of functions."""
     yield from _lines(code)
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType) and not _is_function(inner):
@@ -277,7 +277,7 @@ def _live(
     """Find the program's own copy of `fresh`, code that was compiled from the file just now.
 
     Returns:
-        The code object, None if it was not found; and the name of the function's compiler, empty without one.
+        The code object, None if it was not found; and the name of the compiler of the function, or an empty text.
     """
     for active, _, _ in running:
         if _is_same(active, fresh):
@@ -312,12 +312,12 @@ def _live(
 
 
 def _own(value: Any, name: str) -> Any:
-    """Return an attribute that the type defines, else None: reading any other may make a proxy load its object."""
+    """Return an attribute if the type defines it, else None: reading another may make a lazy proxy load its object."""
     return getattr(value, name, None) if hasattr(type(value), name) else None
 
 
 def _unwrapped(value: Any) -> Tuple[Any, str]:
-    """Return the function below decorators, and the name of the first compiler among them; empty without one."""
+    """Return the function below decorators, and the name of the first compiler among these, or an empty text."""
     compiler = ""
     for _ in range(8):
         module = str(getattr(type(value), "__module__", ""))
@@ -341,28 +341,29 @@ def _is_same(code: Any, fresh: CodeType) -> bool:
 
 
 def _functions(name: str) -> List[types.FunctionType]:
-    """Return all functions of files of this name, wherever they are kept: a decorator, a registry, another module."""
-    # Never keep a reference to a tuple: `tuple(...)` in another thread resizes its unfinished tuple, and raises
-    # SystemError if that has a second reference (cpython#59313). No other thread runs during this one call.
+    """Return all functions of files of this name, even those that only a decorator or a registry refers to."""
+    # Do not store what gc.get_objects returns: it has tuples that `tuple(...)` in another thread is still filling,
+    # which raises SystemError if there is a second reference (cpython#59313). All in this one expression is C code,
+    # during which no other thread runs.
     found = list(filter(callable, itertools.chain.from_iterable(map(gc.get_objects, (None,)))))
     return [
         each
         for each in found
         if type(each) is types.FunctionType
         and os.path.basename(each.__code__.co_filename) == name
-        and _is_function(each.__code__)  # the hook may hold the module's code as a function
+        and _is_function(each.__code__)  # a module's code may be wrapped in a function too
     ]
 
 
 def _suspended(code: CodeType) -> Running:
-    """Return where coroutines and generators of this code wait, whatever resumes them."""
+    """Return where suspended coroutines and generators of this code will continue."""
     found: Running = []
-    for each in gc.get_referrers(code):  # holds no object but these; see `_functions`
+    for each in gc.get_referrers(code):  # safe, as opposed to gc.get_objects (see `_functions`)
         prefix = _SUSPENDABLE.get(type(each), "")
         frame = getattr(each, prefix + "_frame") if prefix else None
         if frame is None or getattr(each, prefix + "_running"):
             continue
-        if frame.f_lineno not in (None, code.co_firstlineno):  # begun; it may be resumed, and called, again
+        if frame.f_lineno not in (None, code.co_firstlineno):  # it has begun, and may be called again (True)
             found.append((code, frame.f_lineno, True))
     return found[:MAX_FILES]
 
@@ -393,8 +394,9 @@ def _has_run(live: Optional[CodeType]) -> Optional[bool]:
     fresh: Any = live.replace()
     changed = [pair for pair in zip(adaptive, fresh._co_code_adaptive) if pair[0] != pair[1]]
     if changed:
-        # A task that is cancelled before its first step runs no line, but the exception that is thrown into it makes
-        # the interpreter put in the debugger's instructions, and take combined ones, which have no name, apart.
+        # Some changes are no proof. A task that is cancelled before its first step runs no line. But the exception that
+        # is thrown into it makes the interpreter insert instrumented instructions, and split combined ones (without a
+        # name).
         names = [(opcode.opname[new], opcode.opname[old]) for new, old in changed]
         is_vague = all(new.startswith("INSTRUMENTED") or old.startswith("<") for new, old in names)
         return None if is_vague and live.co_flags & _SUSPENDS else True
@@ -402,7 +404,7 @@ def _has_run(live: Optional[CodeType]) -> Optional[bool]:
 
 
 def _counts_at_start(code: CodeType) -> bool:
-    """Tell whether each call executes an instruction with a counter; in Python 3.12 `return 1` has none."""
+    """Tell whether each call executes an instruction that has a counter, which `return 1` has not in Python 3.12."""
     entries: Any = opcode._inline_cache_entries  # type: ignore[attr-defined]
     for each in code.co_code[::2]:
         if entries[each]:
@@ -413,7 +415,7 @@ def _counts_at_start(code: CodeType) -> bool:
 
 
 def _running(name: str, is_asked: bool) -> Running:
-    """Return the code of files of this name that threads are executing."""
+    """Return the code of files of this name that threads are executing; with `is_asked`, look for loops around it."""
     found: Running = []
     loops: Dict[int, List[Tuple[int, int]]] = {}
     frames = sys._current_frames()
@@ -464,7 +466,7 @@ def _beats(code: CodeType) -> bool:
 
 
 def _debugger() -> str:
-    """Return which debugger this process has: `dkdbg`, `other`, or an empty text for none."""
+    """Return which debugger this process has: `dkdbg`, `other`, or an empty text without a debugger."""
     if session.debugger() is None:
         return "other" if "pdb" in sys.modules and sys.gettrace() is not None else ""
     return "dkdbg" if session.is_joined() else "other"
@@ -491,6 +493,6 @@ def _breakpoints(file: str, *, is_loaded: bool) -> Optional[List[Dict[str, Any]]
 
 
 def _condition(breakpoint_: Any) -> str:
-    """Return the condition of a breakpoint, including the one on its hit count."""
+    """Return a breakpoint's condition, joined with the condition on its hit count."""
     hits = str(getattr(breakpoint_, "hit_condition", None) or "").replace("@HIT@", "its hit count")
     return " and ".join(each for each in (str(getattr(breakpoint_, "condition", None) or ""), hits) if each)

@@ -1,4 +1,4 @@
-"""Finds sources of this process that have changed since its start."""
+"""Finds source files of this process's modules that have changed since its start."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
 
-#: Installed code: it is not edited under a running program, and there are thousands of files.
+#: Parts of the paths of installed code, which is thousands of files, and rarely edited under a running program.
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 def changed(announced: str) -> str:
     """Return the paths of changed sources as a JSON list.
 
-    A source counts if it has changed since this process's start, even if before its import: a loaded module does not
-    record its source's version.
+    A source that has changed after this process's start but before its import counts too: nothing records when a module
+    read its source.
 
     Args:
         announced: the file in which this process announced itself at its start.
@@ -41,7 +41,7 @@ def _sources() -> List[str]:
         path = session.namespace(module).get("__file__")
         if isinstance(path, str) and path.endswith(".py"):
             found.add(path)
-    # An attach waits for this: leave out the standard library, debugpy and dkdbg before anything that costs more.
+    # An attach waits for this, so be quick: exclude the standard library, debugpy and dkdbg by their prefixes first.
     debugpy = getattr(sys.modules.get("debugpy"), "__file__", None) or __file__
     others = tuple(os.path.dirname(each) + "/" for each in (os.__file__, debugpy, os.path.dirname(__file__)))
     own = [
@@ -53,7 +53,7 @@ def _sources() -> List[str]:
 def _changed_at(path: str) -> float:
     """Return the time of the last change in epoch seconds; 0 for a missing file.
 
-    This is the ctime: after sync, rsync, `cp -p` or `mv` the mtime is older, or from another machine's clock.
+    Use the ctime: after sync, rsync, `cp -p` or `mv`, the mtime is older, or was set by another machine's clock.
     """
     try:
         return os.stat(path).st_ctime

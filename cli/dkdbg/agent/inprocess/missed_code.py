@@ -1,22 +1,22 @@
-"""Finds code that breakpoints would miss, and makes them stop there where that can be done. Used by join.py.
+"""Finds code that pydevd's breakpoints miss; makes breakpoints stop there, or warns. Used by join.py.
 
-- Functions that torch.compile has compiled: a breakpoint there never stops, and gets a warning. torch is never
-    imported from here; Dynamo's bytecode hook (`torch._dynamo.convert_frame.register_bytecode_hook`, torch 2.0
+- Functions that torch.compile has compiled: a breakpoint there never stops, and gets a warning. This module never
+    imports torch; Dynamo's bytecode hook (`torch._dynamo.convert_frame.register_bytecode_hook`, torch 2.0
     and newer) reports the replaced code. Functions that Dynamo inlines are found through the translators
     (`torch._dynamo.symbolic_convert`) that Dynamo creates after the one for the outermost function. The code of
     an inlined function is not replaced, so a breakpoint there stops when it is called from elsewhere.
 - Threads that `threading` does not know: those started by `_thread`, and by C++, in which frameworks call the
     user's functions. Up to Python 3.11 pydevd traces only threads whose start it sees, so that a breakpoint in
-    `backward` of an `autograd.Function` never stopped on a GPU. From 3.12 on it sees the functions that they
+    `backward` of an `autograd.Function` would never stop on a GPU. From 3.12 on it sees the functions that they
     call, but not a loop that began before the attach.
 - Generators and coroutines that are suspended when a breakpoint in them is set, from Python 3.12 on.
-- Functions that cloudpickle ships keep the name of their file. A function of the main script or a notebook
-    travels by value (joblib, dask, submitit), and cloudpickle 3.1.3 would name its file `<dynamic-code>`.
+- Functions that cloudpickle sends to another process by value (joblib, dask, submitit), such as those of the main
+    script or a notebook: they keep the name of their file, which cloudpickle 3.1.3 replaces by `<dynamic-code>`.
 - A program that is a zip file (zipapp, shiv, pex) gets a warning: an editor has no file with its code.
 - Subinterpreters (InterpreterPoolExecutor) get a warning: the debugger is only in the main interpreter.
 """
 
-# The frameworks, cloudpickle and debugpy have no types here, and are only used where they are already loaded.
+# The frameworks, cloudpickle and debugpy are untyped, and not imported here: they are used only if they are loaded.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="import-not-found"
 
@@ -42,16 +42,16 @@ _CONVERT_FRAME = "torch._dynamo.convert_frame"
 _COMPILED = "torch.compile has compiled {0}: the breakpoint at {2}:{3} does not stop there. "
 _INLINED = "the breakpoint at {2}:{3} does not stop where torch.compile has inlined {0} into {1} (calls from elsewhere stop). "
 _REMEDY = "Start the program with `env TORCH_COMPILE_DISABLE=1 COMMAND`, in the debug service with `DKDBG_NO_COMPILE=1 dkdbg up`"
-#: Canonical file name -> line -> name of the compiled function, and of the one that it is inlined into; empty for none.
+#: Canonical file name -> line -> name of the compiled function, and name of the one that it is inlined into, or "".
 _lines: Dict[str, Dict[int, Tuple[str, str]]] = {}
 _reported: Set[Tuple[str, int, str]] = set()
 #: Id -> code that Dynamo has replaced, and code that it has inlined.
 _compiled: weakref.WeakValueDictionary[int, CodeType] = weakref.WeakValueDictionary()
 _inlined: weakref.WeakValueDictionary[int, CodeType] = weakref.WeakValueDictionary()
-#: The code of Dynamo's present or last trace, the outermost function's first.
+#: Code objects in Dynamo's current or last trace, that of the outermost function first.
 _trace: List[CodeType] = []
 _knows_inlined = False
-#: Module -> its functions that C++ calls, and that then call the user's code.
+#: Module -> its functions that C++ calls, on a thread that `threading` does not know, and that call the user's code.
 _CALLED = {
     "torch.autograd.function": ("BackwardCFunction.apply", "BackwardCFunction.apply_boxed"),
     "torch.distributed.rpc.internal": ("_run_function",),
@@ -124,13 +124,13 @@ def _is_zip(path: str) -> bool:
 
 
 def has_interpreters() -> bool:
-    """Tell whether the program has subinterpreters, or has made one since `watch`."""
+    """Tell whether the program has subinterpreters now, or has created one since `watch`."""
     modules = [sys.modules[name] for name in _INTERPRETERS if name in sys.modules]
     return _made_interpreter or any(len(module.list_all()) > 1 for module in modules)
 
 
 def _reported_interpreter(create: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `create` of a module of _INTERPRETERS, with a warning for the editor."""
+    """Wrap `create` of a module of _INTERPRETERS to send the editor a warning."""
 
     @functools.wraps(create)
     def create_reported(*args: Any, **named: Any) -> Any:
@@ -192,7 +192,7 @@ def _on_bytecode(code: CodeType, _new: CodeType) -> None:
 
 
 def _follow_traces(module: Any) -> None:
-    """Record which code Dynamo traces. Dynamo restarts a trace where it could not inline a function."""
+    """Record which code Dynamo traces, anew when it starts again because it could not inline a function."""
     make = module.InstructionTranslatorBase.__init__
 
     @functools.wraps(make)
@@ -229,7 +229,7 @@ def _record_code(*codes: CodeType, root: Optional[CodeType] = None) -> None:
 
 
 def _name(code: CodeType) -> str:
-    """Return the function's name; code that Dynamo resumes after a graph break has another one."""
+    """Return the function's name, for code that Dynamo generates to resume it after a graph break too."""
     name = str(getattr(code, "co_qualname", code.co_name))  # Python 3.11
     return re.sub(r"torch_dynamo_resume_in_(.*)_at_\d+", r"\1", name)
 
@@ -269,9 +269,9 @@ def _watch_running() -> None:
     enable, theirs = monitoring.enable_code_tracing, sys.modules["pydevd"].threading
 
     def enable_code_tracing(thread_ident: Any, code: Any, frame: Any) -> Any:
-        """Trace the code of a running frame, as the main thread's if `threading` does not know the thread.
+        """Trace the code of a running frame; if `threading` does not know its thread, name the main thread instead.
 
-        The thread matters only while it is stepping.
+        pydevd needs the right thread only for stepping.
         """
         known = thread_ident in theirs._active
         return enable(thread_ident if known else theirs.main_thread().ident, code, frame)

@@ -1,7 +1,7 @@
-"""Python's own `threading` and `time`, also where gevent has patched these modules.
+"""Python's own `threading` and `time`, even where gevent has patched these modules.
 
-With GEVENT_SUPPORT (greenlets.py) pydevd copies the unpatched modules when it is imported. Modules that run on
-pydevd's threads take these copies from here, and must be imported after pydevd.
+With GEVENT_SUPPORT (greenlets.py) pydevd has unpatched copies of the modules, made when it was imported. Modules whose
+code runs on pydevd's threads import the copies from here, and must be imported after pydevd.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`dkdbg.breakpoint()`: stop at this line, in any process or thread below the agent, when an editor is attached.
 
-Loaded by the hook at the first call. On any error the program continues; DKDBG_DEBUG=1 shows it. Outside of a
-session nothing happens.
+The hook loads this module at the first call. On any error the program continues; DKDBG_DEBUG=1 shows the error. Outside
+of a session, nothing happens.
 """
 
 # debugpy is untyped.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Seconds between two checks for an editor.
 INTERVAL_S = 0.05
 
-#: True once a wait has timed out. Later breakpoints do not wait then: one in a loop would delay each iteration.
+#: True once a wait has timed out. After that, breakpoints do not wait: one in a loop would delay each iteration.
 _ran_out = False
 
 
@@ -43,7 +43,7 @@ def set_trace(
 ) -> None:
     """Stop at the caller's line, as `breakpoint()` does.
 
-    With a port, use pdb over TCP if no editor is attached.
+    With a port, wait for a pdb client over TCP if no editor is attached.
 
     Args:
         addr: address to listen on for pdb, loopback by default.
@@ -56,7 +56,7 @@ def set_trace(
     _stop(frame or sys._getframe(1), seconds, address, there=bool(port))
 
 
-#: The name in OpenPAI's documentation of paipdb.
+#: Another name for it, from OpenPAI's documentation of paipdb.
 settrace = set_trace
 
 
@@ -135,16 +135,16 @@ def _editor_comes(directory: str, seconds: float, frame: FrameType) -> bool:
 
 
 def await_editor(directory: str, seconds: float, state: str, detail: str) -> bool:
-    """Wait for an editor; meanwhile a note in the session's folder gives the agent the reason.
+    """Wait for an editor. Meanwhile a note in the session's folder tells the agent the reason.
 
     Args:
         directory: the session's folder.
-        seconds: for how long; `inf` for no limit.
+        seconds: maximum seconds to wait; `inf` for no limit.
         state: `breakpoint` or `post-mortem`.
-        detail: place, and the exception if any, in one line.
+        detail: position, and the exception if any, in one line.
 
     Returns:
-        Whether an editor is attached. False also when the agent is gone: no editor could attach any more.
+        Whether an editor is attached. False after the limit, or if the agent has ended.
     """
     end = session.monotonic() + seconds
     write_wait(directory, state, detail, None if seconds == float("inf") else time.time() + seconds)
@@ -165,7 +165,7 @@ def await_editor(directory: str, seconds: float, state: str, detail: str) -> boo
 
 
 def connect(directory: str) -> str:
-    """Join the adapter, unless joined, and wait for the editor's session; return why not, or ""."""
+    """Join the adapter, unless joined, and wait for the editor's session; return "", or why that failed."""
     from . import join
 
     member = session.member()
@@ -198,7 +198,7 @@ def place(path: str, line: int) -> str:
 
 
 def of_this_process() -> ModuleType:
-    """Return the hook's copy of this module if there is a hook: a process has one debugger and one pdb."""
+    """Return the hook's copy of this module, or this one without a hook: the state in it must exist only once."""
     member = session.member()
     return sys.modules[__name__] if member is None else member.module("on_demand")
 

@@ -1,15 +1,14 @@
 """Sends this process's output to the attached editor, in addition to its usual destination.
 
-The text is captured where Python's own streams of the descriptors 1 and 2 are written to: an attribute of the
-object shadows its `write`, and is removed when the editor leaves. So `sys.stdout` stays the same object, with
-its descriptor, terminal and buffering; references from before the attach (handlers of `logging`, progress
-bars) are captured too. Writes that bypass these objects are not: libraries that write to the descriptor,
-programs that are not Python.
+It captures what is written to Python's stream objects of the descriptors 1 and 2: while an editor is attached, an
+instance attribute shadows the object's `write`. So `sys.stdout` stays the same object, with its descriptor, terminal
+and buffering, and writes through older references (handlers of `logging`, progress bars) are captured too. Not
+captured: libraries that write to the descriptor, and child processes that are not Python.
 
-pydevd's own way (`redirectOutput` of debugpy) sends two messages a line: 100,000 lines took 66 s, and 3 of
-100 arrived (docs/adr/0014). Here a print appends to a list, and pydevd's writer sends everything collected,
-at most fifty times a second. The program never waits: there is no lock, and output beyond MAX_PENDING_CHARS that an
-editor does not read is dropped.
+debugpy's own `redirectOutput` sends two messages a line: 100,000 lines took 66 s, and 3 of 100 arrived
+(docs/adr/0014). Here a print appends to a list, and pydevd's writer thread sends everything collected, at most fifty
+times a second. The program never waits: there is no lock, and output beyond MAX_PENDING_CHARS that an editor has not
+read is dropped.
 """
 
 # debugpy is untyped.
@@ -32,33 +31,32 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Deque, Dict, Iterator, List, Tuple
 
-#: Maximum characters that wait for the editor before older ones are dropped, and the overhead counted for
-#: each piece.
+#: Maximum characters that wait for the editor before the oldest are dropped, and the characters that each piece counts
+#: in addition to its length.
 MAX_PENDING_CHARS = 32 << 20
 PIECE_OVERHEAD = 64
 #: Maximum characters in one event.
 MAX_EVENT_CHARS = 48 << 10
-#: Maximum pieces, and approximate maximum characters, to join at a time: meanwhile three copies of them exist.
+#: Maximum pieces, and approximate maximum characters, to join at a time: each step keeps three copies of them.
 MAX_BATCH_PIECES = 4096
 MAX_BATCH_CHARS = 1 << 20
-#: Seconds between two checks, so that a loop of prints costs fifty events a second and not a hundred
-#: thousand.
+#: Minimum seconds between two sends, so that a loop of prints costs fifty events a second, not a hundred thousand.
 INTERVAL_S = 0.02
-#: Seconds after the last print for which the program's end waits for an editor that does not read.
+#: Seconds after the last print for which the program's end waits for an editor to read the rest.
 END_TIMEOUT_S = 10.0
 _DESCRIPTORS = ((1, "stdout"), (2, "stderr"))
 
 
 class Pending:
-    """Printed output that has not been sent, in order. Any thread may add, and pydevd's writer takes.
+    """Printed output that has not been sent, in order. Any thread may add to it; pydevd's writer thread takes.
 
-    Nothing here waits or locks: a signal handler or a finalizer may print in the middle of anything.
+    Nothing here waits or locks, because a signal handler or a finalizer may print in the middle of anything.
 
     Attributes:
         pieces: str or bytes for stdout; for stderr, which is rarer, a tuple with either.
-        size: their approximate size, with PIECE_OVERHEAD for each. Threads that print at the same time may count
-            wrong.
-        is_idle: whether the writer has taken everything and has not been woken since.
+        size: their approximate size in characters, with PIECE_OVERHEAD for each; threads that print at the same time
+            may make it wrong.
+        is_idle: whether the writer has taken everything, and has not been woken since.
         wake: wakes the writer.
         is_on: whether output is collected now.
         last: when output was last added to an empty queue, in monotonic seconds.
@@ -74,11 +72,11 @@ class Pending:
         self.wake: Callable[[], None] = lambda: None
         self.last = 0.0
         self._left_out = 0
-        #: Decoders of bytes: a character may be split over two pieces.
+        #: Decoders for bytes, by category; incremental, because a character may be split over two pieces.
         self._decoders: Dict[str, codecs.IncrementalDecoder] = {}
 
     def ring(self) -> None:
-        """Wake the writer, after output was added to an empty queue."""
+        """Wake the writer, after output was added while it was idle."""
         self.is_idle = False
         self.last = time.monotonic()
         self.wake()
@@ -122,7 +120,7 @@ class Pending:
                 yield category, text[start : start + MAX_EVENT_CHARS]
 
     def leave_out(self) -> None:
-        """Drop old output: the end, which shows why a program fails, is worth more than the middle."""
+        """Drop the oldest output: the newest, which shows why a program fails, is worth more."""
         with contextlib.suppress(IndexError):
             while self.size > MAX_PENDING_CHARS * 3 // 4:
                 piece = self.pieces.popleft()
@@ -140,9 +138,10 @@ class Pending:
 
 
 _pending = Pending()
-#: Objects whose `write` is shadowed, each with the function that shadows it and the program's previous one, if any.
+#: Objects whose `write` is shadowed, each with our shadowing function and the program's own shadowing one before, if
+#: any.
 _shadowed: List[Any] = []
-#: The same for objects where the program has replaced our shadowing function, which it may still call.
+#: The same for objects where the program has shadowed our function again, and may still call it.
 _covered: List[Any] = []
 
 
@@ -159,7 +158,7 @@ def watch() -> None:
     dispose, run = PyDB.dispose_and_kill_all_pydevd_threads, PyDevdAPI.run
 
     def get_code_lines(code: Any) -> Any:
-        """Return the lines of code or of a source, which pydevd compiles for its breakpoints, without warnings."""
+        """Return the lines with code; do not print the warnings if pydevd compiles a source for that."""
         if isinstance(code, CodeType):
             return lines_of(code)
         with compiling.without_warnings():
@@ -181,7 +180,7 @@ def watch() -> None:
             _pending.clear()
 
     def run_and_show(self: Any, debugger: Any) -> Any:
-        # Not earlier: the adapter queues its messages until an editor has sent configurationDone.
+        # Not before configurationDone: until then the adapter would queue the output.
         if debugger.redirect_output and not _shadowed:
             _show()
         return run(self, debugger)
@@ -201,12 +200,12 @@ def watch() -> None:
 
 
 def is_shown() -> bool:
-    """Tell whether output reaches the editor."""
+    """Tell whether output is sent to the editor."""
     return bool(_shadowed)
 
 
 def forget() -> None:
-    """Drop the parent's output in a forked child: the parent sends it."""
+    """Drop the parent's pending output in a forked child: the parent sends it."""
     _pending.wake = lambda: None
     _pending.clear()
     _restore()
@@ -240,7 +239,7 @@ def _queue_class() -> Any:
         """Queue of commands for pydevd's writer; output printed before a command is sent before it.
 
         Attributes:
-            sending_since: when the writer began to send its current command, 0 while it waits.
+            sending_since: monotonic time when the writer began to send its current command; 0 while it waits.
         """
 
         def __init__(self, writer: Any) -> None:
@@ -248,7 +247,7 @@ def _queue_class() -> Any:
             self._output = _Command(writer)
             self._sent = 0.0
             self.sending_since = 0.0
-            #: Lock held while there is nothing for the writer to take; released to wake it.
+            #: Lock for which the waiting writer waits; released to wake it.
             self._bell = _queue.threading.Lock()
             self._bell.acquire()
             _pending.wake = self._wake
@@ -268,7 +267,7 @@ def _queue_class() -> Any:
             return item
 
         def _next(self, seconds: float) -> Any:
-            """Return the next command, or after a short wait for more output the command that sends it."""
+            """Return the next command; for output, wait up to INTERVAL_S for more, then return the one to send it."""
             with contextlib.suppress(_queue.Empty):
                 return super().get(False)
             if not _pending.pieces and self._bell.acquire(True, seconds):
@@ -282,7 +281,7 @@ def _queue_class() -> Any:
             return self._output
 
         def empty(self) -> bool:
-            """Tell whether everything was sent, or is given up: an editor that does not read must not delay the end."""
+            """Tell whether everything was sent, or an editor that does not read has had END_TIMEOUT_S for it."""
             if super().empty() and not _pending.pieces:
                 return True
             now = time.monotonic()
@@ -290,10 +289,11 @@ def _queue_class() -> Any:
             return stuck and _pending.last < now - END_TIMEOUT_S
 
         def _wake(self) -> None:
-            """Wake the writer. This thread may print in the middle of its own `put`.
+            """Wake the writer.
 
-            Nothing here calls Python code: while stepping, pydevd would trace it and put the result into this
-            queue. That would deadlock, because the interrupted `put` holds the queue's lock.
+            Call no Python function here: while this thread is stepping, pydevd would trace it and put a command into
+            this queue. If a print has interrupted a `put` of this thread, which holds the queue's lock, that would
+            deadlock.
             """
             try:  # noqa: SIM105  contextlib is Python code
                 self._bell.release()
@@ -304,7 +304,7 @@ def _queue_class() -> Any:
 
 
 def _show() -> None:
-    """Shadow `write` of the streams."""
+    """Shadow `write` of stdout's and stderr's stream objects."""
     found: List[Any] = []
     _pending.is_on = True
     for number, category in _DESCRIPTORS:
@@ -316,7 +316,7 @@ def _show() -> None:
 
 
 def _shadow(stream: Any, category: str) -> None:
-    """Capture bytes at the buffer of an unbuffered or line-buffered stream, and text at any other stream."""
+    """Capture bytes at the buffer of an unbuffered or line-buffered stream, else text at the stream itself."""
     at_once = getattr(stream, "write_through", False) or stream.line_buffering
     layer = stream.buffer if at_once else stream
     if not any(each[0] is layer for each in _shadowed):
@@ -345,7 +345,7 @@ def _restore() -> None:
 def _taken(write: Callable[[Any], int], category: str, kind: type) -> Callable[[Any], int]:
     """Return a `write` that also keeps the written data for the editor.
 
-    It is a single function, because up to Python 3.11 pydevd would trace each call in it.
+    It calls no further Python function, because up to Python 3.11 pydevd would trace each call.
     """
     pending, append = _pending, _pending.pieces.append
     in_tuple = category == "stderr"

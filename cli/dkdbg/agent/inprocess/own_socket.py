@@ -1,7 +1,7 @@
-"""A socket whose descriptor the program may close; from then on it is never used again.
+"""A socket that stops using its descriptor once the program has closed it.
 
 Programs close descriptors that they have not opened (`os.closerange`, daemons, sandboxes) and open their own
-under the same numbers. A write by number would then go into the program's file.
+under the same numbers. A write to the number would then go into the program's file.
 """
 
 # ruff: noqa: ANN401
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     import _socket
     from typing import Any, Callable, Optional, Tuple
 
-#: Lowest number for dkdbg's descriptors: the program's own get the same numbers as without dkdbg.
+#: Lowest number for dkdbg's descriptors, so high that the program's own get the same numbers as without dkdbg.
 LOWEST = 1000
-#: Seconds after which a thread that waits for data notices a lost descriptor. The kernel keeps the connection
-#: open while the thread waits.
+#: Seconds after which a thread that waits for data notices that the descriptor was closed: the kernel keeps the
+#: connection open while the thread waits.
 NOTICE_S = 1
 
 
 if TYPE_CHECKING:
     _Socket = socket.socket
-elif "gevent.monkey" in sys.modules:  # Python's own class, which gevent has replaced
+elif "gevent.monkey" in sys.modules:  # use Python's own class, which gevent has replaced
     _Socket = sys.modules["gevent.monkey"].get_original("socket", "socket")
-else:  # eventlet, which replaces it too, keeps a copy of the original module
+else:  # eventlet replaces it too, and keeps a copy of the original module
     _Socket = sys.modules.get("__original_module_socket", socket).socket
 
 
@@ -59,7 +59,7 @@ class OwnSocket(_Socket):
         self.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", NOTICE_S, 0))
 
     def recv(self, *args: Any) -> bytes:
-        """Receive as a socket does. Raises OSError, EBADF when the descriptor is gone."""
+        """Receive as a socket does. Raises OSError: EBADF if the program has closed the descriptor."""
         while True:
             self._check()
             try:
@@ -121,7 +121,7 @@ for _name in (
 
 
 def take(sock: _socket.socket) -> OwnSocket:
-    """Return the socket as an OwnSocket, under a high descriptor where `ulimit -n` allows; the original is closed."""
+    """Turn a socket into an OwnSocket, with a high descriptor number if `ulimit -n` allows; close the original."""
     family, kind, proto, limit = sock.family, sock.type, sock.proto, sock.gettimeout()
     number = lifted(sock.fileno())
     if number is None:

@@ -1,9 +1,9 @@
 """OpenPAI's paipdb for users of its debug recipe: pdb on the job's debug port, for `nc`, or DAP.
 
-`dkdbg.pai` and `paipdb` are this file: installed, from `.dkdbg/agent.pyz` or the job's own copy on
-PYTHONPATH, and below the agent, where the hook finds it. The environment variables and the two lines on stderr
+`import dkdbg.pai` and `import paipdb` find this file where dkdbg is installed, where `.dkdbg/agent.pyz` or the job's
+own copy is on PYTHONPATH, and below the agent (through the hook). The environment variables and the two lines on stderr
 are paipdb's (microsoft/pai, contrib/debug-tools/openpaipdb). Differences: this reads the environment at each call
-and not at import, and a client must first type a token. If the user has set none, one is generated, printed in
+instead of at import, and a client must first type a token. If the user has set no token, one is generated, printed in
 the job's log, and valid for one client.
 """
 
@@ -40,7 +40,7 @@ _READS_ALONG = (
     "dkdbg: anyone who reads this log can use the port before you; to keep the token out of the log, set DKDBG_TOKEN from the "
     "job's `secrets`\n"
 )
-#: Path of the whole agent (this file is only a part), searched from a folder upwards.
+#: Path of the whole agent, of which this file is only a part; looked for in a folder and the folders above it.
 _AGENT = os.path.join(".dkdbg", "agent.pyz")
 
 
@@ -52,7 +52,7 @@ def set_trace(
 ) -> None:
     """Wait for a client on the job's debug port and stop at the caller's line.
 
-    With an editor attached to the session, the editor gets the stop.
+    If an editor is attached to the session, stop in the editor instead.
 
     Args:
         addr: address to listen on.
@@ -62,7 +62,7 @@ def set_trace(
 
     Raises:
         socket.timeout: no client came (TimeoutError since Python 3.10).
-        SystemExit: 1, the job has no debug port, or the token's file cannot be read.
+        SystemExit: code 1: the job has no debug port, or the token's file cannot be read.
     """
     frame = frame or sys._getframe(1)
     on_demand = _on_demand()
@@ -82,7 +82,7 @@ settrace = set_trace
 def post_mortem(
     addr: Optional[str] = None, port: Optional[int] = None, timeout: Optional[float] = None
 ) -> None:
-    """Print the current exception, and let a client look at its frames. Without a client, continue."""
+    """Print the current exception, and let a client inspect its frames; continue if no client connects."""
     import traceback
 
     traceback.print_exc()
@@ -104,9 +104,9 @@ def handle_trap(
 def main(argv: Optional[List[str]] = None, called: str = "dkdbg.pai") -> int:
     """Run `SCRIPT [ARGUMENTS]` or `-m MODULE` under a pdb that first waits for a client; return the exit code.
 
-    As with paipdb the program restarts when it has finished, until the client quits. When the client
-    disconnects, the program runs to its end. With `--dap` first, this process becomes an agent for editors, which
-    runs the script, the module, or after `--dap --` any command.
+    As with paipdb, the program starts again each time it has finished, until the client quits. If the client
+    disconnects, the program runs to its end. With `--dap` first, this process becomes an agent for editors, which runs
+    the script or the module; after `--dap --`, any command.
 
     Args:
         argv: the command line; the process's by default.
@@ -204,11 +204,11 @@ def _run(client: Any, code: CodeType, names: Dict[str, Any]) -> None:
 
 
 def _become_the_agent(run: List[str]) -> int:
-    """Replace this process by an agent that runs a command; editors attach to the job's debug port.
+    """Replace this process by an agent that runs a command, for editors on the job's debug port.
 
-    Return 2 if the whole agent is missing. Below an agent, run the command alone.
+    Return 2 if the whole agent is missing. If this process is already below an agent, execute only the command.
     """
-    if os.environ.get("DKDBG_SESSION_DIR"):  # an agent is running, with a port of its own
+    if os.environ.get("DKDBG_SESSION_DIR"):  # below an agent, which has a debug port already
         os.execvp(run[0], run)  # noqa: S606
     agent = _agent()
     if not agent:
@@ -222,7 +222,7 @@ def _become_the_agent(run: List[str]) -> int:
     made = os.urandom(16).hex() if host == _node() and not token and not _is_loopback(host) else ""
     if made:
         os.environ["DKDBG_TOKEN"] = made
-    os.environ.setdefault("DKDBG_ALLOW", "any")  # for the users of the cluster; the token protects the port
+    os.environ.setdefault("DKDBG_ALLOW", "any")  # users are on other machines; the token protects the port
     sys.stderr.write(_WHERE % (host, number, seconds))
     if made:
         sys.stderr.write("dkdbg: the port is for an editor; its token is %s\n%s" % (made, _READS_ALONG))
@@ -295,7 +295,7 @@ def _announce(addr: Optional[str], port: Optional[int], timeout: Optional[float]
 
 
 def _seconds(timeout: Optional[float]) -> float:
-    """Return the seconds to wait. Raises SystemExit, 1: DEBUG_TIMEOUT is not a number."""
+    """Return the seconds to wait. Raises SystemExit (code 1): DEBUG_TIMEOUT is not a number."""
     if timeout is not None:
         return float(timeout)
     text = os.environ.get("DEBUG_TIMEOUT") or DEFAULT_TIMEOUT
@@ -310,7 +310,7 @@ def _seconds(timeout: Optional[float]) -> float:
 
 
 def _number(port: Optional[int]) -> int:
-    """Return the port. Raises SystemExit, 1: the job has none."""
+    """Return the port. Raises SystemExit (code 1): the job has no debug port, or it is not a number."""
     text = str(port or _job_port())
     if text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) < 65536:
         return int(text)
@@ -366,14 +366,14 @@ def _of_task(form: str) -> str:
     """Return an OpenPAI variable of this task, empty without one; `form` is its name with `%s` for role and index."""
     env: Dict[str, str] = dict(os.environ)
     role = env.get("PAI_CURRENT_TASK_ROLE_NAME") or env.get("FC_TASKROLE_NAME", "")
-    # The first one is gone since OpenPAI 1.0.
+    # OpenPAI 1.0 has removed the first one.
     names = ("PAI_TASK_ROLE_INDEX", "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX", "PAI_TASK_INDEX")
     index = next((env[name] for name in names if env.get(name)), "")
     return env.get(form % (role, index), "") if role and index else ""
 
 
 def _on_demand() -> Any:
-    """Return on_demand.py: the hook's copy if the hook found this file, or the installed one."""
+    """Return the module on_demand: the hook's copy if the hook has loaded this file, else the installed one."""
     with _importing:
         found = sys.modules.get("_dkdbg.on_demand")
         if found is None:

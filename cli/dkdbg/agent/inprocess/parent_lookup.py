@@ -1,8 +1,8 @@
-"""Finds the origin of a process with a generic command line, mostly by asking its parent.
+"""Finds out how a process with a generic command line was created (`origin` in contract.py), mostly from its parent.
 
-All processes that multiprocessing has spawned share one command line, and all pytest-xdist workers share
-execnet's. The parent holds the `Process` with its name, target and arguments even before the child's first line,
-so the child asks the parent's hook thread. Without an editor nothing is asked, unless the agent requests it.
+All processes that multiprocessing has spawned have the same command line, and so have all pytest-xdist workers
+(execnet's). The parent has the `Process` with its name, target and arguments even before the child's first line, so the
+child asks the parent's hook thread. It does so only if an editor is attached or the agent requests it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
     from .hook.sitecustomize import _Member as Member
 
-#: Maximum seconds for the parent to answer: its hook's thread may wait for the GIL, or be joining.
+#: Maximum seconds to wait for the parent's answer: its hook's thread may wait for the GIL, or be joining.
 ANSWER_TIMEOUT_S = 30.0
-#: Maximum seconds until a parent knows the pid of a child that it is starting.
+#: Maximum seconds to wait until this process, as the parent, knows the pid of a child that it is starting.
 START_TIMEOUT_S = 10.0
 #: The query of a child to its parent, followed by its pid.
 QUERY = b"child "
 _NONE = "-"
 _XDIST = "exec(eval(sys.stdin.readline()))"
-#: Columns: source file that starts processes, kind of the processes, its local variable with the process that is being
-#: started, and the one with all processes.
+#: Torch's files that start processes. Columns: the file, kind of the processes, local variable with the process that is
+#: being started, local variable or attribute with the list of all.
 _ROWS = (
     ("torch/multiprocessing/spawn.py", "rank", "process", "processes"),
     ("torch/utils/data/dataloader.py", "dataloader", "w", "_workers"),
@@ -39,7 +39,7 @@ _LAUNCHES = ("popen_spawn_posix.py", "popen_forkserver.py", "popen_fork.py")
 
 
 def learn(member: Member) -> bool:
-    """Ask the parent for this process's origin, unless that is known; return whether it is known now."""
+    """Determine this process's origin, unless it is known, if necessary from the parent; return whether it is known."""
     try:
         return _learn(member)
     except Exception as error:  # the process stays without a name
@@ -48,7 +48,7 @@ def learn(member: Member) -> bool:
 
 
 def take_rank(member: Member) -> None:
-    """Set this process's rank from its origin."""
+    """Set this process's rank if its origin is `rank:NUMBER`."""
     kind, _, detail = member.origin.partition(":")
     rank = choosing.whole_number(detail)
     if kind == "rank" and rank is not None:
@@ -71,7 +71,7 @@ def _learn(member: Member) -> bool:
         origin, _, rank = _ask("%s/p/%d.sock" % (member.directory, pid)).partition(" ")
         if ":" in origin:
             member.origin = origin
-            if member.rank is None:  # this is a worker of a rank that multiprocessing has started
+            if member.rank is None:  # the parent's, if that is a rank of torch.multiprocessing
                 member.rank = choosing.whole_number(rank)
             take_rank(member)
             return True
@@ -79,12 +79,12 @@ def _learn(member: Member) -> bool:
 
 
 def tell_again(member: Member) -> str:
-    """Announce this process again if more is known than at its start; return the answer for the agent."""
+    """Announce this process again if it knows more than at its start; return the answer for the agent."""
     before = os.stat(member.base + ".json")
     known = learn(member)
     if known or "LOCAL_RANK" in os.environ:
         member.announce()
-        # The file's time marks the start, from which source changes are counted.
+        # Keep the file's time, which stands for the start of this process.
         os.utime(member.base + ".json", ns=(before.st_atime_ns, before.st_mtime_ns))
     return "known" if known else "unknown"
 
@@ -92,7 +92,7 @@ def tell_again(member: Member) -> str:
 def answer(member: Member, pid: int) -> str:
     """Return `ORIGIN RANK` for a child of this process, or `-` if it is unknown.
 
-    RANK is this process's own, or `-` unless torch.multiprocessing started this process as a rank.
+    RANK is this process's own if torch.multiprocessing has started it as a rank, else `-`.
     """
     found = _process(pid)
     origin = _xdist(pid) if found is None else _place(found) or origin_of(found, "spawned")
@@ -101,7 +101,7 @@ def answer(member: Member, pid: int) -> str:
 
 
 def origin_of(process: object, kind: str) -> str:
-    """Return the origin of a process that multiprocessing starts as `kind`, from its `Process`."""
+    """Return the origin of a process from its `multiprocessing.Process`, `KIND:NAME` unless it is one of torch's."""
     target = getattr(process, "_target", None)
     arguments: Tuple[object, ...] = getattr(process, "_args", ())
     module = getattr(target, "__module__", "")
@@ -129,8 +129,8 @@ def _is_inherited(number: str) -> bool:
 def _place(process: object) -> str:
     """Return the origin of a process from its position in torch's list of processes.
 
-    `Process.start` drops target and arguments. Torch keeps the list where it starts the processes and where it
-    waits for them: torch/multiprocessing/spawn.py, torch/utils/data/dataloader.py.
+    The `Process` itself no longer has its target and arguments once it is started. Frames of torch's files (`_ROWS`)
+    have the list, while they start the processes and while they wait for them.
     """
     for frame in _frames():
         path = frame.f_code.co_filename.replace(os.sep, "/")
@@ -149,7 +149,7 @@ def _place(process: object) -> str:
 
 
 def _process(pid: int) -> Optional[object]:
-    """Return the `multiprocessing.Process` of a child, also of one that is being started."""
+    """Return the `multiprocessing.Process` of a child, even while it is being started; None for another pid."""
     module = sys.modules.get("multiprocessing.process")
     started: List[object] = list(getattr(module, "_children", ()))
     for each in started:
@@ -181,7 +181,7 @@ def _xdist(pid: int) -> str:
             if "execnet" not in frame.f_code.co_filename or frame.f_code.co_name != "makegateway":
                 continue
             found, io = frame.f_locals, frame.f_locals.get("io")
-            starting = starting or io is None  # this may be the child: its pid is not known yet
+            starting = starting or io is None  # this gateway may be the child's, whose pid is not known yet
             known = [(io, found.get("spec"))]
             known += [
                 (getattr(each, "_io", None), each)
@@ -205,9 +205,9 @@ def _frames() -> Iterator[FrameType]:
 
 
 def _parents(member: Member) -> List[int]:
-    """Return a list with the pid of the process that started this one; empty if unknown.
+    """Return the pid, in a list, of the process that has started this one; empty if unknown.
 
-    Behind a forkserver that is the forkserver's parent.
+    For a process from a forkserver, that is the forkserver's parent.
     """
     if not any("multiprocessing.forkserver" in word for word in member.argv):
         return [os.getppid()]

@@ -1,7 +1,7 @@
-"""Adds the session to environments that the program makes for its children.
+"""Adds the session's variables to environments that the program makes for its child processes.
 
 `subprocess`, `os.execve` and `os.posix_spawn` accept an environment, which may lack the hook: tox removes it, for
-example, as does `env={"PYTHONPATH": ...}`. The program's own objects stay unchanged.
+example, as does `env={"PYTHONPATH": ...}`. The program's own dicts and lists stay unchanged.
 """
 
 # ruff: noqa: ANN401
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Tuple
 
 _SESSION, _PATH = b"DKDBG_SESSION_DIR", b"PYTHONPATH"
-#: Prefixes of the variables that the agent sets for a program. PYDEVD_DISABLE_FILE_VALIDATION suppresses four lines
-#: of warnings in a joined process.
+#: Prefixes of the variables that the agent sets for a program, and that a child needs too.
 _DKDBG_PREFIXES = (
     b"DKDBG_",
     b"PYDEVD_DISABLE_FILE_VALIDATION",
@@ -44,11 +43,11 @@ def fork_exec(directory: str, hook: str, arguments: Tuple[Any, ...]) -> Tuple[An
 
 
 def with_session(directory: str, hook: str, environment: Any) -> Any:
-    """Return an environment for `os.execve` with the session in it.
+    """Return an environment for `os.execve` with the session's variables added.
 
     Args:
         directory: the session's folder. hook: the hook's folder, as on PYTHONPATH.
-        environment: a mapping; anything else is left to the call, which reports the error.
+        environment: a mapping; anything else is returned as it is, for `os.execve` to report the error.
     """
     try:
         pairs = {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
@@ -59,10 +58,9 @@ def with_session(directory: str, hook: str, environment: Any) -> Any:
 
 
 def _missing(directory: str, hook: str, pairs: Dict[bytes, bytes]) -> Dict[bytes, bytes]:
-    """Return the variables that an environment lacks; empty if it belongs to another session.
+    """Return the variables to add to an environment; empty if it belongs to another session that still exists.
 
-    A session that has ended does not count: the program copied that environment before this process moved to its
-    present session.
+    It may name a session that has ended, if the program copied it before this process moved to its present session.
     """
     session, hook_folder = os.fsencode(directory), os.fsencode(hook)
     named = pairs.get(_SESSION)
@@ -74,7 +72,7 @@ def _missing(directory: str, hook: str, pairs: Dict[bytes, bytes]) -> Dict[bytes
     if hook_folder not in entries:
         from . import entered
 
-        # Drop the hook of the session in which the environment was copied; its version may differ.
+        # Drop the hook of a former session, which may be of another version.
         rest = [each for each in entries if not entered.is_hook_folder(os.fsdecode(each))]
         more[_PATH] = b":".join([hook_folder, *rest])
     if named != session:

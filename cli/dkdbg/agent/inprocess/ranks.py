@@ -1,6 +1,6 @@
 """Sets of ranks in text form: `0,3`, `all`, `failing`, `0-7:2`. Pure; the host, the agent and the hook read them.
 
-`failing` are the ranks that fail: none of them is debugged before it fails.
+With `failing`, ranks that crash are debugged from then on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ALL = "all"
 FAILING = "failing"
 HINT = "write ranks separated by commas, such as 0,3 or 0-7 or 0-7:2 (every second one), or all, or failing"
-#: Form of a span. A rank has at most seven digits: a longer number, such as 99999999999, is a mistake.
+#: FIRST, FIRST-LAST or FIRST-LAST:STEP. A number of more than seven digits is a mistake.
 _FORM = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7})(?::([0-9]{1,7}))?)?")
 #: Maximum characters of a set to quote in an error.
 _MAX_QUOTED_CHARS = 60
@@ -40,12 +40,12 @@ class RankSetError(ValueError):
 
 
 class RankSet:
-    """A set of ranks; equal sets in the same notation compare equal.
+    """A set of ranks. Two compare equal only if they are written with the same spans.
 
     Args:
         spans: (first, last, step) each, the last rank included.
-        everyone: all ranks, and processes without one.
-        failing: also ranks that fail.
+        everyone: whether all processes are selected, even those without a rank.
+        failing: whether ranks that fail are selected from then on.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class RankSet:
         self.failing = failing and not everyone
 
     def contains(self, rank: Optional[int]) -> bool:
-        """Tell whether a rank is in the set; None, a process without a rank, is only in `all`.
+        """Tell whether a rank is in the set; None (a process without a rank) is only in `all`.
 
-        Ranks that fail later are not included: check `failing` for that.
+        This does not consider `failing`.
         """
         if self.everyone:
             return True
@@ -67,7 +67,7 @@ class RankSet:
         return any(first <= rank <= last and (rank - first) % step == 0 for first, last, step in self.spans)
 
     def missing(self, present: Iterable[int], limit: int = 8) -> List[int]:
-        """Return the first ranks of the set that are not among these; `all` and `failing` add none."""
+        """Return up to `limit` ranks of the set that are not among these; `all` and `failing` do not count."""
         existing = set(present)
         found: List[int] = []
         for first, last, step in self.spans:

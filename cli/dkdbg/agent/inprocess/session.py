@@ -1,4 +1,4 @@
-"""Helpers for this process: its membership of the session, its debugger and threads, and messages on stderr."""
+"""Helpers that other modules share: the session's files, this process's debugger and threads, messages to the user."""
 
 # debugpy is untyped.
 # ruff: noqa: ANN401
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 #: C callbacks that must not be garbage-collected.
 _kept: List[object] = []
-#: Hidden threads, referenced until they have ended. A thread that holds the last reference to its own `Thread` clears
-#: the weak references to that after `threading` has forgotten the thread. pydevd would create a dummy for it, which
-#: Python 3.13 reports at exit.
+#: Threads of `start_hidden`, referenced until they have ended. Otherwise a thread would itself drop the last reference
+#: to its `Thread`, after `threading` has forgotten it; pydevd's weak-reference callbacks would then create a dummy
+#: `Thread` for it, which Python 3.13 reports at exit.
 _hidden: List[Any] = []
 
 
 def monotonic() -> float:
-    """Return the system's monotonic seconds: a test may freeze `time.monotonic`, and dkdbg slows it during a stop."""
+    """Return the system's monotonic seconds: a test may freeze `time.monotonic`, and dkdbg stops it (clocks.py)."""
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
@@ -42,7 +42,7 @@ def namespace(module: object) -> Dict[str, Any]:
 
 
 def member() -> Optional[Member]:
-    """Return this process as a member of the session, which the hook has created; None where the hook did not run."""
+    """Return the hook's object for this process as a member of the session; None if the hook has not run here."""
     for finder in reversed(sys.meta_path):
         if type(finder).__name__ == "_DkdbgFinder":
             found: Optional[Member] = getattr(finder, "member", None)
@@ -51,7 +51,7 @@ def member() -> Optional[Member]:
 
 
 def debugger() -> Any:
-    """Return pydevd's debugger in this process, dkdbg's or another; None without one."""
+    """Return pydevd's debugger in this process, whether it belongs to dkdbg or not; None without one."""
     return getattr(sys.modules.get("pydevd"), "get_global_debugger", lambda: None)()
 
 
@@ -61,10 +61,10 @@ def is_joined() -> bool:
 
 
 def threads() -> Any:
-    """Return the module through which pydevd knows threads: a copy where the program uses gevent.
+    """Return the `threading` that pydevd uses, which is a copy if the program uses gevent.
 
-    If the program's own `threading` knew a second thread, `gevent.monkey.patch_all()` would not patch the locks of the
-    imports in progress, and these would fail.
+    Threads of dkdbg must be unknown to the program's own `threading`: if that knew a second thread,
+    `gevent.monkey.patch_all()` would not patch the locks of imports in progress, and these would fail.
     """
     import threading
 
@@ -72,7 +72,7 @@ def threads() -> Any:
 
 
 def untrace() -> None:
-    """Take this thread, a debugger's, from the program's own tracers of all threads, such as `python -m trace`."""
+    """Remove the program's own tracers, such as that of `python -m trace`, from this thread of the debugger's."""
     if sys.gettrace() is not None:
         holder = getattr(sys.modules.get("pydevd_tracing"), "TracingFunctionHolder", None)
         (getattr(holder, "_original_tracing", None) or sys.settrace)(None)
@@ -121,7 +121,7 @@ def record(directory: str) -> Dict[str, Any]:
 def editor_is_attached(directory: str, stat: Callable[[str], object] = os.stat) -> bool:
     """Tell whether an editor is attached to the session with this folder.
 
-    It calls no Python function (see untraced.py), and none that a test of the program has replaced.
+    It calls no Python function (see untraced.py), and its `stat` is not one that a test of the program has replaced.
     """
     try:
         stat(directory + "/join.json")
@@ -146,10 +146,10 @@ def say(text: str) -> None:
 
 
 def tell(debugger: Any, text: str) -> None:
-    """Print a line on stderr and in the editor's console; only once if the console shows the program's output.
+    """Print a line on stderr and in the editor's console, which may show it through stderr anyway.
 
     Args:
-        debugger: pydevd's, which has an editor.
+        debugger: pydevd's debugger, with an editor.
     """
     say(text)
     from . import output

@@ -1,9 +1,9 @@
 # -*- coding: utf-8 -*-
 """Activates the hook in a Python whose PYTHONPATH lacks it.
 
-A .pth file executes this (supervisor/site_folders.py). It puts the hook's folder first on `sys.path`, before
-`site` imports `sitecustomize`, and the session back into the environment. The .pth file defines `session`, the
-session's folder, `agent`, the agent's pid, and `hook`, the hook's folder.
+A .pth file executes this (supervisor/site_folders.py), with the globals `session` (the session's folder), `agent` (the
+agent's pid) and `hook` (the hook's folder). It puts the hook's folder first on `sys.path`, before `site` imports
+`sitecustomize`, and the session's folder back into the environment.
 
 Any Python that the user starts reads this file, so it is valid Python 2 as well.
 """
@@ -31,7 +31,7 @@ def above():  # type: () -> Iterator[int]
 
 
 def _enter(session, agent, hook):  # type: (str, int, str) -> None
-    # Do nothing when a program has `site` read the site folders again later.
+    # Do nothing if a running program makes `site` read its folders again, or outside of the agent's processes.
     if "sitecustomize" in sys.modules or not os.path.isdir(session) or agent not in above():
         return
     if not os.path.isdir(os.environ.get("DKDBG_SESSION_DIR", "")):

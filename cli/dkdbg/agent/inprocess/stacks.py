@@ -1,8 +1,8 @@
 """Dumps the stacks of this process's threads for `dkdbg where`: file, line and function of each frame, no values.
 
-It runs in the hook's thread, and the others continue meanwhile: nothing is traced, and no debugger is needed.
-It also answers while the main thread waits in C code that has released the GIL. It imports no module in which a
-program could be hanging.
+It runs on the hook's thread while the others continue; it traces nothing, and needs no debugger. So it answers even
+while the main thread waits in C code that has released the GIL. It imports no module whose import the program could be
+hanging in.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, Dict, List, Optional, Tuple
 
-#: Maximum threads of a process, and maximum frames of a thread from its inner and from its outer end.
+#: Maximum threads of a process, and maximum innermost and outermost frames of a thread.
 MAX_THREADS, MAX_INNER_FRAMES, MAX_OUTER_FRAMES = 100, 80, 20
 #: Maximum characters of a path, and of any name.
 _MAX_PATH_CHARS, _MAX_NAME_CHARS = 500, 200
-#: The debugger's own code, which the agent brings.
+#: Part of the paths of the debugger's own code.
 _DEBUGGER = "/debugpy/_vendored/"
-#: Parts of the paths of installed code; a user looks for the cause in other frames first.
+#: Parts of the paths of installed code, in contrast to the program's own.
 _INSTALLED = ("/site-packages/", "/dist-packages/", _DEBUGGER)
 #: Prefix of dkdbg's own code.
 _FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
-#: Prefixes of all code that is not the program's; dkdbg's includes the lengthened waits (see clocks.py).
+#: Prefixes of the paths of other code that is not the program's.
 _NOT_OWN = (
     os.path.dirname(os.__file__) + os.sep,
     os.path.join(sys.prefix, "bin") + os.sep,
@@ -62,8 +62,8 @@ def _thread(frame: Optional[FrameType], thread: Any, is_main: bool) -> str:  # n
     while frame is not None:
         code = frame.f_code
         function = getattr(code, "co_qualname", code.co_name)  # Python 3.11
-        if not code.co_filename.startswith(_FOLDER):  # such as a lengthened wait, see clocks.py
-            # A frame has no line while a debugger or a tracer is changing it.
+        if not code.co_filename.startswith(_FOLDER):  # skip dkdbg's replacements of waits, see clocks.py
+            # A frame has no line number while a debugger or a tracer is changing it.
             listed.append((code.co_filename, frame.f_lineno or 0, function))
         frame = frame.f_back
     listed = _without_debugger(listed)
@@ -95,13 +95,13 @@ def _without_debugger(listed: List[Tuple[str, int, str]]) -> List[Tuple[str, int
 
 
 def _is_dkdbg_thread(thread: Any) -> bool:  # noqa: ANN401
-    """Tell whether a thread is the debugger's, or the agent's."""
+    """Tell whether a thread, by its `Thread`, is the debugger's or dkdbg's."""
     attributes = ("pydev_do_not_trace", "is_pydev_daemon_thread")
     return any(getattr(thread, attribute, False) is True for attribute in attributes)
 
 
 def _began_in_dkdbg(frame: Optional[FrameType]) -> bool:
-    """Tell whether a thread that `threading` does not know is the agent's, by its outermost frame."""
+    """Tell whether a thread is dkdbg's by its outermost frame, for threads that `threading` does not know."""
     path = ""
     while frame is not None:
         path, frame = frame.f_code.co_filename, frame.f_back

@@ -2,10 +2,10 @@
 
 With a `queue.py` beside the script, `import queue` finds that file. The debugger would fail with it; and if the
 debugger loaded the standard module first, the program would get that one. So in such a program dkdbg's modules,
-debugpy's, and the standard modules that they load use an `__import__` of their own. For a name that the program uses
-too, it loads the standard module as `_dkdbg_standard.NAME`, for the debugger alone.
+debugpy's, and the standard modules that they load get an `__import__` of their own. For a name that the program has a
+module of too, it loads the standard module as `_dkdbg_standard.NAME`, for the debugger alone.
 
-Loaded by the hook before our other modules, so it imports nothing that a program can replace.
+The hook loads this before dkdbg's other modules, so it imports nothing that a program can replace.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 #: Folders of debugpy's top-level modules.
 folders: List[str] = []
-#: Prefixes of our modules and debugpy's.
+#: Prefixes of the names of dkdbg's and debugpy's modules.
 _DEBUGGER = ("_dkdbg", "debugpy", "pydev", "_pydev")
-#: Modules that the debugger does not import. A folder `test` is common, and setuptools replaces distutils.
+#: Standard modules that the debugger does not import, and that many programs replace: a folder `test` is common, and
+#: setuptools replaces distutils.
 _UNUSED = {"test", "distutils"}
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _OF_OS = os.path.dirname(os.__file__)
@@ -41,24 +42,24 @@ def _is_library(entry: str) -> bool:
     )
 
 
-#: Folders of the standard library, and its modules' names. Objects in sys.path may be of any type.
+#: Folders of the standard library, and the names of its modules. (sys.path may contain objects of any type.)
 _standard = [_OF_OS, *filter(_is_library, [each for each in sys.path if type(each) is str])]
 _names: Set[str] = set()
-#: Names that both a standard module and a module of the program have. If this is empty, the debugger imports as
+#: Names that both a standard module and a module of the program have. While it is empty, the debugger imports as
 #: the program does.
 _replaced: Set[str] = set()
-#: Package of the modules that are loaded for the debugger alone.
+#: Name of the package of standard modules that are loaded for the debugger alone.
 _PRIVATE = "_dkdbg_standard"
-#: The `__builtins__` of the debugger's modules, if the program replaces a module of the library.
+#: The `__builtins__` of the debugger's modules, with its own `__import__`, if `_replaced` is not empty.
 _builtins: Dict[str, Any] = {}
-#: The threads that are importing modules of the standard library for the debugger.
+#: Identifiers of the threads that are importing modules of the standard library for the debugger.
 _importing: Set[int] = set()
 
 
 def find_shadowing() -> None:
     """Add to `_replaced` the names of the program's modules that are also names of standard modules."""
     script = str((getattr(sys, "argv", None) or [""])[0])
-    # While Python starts, the script's folder is not in sys.path yet.
+    # While Python starts, sys.path does not have the script's folder yet.
     first = [""]
     if script not in ("", "-c", "-m"):
         try:
@@ -79,7 +80,7 @@ def find_shadowing() -> None:
 
 
 def _listed(folder: str) -> List[str]:
-    """Return candidate names of modules in a folder: modules, folders, and perhaps other files."""
+    """Return the names in a folder that may be modules: those with a suffix like a module's, or without a suffix."""
     try:
         entries = os.listdir(folder or ".")
     except OSError:
@@ -105,7 +106,7 @@ def _is_standard(name: str) -> bool:
 
 
 def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
-    """Import as `__import__` does, for the debugger's modules and the standard modules that it has loaded."""
+    """Replace `__import__` in the debugger's modules, and in the standard modules that are loaded for it alone."""
     top = (globals["__package__"] if level else name).partition(".")[0]
     if top not in _names:
         return import_normally(name, globals, locals, fromlist, level)
@@ -133,7 +134,7 @@ class _Loader(SourceFileLoader):
 
 
 class _Finder:
-    """Finds the debugger's modules; the first on sys.meta_path, so that `sys.path` stays as it is."""
+    """Finder of the debugger's modules, first on sys.meta_path; with it, `sys.path` need not be changed."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ARG002
         """Return a spec of a module that is imported for the debugger, and None for others."""

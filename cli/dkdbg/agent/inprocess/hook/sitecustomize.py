@@ -1,5 +1,5 @@
 # -*- coding: utf-8 -*-
-"""The lazy hook: every Python process below the agent can be debugged, at almost no cost before an editor attaches.
+"""The hook, which makes every Python process below the agent debuggable, at almost no cost until an editor attaches.
 
 The agent puts this folder first on PYTHONPATH. At start a process runs the user's own `sitecustomize`,
 announces itself in the session's folder, and leaves one thread asleep on a socket. Nothing of debugpy, json
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-#: Descriptor number of the hook's socket, so high that the program's files get the same numbers as without the hook.
+#: Descriptor number for the hook's socket, so high that the program's own get the same numbers as without the hook.
 _HIGH = 1000
 
 #: Fragments of the command lines of helper processes, which run no user code. Such a process neither registers
-#: nor joins, unless DKDBG_HOUSEKEEPING=1. dkdbg.launchers has the same list; a test compares them, because
-#: importing it would slow down each start of a Python.
+#: nor joins, unless DKDBG_HOUSEKEEPING=1. A copy of the list in dkdbg.launchers, whose import would slow down each
+#: start of a Python; a test compares them.
 _SKIP = (
     "multiprocessing.resource_tracker",
     "multiprocessing.semaphore_tracker",
@@ -47,13 +47,13 @@ _SKIP = (
 _NEVER = ("debugpy/adapter", "pydevd.py", "dkdbg/agent/")
 #: Fragments of generic command lines: only the parent knows what such a process is (parent_lookup.py).
 _NAMELESS = ("--multiprocessing-fork", "multiprocessing.forkserver", "exec(eval(sys.stdin.readline()))")
-#: Programs that build or install; they start many short processes.
+#: Programs that build or install, which also neither register nor join: they start many short processes.
 _SKIP_PROGRAMS = ("pip", "pip3", "uv", "ninja", "cmake", "conda", "mamba", "poetry", "meson")
-#: Seconds to wait until the agent has noticed that this process changed its user.
+#: Seconds that a process waits for the agent to notice that it has changed its user.
 _ADMISSION_TIMEOUT_S = 5.0
 #: The same for the first child that a process forks after changing its user; later children do not wait.
 _ADMISSION_OF_FORK_S = 1.0
-#: Reference to this module: Python 2 clears a module's globals when the last reference goes.
+#: Holds a reference to this module once it is out of sys.modules: Python 2 would clear its globals.
 _kept = {}  # type: Dict[str, Any]
 _RANK_NAMES = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "PMI_RANK", "PMI_SIZE",
@@ -118,7 +118,7 @@ def _import(name):  # type: (str) -> Any
     """Import NAME.py of the parent folder as `_dkdbg.NAME`: its files import each other relatively."""
     found = sys.modules.get("_dkdbg." + name)
     if found is not None and not getattr(found.__spec__, "_initializing", False):
-        return found  # no import: this may be a signal handler, and the interrupted code may hold that lock
+        return found  # without the import lock: in a signal handler, the interrupted code may hold it
     if "_dkdbg" not in sys.modules:
         package = type(sys)("_dkdbg")
         package.__path__ = [os.path.dirname(_FOLDER)]
@@ -142,7 +142,7 @@ class _Late(object):
         return getattr(_import(self._name), name)
 
 
-# Not imported for the type checker: these modules use `_Member`, and import cycles are forbidden.
+# Any: importing these modules for the type checker would be a cycle, because they use `_Member`.
 answers = _Late("answers")  # type: Any
 choosing = _Late("choosing")  # type: Any
 clocks = _Late("clocks.clocks")  # type: Any
@@ -188,7 +188,7 @@ def _lift(sock):  # type: (socket) -> socket
 
 
 def _native(name):  # type: (str) -> Any
-    """Return Python's own function of `_thread`, also where gevent has replaced it."""
+    """Return the original of a function in `_thread`, even where gevent has replaced it."""
     import _thread
 
     monkey = sys.modules.get("gevent.monkey")  # in a process that the agent attached to after gevent's patch
@@ -199,29 +199,29 @@ class _Member(object):
     """This process as a member of the session.
 
     Attributes:
-        directory: the session's folder. hook: the hook's folder, on PYTHONPATH of new processes.
+        directory: the session's folder. hook: the hook's folder, as on the PYTHONPATH of child processes.
         argv: the command line.
-        origin: how this process was forked, see `origin` in contract.py.
-        rank: the rank that the parent has given to this process, or its own if it is one (parent_lookup.py); or None.
+        origin: how this process was created, see `origin` in contract.py.
+        rank: for a rank of torch.multiprocessing and its children, the rank according to parent_lookup.py; else None.
         free: whether ranks were selected at its start and this process was not among them.
         fork_armed: whether the callback for forked children is registered. block_signals: blocks signals in a child.
         user: effective uid at the last fork. is_new_user: whether it had changed since the fork before.
-        main_ident: the main thread's identifier, as Python without gevent has it.
-        lock: held while registering again. A signal handler may run, and fork, while its thread holds a lock.
+        main_ident: the main thread's identifier, without gevent's changes.
+        lock: held while registering again; reentrant, because a signal handler may fork on the thread that holds it.
         done: lock that is held while the hook's thread runs, and while `starter` (a thread's identifier) starts it.
         begun: lock that is held between the start of the hook's thread and its first instruction.
-        running: whether the hook's thread runs. thread_id: its number in the kernel. answering: whether it
+        running: whether the hook's thread runs. thread_id: its thread ID in the kernel. answering: whether it
             answers a query.
         forking: number of forks in progress, before which the hook's thread has to end. A signal handler may fork
             during another fork.
-        handed_over: connection of a query that the hook's thread leaves to the one that starts after the fork.
+        handed_over: connection of a query that the hook's thread, ended for a fork, leaves to the next one.
         joined: whether this process has ever joined an adapter.
         listener: socket for the agent's queries; to be used only after `owns_listener()`.
     """
 
     def __init__(self, directory, argv):  # type: (str, List[str]) -> None
-        # `threading` takes the thread that first imports it for the main thread. If the hook's thread imported it
-        # later, the program would hang at its end.
+        # Import `threading` here: it takes the thread that first imports it for the main thread. If that were the
+        # hook's thread, the program would hang at its end.
         import threading
 
         self.directory = directory
@@ -233,8 +233,8 @@ class _Member(object):
         self.block_signals = None  # type: Optional[Callable[[], object]]
         self.origin = ""
         self.rank = None  # type: Optional[int]
-        # The rank that decides whether this process is selected (choosing.py). It is not announced: the first Python
-        # of a job belongs to rank 0, but may be the user's own launcher.
+        # The rank by which this process is selected or not (choosing.py). It is not announced as its rank: the first
+        # Python of a job belongs to rank 0, but may be the user's own launcher.
         self.belongs = None  # type: Optional[int]
         self.free = False
         self._allocate_lock = _native("allocate_lock")
@@ -275,11 +275,11 @@ class _Member(object):
             os.unlink(self.base + ".sock")
         except OSError:
             pass
-        # A datagram socket: a thread that waits in accept() would keep the lowest free descriptor reserved.
+        # A datagram socket: a thread that waits in accept() would have reserved the lowest free descriptor number.
         try:
             sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
-            # Read the identity before the socket moves to the high number, under which the program may open a file at
-            # any moment. If the socket object were freed then, it would close that file.
+            # Read the identity now. Once the socket has the high number, the program may close that number and open a
+            # file under it at any moment, and the socket object would close that file.
             listener_id = _identity(sock.fileno())
             sock.bind(os.path.realpath(self.directory + "/p") + "/%d.sock" % os.getpid())
         except OSError as error:  # for example in a sandbox; see hook_check.py
@@ -289,7 +289,7 @@ class _Member(object):
         self.announce()
 
     def announce(self):  # type: () -> None
-        """Write this process's announcement, after which the agent asks the process to join. Raises OSError."""
+        """Write this process's announcement, by which the agent finds the process. Raises OSError."""
         import time
         from _json import encode_basestring_ascii as quoted  # json itself costs 3 ms
 
@@ -318,7 +318,7 @@ class _Member(object):
         os.rename(self.base + ".tmp", self.base + suffix)
 
     def owns_listener(self):  # type: () -> bool
-        """Tell whether the listener's descriptor is still the hook's socket; a lost one is never used again."""
+        """Tell whether the listener's descriptor is still the hook's socket; if not, never use it again."""
         if self.listener is None or self.listener.fileno() < 0:
             return False
         if self._listener_id is not None and _identity(self.listener.fileno()) == self._listener_id:
@@ -333,7 +333,7 @@ class _Member(object):
                 self.register(answers.lift)
 
     def wake_thread(self, waiting=None):  # type: (Optional[socket]) -> None
-        """Start the hook's thread; `waiting` is the connection of the agent that asks this process to join."""
+        """Start the hook's thread, unless it runs; `waiting` is the connection of a query `join` to answer first."""
         if self.listener is None or not self.done.acquire(False):
             return
         self.starter = self._get_ident()
@@ -368,7 +368,7 @@ class _Member(object):
                 connection, command = self._next()
                 if command == b"sleep":
                     if not self.forking:
-                        continue  # left by a fork that did not wait for the answer, or sent by another process
+                        continue  # from a fork that did not wait for this thread, or from another process
                     slept = True
                     break
                 if self._answer(connection, command):
@@ -390,7 +390,7 @@ class _Member(object):
             self.wake_thread()
 
     def _answer(self, connection, command):  # type: (Optional[socket], bytes) -> bool
-        """Answer a query through answers.py; an error, as in importing it, ends only this answer."""
+        """Answer a query through answers.py; return whether this thread has to end. An error ends only this answer."""
         self.answering = True
         try:
             if answers.answer(self, connection, command):
@@ -410,7 +410,7 @@ class _Member(object):
         return _socket.socketpair()[0]
 
     def _next(self):  # type: () -> Tuple[Optional[socket], bytes]
-        """Return the connection for the answer, if one came with the query, and the next query."""
+        """Wait for the next query; return the connection for its answer, if one came with it, and the query."""
         import _socket
 
         while True:
@@ -431,8 +431,8 @@ class _Member(object):
 
     def join(self, at_start):  # type: (bool) -> str
         """Join the adapter; return `joined`, `already joined`, or why not."""
-        # Import forking now, because a forked child needs it to drop the debugger: after setuid or chroot its file
-        # may be out of reach.
+        # Import forking now: a forked child needs it to drop the debugger, and its file may be out of reach after
+        # setuid or chroot.
         _import("forking")
         answer = join.join(self.directory, at_start)  # type: str
         self.joined = self.joined or answer.startswith(("joined", "already joined"))
@@ -480,7 +480,7 @@ class _Member(object):
 
 
 class _DkdbgFinder(object):
-    """Last finder on sys.meta_path: `import dkdbg` gives `breakpoint` and its siblings where dkdbg is not installed."""
+    """Last finder on sys.meta_path: makes `import dkdbg` work (`dkdbg.breakpoint()`) where dkdbg is not installed."""
 
     def __init__(self, member):  # type: (_Member) -> None
         self.member = member
@@ -500,7 +500,7 @@ class _CoverageFinder(object):
 
 
 def _profile(directory, argv):  # type: (str, List[str]) -> None
-    """Start this process's profilers. An error is reported and has no other effect."""
+    """Start this process's profilers. On an error, report it and continue."""
     try:
         profiling.begin(directory, argv)
     except Exception as error:
@@ -510,8 +510,8 @@ def _profile(directory, argv):  # type: (str, List[str]) -> None
 def _admitted(directory, limit=_ADMISSION_TIMEOUT_S):  # type: (str, float) -> str
     """Wait for the session's folder for this process's new user, and return it.
 
-    The agent creates it for a descendant when it notices that one. Raises KeyError, ValueError or OSError if no
-    folder is or will be created.
+    The agent creates it once it notices a descendant process of that user. Raises KeyError, ValueError or OSError if
+    there is no such folder and will be none.
     """
     import time
 
@@ -534,7 +534,7 @@ def _admitted(directory, limit=_ADMISSION_TIMEOUT_S):  # type: (str, float) -> s
 
 
 def _pass_on(member):  # type: (_Member) -> None
-    """Pass the session also to child processes for which the program creates the environment; see passing.py."""
+    """Pass the session on even to child processes with an environment that the program makes; see passing.py."""
     import _posixsubprocess
 
     fork_exec = _posixsubprocess.fork_exec
@@ -542,7 +542,7 @@ def _pass_on(member):  # type: (_Member) -> None
     def handed_on(*arguments):  # type: (Any) -> int
         try:
             arguments = passing.fork_exec(member.directory, member.hook, arguments)
-        except Exception as error:  # dkdbg's folder is out of reach, after a chroot or as another user
+        except Exception as error:  # passing.py is out of reach, after a chroot or as another user
             _say("not handed on: %r" % (error,))
         return fork_exec(*arguments)
 
@@ -579,7 +579,8 @@ def _enter():  # type: () -> None
         directory = _admitted(directory)
     member = _Member(directory, argv)
     _pass_on(member)
-    # Inherited from a worker or driver of Ray that started this program. Ray's function would fail here.
+    # Ray sets this variable in its workers and drivers, and a program that they start inherits it; there Ray's function
+    # would fail.
     if os.environ.get("PYTHONBREAKPOINT", "").startswith("ray.util.rpdb."):
         os.environ["PYTHONBREAKPOINT"] = "dkdbg.breakpoint"
     if "DKDBG_PROFILE" in os.environ:
@@ -617,7 +618,7 @@ def _is_main_interpreter():  # type: () -> bool
     import _signal
 
     try:
-        _signal.set_wakeup_fd(-1)  # changes nothing: a Python starts with this value
+        _signal.set_wakeup_fd(-1)  # -1 is the initial value; raises ValueError in a subinterpreter
     except ValueError:
         return False
     return True
