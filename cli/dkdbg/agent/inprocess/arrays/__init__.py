@@ -1,1 +1,1 @@
-"""Variables views of tensors and arrays."""
+"""Presents tensors and arrays in an editor's Variables view."""

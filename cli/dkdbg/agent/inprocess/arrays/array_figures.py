@@ -1,6 +1,6 @@
-"""Describes a tensor or an array in one line: shape, figures such as min, max and NaN count. No I/O.
+"""Describes a tensor or an array in one line: shape, and figures such as minimum, maximum and NaN count. No I/O.
 
-The figures cover all elements, or evenly spaced pieces where there are more than MAX_ELEMENTS. The pieces are the
+The figures cover all elements, or evenly spaced pieces if there are more than MAX_ELEMENTS. The pieces are the
 same in each process, so that ranks can be compared. torch_views, numpy_views and jax_views read the elements.
 """
 
@@ -14,15 +14,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-#: Elements to read at a time: less than at::internal::GRAIN_SIZE, above which PyTorch uses its thread pool. A
-#: forked process does not have those threads and would wait for them.
+#: Elements to read at a time: at most at::internal::GRAIN_SIZE, above which PyTorch uses its thread pool. A
+#: forked process does not have those threads, and would wait for them without end.
 PIECE_ELEMENTS = 1 << 15
-#: Maximum elements to read completely; of larger arrays, this many are read in evenly spaced pieces.
+#: Maximum elements to read of one array; of a larger one, evenly spaced pieces are read.
 MAX_ELEMENTS = 1 << 22
 #: Maximum elements whose values are shown in the one-line text, and as children when a user expands it.
 MAX_INLINE_ELEMENTS = 10
 MAX_PAGE_ELEMENTS = 100
-#: Maximum seconds to read one tensor, and all tensors of a burst of requests: a frame may have hundreds.
+#: Maximum seconds to read one tensor, and to read all tensors of a burst of requests: a frame may have hundreds.
 TIMEOUT_S = 0.2
 ROW_TIMEOUT_S = 0.5
 #: Seconds without a request after which a new burst begins.
@@ -38,9 +38,9 @@ class Figures:
 
     Attributes:
         count: number of all elements. read: number of elements that were read.
-        nan, inf: number of NaN and infinite elements among these. finite: number of the others.
+        nan, inf: number of NaN and infinite elements among these. finite: number of all others.
         low, high, total, squares: minimum, maximum, sum and sum of squares of the finite ones.
-        signed: whether NaN and Inf exist in this type.
+        signed: whether the type has NaN and Inf, as floating-point types do.
     """
 
     def __init__(self, count: int, signed: bool = True) -> None:
@@ -50,7 +50,7 @@ class Figures:
         self.low = self.high = self.total = self.squares = 0.0
 
     def add(self, read: int, nan: int, inf: int, finite: Sequence[float]) -> None:
-        """Add a piece; `finite` holds lowest, highest, sum and sum of squares of its finite elements."""
+        """Add a piece; `finite` has minimum, maximum, sum and sum of squares of its finite elements."""
         count = read - nan - inf
         if count:
             low, high, total, squares = finite
@@ -101,13 +101,13 @@ class View:
     """Description of one tensor or array.
 
     Attributes:
-        kind: name of its type. shape: as Python writes it. dtype, device: names; the device may be empty.
-        notes: further remarks. why: the reason for missing figures.
-        figures: None where nothing was read.
-        values: the elements as text, where there are few.
+        kind: name of its type. shape: as text. dtype, device: names; the device may be empty.
+        notes: further remarks. why: reason for missing figures.
+        figures: None if nothing was read.
+        values: the elements as text if there are few, else empty.
         digest: digest of the elements that were read, if requested.
         grid: returns the width and the numbers of a picture of at most SIDE by SIDE elements, row by row.
-        rows: returns the children: (name, value, suffix that turns the expression of the whole into the child's).
+        rows: returns the children for an editor: (name, value, suffix that makes the parent's expression the child's).
     """
 
     def __init__(self, kind: str, shape: str, dtype: str, device: str = "") -> None:
@@ -134,7 +134,7 @@ class View:
 
 
 class Rows:
-    """Time budget for a burst of requested tensors; `clock` returns monotonic seconds."""
+    """Time budget for a burst of requests for tensors; `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = session.monotonic) -> None:
         self._clock = clock
@@ -142,7 +142,7 @@ class Rows:
         self._spent = 0.0
 
     def begin(self) -> float:
-        """Return the time at which to stop reading the next tensor, on the clock."""
+        """Return the time on the clock at which to stop reading the next tensor."""
         now = self._clock()
         if now > self._last + ROW_GAP_S:
             self._spent = 0.0
@@ -159,7 +159,7 @@ class Rows:
 def pieces(
     count: int, piece: int = PIECE_ELEMENTS, max_elements: int = MAX_ELEMENTS
 ) -> Iterator[Tuple[int, int]]:
-    """Yield the spans of elements to read out of `count`."""
+    """Yield the spans (start, end) of elements to read out of `count`: all, or evenly spaced ones."""
     if count <= max_elements:
         for start in range(0, count, piece):
             yield start, min(count, start + piece)
@@ -171,7 +171,7 @@ def pieces(
 
 
 def strides(shape: Sequence[int], max_elements: int = MAX_ELEMENTS) -> Tuple[int, ...]:
-    """Return a step per dimension with which at most `max_elements` elements are read."""
+    """Return a step for each dimension, with which at most `max_elements` elements are read."""
     steps = [1] * len(shape)
     sizes = list(shape)
     while math.prod(sizes) > max_elements:
@@ -182,9 +182,9 @@ def strides(shape: Sequence[int], max_elements: int = MAX_ELEMENTS) -> Tuple[int
 
 
 def corners(shape: Sequence[int]) -> List[slice]:
-    """Return a slice per dimension that selects the elements of a picture of at most SIDE by SIDE.
+    """Return a slice for each dimension, which together select a picture of at most SIDE by SIDE elements.
 
-    It selects the first index alone in all but the last two dimensions.
+    Of all dimensions but the last two, select only the first index.
     """
     flat = len(shape) == 1
     found = [slice(0, 1)] * max(0, len(shape) - 2)
@@ -194,9 +194,9 @@ def corners(shape: Sequence[int]) -> List[slice]:
 
 
 def shades(numbers: Sequence[float], low: float, high: float) -> Tuple[bytes, List[int]]:
-    """Return a byte per number, and the counts of the histogram's bars.
+    """Return a byte for each number, and the counts of the histogram's bars.
 
-    A byte is 0 to 254 from `low` to `high`, or 255 for NaN and Inf.
+    A byte is 0 (`low`) to 254 (`high`), or 255 for NaN and Inf.
     """
     counts = [0] * BARS
     found = bytearray()
@@ -212,7 +212,7 @@ def shades(numbers: Sequence[float], low: float, high: float) -> Tuple[bytes, Li
 
 
 def numbered(items: Iterable[object]) -> List[Tuple[str, object, str]]:
-    """Return elements along the first dimension in the form of View.rows."""
+    """Return elements along the first dimension in the format of View.rows."""
     found = list(items)
     width = len(str(len(found) - 1))
     return [("[%0*d]" % (width, at), each, "[%d]" % at) for at, each in enumerate(found)]
@@ -236,7 +236,7 @@ def thousands(value: int) -> str:
 
 
 def listed(values: Sequence[object], alone: bool = False) -> str:
-    """Format a few elements as a list; with `alone`, the first one without brackets, for a scalar."""
+    """Format a few elements as a list; with `alone`, only the first one, without brackets, for a scalar."""
     texts = ["%.6g" % each if isinstance(each, float) else str(each)[:40] for each in values]
     return texts[0] if alone and texts else "[%s]" % ", ".join(texts)
 

@@ -1,8 +1,9 @@
 """Presents tensors and arrays in an editor: Variables, Watch, hover and the Debug Console.
 
-pydevd asks its extensions (`pydevd_extension_api`) for the text and the children of a value. ArrayViews comes before
-pydevd's own extension for NumPy. The module that reads a framework's values is imported with the first of them, and no
-framework is imported from here. A value that cannot be read without side effects is described from its metadata.
+pydevd asks its extensions (`pydevd_extension_api`) for the text and the children of a value; ArrayViews is asked before
+pydevd's own extension for NumPy. The module here that reads a framework's values is imported at the first such value;
+the framework itself is never imported from here. A value that cannot be read without side effects is described from its
+metadata.
 """
 
 # debugpy is untyped.
@@ -29,10 +30,10 @@ _KNOWN = (
     ("numpy", "ndarray", "numpy_views"),
     ("jax", "Array", "jax_views"),
 )
-#: Context of an evaluation that requests everything for a comparison, as JSON; see described().
+#: Context of an `evaluate` request for a comparison of ranks: the answer is JSON, see described().
 COMPARED = "dkdbg-compare"
 _mro = type.__dict__["__mro__"].__get__
-#: array_figures.Rows of this process; created with the first value.
+#: The array_figures.Rows of this process; empty until the first value.
 _rows: List[Any] = []
 
 
@@ -53,14 +54,14 @@ class ArrayViews:
         return _reader_of(type_object) is not None
 
     def get_str(self, val: Any) -> Optional[str]:
-        """Return the line for Variables; None to use pydevd's own text."""
+        """Return the line for the Variables view; None to use pydevd's own text."""
         view = _view(val)
         return None if view is None else view.text()
 
     def get_str_in_context(self, val: Any, context: str) -> Optional[str]:
-        """Return the text for an editor's context; None to show the value as the program prints it.
+        """Return the text for the context of an `evaluate` request; None to show the value as the program prints it.
 
-        The clipboard and usually the console get None.
+        For the clipboard it is None, and usually for the console.
         """
         if context == "clipboard":
             return None
@@ -69,7 +70,7 @@ class ArrayViews:
         view = _view(val)
         if view is None:
             return None
-        # The console too shows this line for a value that must not be read (on a busy GPU, in a traced function).
+        # For a value that must not be read (on a busy GPU, in a traced function), the console shows the line too.
         return None if context == "repl" and (view.rows is not None or not view.why) else view.text()
 
     def get_contents_debug_adapter_protocol(self, obj: Any, fmt: Any = None) -> Children:
@@ -103,10 +104,7 @@ class ArrayViews:
 
 
 class Attributes:
-    """Placeholder for pydevd's own listing of a tensor.
-
-    The listing reads each attribute, so it is built only when a user opens it.
-    """
+    """Placeholder for pydevd's own listing of a tensor's attributes, which reads each of them: built when opened."""
 
     def __init__(self, of: Any) -> None:
         self.of = of
@@ -116,7 +114,7 @@ class Attributes:
 
 
 class _Shown(str):
-    """A text to show without quotes."""
+    """A string that an editor shows without quotes."""
 
     __slots__ = ()
 
@@ -145,10 +143,11 @@ def described(value: Any) -> Optional[str]:
 
 
 def plotted(value: Any) -> str:
-    """Return the picture of a tensor or array, as JSON of bounded size.
+    """Return a picture and a histogram of a tensor or array, as JSON of bounded size.
 
-    Keys: `error`; or `text`, `low`, `high`, `width`, `rows` (the picture's sampled elements as base64 bytes from
-    low to high; 255 stands for NaN and Inf) and `counts` (a histogram of the elements that were read for it).
+    Keys: `error`; or `text`, `low`, `high`, `width` (elements in a row of the picture), `rows` (the picture's elements,
+    base64: a byte each, 0 for `low` to 254 for `high`, 255 for NaN and Inf) and `counts` (the histogram of these
+    elements).
     """
     import base64
     import json
@@ -193,7 +192,7 @@ def _is_jax(kind: Any) -> bool:
 
 def _view(value: Any, *, digest: bool = False) -> Optional[array_figures.View]:
     """Describe a value; return None if it is not handled here or is `numpy.ma.masked`."""
-    kind = type(value)  # not `__class__`: a mock may claim to be a tensor
+    kind = type(value)  # not `__class__`: a mock's may be a tensor
     reader = None if kind is Attributes else _reader_of(kind)
     if reader is None:
         return None

@@ -1,4 +1,4 @@
-"""Reads JAX's arrays for array_views. JAX is never imported from here, and nothing is compiled."""
+"""Reads JAX's arrays for array_views, without importing JAX or compiling anything."""
 
 # ruff: noqa: ANN401
 
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: Maximum bytes to copy from a device other than the CPU: extracting a part would need a compiled kernel.
+#: Maximum bytes of an array on another device than the CPU: it is copied as a whole, as a part would need a new kernel.
 MAX_COPIED_BYTES = 1 << 20
 #: Seconds to wait for a result that is still being computed.
 READY_TIMEOUT_S = 0.05

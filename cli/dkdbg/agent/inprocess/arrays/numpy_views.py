@@ -1,4 +1,4 @@
-"""Reads NumPy's arrays for array_views. NumPy is never imported from here."""
+"""Reads NumPy's arrays for array_views, without importing NumPy."""
 
 # ruff: noqa: ANN401
 
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List, Optional, Tuple
 
-#: Maximum bases of a view to search for a memory-mapped file.
+#: Maximum length of an array's chain of `base`s to search for a memory-mapped file.
 _MAX_BASES = 16
 
 
@@ -31,7 +31,7 @@ def view_of(value: Any, deadline: float, digest: bool) -> Optional[View]:
     name = "array" if type(value) is numpy.ndarray else type(value).__name__
     view = View(name, str(tuple(plain.shape)), array_figures.clean(plain.dtype))
     view.why = _why_not(numpy, value, plain)
-    if view.why:  # figures would read everything; the opened view shows the first elements, with the mask
+    if view.why:  # no figures; the children still show the first elements, with their mask
         view.rows = lambda: rows(value if _is_masked(value) else plain)
         return view
     flat = _flat(plain, in_order=digest)
@@ -44,7 +44,7 @@ def view_of(value: Any, deadline: float, digest: bool) -> Optional[View]:
 
 
 def figures(view: View, flat: Any, count: int, deadline: float, digest: bool) -> None:
-    """Read the elements of a flat array into the figures of a view."""
+    """Read the elements of a one-dimensional array into the figures of a view."""
     import hashlib
 
     numpy = sys.modules["numpy"]
@@ -63,7 +63,7 @@ def figures(view: View, flat: Any, count: int, deadline: float, digest: bool) ->
 
 
 def rows(whole: Any) -> List[Tuple[str, Any, str]]:
-    """Return the first elements along the first dimension, numbers as Python's own types."""
+    """Return the first elements along the first dimension as children; numbers have Python's own types."""
     if not whole.ndim:
         return [("value", whole.item(), "[()]")]
     part = whole[:MAX_PAGE_ELEMENTS]
@@ -102,10 +102,10 @@ def _why_not(numpy: Any, value: Any, plain: Any) -> str:
 
 
 def _flat(plain: Any, *, in_order: bool) -> Any:
-    """Return the elements in one dimension, sampled where this would copy more than MAX_ELEMENTS of them.
+    """Return the elements in one dimension, only a sample if this would copy more than MAX_ELEMENTS of them.
 
     Args:
-        in_order: whether to keep the order of the indices; if not, memory order where that saves a copy.
+        in_order: whether to keep the order of the indices; if not, use the order in memory if that saves a copy.
     """
     if plain.flags.c_contiguous or (plain.flags.f_contiguous and not in_order):
         return plain.ravel(order="K")
@@ -119,7 +119,7 @@ def _of_piece(numpy: Any, piece: Any) -> Tuple[int, int, int, Tuple[float, ...]]
     work = piece.astype(numpy.float64)
     nan = inf = 0
     if piece.dtype.kind == "f":
-        # Test `piece`, not `work`: a finite long double may exceed the range of float64, and is Inf in `work`.
+        # Test `piece`: in `work`, a finite long double beyond the range of float64 is Inf.
         nan = int(numpy.count_nonzero(numpy.isnan(piece)))
         inf = int(numpy.count_nonzero(numpy.isinf(piece)))
         if nan or inf:

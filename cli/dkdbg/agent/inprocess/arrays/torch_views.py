@@ -1,8 +1,8 @@
-"""Reads PyTorch's tensors for array_views. PyTorch is never imported from here.
+"""Reads PyTorch's tensors for array_views, without importing PyTorch.
 
-Only plain strided tensors of the CPU and of CUDA are read, without autograd, modes and overrides of
-subclasses. Other tensors, and all while PyTorch traces, captures or transforms, are described from their
-metadata: an operation would become part of the trace, end a capture, or run a subclass's code.
+It reads only plain strided tensors on the CPU and on CUDA devices, bypassing autograd, modes and overrides of
+subclasses. It describes other tensors from their metadata, and all tensors while PyTorch traces, captures a CUDA graph
+or transforms: an operation would become part of the trace, invalidate the capture, or run a subclass's code.
 """
 
 # ruff: noqa: ANN401
@@ -22,11 +22,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator, List, Tuple
 
-#: Elements to read at a time on a device: few kernels, 16 MiB of float32.
+#: Elements to read at a time on a device: many, so that few kernels run; 16 MiB of float32.
 DEVICE_PIECE_ELEMENTS = 1 << 22
-#: Maximum elements to read completely on a device; of larger tensors, as many are sampled.
+#: Maximum elements to read of one tensor on a device; larger tensors are sampled.
 MAX_DEVICE_ELEMENTS = 1 << 24
-#: Seconds to wait for a device's earlier work.
+#: Maximum seconds to wait for the work that a device has to do before.
 BUSY_TIMEOUT_S = 0.05
 #: Maximum elements to copy from a device for a digest.
 MAX_DIGEST_ELEMENTS = 1 << 18
@@ -61,7 +61,7 @@ def view_of(value: Any, deadline: float, digest: bool) -> View:
             if view.why:
                 return view
             _read(torch, view, plain, deadline, digest)
-        except RuntimeError as error:  # a type without these operations; the device failed, or has no memory
+        except RuntimeError as error:  # the dtype lacks an operation, or the device failed or has no memory
             view.figures, view.why = None, array_figures.clean(str(error).partition("\n")[0])
             return view
         if plain.numel() <= MAX_INLINE_ELEMENTS:
@@ -72,7 +72,7 @@ def view_of(value: Any, deadline: float, digest: bool) -> View:
 
 @contextlib.contextmanager
 def _quiet(torch: Any, value: Any) -> Iterator[None]:
-    """Run operations without autograd and overrides, and without invalidating another thread's CUDA graph."""
+    """Context for operations without autograd and overrides, and without invalidating another thread's CUDA graph."""
     with torch._C.DisableTorchFunction(), torch.no_grad():  # no_grad itself calls a function mode
         if _base(torch).device.__get__(value).type != "cuda" or not torch.cuda.is_initialized():
             yield
@@ -85,14 +85,14 @@ def _quiet(torch: Any, value: Any) -> Iterator[None]:
 
 
 def _base(torch: Any) -> Any:
-    """Return the base class of all tensors, whose attributes no subclass overrides."""
+    """Return the base class of all tensors: its descriptors bypass what a subclass overrides."""
     return torch._C.TensorBase if hasattr(torch._C, "TensorBase") else torch._C._TensorBase
 
 
 def _exchange_capture_mode(mode: int) -> int:
-    """Set this thread's capture mode, and return the former one.
+    """Set this thread's CUDA graph capture mode, and return the former one.
 
-    In CUDA's default mode an allocation or a query invalidates the graph that any thread captures
+    In CUDA's default mode, an allocation or a query in this thread invalidates a graph that another thread is capturing
     (cuThreadExchangeStreamCaptureMode in the driver API).
     """
     import ctypes
@@ -106,7 +106,7 @@ def _exchange_capture_mode(mode: int) -> int:
 
 
 def _shape(torch: Any, base: Any, value: Any) -> str:
-    """Return the shape, or `(?)`: a nested tensor has none, and reading it would become part of a trace."""
+    """Return the shape as text; `(?)` for a nested tensor, which has none, and in a trace, which would record it."""
     if _asked(torch._C, "_get_tracing_state") is not None:
         return "(?)"
     try:
@@ -123,7 +123,7 @@ def _notes(base: Any, value: Any) -> List[str]:
 
 
 def _why_not(torch: Any, base: Any, value: Any) -> str:
-    """Return why the tensor must not be read; empty where it may."""
+    """Return why the tensor must not be read; empty if it may."""
     core = torch._C
     if getattr(type(value), _DISPATCH, None) is not getattr(torch.Tensor, _DISPATCH, None):
         return "a %s defines its own operations" % array_figures.clean(type(value).__name__)
@@ -161,7 +161,7 @@ def _asked(module: Any, name: str, *arguments: Any) -> Any:
 
 
 def _without_data(value: Any) -> str:
-    """Return why there is no data: FSDP frees the storage of a sharded parameter."""
+    """Return why the tensor has no data, as when FSDP has freed the storage of a sharded parameter; empty if it has."""
     if not value.numel():
         return ""
     last = value.storage_offset() + sum((size - 1) * step for size, step in zip(value.shape, value.stride()))
@@ -173,7 +173,7 @@ def _without_data(value: Any) -> str:
 
 
 def _local_part(torch: Any, value: Any, deadline: float) -> List[str]:
-    """Describe this process's part of a DTensor."""
+    """Return a note that describes this process's part of a DTensor; empty if that cannot be read."""
     slot = getattr(type(value), "_local_tensor", None)
     part = (
         slot.__get__(value)
@@ -186,7 +186,7 @@ def _local_part(torch: Any, value: Any, deadline: float) -> List[str]:
 
 
 def _busy(torch: Any, plain: Any, deadline: float) -> str:
-    """Return why a tensor on a device is not read: queries are forbidden, or the device is busy."""
+    """Return why a tensor on a device must not be read now: reading is forbidden, or the device is busy; else empty."""
     cuda = torch.cuda
     if cuda._is_in_bad_fork():
         return "this process was forked after CUDA was used"
@@ -230,7 +230,7 @@ def _read(torch: Any, view: View, plain: Any, deadline: float, digest: bool) -> 
 
 
 def _digest(hashed: Any, flat: Any, found: Figures, count: int) -> str:
-    """Return the digest of the elements that were read, with their number if they are not all."""
+    """Return the digest of the elements that were read; if these are not all, with their number."""
     read = found.read
     if hashed is None:
         import hashlib
@@ -244,10 +244,10 @@ def _digest(hashed: Any, flat: Any, found: Figures, count: int) -> str:
 
 
 def _flat(plain: Any, *, in_order: bool) -> Any:
-    """Return the elements in one dimension, sampled where this would copy more than MAX_ELEMENTS of them.
+    """Return the elements in one dimension, only a sample if this would copy more than MAX_ELEMENTS of them.
 
     Args:
-        in_order: whether to keep the order of the indices; if not, memory order where that saves a copy.
+        in_order: whether to keep the order of the indices; if not, use the order in memory if that saves a copy.
     """
     if plain.is_contiguous():
         return plain.view(-1)
@@ -258,7 +258,7 @@ def _flat(plain: Any, *, in_order: bool) -> Any:
 
 
 def _is_dense(plain: Any) -> bool:
-    """Tell whether the elements occupy memory without gaps, in any order, as after `permute`."""
+    """Tell whether the elements fill a block of memory without gaps, in any order, as after `permute`."""
     expected = 1
     for step, size in sorted(zip(plain.stride(), plain.shape)):
         if size != 1:
