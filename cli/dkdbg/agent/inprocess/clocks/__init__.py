@@ -1,1 +1,1 @@
-"""Clocks and timeouts that stop while a process of the job is stopped."""
+"""Makes the program's clocks and timeouts stop while the debugger has stopped a process of the job."""

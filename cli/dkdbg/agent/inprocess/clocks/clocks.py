@@ -1,7 +1,7 @@
 """Clocks that stop with the program: a process at a breakpoint must not make others of its job time out.
 
-Many parents wait for a child with a time limit on Python's clocks (`DataLoader(timeout=20)`, gunicorn's arbiter,
-an engine's heartbeat). While an editor is attached, two things change in each process of the session, stopped or
+Many processes wait for others with a time limit on Python's clocks (`DataLoader(timeout=20)`, gunicorn's arbiter, an
+inference engine's heartbeat). While an editor is attached, two things change in each process of the session, stopped or
 not:
 
 - `time.monotonic`, `perf_counter` and `time`, from the first stop on, do not count stopped time (slow_clocks.py).
@@ -13,9 +13,9 @@ not:
 The debugger, code that an editor evaluates, dkdbg itself and heartbeat threads keep the true clocks. Timers that
 would end a process are stopped while the job is stopped (timers.py).
 
-Heartbeat threads keep running while the debugger holds the job: a parent, a broker or a lease outside of dkdbg
-counts their beats, by a clock that cannot be stopped. pydevd neither stops nor traces a marked heartbeat thread,
-so a breakpoint in one does not stop.
+Heartbeat threads keep running while the debugger holds the job, because something outside of dkdbg (a parent, a message
+broker, a lease) counts their beats by a clock that cannot be stopped. Threads that are marked as heartbeat threads are
+neither stopped nor traced by pydevd, so a breakpoint in one does not stop.
 """
 
 # The program's threads may be of any class.
@@ -39,7 +39,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Pattern
 
-#: Same name as in settings.py, which the hook's folder does not contain.
+#: A copy of the name in settings.py, which this process cannot import.
 ENV_BEATS = "DKDBG_BEATS"
 #: Patterns of known heartbeat threads: uvicorn's answer to its parent, the lease of torchelastic's rendezvous.
 _HEARTBEAT_NAMES = ("always_pong", "RendezvousKeepAliveTimer_*")
@@ -48,10 +48,10 @@ _UNTRACED = "pydev_do_not_trace"
 
 
 def follow(directory: str, *, at_start: bool = False) -> None:
-    """Update this process: lengthen waits while an editor is attached, replace the clocks after a first stop.
+    """Make the changes that are due: lengthen waits if an editor is attached, replace the clocks if a stop has begun.
 
     Args:
-        at_start: True before the program begins: its clocks then start as far behind as its parent's.
+        at_start: whether the program has not begun yet: then its clocks start as far behind as its parent's.
     """
     with Suppress(Exception):  # an error here must not end the program
         _follow(directory, at_start=at_start)
@@ -61,7 +61,7 @@ def _follow(directory: str, *, at_start: bool) -> None:
     State.directory = directory
     attached = session.editor_is_attached(directory)
     if attached:
-        # Reset `right_until`, which would count the clocks as right for some more ms.
+        # Reset `right_until`, by which the clocks would count as right for some more milliseconds.
         State.reader, State.right_until = held_time.reader(directory), 0.0
         if not State.lengthened:
             State.lengthened = True
@@ -79,14 +79,14 @@ def _follow(directory: str, *, at_start: bool) -> None:
 
 
 def _raise_timeouts(_: Any) -> None:
-    """Raise the timeouts of process groups from now on; any process may become a rank, whatever launched it."""
+    """Raise the timeouts of torch's process groups, once torch is imported: any process may become a rank."""
     from . import timeouts
 
     timeouts.follow(State.directory)
 
 
 def on_stop(*, is_first: bool) -> None:
-    """Record that the debugger stops this thread; if no other thread is stopped (`is_first`), stop the timers."""
+    """Record that the debugger stops this thread; stop the timers if no other thread is stopped (`is_first`)."""
     State.stopped.add(_thread.get_ident())
     if is_first:
         with Suppress(Exception):
@@ -94,7 +94,7 @@ def on_stop(*, is_first: bool) -> None:
 
 
 def on_resume(*, is_last: bool) -> None:
-    """Record that this thread resumes; if no other thread is stopped (`is_last`), start timers and clocks."""
+    """Record that this thread continues; start timers and clocks if no other thread is stopped (`is_last`)."""
     State.stopped.discard(_thread.get_ident())
     if is_last:
         State.resumed_at = session.monotonic()
@@ -103,7 +103,7 @@ def on_resume(*, is_last: bool) -> None:
 
 
 def _exempt_heartbeats(module: Any) -> None:
-    """Mark heartbeat threads, now and when they start: by name, target or class."""
+    """Mark threads as heartbeat threads by the name of the thread, its target or its class, now and when they start."""
     patterns = [
         *_HEARTBEAT_NAMES,
         *filter(None, map(str.strip, os.environ.get(ENV_BEATS, "").split(","))),

@@ -1,7 +1,7 @@
-"""The time for which a session's processes were stopped, in a file that all of them read.
+"""File that tells the processes of a session how far their clocks are behind. The agent writes it, all processes read.
 
-While a process is stopped, the clocks of all processes of its session fall behind: they run at SLOW speed.
-After the stop they run (1 + CATCH_UP) times as fast until they are right again. The agent is the only writer.
+While a process is stopped, the clocks of all processes of its session run at SLOW speed, and so fall behind. After the
+stop they run (1 + CATCH_UP) times as fast until they are right again.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Tuple
 
-    #: Seconds that the clocks are behind at a start time, the start time, seconds by which they fall further behind
-    #: per second from then on, and the time at which that ends.
+    #: In monotonic seconds: how far the clocks are behind at a start time; that time; how much further they fall behind
+    #: per second from then on; the time at which that ends.
     State = Tuple[float, float, float, float]
 
 #: The file, in the session's folder.
 NAME = "held-time"
 #: Speed of the clocks during a stop. Not 0: a program that polls its clock until a deadline would keep a core busy.
 SLOW = 0.001
-#: Seconds gained per second after a stop. A timeout that is pending during the whole catch-up ends a third too early.
+#: Seconds that the clocks gain per second after a stop: a timeout that is pending only meanwhile ends a third too
+#: early.
 CATCH_UP = 0.5
-#: Seconds for which a record is valid: the writer may be killed during a stop.
+#: Seconds for which a record of a stop is valid: if the agent is killed, the clocks continue after that.
 LEASE_S = 3.0
-#: Seconds for which a process relies on a check that its clocks are right.
+#: Seconds for which a process trusts its last check that its clocks are right.
 FRESH_S = 0.005
 _STATE = struct.Struct("<dddd")
 _PROT_READ = _MAP_SHARED = 1  # on Linux and macOS
@@ -46,9 +47,9 @@ def seconds_behind(state: State, now: float) -> float:
 
 
 class Reader:
-    """Reader of the file, mapped into memory: reading makes no system call and holds no descriptor.
+    """Reader of the file through a memory mapping: a read makes no call that the program's audit hooks or mocks notice.
 
-    Audit hooks and mocks of the program would notice system calls.
+    It keeps no descriptor open, which the program could close.
     """
 
     def __init__(self, directory: str) -> None:
@@ -70,7 +71,7 @@ class Reader:
 
 
 def reader(directory: str) -> Reader:
-    """Return the reader of this session's current file; it is cached, because a mapping is never released."""
+    """Return the reader of this session's current file, from a cache because mappings are never released."""
     found = _readers.get(directory)
     try:
         info = os.stat(os.path.join(directory, NAME))
@@ -83,7 +84,7 @@ def reader(directory: str) -> Reader:
 
 
 def _mapped(path: str) -> Any:  # noqa: ANN401 - an array of ctypes
-    """Return a file's record as an array of ctypes; None for a file that is too small. Raises OSError."""
+    """Map a file into memory, and return it as a ctypes array; None if it is too small. Raises OSError."""
     import ctypes
 
     size = 2 * _STATE.size
@@ -94,8 +95,7 @@ def _mapped(path: str) -> Any:  # noqa: ANN401 - an array of ctypes
         libc = ctypes.CDLL(None, use_errno=True)
         libc.mmap.restype = ctypes.c_void_p
         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-        # The module `mmap` would keep a descriptor. A program may close it and open its own file under the same
-        # number.
+        # The module `mmap` would keep a descriptor, whose number a program may close and reuse for its own file.
         address = libc.mmap(None, size, _PROT_READ, _MAP_SHARED, file, 0)
     finally:
         os.close(file)
@@ -113,17 +113,17 @@ class Writer:
         self._write(_NOT_HELD)
 
     def hold(self) -> None:
-        """Let the clocks fall behind, for LEASE_S from now."""
+        """Make the clocks fall behind for LEASE_S from now, unless called again."""
         now = time.clock_gettime(time.CLOCK_MONOTONIC)
         self._write((seconds_behind(self._state, now), now, 1.0 - SLOW, now + LEASE_S))
 
     def release(self) -> None:
-        """Let the clocks catch up."""
+        """Make the clocks catch up from now on."""
         now = time.clock_gettime(time.CLOCK_MONOTONIC)
         self._write((seconds_behind(self._state, now), now, 0.0, now))
 
     def _write(self, state: State) -> None:
-        """Write the record twice: a reader detects a partial write by different halves."""
+        """Write the record twice in a row: a reader recognises a partial write by two different halves."""
         self._state = state
         with Suppress(OSError):  # a full disk must not stop the user's program
             os.pwrite(self._file, 2 * _STATE.pack(*state), 0)

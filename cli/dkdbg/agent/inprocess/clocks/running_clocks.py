@@ -1,7 +1,6 @@
-"""Finds timeouts that keep running while the program is held, because clocks.py cannot stop them.
+"""Finds timeouts of this process that clocks.py cannot stop, from its modules and stacks.
 
-It looks at this process's modules and stacks. The agent reports these timeouts at a stop
-(supervisor/held_deadlines.py).
+The agent reports them at a stop (supervisor/held_deadlines.py), because they keep running while the program is held.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 _GRPC = "the deadline of gRPC"
-#: Modules with clocks that keep running: a description, and a test whether a loaded module is in use (None: always).
+#: Module whose clocks keep running -> description, and a test whether the loaded module is in use (None: always).
 _MODULES: Dict[str, Tuple[str, Optional[Callable[[Any], object]]]] = {
     "uvloop": ("timeouts of uvloop", None),
     "gevent": ("timeouts of gevent", None),
@@ -35,37 +34,37 @@ _MODULES: Dict[str, Tuple[str, Optional[Callable[[Any], object]]]] = {
         lambda module: session.namespace(module).get("_is_current_rpc_agent_set", bool)(),
     ),
 }
-#: A call with an argument, in the source line at which a thread waits in C.
+#: A call with an argument, probably a timeout, in the source line at which a thread waits in C.
 _CALL = re.compile(r"\.(acquire|poll|connect)\([^)\s]")
-#: Modules and packages -> description of the limit of their calls: a deadline in C, or a number of tries.
+#: Module or package -> description of the limit of its calls: a deadline that C code checks, or a number of tries.
 _DEADLINES = {
     "grpc._channel": _GRPC,
     "curl_cffi": "the timeout of curl",
     "tenacity": "tenacity's retry limit",
     "backoff": "backoff's retry limit",
 }
-#: Heads of a loop, of a `while`, and of a loop that counts its rounds.
+#: Source lines that begin a loop, a `while`, and a loop with a counter.
 _LOOP = re.compile(r"\s*(?:for|while)\b")
 _WHILE = re.compile(r"\s*while\b")
 _RANGE = re.compile(r"\s*for\b.*\bin\s+range\(")
-#: A line that ends a loop early, a comparison with a limit, an assignment that counts, and a call of `sleep`.
+#: A source line that ends a loop early; one that compares with a limit; an assignment that counts; a call of `sleep`.
 _ENDS_EARLY = re.compile(r"\s*(?:if\b.*[:;]\s*)?(?:break|return)\b")
 _LIMIT = re.compile(r"\s*(?:el)?if\b(?!.*%).*(?:[<>]|==|\bnot\b)")
 _STEP = re.compile(r"\b(\w+)\s*(?:[-+]=|=\s*\1\s*[-+])")
 _NAP = re.compile(r"\bsleep\(")
-#: A call that may wait for the lock of a database; with sqlite3, up to the `timeout` of its connection.
+#: A call that may wait for a database's lock, with sqlite3 up to the `timeout` of the connection.
 _STATEMENT = re.compile(r"\.(execute|executemany|executescript|commit)\(")
-#: Module -> its functions and methods that return the current time by a clock that keeps running.
+#: Module -> its functions and methods that return the current time, and keep running.
 _READS = {
     "datetime": ("now", "utcnow", "today"),
     "time": ("localtime", "gmtime", "clock_gettime", "clock_gettime_ns"),
 }
-#: Modules with waits that are a single call, and names of clock functions: a library's function that reads a clock
-#: loops until its deadline, which clocks.py moves.
+#: Modules whose waits are a single call; names of functions that read a clock. A library's function that uses one of
+#: these loops until a deadline, which is extended because the clock stops (clocks.py).
 _WAITS, _CLOCKS = {"threading", "multiprocessing.synchronize"}, {"monotonic", "time", "_time"}
-#: Minimum seconds of a single-call wait to report: a shorter one is taken for part of a loop.
+#: Minimum seconds of a single-call wait to report: a shorter one is probably a step of a loop.
 _MIN_WAIT_S = 5.0
-#: Flag of the code of functions.
+#: Flag that code objects of functions have, and those of modules and classes lack.
 _CO_OPTIMIZED = 1
 #: Maximum clocks to report.
 MAX_CLOCKS = 10
@@ -93,21 +92,21 @@ def found() -> List[str]:
             elif read:
                 texts.append("%s of %s" % (read, _name_of(each).partition(".")[0]))
             each = each.f_back
-        if text and text == limit:  # a library's thread, without a frame of the program
+        if text and text == limit:  # no frame of the program was found: the thread is a library's
             texts.append(text)
     placed = [each.partition(" at ")[0] for each in texts if " at " in each]
     return list(dict.fromkeys(each for each in texts if each not in placed))[:MAX_CLOCKS]
 
 
 def _is_program(frame: FrameType) -> bool:
-    """Return whether a frame is the program's own, which `__main__` is even as an installed module or script."""
+    """Return whether a frame is the program's own, as `__main__` always is, even an installed module or script."""
     return _name_of(frame) == "__main__" or stacks.is_own(frame.f_code.co_filename)
 
 
 def _read_in(frame: FrameType) -> Tuple[str, int]:
-    """Return the call by which a frame's function reads a clock that keeps running, and its line; "" and 0 for none.
+    """Return the call in a frame's function that reads a clock that keeps running, and its line; "" and 0 without one.
 
-    A function of the same module that it calls, such as `def now(): return datetime.now()`, counts as part of it.
+    The call may also be in a global function that it uses, such as `def now(): return datetime.now()`.
     """
     names = frame.f_globals
     read = _read_of(frame.f_code, names)
@@ -124,7 +123,7 @@ def _read_in(frame: FrameType) -> Tuple[str, int]:
 
 
 def _read_of(code: CodeType, names: Dict[str, Any]) -> str:
-    """Return the call by which code reads a clock that keeps running; `names` are its globals."""
+    """Return the call in code that reads a clock that keeps running, or ""; `names` are the code's globals."""
     for module, reads in _READS.items():
         read = next((each for each in reads if each in code.co_names), "")
         if read and any(each == module or _is_of(names.get(each), module) for each in code.co_names):
@@ -133,19 +132,19 @@ def _read_of(code: CodeType, names: Dict[str, Any]) -> str:
 
 
 def _is_of(value: Any, module: str) -> bool:  # noqa: ANN401 - of any type
-    """Return whether a global is this module of the standard library, or one of its classes and functions."""
+    """Return whether a value is this module of the standard library, or one of its classes or functions."""
     if type(value) is ModuleType:
         return value is sys.modules.get(module)
     return type(value) in (type, BuiltinFunctionType) and getattr(value, "__module__", "") == module
 
 
 def _polls_for_grpc(thread: Any) -> bool:  # noqa: ANN401 - of any class
-    """Return whether a thread is the poller of grpc.aio, which runs while there is a channel or a server."""
+    """Return whether a thread is the poller of grpc.aio, which runs while the program has a channel or a server."""
     return getattr(getattr(thread, "_target", None), "__name__", "") == "_poll_wrapper"
 
 
 def _deadline_of(frame: Optional[FrameType]) -> str:
-    """Return a description of the time limit of the library call that a thread is in; empty for none."""
+    """Return a description of the time limit of the library call that a thread is in; empty if there is no limit."""
     while frame is not None and not stacks.is_own(frame.f_code.co_filename):
         name = _name_of(frame)
         text = _DEADLINES.get(name) or _DEADLINES.get(name.partition(".")[0])
@@ -158,14 +157,19 @@ def _deadline_of(frame: Optional[FrameType]) -> str:
 
 
 def _waits_for_a_client(variables: Dict[str, Any]) -> bool:
-    """Return whether a manager's process waits for a lock with a timeout; `variables` are those of `serve_client`."""
+    """Return whether a multiprocessing manager waits with a timeout for a lock, for a client of the manager.
+
+    Args:
+        variables: the local variables of a frame of multiprocessing.managers (`serve_client`).
+    """
     return variables.get("methodname") == "acquire" and bool(variables.get("args") or variables.get("kwds"))
 
 
 def _wait_of(frame: FrameType) -> str:
-    """Return a description of the time limit of the C call that a thread waits in; empty for none.
+    """Return a description of the time limit of the C call that a thread waits in; empty if there is no limit.
 
-    `frame` is the thread's innermost frame.
+    Args:
+        frame: the thread's innermost frame.
     """
     is_own, has_sqlite = _is_program(frame), "sqlite3" in sys.modules
     if _counts_naps(frame):
@@ -183,10 +187,7 @@ def _wait_of(frame: FrameType) -> str:
 
 
 def _older_wait_of(frame: Optional[FrameType]) -> str:
-    """Return a description of a thread's wait that began before the editor attached; empty for none.
-
-    waits.py lengthens later waits.
-    """
+    """Return a description of a thread's wait that began before the attach, or ""; waits.py lengthens later waits."""
     timeout = frame.f_locals.get("timeout") if frame is not None and _name_of(frame) in _WAITS else None
     if not isinstance(timeout, (int, float)) or timeout < _MIN_WAIT_S:
         return ""
@@ -202,7 +203,7 @@ def _older_wait_of(frame: Optional[FrameType]) -> str:
 
 
 def _is_period(frame: FrameType) -> bool:
-    """Return whether a frame waits in the head of a loop, or in the body of a `while`, as a monitor does."""
+    """Return whether a frame waits in the first line of a loop, or in a `while`, as a monitor does periodically."""
     lines, at = linecache.getlines(frame.f_code.co_filename), (frame.f_lineno or 0) - 1
     if not 0 <= at < len(lines):
         return False
@@ -212,7 +213,7 @@ def _is_period(frame: FrameType) -> bool:
 
 
 def _line_of(call: str, code: CodeType) -> int:
-    """Return the first line of a function that has this call; its own first line without a source."""
+    """Return the number of the first line in a function with this call; without the source, that of the function."""
     first = max(code.co_firstlineno, 1)
     lines = linecache.getlines(code.co_filename)[first - 1 :]
     name = re.compile(r"\b%s\b" % call.rstrip("()").rpartition(".")[2])
@@ -224,7 +225,7 @@ def _name_of(frame: FrameType) -> str:
 
 
 def _counts_naps(frame: FrameType) -> bool:
-    """Return whether a frame sleeps in a loop that gives up, or acts, after a number of rounds."""
+    """Return whether a frame sleeps in a loop that gives up, or does something, after a number of iterations."""
     if "sleep" not in frame.f_code.co_names:
         return False
     lines, at = linecache.getlines(frame.f_code.co_filename), (frame.f_lineno or 0) - 1
@@ -244,7 +245,8 @@ def _counts_naps(frame: FrameType) -> bool:
     around = set(_enclosing(lines, at, frame))
     for index in loop:
         for name in _STEP.findall(lines[index]):
-            # A limit around the step, but not around the sleep, counts other events, as torchrun's restarts.
+            # A comparison around the counting but not around the sleep counts other events, such as torchrun's
+            # restarts.
             others = limits - (set(_enclosing(lines, index, frame)) - around)
             if any(re.search(r"\b%s\b" % name, lines[each]) for each in others):
                 return True
@@ -252,7 +254,7 @@ def _counts_naps(frame: FrameType) -> bool:
 
 
 def _enclosing(lines: List[str], at: int, frame: FrameType) -> Iterator[int]:
-    """Yield the indexes of lines that enclose line `at` in the frame's function, by indentation, innermost first."""
+    """Yield the indexes of the lines that enclose line `at` by indentation, within the function, innermost first."""
     depth = _depth(lines[at])
     for above in range(at - 1, frame.f_code.co_firstlineno - 2, -1):
         if lines[above].strip() and _depth(lines[above]) < depth:

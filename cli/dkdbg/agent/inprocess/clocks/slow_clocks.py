@@ -1,8 +1,8 @@
-"""Clocks of the `time` module that fall behind while a process of the job is stopped; see clocks.py.
+"""Makes the clocks of the `time` module fall behind while a process of the job is stopped; see clocks.py.
 
-A program keeps these functions in many places: under names of its own, as default arguments, in objects and
-closures. So the function objects stay, and are made to call another C function: `PyObject_CallObject`, with a
-`_Clock` as its first argument. Exceptions propagate as from any call, also those of a signal handler.
+A program has references to these functions in many places: under names of its own, as default arguments, in objects
+and closures. So the function objects are kept, and their C function is exchanged for `PyObject_CallObject`, with a
+`_Clock` as its first argument. Exceptions propagate as from any call, even those of a signal handler.
 """
 
 # The modules are the program's, and functions of all signatures are replaced.
@@ -24,35 +24,35 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Set
 
-#: Attribute that marks a thread to keep the true clocks; see clocks.py.
+#: Attribute that marks a heartbeat thread, which keeps the true clocks; see clocks.py.
 IS_HEARTBEAT = "dkdbg_beats"
 _NAMES = ("monotonic", "perf_counter", "time")
 #: Prefixes of modules that keep the true clocks.
 _DEBUGGER_MODULES = ("_dkdbg", "dkdbg.agent", "debugpy", "pydevd", "_pydevd_", "_pydev_")
-#: Modules that pass a deadline to C as absolute time: read from a clock that is behind, it would end each call of
-#: gRPC at once.
+#: Modules that keep the true clocks because they pass absolute deadlines to C: gRPC would end each call at once if its
+#: deadline were computed from a clock that is behind.
 _ABSOLUTE = ("grpc._channel", "grpc._server", "grpc.aio._utils")
-#: Modules that wait on their caller's behalf: the caller decides whether they get the true clocks.
+#: Modules that wait on behalf of their caller: whether they keep the true clocks depends on that caller.
 _BETWEEN = ("threading", "queue", "selectors", "socket", "ssl", __name__.rpartition(".")[0] + ".waits")
-#: Seconds by which a clock has to jump relative to the monotonic one to count as set by an operator.
+#: Seconds by which a clock has to jump relative to the system's monotonic clock to count as set by an operator.
 _SET_S = 1.0
-#: Seconds between two checks whether an editor is still attached, while the clocks are right.
+#: Seconds between two checks for an attached editor while the clocks are right.
 _LOOKS_S = 1.0
 
 
 class State:
-    """Changes made to this process.
+    """Changes made to this process. Times are in monotonic seconds.
 
     Attributes:
-        directory: the session's folder. reader: the agent's record of stops, while an editor is attached or
-            the clocks are behind. looks_at: time of the next check for the editor. lengthened: whether waits are
-            lengthened.
-        replaced: whether the clocks are replaced, as far as possible. stopping: the changed clocks; empty while another
-            library has replaced them all.
+        directory: the session's folder. reader: reader of the agent's file (held_time.py), None unless an editor is
+            attached or the clocks are behind. looks_at: time of the next check for the editor. lengthened: whether
+            waits.py has changed the waits.
+        replaced: whether the clocks were replaced, as far as possible. stopping: the clocks that were replaced; empty
+            if another library has replaced all of them.
         stopped: identifiers of the threads that the debugger has stopped.
-        resumed_at: when this process last continued after a stop of its own; 0 once the agent has noticed that.
-        lead: seconds of stops that this process's clocks count nevertheless: those before its clocks were replaced,
-            and those in which it ran again before the agent noticed.
+        resumed_at: when this process last continued after a stop of its own; 0 once the agent's file shows that.
+        lead: seconds of stops for which this process's clocks are not behind: those before its clocks were replaced,
+            and those in which it already ran again while the agent's file did not show that.
         right_until: time until which the clocks count as right without another check.
     """
 
@@ -69,9 +69,9 @@ class State:
 
 
 class Builtin:
-    """Replacement of the C function `true`.
+    """Replacement of the C function `true`, called by `__call__` of a subclass.
 
-    Like a C function, it does not become a method of a class and is pickled by its name.
+    As a class attribute it does not become a method, and it is pickled by its name, both like a C function.
     """
 
     def __init__(self, true: Any, module: str) -> None:
@@ -93,16 +93,16 @@ class Builtin:
 class _Clock(types.ModuleType):
     """A clock that stops with the program. It never goes back, and advances whenever the true one does.
 
-    `time.time` and the others call it while it is the first argument of their C function. It is a module, because pickle
-    recognises a module's function by `__self__`. When the true clock is set (an operator sets the wall clock), it shows
-    the new time.
+    While it is the first argument (`__self__`) of the C function of `time.time` or another clock, that calls it. It is
+    a module, because pickle recognises a module's function by its `__self__`. When the true clock is set, as the wall
+    clock by an operator, it shows the new time.
     """
 
     def __init__(self, function: Any, lost: float) -> None:
         super().__init__("time")
         self.true, self.change, self.undo = _changing(function, self)
         self._is_whole = function.__name__.endswith("_ns")
-        #: Smallest step of this clock; for a float, larger than the resolution at its value.
+        #: Smallest step of this clock; for a float, more than the distance of two floats at its usual value.
         self._tick: Any = 1 if self._is_whole else 1e-6 if function.__name__ == "time" else 1e-9
         self._true = self.true()
         self._set_at = self._ahead(self._true)
@@ -124,9 +124,7 @@ class _Clock(types.ModuleType):
         if State is None:  # the interpreter is shutting down, and has cleared this module
             return true
         ident = _thread.get_ident()
-        if (
-            ident in self._asking
-        ):  # `keeps_true_clocks` reads frames, which calls the program's audit hooks; a hook may read the time
+        if ident in self._asking:  # the program's audit hook, run by `keeps_true_clocks`, reads the time
             return true
         try:
             self._asking.add(ident)
@@ -136,7 +134,7 @@ class _Clock(types.ModuleType):
                 return true
         finally:
             self._asking.discard(ident)
-        if is_right:  # as known a few ms ago: a hold may have begun since
+        if is_right:  # according to a check of the last few milliseconds
             self._last = self._true = true
             return true
         found = self._less(true, behind)
@@ -151,7 +149,7 @@ def behind() -> float:
     if reader is None or now < State.right_until:
         return 0.0
     amount, since, rate, until = reader.state()
-    if 0.0 < State.resumed_at < since or rate == 0.0:  # the agent has noticed the resumption
+    if 0.0 < State.resumed_at < since or rate == 0.0:  # the agent's file shows that this process runs
         if State.resumed_at and since > State.resumed_at:
             State.lead += min(since - State.resumed_at, held_time.LEASE_S) * (1.0 + held_time.CATCH_UP)
         State.resumed_at = 0.0
@@ -164,7 +162,7 @@ def behind() -> float:
 
 
 def seconds_behind() -> float:
-    """Return how far the clocks are behind; restore the true ones once the editor has left and they are right."""
+    """Return how many seconds the clocks are behind; if that is 0 and the editor has left, restore the true clocks."""
     found = behind()
     if found == 0.0 and State.reader is not None and session.monotonic() >= State.looks_at:
         State.looks_at = session.monotonic() + _LOOKS_S
@@ -176,11 +174,12 @@ def seconds_behind() -> float:
 def _changing(function: Any, clock: _Clock) -> Any:
     """Return three functions: the true clock, one that makes `function` call `clock`, and one that undoes this.
 
-    See `PyCFunctionObject` in CPython's methodobject.h: after the head of each object come a pointer to the definition
-    and one to the first argument. The definitions are shared by all interpreters, so they are left alone.
+    See `PyCFunctionObject` in CPython's methodobject.h: the object's head is followed by a pointer to the definition
+    (PyMethodDef) and one to the first argument (`__self__`). Change these pointers, not the definition, which other
+    interpreters of the process use too.
 
     Raises:
-        ValueError: `function` is not built as expected.
+        ValueError: `function` does not have this layout.
     """
     import ctypes
 
@@ -201,7 +200,7 @@ def _changing(function: Any, clock: _Clock) -> Any:
     call = ctypes.cast(api.PyObject_CallObject, ctypes.c_void_p).value
     replacement = Definition(found.name, call, takes_nothing, found.doc)
     incref = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", api))
-    incref(clock)  # for ever: other threads may call it at any time, also at the interpreter's end
+    incref(clock)  # never freed: other threads may call it at any time, even at the interpreter's end
     incref(replacement)
 
     def change() -> None:  # in this order: the true C function ignores its argument, ours does not
@@ -218,9 +217,9 @@ def _changing(function: Any, clock: _Clock) -> Any:
 def replace(*, at_start: bool = False) -> None:
     """Make the clocks of `time` fall behind, wherever the program keeps a reference to them.
 
-    They continue from the true time. Only before the program's start (`at_start`) may they go back, because its
-    parent may pass it times from clocks that are behind. time_machine changes the C functions too, and would keep
-    the changed ones as the true ones, so the clocks are restored when it is imported.
+    They start from the true time. Only before the program's start (`at_start`) they start behind it, like its parent's,
+    which may pass it times from its clocks. time_machine changes the C functions too, and would take the changed ones
+    for the true ones, so restore the clocks when it is imported.
     """
     if State.stopping:
         return
@@ -241,7 +240,7 @@ def replace(*, at_start: bool = False) -> None:
 
 
 def restore(_: object = None) -> None:
-    """Restore the clocks. Print nothing: this may run in any of the program's threads that reads the time."""
+    """Restore the true clocks. Print nothing: this may run in any thread of the program, while it reads the time."""
     State.reader, State.replaced = None, False
     stopping, State.stopping = State.stopping, []
     for clock in stopping:
@@ -249,7 +248,7 @@ def restore(_: object = None) -> None:
 
 
 def exchange(functions: Dict[Any, Any]) -> None:
-    """Replace functions in the namespaces of all modules that refer to them."""
+    """Replace functions by others (the dict's values) in the namespaces of all modules but the debugger's."""
     kinds = set(map(type, functions))
     for name, module in list(sys.modules.items()):
         if name.startswith(_DEBUGGER_MODULES):
@@ -261,15 +260,15 @@ def exchange(functions: Dict[Any, Any]) -> None:
 
 
 def keeps_true_clocks() -> bool:
-    """Tell whether the caller keeps the true clocks: the debugger, dkdbg, a heartbeat thread, gRPC.
+    """Tell whether the caller keeps the true clocks: the debugger, dkdbg, a heartbeat thread, gRPC, a stopped thread.
 
-    This includes calls through the standard library's waits, and evaluations of the editor in a stopped thread.
+    The caller may call through the standard library's waits. A stopped thread runs code that the editor evaluates.
     """
     ident = _thread.get_ident()
     active = getattr(sys.modules.get("threading"), "_active", {})
     if ident in State.stopped or hasattr(active.get(ident), IS_HEARTBEAT):
         return True
-    caller = sys._getframe(1).f_back  # C may be the caller: a callback of atexit, the start of a thread
+    caller = sys._getframe(1).f_back  # None if C is the caller: a callback of atexit, the start of a thread
     name = ""
     while caller is not None:
         name = str(caller.f_globals.get("__name__", ""))

@@ -1,10 +1,11 @@
 """Raises PyTorch's process group timeouts while an editor is attached: a stopped rank must not end the job.
 
-Gloo, NCCL and the store behind them end a job when one rank is away for longer than its groups allow. While an editor is
-attached all ranks, debugged or free, wait for a day. When it has left, each group has its program's timeout again.
+Gloo, NCCL and the store behind them end a job if one rank does not take part for longer than the groups' timeouts.
+While an editor is attached, all ranks, even those that are not debugged, wait for up to a day. When it has left, each
+group gets the program's timeout back.
 
 A collective keeps the timeout with which it began, and when a rank crashes, the others are already in one. So with
-`--on-crash hold=20m` all groups wait 20 minutes longer from the start.
+`--on-crash hold=20m`, all groups wait 20 minutes longer from the start.
 """
 
 # torch is the user's, and is only used after the program has imported it.
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 #: Timeout in seconds; longer than any stop.
 RAISED_S = 86400
 MODULE = "torch.distributed.distributed_c10d"
-#: Seconds after which NCCL's silent watchdog ends a process; read when a group is created.
+#: torch's variable with the seconds after which it ends a process whose NCCL watchdog thread gives no sign of life;
+#: torch reads it when a group is created.
 _HEARTBEAT = "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"
 #: torch's default for _HEARTBEAT, in seconds.
 _HEARTBEAT_S = 600
@@ -34,9 +36,9 @@ class _State:
     """Changes to this process's timeouts.
 
     Attributes:
-        raised: whether an editor is attached.
-        extra: seconds by which groups wait longer without an editor.
-        groups: the program's timeouts by name and device. store: its timeout of the store.
+        raised: whether an editor is attached, so that the timeouts are RAISED_S.
+        extra: seconds by which timeouts are longer while no editor is attached.
+        groups: the program's own timeouts of its groups, by name and device. store: its own timeout of the store.
     """
 
     raised = False
@@ -50,9 +52,11 @@ def follow(directory: str) -> str:
     """Raise the timeouts if an editor is attached, else restore them.
 
     Returns:
-        `raised N OWN`: N groups are raised, and their own timeouts are OWN seconds or more. `raised N OWN waits OP AGE
-        LEFT`: besides, the collective OP began AGE seconds ago with the old timeout, and gives up in LEFT seconds.
-        `as they were`: the timeouts are restored. `not raised: ERROR`: they are unchanged.
+        `raised N OWN`: the timeouts of N groups are raised; the program's own are at least OWN seconds. `raised N OWN
+            waits
+        OP AGE LEFT`: in addition, a thread waits in the collective OP, which began AGE seconds ago with the old
+        timeout, and gives up in LEFT seconds. `as they were`: the timeouts are restored. `not raised: ERROR`: they are
+        unchanged.
     """
     try:
         return _follow(directory)
@@ -61,7 +65,7 @@ def follow(directory: str) -> str:
 
 
 def allow_for_crashes() -> None:
-    """Lengthen the timeouts of this rank's groups from the start by the time for which a crash is held."""
+    """Lengthen the timeouts of this rank's groups from the start, by the seconds for which a crashed rank is held."""
     _State.extra = duration.hold_seconds(os.environ.get("DKDBG_ON_CRASH", ""))
     importing.after(MODULE, _patch)
 
@@ -70,7 +74,7 @@ def _follow(directory: str) -> str:
     _State.raised = session.editor_is_attached(directory)
     module = sys.modules.get(MODULE)
     if module is None or not hasattr(module, "_store_based_barrier"):
-        # Once it is imported, clocks.py calls this function again.
+        # torch is not imported yet: after the import, clocks.py calls this function again.
         return "raised 0 0" if _State.raised else "as they were"
     if _State.raised:
         _patch(module)
@@ -86,7 +90,7 @@ def _follow(directory: str) -> str:
 
 
 def _patch(module: Any) -> None:
-    """Patch torch, once, so that a new group gets the timeout that applies when it is created."""
+    """Patch torch, once, so that a new group gets a raised timeout if timeouts are raised at its creation."""
     if _State.patched:
         return
     make, meet, barrier = module._new_process_group_helper, module.rendezvous, module._store_based_barrier
@@ -128,7 +132,7 @@ def _patch(module: Any) -> None:
         return monitored(self, *args, **kwargs)
 
     monitored = module.ProcessGroup.monitored_barrier
-    _State.patched = True  # not earlier: while another thread imports the module, the above may fail
+    _State.patched = True  # not earlier: the above fails while another thread is still importing the module
     module.ProcessGroup.monitored_barrier = monitored_barrier
     module._new_process_group_helper = new_group
     module.rendezvous = rendezvous
@@ -136,7 +140,7 @@ def _patch(module: Any) -> None:
 
 
 def _longer_heartbeat(former: Optional[str]) -> str:
-    """Return the raised value of _HEARTBEAT; a malformed one is left to torch."""
+    """Return the raised value for _HEARTBEAT; a malformed value is returned unchanged, for torch to report."""
     if _State.raised:
         return str(RAISED_S)
     try:
@@ -146,7 +150,7 @@ def _longer_heartbeat(former: Optional[str]) -> str:
 
 
 def _record_timeout(group: Any, given: Any) -> None:
-    """Note the timeout of a new group; torch reuses the names of destroyed groups."""
+    """Record the program's timeout of a new group; replace a former one, as torch reuses names of destroyed groups."""
     for device, _ in _backends(group):
         _State.groups[(str(group.group_name), device)] = given
 
@@ -156,10 +160,8 @@ def _raise_groups(module: Any) -> int:
     groups = list(module._world.pg_map)
     for group in groups:
         found = _backends(group)
-        for (
-            device,
-            backend,
-        ) in found:  # read all of them before raising the first: gloo serves several devices with one backend
+        # Read all before raising the first: several devices may have the same backend, gloo's.
+        for device, backend in found:
             _State.groups.setdefault((str(group.group_name), device), backend.options._timeout)
         for device, backend in found:
             backend._set_default_timeout(_longer(_State.groups[str(group.group_name), device]))
@@ -169,7 +171,7 @@ def _raise_groups(module: Any) -> int:
 
 
 def _raise_store(store: Any) -> None:
-    while hasattr(store, "underlying_store"):  # a prefix store does not know its timeout
+    while hasattr(store, "underlying_store"):  # a PrefixStore does not report its timeout
         store = store.underlying_store
     if _State.store is None:
         _State.store = store.timeout
@@ -191,7 +193,7 @@ def _restore(module: Any) -> None:
 
 
 def _backends(group: Any) -> Any:
-    """Return (device, backend) of each backend of a group that has a timeout."""
+    """Return the pairs (device, backend) of a group whose backend has a timeout that can be set."""
     found = []
     for device in group._device_types:
         backend: Optional[Any] = group._get_backend(device)

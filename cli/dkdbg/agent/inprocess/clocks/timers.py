@@ -1,7 +1,7 @@
-"""Timers that would end a process while the job is stopped: SIGALRM, and the watchdog of `faulthandler`.
+"""Stops timers that would end a process while the job is stopped: SIGALRM, and the watchdog of `faulthandler`.
 
-In a process that the debugger stops, the stopped thread stops the timers. In the job's other processes dkdbg's
-own thread stops them (`watch`).
+In a process that the debugger stops, the stopped thread does so. In the job's other processes a thread of dkdbg's does
+(`watch`).
 """
 
 # The modules are the program's, and functions of all signatures are replaced.
@@ -25,13 +25,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional, Tuple
 
-#: Seconds between two checks whether the timers have to stop.
+#: Seconds between two checks whether the timers have to be stopped or started.
 _LOOKS_S = 0.2
-#: Seconds to wait for another thread that changes the timers.
+#: Seconds to wait for `_lock`.
 _LOCK_TIMEOUT_S = 1.0
-#: Held while the timers and their record change; gevent does not patch this one.
+#: Held while the timers and their record change. From `_thread`, which gevent does not patch.
 _lock = _thread.RLock()
-#: Python's own functions: under these names the program finds replacements.
+#: Python's own functions, which are replaced in the program's modules.
 _set, _get, _sleep = getattr(signal, "setitimer", None), getattr(signal, "getitimer", None), time.sleep
 
 
@@ -40,9 +40,10 @@ class _Timers:
 
     Attributes:
         alarm: remaining time and interval of the stopped timer of SIGALRM.
-        arm: function that arms the watchdog as the program did, None while it is not armed. cancel: its counterpart.
+        arm: function that arms the watchdog as the program did, None while the program has not armed it. cancel:
+            function that cancels it.
         is_stopped: whether dkdbg has cancelled the watchdog.
-        watched: pid of the process that watches its timers.
+        watched: pid of the process in which `watch` runs its thread; a forked child has another one.
     """
 
     alarm: Tuple[float, float] = (0.0, 0.0)
@@ -53,7 +54,7 @@ class _Timers:
 
 
 class _Alone:
-    """Context that holds `_lock`. It gives up after a timeout: a signal handler may hold the lock at a breakpoint."""
+    """Context that holds `_lock`; after a timeout it runs without, as the holder may be stopped at a breakpoint."""
 
     def __enter__(self) -> None:
         self._lock = _lock
@@ -65,7 +66,7 @@ class _Alone:
 
 
 def stop() -> None:
-    """Stop the timers; called by two threads at once if the debugger stops both."""
+    """Stop the timers. Several threads may call this at once, if the debugger stops them."""
     with _Alone():
         if _set is not None:
             found = _set(signal.ITIMER_REAL, 0.0)
@@ -77,7 +78,7 @@ def stop() -> None:
 
 
 def start() -> None:
-    """Start the timers that are stopped, unless the program has set another one."""
+    """Start the stopped timers again, except one that the program has set anew meanwhile."""
     with _Alone():
         (left, interval), _Timers.alarm = _Timers.alarm, (0.0, 0.0)
         if left > 0.0 and _set is not None and _get is not None and _get(signal.ITIMER_REAL)[0] == 0.0:
@@ -100,7 +101,7 @@ def watch() -> None:
         with Suppress(Exception):  # the interpreter is shutting down
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are for the program
             while True:
-                seconds_behind()  # restores the clocks also in a program that never reads them
+                seconds_behind()  # restores the clocks in the end, even if the program never reads them
                 with _Alone():
                     reader = State.reader
                     if reader is None:
@@ -108,7 +109,7 @@ def watch() -> None:
                         break
                 now = session.monotonic()
                 _, _, rate, until = reader.state()
-                # Keep them stopped while this process is stopped, even if the clocks run meanwhile for an evaluation.
+                # Keep them stopped while this process is stopped, even if the clocks run because of an evaluation.
                 (stop if State.stopped or (rate > 0.0 and now < until) else start)()
                 _sleep(_LOOKS_S)
             start()
@@ -120,16 +121,16 @@ def watch() -> None:
 
 
 def _forget() -> None:
-    """Forget the parent's timers and threads, which a forked child does not have."""
+    """Forget the parent's timers and lock in a forked child, which has no timers and not the parent's threads."""
     global _lock  # noqa: PLW0603
     _lock = _thread.RLock()
     _Timers.alarm, _Timers.arm, _Timers.is_stopped = (0.0, 0.0), None, False
 
 
 class _Alarm(Builtin):
-    """Replacement of `signal.alarm`, `setitimer` or `getitimer`, which also reports a timer that dkdbg has stopped.
+    """Replacement of `signal.alarm`, `setitimer` or `getitimer` that returns the time of a timer stopped by dkdbg too.
 
-    A timer that the program sets replaces the stopped one.
+    If the program sets a timer, that replaces the stopped one.
     """
 
     def __call__(self, *args: Any) -> Any:
@@ -174,5 +175,5 @@ def _faulthandler(module: Any) -> None:
     exchange({arm: dump_traceback_later, cancel: cancel_dump_traceback_later})
 
 
-#: Changes to modules, by name.
+#: Module -> function that changes it once it is imported.
 CHANGES: Dict[str, Callable[[Any], None]] = {"signal": _signal, "faulthandler": _faulthandler}

@@ -1,8 +1,8 @@
-"""Context managers in place of those of `contextlib`, which the debugger traces.
+"""`suppress` of contextlib, in a module that the debugger does not trace.
 
-The functions of this folder run inside those of the standard library, where a thread holds a lock. A debugger
-that stops all threads suspends each at the next function that it traces. A thread suspended in `contextlib` would
-keep the lock, and other threads, heartbeat threads included, would wait for it.
+Functions of this folder run inside those of the standard library, while a thread holds a lock. When the debugger stops
+all threads, each is suspended at the next function that is traced. A thread suspended in `contextlib` would keep the
+lock, and all threads that need it would wait, even heartbeat threads.
 """
 
 from __future__ import annotations

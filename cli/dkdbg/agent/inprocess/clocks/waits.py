@@ -1,4 +1,4 @@
-"""Lengthens waits that are a single call, by the time by which the clocks fell behind meanwhile; see clocks.py."""
+"""Lengthens waits that are a single call, by as much as the clocks fall behind during the wait; see clocks.py."""
 
 # The modules are the program's, and functions of all signatures are replaced.
 # ruff: noqa: ANN401
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional, Tuple, Type
 
-#: Remaining seconds of a wait that are not worth another call.
+#: Remaining seconds of a wait below which it is not worth calling again.
 _RESOLUTION = 0.001
 
 
@@ -27,10 +27,10 @@ def _lengthen(owner: Any, name: str, **how: Any) -> None:
 
 
 def _lengthen_in_c(owner: Any, name: str, **how: Any) -> None:
-    """Lengthen a method of a class written in C, by changing the dict of the class.
+    """Lengthen a method of a class written in C, by changing the class's dict directly.
 
-    Python code cannot set attributes of such a class. A subclass in its place would need a metaclass so that existing
-    objects count as its instances, and that would conflict with the metaclass of a program's own subclass.
+    Python code cannot set attributes of such a class. Replacing the class by a subclass would need a metaclass, by
+    which existing objects count as instances; that would conflict with the metaclass of a subclass in the program.
     """
     import ctypes
 
@@ -52,16 +52,16 @@ def _lengthened(
     unit: Callable[[float], Any] = float,
     has_own: bool = False,
 ) -> Any:
-    """Return a function that calls `wait`, and again for the time by which the clocks fell behind meanwhile.
+    """Return a function that calls `wait`, and then again with the time by which the clocks fell behind meanwhile.
 
-    Python calls are slow under a tracer, so a wait without a timeout, or before any stop, makes no additional ones.
+    Without a timeout, or while no editor is attached, it makes no other Python calls, which are slow under a tracer.
 
     Args:
-        at: position of the argument `timeout` of `wait`, which waits without limit if that is None.
-        is_over: tells from the arguments and the result whether the wait has ended before its timeout; by default a
-            true result does, and with `raises` any result.
-        raises: exceptions that `wait` raises at its timeout. unit: converts seconds to the argument.
-        has_own: whether the wait has a default timeout, so that it is repeated also without this argument.
+        at: position of `wait`'s argument `timeout`; without that argument it waits without limit, unless `has_own`.
+        is_over: tells from the arguments and the result whether the wait has ended before its timeout; by default, if
+            the result is true or, with `raises`, in any case.
+        raises: exceptions that `wait` raises at its timeout. unit: converts seconds to the argument's unit.
+        has_own: whether `wait` has a default timeout, so that it has to be repeated without the argument too.
     """
 
     @functools.wraps(wait)
@@ -105,9 +105,9 @@ def _threading(module: Any) -> None:
 
     @functools.wraps(true)
     def wait(self, timeout=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-        """Wait as `Condition` does (of Event, Barrier and Future too), with one waiter for the whole time.
+        """Wait as `Condition.wait` does (Event, Barrier and Future use it), with one waiter for the whole time.
 
-        Calling the true `wait` again would lose a notification that arrives while the lock is being reacquired.
+        Calling the true `wait` twice would lose a notification that arrives between the two.
         """
         if State is None or State.reader is None or not timeout or timeout < 0 or not self._is_owned():
             return true(self, timeout)
@@ -138,7 +138,7 @@ def _multiprocessing(module: Any) -> None:
     @functools.wraps(true)
     def wait(self, timeout=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         lock = self._wait_semaphore
-        if not hasattr(lock.acquire, "__wrapped__"):  # the condition is older than the attach
+        if not hasattr(lock.acquire, "__wrapped__"):  # the condition was created before the attach
             lock.acquire = _lengthened(lock.acquire)
         return true(self, timeout)
 
@@ -150,13 +150,13 @@ def _simple_queue(module: Any) -> None:
 
 
 class _Select(Builtin):
-    """Replacement of `select.select`. A Python function would become a method: `selectors` keeps it in a class."""
+    """Replacement of `select.select`; not a function, which would be a method in the class of `selectors`."""
 
     def __call__(self, rlist: Any, wlist: Any, xlist: Any, timeout: Any = None) -> Any:
         if not timeout or State is None or State.reader is None:
             return self.true(rlist, wlist, xlist, timeout)
         if not (type(rlist) is type(wlist) is type(xlist) is list):
-            rlist, wlist, xlist = map(tuple, (rlist, wlist, xlist))  # an iterator can be read only once
+            rlist, wlist, xlist = map(tuple, (rlist, wlist, xlist))  # to use iterators in several calls
         before = behind() if State.replaced else 0.0
         while True:
             found = self.true(rlist, wlist, xlist, timeout)
@@ -175,7 +175,7 @@ def _select(module: Any) -> None:
 
 
 def _socket(module: Any) -> None:
-    """Lengthen reading and accepting; sending and connecting cannot be repeated."""
+    """Lengthen reading and accepting. Sending and connecting cannot be lengthened: they must not be repeated."""
     for name in ("recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into", "_accept"):
         _lengthen_socket(module.socket, name, module.timeout)
 
@@ -197,9 +197,10 @@ def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
             try:
                 return read(self, *args, **kwargs)
             except (timeout, BlockingIOError) as error:
-                # On a socket without a timeout, a signal handler may raise a timeout, and SO_RCVTIMEO raises EAGAIN.
+                # On a socket without a timeout, only SO_RCVTIMEO (EAGAIN) is a timeout of this call; the exception
+                # `timeout` then comes from a signal handler.
                 is_blocking = isinstance(self, socket_class) and self.gettimeout() is None
-                # A connection's error has an errno. A timeout has none, but ZeroMQ's has EAGAIN.
+                # A timeout has no errno, or EAGAIN with ZeroMQ. Other values are errors of the connection.
                 if is_blocking != isinstance(error, BlockingIOError) or error.errno not in (
                     None,
                     errno.EAGAIN,
@@ -208,7 +209,7 @@ def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
                 lost = behind() - before
                 if lost <= _RESOLUTION or keeps_true_clocks():
                     raise
-            before += lost  # and wait for the whole timeout again
+            before += lost  # then wait again, for the whole timeout
 
     setattr(owner, name, lengthened)
 
@@ -222,7 +223,7 @@ def _zmq_socket(module: Any) -> None:
 
 
 def _torch(module: Any) -> None:
-    """Lengthen a store's waits and `work.wait(timeout)`; timeouts.py lengthens the timeouts of groups."""
+    """Lengthen the waits of torch's stores, and `Work.wait(timeout)`. timeouts.py handles the timeouts of groups."""
     import datetime
 
     unit, own = (
@@ -245,7 +246,7 @@ def _ray(module: Any) -> None:
     exchange({wait: module.wait})
 
 
-#: Changes to modules, by name.
+#: Module -> function that lengthens its waits once it is imported.
 WAITS: Dict[str, Callable[[Any], None]] = {
     "threading": _threading,
     "multiprocessing.synchronize": _multiprocessing,
