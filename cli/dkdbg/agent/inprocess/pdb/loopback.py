@@ -1,4 +1,4 @@
-"""Tells whether an address is reachable from this machine alone."""
+"""Tells whether an address is a loopback address, which only this machine can reach."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 def is_loopback(host: str) -> bool:
     """Tell whether a host name has only loopback addresses; False for the empty name, which means all interfaces.
 
-    An unresolvable name counts as not loopback: listening on it fails later, and until then a token is required.
+    False for an unresolvable name too: listening on it will fail anyway.
     """
     if not host:
         return False
@@ -20,5 +20,5 @@ def is_loopback(host: str) -> bool:
 
 
 def is_loopback_address(address: str) -> bool:
-    """Tell whether the address of a bound socket is loopback."""
+    """Tell whether a numeric address is a loopback address."""
     return address == "::1" or address.startswith(("127.", "::ffff:127."))

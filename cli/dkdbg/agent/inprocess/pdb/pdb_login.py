@@ -1,10 +1,11 @@
 """Accepts the first client of a listener that types the token; silent or wrong clients cannot block it.
 
-A web page and every user of the machine can reach a port on loopback. A browser sends HTTP or TLS first, which
-resembles no token. A client with a wrong first line is disconnected, and the rest of its input is not read.
+Every user of the machine can reach a port on loopback, and so can a web page in a browser. A browser sends HTTP or TLS
+first, which cannot be mistaken for a token. A client with a wrong first line is disconnected, and the rest of its input
+is not read.
 
-The user's own token is in the program's environment as salt and digest: its processes can check a token
-without knowing it. Without one each process generates its own, prints it on stderr, and keeps it in memory.
+If the user has set a token, the program's environment has its salt and digest: with these, processes can check a token
+without knowing it. Otherwise each process generates its own, prints it on stderr, and keeps it in memory.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, MutableMapping, Optional, Set
 
-#: Seconds for the line with the token.
+#: Seconds that a client has to send the line with the token.
 LOGIN_TIMEOUT_S = 10.0
-#: Maximum clients that may be typing the token at the same time. `_too_many` chooses the others.
+#: Maximum clients that may be typing the token at the same time; `_too_many` chooses which of more to disconnect.
 _MAX_PENDING = 32
-#: Maximum bytes of a token, with its line's end.
+#: Maximum bytes of the line with the token, including its end.
 _MAX_LINE_BYTES = 4097
-#: Seconds between two checks where the program has removed `select.poll`, as eventlet does.
+#: Seconds between two checks for clients if the program has removed `select.poll`, as eventlet does.
 _INTERVAL_S = 0.02
-#: Seconds for which clients without a token may still delay this process, see `first`.
+#: Seconds for which clients that have not sent the token may still delay this process; see `first`.
 _seconds_left = LOGIN_TIMEOUT_S
 _ROUNDS = 100000
 _ENV = "DKDBG_PDB_TOKEN"
 #: Token that this process has generated, because the user has set none.
 _made = ""
-#: Held while the plain token is replaced: another thread would see neither token nor digest in between.
+#: Held while the token in the environment is replaced by its digest: in between, another thread would see neither.
 _taking = threading.RLock()
 
 
@@ -59,7 +60,7 @@ def _fits(given: str, wanted: str) -> bool:
 
 
 def token_is_named(environment: MutableMapping[str, str]) -> bool:
-    """Tell whether the user has set a token; a plain one is removed from the environment, as the agent does.
+    """Tell whether the user has set a token; replace a plain one in the environment by its digest, as the agent does.
 
     Raises:
         OSError, ValueError: DKDBG_TOKEN_FILE cannot be read, or is empty.
@@ -94,7 +95,7 @@ def _is_right(line: str) -> bool:
 
 
 def to_type() -> str:
-    """Return a clause that tells which first line to type; the first call generates a token if needed."""
+    """Return the instruction for the first line to type; generate a token if the user has set none."""
     global _made  # noqa: PLW0603
     if os.environ.get(_ENV, ""):
         return "type your DKDBG_TOKEN first"
@@ -149,11 +150,11 @@ class _PendingConnection:
                 return False
 
     def is_http(self) -> bool:
-        """Tell whether the line is a browser's, which gets another answer."""
+        """Tell whether the line is an HTTP request, for which the refusal has another reason."""
         return b" HTTP/" in self._line
 
     def send_away(self, why: str) -> None:
-        """Send the reason, and close."""
+        """Send the client the reason, and close the connection."""
         with contextlib.suppress(OSError):
             self.connection.sendall(b"dkdbg: %s\n" % why.encode())
         with contextlib.suppress(OSError):
@@ -162,14 +163,14 @@ class _PendingConnection:
 
 
 def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket.OwnSocket]:
-    """Return the first client that has typed the token, None after this many seconds without one.
+    """Return the first client that has typed the token, None if there is no such client within this many seconds.
 
-    Clients that are connected at the timeout may still type it. Together they can delay the program for LOGIN_TIMEOUT_S
-    seconds, counted again after each login.
+    Clients that are connected at the timeout may still type it. All together they can delay the program by at most
+    LOGIN_TIMEOUT_S seconds, and by as many again after each successful login.
 
     Args:
-        listener: on TCP, where a token is required, or a Unix socket in the session's private folder.
-        seconds: 0 to check only those already connected.
+        listener: a TCP listener, which requires a token, or a Unix socket in the session's private folder.
+        seconds: timeout; 0 to check only clients that are already connected.
 
     Raises:
         OSError: the listener is gone.
@@ -183,7 +184,7 @@ def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket
             for each in _too_many(waiting):
                 waiting.remove(each)
                 each.send_away("too many clients are waiting")
-            tried: Set[str] = set()  # checking a token is slow: check one per address in each round
+            tried: Set[str] = set()  # addresses; checking a token is slow, so check one of each in a round
             for each in list(waiting):
                 if each.host in tried:
                     continue
@@ -206,7 +207,7 @@ def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket
 
 
 def _arrived(listener: own_socket.OwnSocket) -> List[_PendingConnection]:
-    """Accept pending connections, and ask them for the token."""
+    """Accept the connections that are in the listener's queue, and ask them for the token."""
     found: List[_PendingConnection] = []
     listener.settimeout(0.0)
     while len(found) <= _MAX_PENDING:
@@ -230,10 +231,7 @@ def _arrived(listener: own_socket.OwnSocket) -> List[_PendingConnection]:
 
 
 def _too_many(waiting: List[_PendingConnection]) -> List[_PendingConnection]:
-    """Return the clients to disconnect: the oldest ones of the address with the most clients.
-
-    Clients of other addresses still get in.
-    """
+    """Return the clients to disconnect: the oldest of the address with the most clients, so that others get in."""
     hosts = [each.host for each in waiting]
     gone: List[_PendingConnection] = []
     while len(hosts) > _MAX_PENDING:
@@ -244,7 +242,7 @@ def _too_many(waiting: List[_PendingConnection]) -> List[_PendingConnection]:
 
 
 def _judged(listener: own_socket.OwnSocket, each: _PendingConnection) -> Optional[bool]:
-    """Tell whether to accept this client; False also closes its connection. None while it may still type."""
+    """Return True to accept a client, None while it may still type; False after closing its connection."""
     if not _asks(listener):
         return True
     try:
@@ -270,12 +268,12 @@ def _let_in(listener: own_socket.OwnSocket, connection: own_socket.OwnSocket) ->
 
 
 def _asks(listener: own_socket.OwnSocket) -> bool:
-    """Tell whether a token is required; not on a Unix socket, which lies in the session's private folder."""
+    """Tell whether a listener requires a token: not a Unix socket, because it is in the session's private folder."""
     return listener.family != socket.AF_UNIX
 
 
 def _wait(listener: own_socket.OwnSocket, waiting: List[_PendingConnection], seconds: float) -> None:
-    """Wait for a connection or input. Our descriptors are too high for `select.select`."""
+    """Wait for a new connection or input. Not with `select.select`: these descriptors are too high for it."""
     if not hasattr(select, "poll"):
         time.sleep(min(_INTERVAL_S, seconds))
         return

@@ -1,7 +1,7 @@
 """pdb over a socket, for users without an IDE: `nc HOST PORT` or `dkdbg.agent pdb`.
 
-Loaded by the hook when it is needed. The program's stdin and stdout are not touched. A client that
-disconnects never ends or hangs the program: it continues, and a later stop accepts a new client.
+The hook loads it on demand. The program's stdin and stdout are not used. If a client disconnects, the program
+continues, and a later stop accepts a new client.
 """
 
 # ruff: noqa: ANN401
@@ -25,41 +25,41 @@ if TYPE_CHECKING:
 
     Failure = Tuple[Type[BaseException], BaseException, TracebackType]
 
-#: Listeners by address; they stay open, so that a client waits in the kernel's queue between two stops.
+#: Listeners by address. They stay open, so that a client that connects between two stops waits in the kernel's queue.
 _listeners: Dict[str, own_socket.OwnSocket] = {}
 #: Connected clients by listener address, the newest last.
 _clients: Dict[str, _Client] = {}
 #: Lines with breakpoints by file, for all pdbs: Python shares one table too (bdb.Breakpoint.bplist).
 _breaks: Dict[str, List[int]] = {}
-#: Address -> lock that is held while a thread opens it or waits for its client: a second thread then waits for
-#: the same client.
+#: Address -> lock that is held while a thread opens it or waits for its client; a second thread waits for the lock, and
+#: then has the same client.
 _opening: Dict[str, threading.RLock] = {}
 #: True once a wait has timed out: later stops do not wait, see on_demand.py.
 _ran_out = False
-#: Listeners that other users can reach and that only a generated token protects; each serves one client.
+#: Listeners that other users can reach and that only a generated token protects; that token admits one client.
 _once: Set[own_socket.OwnSocket] = set()
-#: Called when the client has left, if an editor waits for this process.
+#: Called when the client has left, if an editor waits for this process to join; see join.py.
 on_release: Optional[Callable[[], None]] = None
 
 
 class Exposed(Exception):  # noqa: N818 -- read as a sentence: `except Exposed`
-    """Other users could reach this address, and the user has set no token. The message names the remedy."""
+    """Other users could reach this address, and the user has set no token. The message names what to do about it."""
 
 
 class _Client:
-    """A connection that has sent the token, and the pdbs of the threads that stop for it.
+    """A connection that has sent the token, and the `Pdb` objects of the threads that stop for it.
 
-    A pdb stores the next stop of one thread, so each thread has its own. They take turns at the prompt.
+    A Pdb's stepping state is for one thread, so each thread has its own. They take turns at the prompt.
     """
 
     def __init__(self, address: str, connection: own_socket.OwnSocket) -> None:
         self.address = address
         self.connection = connection
-        # Two streams: a TextIOWrapper for both directions drops lines that were read ahead when it writes.
+        # Two streams: a TextIOWrapper for both directions would lose input that it has read ahead when it writes.
         self.source: TextIO = connection.makefile("r", encoding="utf-8", errors="replace", newline="\n")
         self.sink: TextIO = connection.makefile("w", encoding="utf-8", errors="replace", newline="\n")
         self.turn = threading.RLock()
-        self.spoken = 0  # number of the thread that was last at the prompt
+        self.spoken = 0  # identifier of the thread that was last at the prompt; 0 before the first
         self._pdbs: Dict[int, SocketPdb] = {}
 
     def pdb(self) -> SocketPdb:
@@ -76,7 +76,7 @@ class _Client:
         return _clients.get(self.address) is self
 
     def has_left(self) -> bool:
-        """Tell whether the client has closed the connection, also while the program runs."""
+        """Tell whether the client has closed the connection, without waiting."""
         try:
             return not self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -96,7 +96,7 @@ class SocketPdb(pdb.Pdb):
         self.prompt = "(dkdbg) "
 
     def interaction(self, *arguments: Any, **named: Any) -> None:
-        """Wait for the turn at the prompt; print this thread's name if another one had it before."""
+        """Wait for this thread's turn at the prompt; print its name if another thread was there before."""
         with self._client.turn:
             if not self._client.is_connected():
                 self.do_detach("")
@@ -108,7 +108,7 @@ class SocketPdb(pdb.Pdb):
             super().interaction(*arguments, **named)
 
     def clear_all_breaks(self) -> None:
-        """Clear the breakpoints of all threads, as Python's table does."""
+        """Clear the breakpoints, which all threads share."""
         super().clear_all_breaks()
         _breaks.clear()
         self.breaks = _breaks
@@ -130,7 +130,7 @@ class SocketPdb(pdb.Pdb):
         """Continue and close this connection; the next stop accepts a new one."""
         if is_current(self):
             _clients.pop(self._client.address, None)
-        self.clear_all_breaks()  # with breakpoints the program would stay traced without a client
+        self.clear_all_breaks()  # with breakpoints, the program would still be traced
         self.set_continue()
         try:
             self.message("detached")
@@ -143,7 +143,7 @@ class SocketPdb(pdb.Pdb):
             on_release()
         return True
 
-    # `q` must not raise BdbQuit through a training loop.
+    # `q` detaches, instead of ending the training with a BdbQuit.
     do_q = do_quit = do_exit = do_EOF = do_detach  # noqa: N815
 
     def do_run(self, arg: str) -> None:  # noqa: ARG002
@@ -161,7 +161,8 @@ def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False,
     Args:
         address: `host:port`, or the path of a Unix socket.
         again: whether to wait even if the last wait timed out.
-        there: accept only a client of this address. Otherwise a client that is connected elsewhere may get the stop.
+        there: whether to accept only a client of this address; else a client that is connected to another one serves
+            too.
     """
     global _ran_out  # noqa: PLW0603
     _ran_out = _ran_out and not again
@@ -173,7 +174,7 @@ def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False,
 
 
 def wait_for_client(address: str, seconds: float) -> Optional[SocketPdb]:
-    """Return the pdb of the first client, None after this many seconds without one."""
+    """Return the pdb of the first client, None if no client connects within this many seconds."""
     return _client(address, seconds, "the program's start", says_none=False)
 
 
@@ -191,7 +192,7 @@ def is_current(client: SocketPdb) -> bool:
 
 
 def post_mortem(failure: Failure, address: str, seconds: float) -> None:
-    """Let a client look at the frames of an exception; the process is about to end."""
+    """Let a client inspect the frames of an exception that is about to end the process."""
     global _ran_out  # noqa: PLW0603
     _ran_out = False
     kind, value, trace = failure
@@ -205,7 +206,7 @@ def post_mortem(failure: Failure, address: str, seconds: float) -> None:
 
 
 def wait_as_asked(directory: str) -> None:
-    """Stop the session's first Python process, and no other, at its first line, for `launch --pdb`."""
+    """For `launch --pdb`: stop at the program's first line, if this is the session's first Python process."""
     try:
         os.close(os.open(directory + "/pdb-first", os.O_CREAT | os.O_EXCL))
     except OSError:
@@ -215,12 +216,12 @@ def wait_as_asked(directory: str) -> None:
 
 
 def wait_at_start(address: str, seconds: float, then: str) -> None:
-    """Before the program's first line, wait for a client, then stop at that line; exit with 124 without one.
+    """Wait for a client before the program's first line, then stop at that line.
 
     Args:
         address: `host:port`.
-        seconds: for how long; 0 does not wait.
-        then: `exit` or `run`, when no client came.
+        seconds: timeout; 0 to listen without waiting.
+        then: what to do at the timeout: `exit` with code 124, or `run`.
     """
     if seconds <= 0:
         session.say("pdb for breakpoint() is on %s" % _how(listen(address)))
@@ -243,7 +244,7 @@ def wait_at_start(address: str, seconds: float, then: str) -> None:
 
 
 def forget() -> None:
-    """Drop client and listeners in a forked child: they are the parent's."""
+    """Drop clients and listeners in a forked child, without closing the parent's."""
     if _clients:
         sys.settrace(None)
     for client in _clients.values():
@@ -265,9 +266,9 @@ def _client(
 
     Args:
         seconds: the timeout; 0 to check only clients that are already connected.
-        what: what needs a client, for messages.
+        what: reason for the stop, for messages.
         says_none: whether to report that no client came in time.
-        there: whether to accept only a client of `address`; otherwise a client that is connected elsewhere serves too.
+        there: whether to accept only a client of `address`; else a client that is connected to another one serves too.
     """
     with _opening.setdefault(address, threading.RLock()):
         known = _clients.get(address)
@@ -284,7 +285,7 @@ def _awaited(address: str, seconds: float, what: str, *, says_none: bool) -> Opt
     except Exposed as error:
         session.say("%s: %s" % (what, error))
         return None
-    quiet = listener.family == socket.AF_UNIX  # the client of a Unix socket is already connected
+    quiet = listener.family == socket.AF_UNIX  # `dkdbg.agent pdb` has asked for it, and connects at once
     if seconds > 0 and not _ran_out and not quiet:
         session.say("%s: waiting for pdb on %s" % (what, _how(listener)))
     connection = pdb_login.first(listener, 0.0 if _ran_out else seconds)
@@ -297,17 +298,17 @@ def _awaited(address: str, seconds: float, what: str, *, says_none: bool) -> Opt
         return None
     _ran_out = False
     if listener in _once:
-        pdb_login.forget_token()  # it is in the log, and may admit only one client
+        pdb_login.forget_token()  # it must admit only one client, because others may read it in the log
     client = _clients[address] = _Client(address, connection)
     return client.pdb()
 
 
 def listen(address: str, *, makes_token: bool = False) -> own_socket.OwnSocket:
-    """Return the listener on `host:port` or a Unix socket's path, opened with the first call.
+    """Return the listener on `host:port` or a Unix socket's path; the first call opens it.
 
     Args:
-        makes_token: whether to open it to others even if the user has set no token: a generated token then admits
-            one client.
+        makes_token: whether to listen on an address that others can reach even if the user has set no token: then a
+            generated token admits one client.
 
     Raises:
         ValueError: DKDBG_TOKEN_FILE is empty.
@@ -347,7 +348,7 @@ def _bound(address: str, *, named: bool) -> socket.socket:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            found.bind((host, 0))  # another process of the program has the port: report a free one
+            found.bind((host, 0))  # another process of the program has the port: take a free one
         reached = str(found.getsockname()[0])
         if not named and not loopback.is_loopback_address(reached):
             found.close()
