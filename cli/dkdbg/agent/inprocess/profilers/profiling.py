@@ -1,8 +1,9 @@
 """Profiles the processes of the program that were selected by name or rank, from their first line on.
 
-nsys has to start its target: the process becomes nsys by exec, which keeps its pid, its parent and its exit code. nsys
-starts the same command line again with the same interpreter. py-spy looks from outside, torch's profiler from inside.
-Each process, profiled or not, is recorded in the session's folder, for the agent's report at the end.
+nsys has to start the process that it profiles. So the process executes (exec) nsys, which keeps pid, parent and exit
+code, and nsys starts the same command line again with the same interpreter. py-spy profiles from outside, torch's
+profiler from inside. Each process, profiled or not, adds a note to a file in the session's folder, for the agent's
+report at the end.
 """
 
 # ruff: noqa: ANN401
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
 #: The agent's request as JSON: `folder` for the files, and `tools`, each with its `tool`, `patterns` and
 #: `ranks`, the `path` of its program and further `options`.
 ENV = "DKDBG_PROFILE"
-#: Variable that is set for a profiled process, so that its children are not profiled. Its value is `nsys` while the
-#: process restarts under nsys and has not started the other profilers.
+#: Variable that is set in a profiled process, so that its children are not profiled. Its value is `nsys` from the exec
+#: of nsys until the process has started the other profilers, then `all`.
 ENV_PROFILED = "DKDBG_PROFILED"
 #: Variable that is set for drivers of Ray, see ray/driver.py.
 RAY = "DKDBG_RAY_WORKERS"
-#: File in the session's folder with a line of JSON for each considered process.
+#: File in the session's folder with the notes: a line of JSON for each process that could have been profiled.
 NAME = "profiled"
 ENDINGS = {"nsys": ".nsys-rep", "py-spy": ".speedscope.json", "torch": ".trace.json"}
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def names(argv: Sequence[str], environment: Any, rank: Optional[int]) -> List[str]:
-    """Return the names that a pattern may match for this command line; the first one is for file names and reports."""
+    """Return the names that a pattern may match for this command line; the first is used in file names and reports."""
     what = choosing.program(argv)
     stem = what[:-3] if what.endswith(".py") else what
     worker = stem if rank is None else "%s-rank%d" % (stem, rank)
@@ -54,7 +55,7 @@ def begin(directory: str, argv: List[str]) -> None:
     rank = choosing.rank_of(os.environ, argv, "", below=below, parents=None)
     given = choosing.rank_of(
         os.environ, argv, "", below=True, parents=None
-    )  # only a launcher's rank: a single process is rank 0, but is not named after it
+    )  # only a rank from a launcher: a single process is rank 0, but its name does not say so
     # Patterns do not apply to a Ray driver itself: they are for its actors (ray_profile.py).
     known = names(argv, os.environ, given)
     worker = _UNSAFE.sub("_", known[0]) or "python"
@@ -93,7 +94,7 @@ def begin(directory: str, argv: List[str]) -> None:
 
 
 def reason(tool: Dict[str, Any], known: Sequence[str], rank: Optional[int]) -> str:
-    """Return why a process is to be profiled by a tool; empty when it is not."""
+    """Return why a tool is to profile a process; empty if it is not."""
     pattern = tools.matched(known, tool["patterns"])
     if pattern:
         return "matched pattern '%s'" % pattern
@@ -118,7 +119,7 @@ def _tell(directory: str, tool: str, who: Sequence[str], path: str, *, base: str
 
 
 def append(directory: str, entry: Dict[str, Any]) -> None:
-    """Append a line to the file of all processes by a single write, so that lines do not mix."""
+    """Append a note to the file NAME with a single write, so that lines of several processes do not mix."""
     file = os.open(
         os.path.join(directory, NAME), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
     )

@@ -1,8 +1,8 @@
-"""Fetches the profiles of a Ray cluster's nodes into one folder, by tasks of Ray. Runs as a separate program.
+"""Fetches the profiles from a Ray cluster's nodes into one local folder, by Ray tasks. Runs as a separate program.
 
-supervisor/profiles.py starts it after a driver's end, with the driver's interpreter. Standard input is
-JSON: `cluster`, `folder` and `files`, as ray_profile.py records them. The output is a line of JSON for each
-file, with `at` for its new path, or `why` it was not fetched.
+supervisor/profiles.py starts it after a driver has ended, with the driver's interpreter. Standard input is JSON:
+`cluster` (its address), `folder` (the destination) and `files` (notes of ray_profile.py). The output is a line of JSON
+for each file, with its new path as `at`, or the reason as `why` if it was not fetched.
 """
 
 # ruff: noqa: ANN401
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List
 
 _PART_BYTES = 8 << 20
-#: Seconds for a profiler to write its file after the driver's end.
+#: Seconds that a profiler has to write its file after the driver's end.
 _WRITE_TIMEOUT_S = 120.0
 
 
 def find(paths: List[str], pids: List[int], limit: float) -> Any:
-    """Wait on the node until the profiler has ended; return its file's path and size, or the reason why it has none."""
+    """Wait until the processes `pids` have ended; return the file's path and size, or why it is missing."""
     import os as system
     import time
 
@@ -47,14 +47,14 @@ def find(paths: List[str], pids: List[int], limit: float) -> Any:
 
 
 def read(path: str, offset: int, size: int) -> bytes:
-    """Return a part of a file; runs on the node."""
+    """Return a part of a file. Runs on the node."""
     with open(path, "rb") as source:
         source.seek(offset)
         return source.read(size)
 
 
 def fetch(files: List[Dict[str, Any]], folder: str) -> None:
-    """Fetch each file, and report the result."""
+    """Fetch each file from its node, and report the result."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
 
@@ -91,7 +91,7 @@ def fetch(files: List[Dict[str, Any]], folder: str) -> None:
 
 
 def _has_ended(cluster: str) -> bool:
-    """Return whether nothing listens at a cluster's address: a driver's own cluster ends with the driver."""
+    """Return whether nothing listens at a cluster's address, because the driver had started the cluster itself."""
     host, _, port = cluster.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), 30).close()
@@ -103,7 +103,7 @@ def _has_ended(cluster: str) -> bool:
 
 
 def take(files: List[Dict[str, Any]], folder: str) -> None:
-    """Copy those files of an ended cluster that are on this machine; report the result."""
+    """Copy those files that are on this machine, after the cluster has ended; report the result for each."""
     for number, file in enumerate(files):
         found = find(file["paths"], file["pids"], _WRITE_TIMEOUT_S)
         answer = {"number": number, "node": file["node"]}
@@ -118,7 +118,7 @@ def take(files: List[Dict[str, Any]], folder: str) -> None:
 
 
 def _free(folder: str, name: str, node: str) -> str:
-    """Return an unused path for a file of a node: two nodes, or two runs, may have the same pid."""
+    """Return an unused path for a file of a node: the pid in its name may be the same on two nodes, or in two runs."""
     stem, _, ending = name.partition(".")
     known = "".join(c if c.isalnum() else "_" for c in node)
     at, number = os.path.join(folder, name), 1
@@ -130,7 +130,7 @@ def _free(folder: str, name: str, node: str) -> str:
 
 def main() -> int:
     """Fetch the files named on standard input; return the exit code."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # inherited from the agent, which blocks signals
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the agent, which has started this, blocks signals
     asked = json.load(sys.stdin)
     if _has_ended(asked["cluster"]):
         os.makedirs(asked["folder"], exist_ok=True)

@@ -1,11 +1,11 @@
-"""Profiles the selected actors of Ray: nsys from their first line, py-spy and torch's profiler from inside.
+"""Profiles the selected actors of Ray: nsys from the worker's first line, py-spy and torch's profiler later.
 
-Runs in a driver and in each of its workers, which may create actors too; it travels there as text, like
-ray/worker.py. nsys has to start its target, so a new actor gets a `py_executable`, which Ray puts before a worker's
-script. Ray's own `nsight` would run `python`, whatever interpreter the node has (ray-project/ray#66093), so an
-actor that requests it gets this `py_executable` with the options of its `nsight`. A worker of such an actor
-resets the interpreter for its children, which would inherit nsys with it. Workers record profiles and their paths
-in Ray's store, for the driver (ray/driver.py).
+Runs in a driver and in each of its workers, which may create actors too; the driver sends it to them as source text,
+like ray/worker.py. nsys has to start the process that it profiles, so a new actor's runtime environment gets a
+`py_executable` with nsys, which Ray runs with the worker's script. Ray's own `nsight` would run `python` instead of the
+node's interpreter (ray-project/ray#66093), so an actor that requests `nsight` gets such a `py_executable` too, with its
+options. In the worker of such an actor, new tasks and actors get the former interpreter back, or they would inherit
+nsys. Workers record their profiles in Ray's key-value store, for the driver (ray/driver.py).
 """
 
 # ruff: noqa: ANN401
@@ -26,15 +26,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional
 
-#: Variables of a worker that Ray starts through nsys: a description (JSON), and the path of the profile without
+#: Variables of a worker that runs under nsys: a description (JSON), and the path of the profile without its end,
 #: `_PID.nsys-rep`.
 ENV, ENV_BASE = "DKDBG_RAY_NSYS", "DKDBG_RAY_NSYS_BASE"
-#: Folder below a session of Ray, on each node.
+#: Folder for profiles in Ray's session folder on each node.
 FOLDER = "logs/dkdbg-profiles"
 ENDINGS = {"nsys": ".nsys-rep", "py-spy": ".speedscope.json", "torch": ".trace.json"}
-#: Runtime environments that are activated before the worker's interpreter starts, so that `python` is theirs.
+#: Keys of runtime environments that Ray activates before it starts a worker, so that `python` is theirs.
 _ACTIVATED = ("pip", "conda", "uv")
-#: Runtime environments that start the worker in a container, with an interpreter there.
+#: Keys of runtime environments that start the worker in a container, with an interpreter in there.
 _CONTAINED = ("image_uri", "container")
 #: Shell code that sets `python` to the interpreter with which a node's raylet starts workers
 #: (`ray/_private/services.py`), or to `fallback` if that cannot be read.
@@ -58,8 +58,8 @@ class Profiler:
     """The profilers of one run of a driver.
 
     Args:
-        settings: `tools`, as in profiling.py; `folder` for the files, empty for Ray's own; `run` and
-            `namespace`, see ray/driver.py; `fallback`, an interpreter.
+        settings: `tools`, as in profiling.py; `folder` for the files, empty for FOLDER; `run` (its id) and `namespace`
+            (in Ray's store), see ray/driver.py; `fallback`, an interpreter.
     """
 
     def __init__(self, settings: Dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ class Profiler:
         self._own = json.loads(os.environ.get(ENV) or "{}")
 
     def follow(self) -> None:
-        """Watch each actor that this process creates, from now on."""
+        """Change the options of each actor and task that this process creates from now on."""
         from ray import actor, remote_function
         from ray.runtime_env import RuntimeEnv
 
@@ -85,7 +85,7 @@ class Profiler:
                 _before(remote_function.RemoteFunction, "_remote", self._of_task)
 
     def begin(self) -> None:
-        """Report this worker's profile by nsys, and start the other profilers when it becomes an actor."""
+        """Record this worker's profile by nsys, if any; start the other profilers once the worker becomes an actor."""
         if self._own:
             self._under_nsys()
         if {"py-spy", "torch"} & set(self._tools):
@@ -114,7 +114,7 @@ class Profiler:
         pattern = tools.matched(known, tool["patterns"])
         asks = own.get("nsight") or own.get("_nsight")
         if not tool["is_ours"] and not asks and "nemo_rl" in sys.modules:
-            pattern = ""  # NeMo RL wraps its actors itself, and has not wrapped this one
+            pattern = ""  # NeMo RL adds nsys to its actors itself, and has not done so here
         if not pattern:
             self._record_unmatched(known[0])
             return self._given_back(options, own)
@@ -134,7 +134,7 @@ class Profiler:
         return dict(options, runtime_env=_checked(own))
 
     def _of_task(self, _made: Any, options: Dict[str, Any]) -> Dict[str, Any]:
-        """Return the options for a new task, in a worker under nsys."""
+        """Return the options for a new task that is created in a worker under nsys."""
         options = self._given_back(options, dict(options.get("runtime_env") or {}))
         if "serialized_runtime_env_info" in options:
             from ray._private.utils import get_runtime_env_info
@@ -152,7 +152,7 @@ class Profiler:
         return dict(options, runtime_env=_checked(own))
 
     def _interpreter(self, everything: Dict[str, Any]) -> str:
-        """Return the interpreter as text for a shell; empty for the node's own."""
+        """Return the interpreter as a word for a shell; empty for the node's own."""
         theirs = everything.get("py_executable") or ""
         if self._own and ENV in theirs:  # this process runs under nsys itself
             theirs = self._own["theirs"]
@@ -247,7 +247,7 @@ class Profiler:
 
 
 def names(cls: str, module: str, given: str) -> List[str]:
-    """Return an actor's names: first NeMo RL's spelling of the class, such as `dtensor_policy_worker`."""
+    """Return the names of an actor that a pattern may match, first its class as NeMo RL spells it (snake case)."""
     if not cls or cls.startswith("__ray_") or _is_rays(module):
         return []
     short = cls.rpartition(".")[2]
@@ -260,9 +260,9 @@ def _is_rays(module: str) -> bool:
 
 
 def _up_to(base: str) -> List[int]:
-    """Return the pids of this process and its ancestors below nsys, which names its file by one of them.
+    """Return the pids of this process and its ancestors below nsys: nsys names its file by one of them.
 
-    With `uv run` as interpreter there are several.
+    There are several if the interpreter is `uv run`, for example.
     """
     output, found = (base + "_%p").encode(), [os.getpid()]
     try:
@@ -277,7 +277,7 @@ def _up_to(base: str) -> List[int]:
 
 
 def _before(cls: Any, name: str, change: Callable[..., Any]) -> None:
-    """Let `change` replace a method's options before each call; an error leaves them unchanged."""
+    """Wrap a method so that `change` replaces its options before each call; after an error they are unchanged."""
     former = getattr(cls, name)
     knows = "serialized_runtime_env_info" in inspect.signature(former).parameters
 
@@ -317,13 +317,13 @@ def _checked(own: Dict[str, Any]) -> Any:
 
 
 def _shell(text: str, python: str, fallback: str) -> str:
-    """Return a text as Ray's `py_executable`; the worker's script and arguments follow it."""
+    """Return shell code as Ray's `py_executable`; its `$@` are the worker's script and arguments."""
     first = "" if python else _NODES_OWN.format(fallback=shlex.quote(fallback))
     return "sh -c %s dkdbg" % shlex.quote(first + text)
 
 
 def _asked_of_ray(asks: Any) -> List[str]:
-    """Return the options of an actor's own `nsight`, as Ray would write them, without the name of the file."""
+    """Return the options for nsys from an actor's own `nsight`, as Ray would write them, without the output file."""
     from ray._private.runtime_env import nsight as rays
 
     found: Dict[str, Any] = dict(rays.NSIGHT_DEFAULT_CONFIG) if isinstance(asks, str) else dict(asks)
@@ -342,7 +342,7 @@ def _session_folder() -> str:
 
 
 def _py_spy(tool: Dict[str, Any]) -> Optional[str]:
-    """Return the path of py-spy on this node, None where it is missing."""
+    """Return the path of py-spy on this node, None if it is missing."""
     beside = os.path.join(os.path.dirname(sys.executable), "py-spy")
     found = next((each for each in (tool["path"], beside) if each and os.access(each, os.X_OK)), None)
     return found or shutil.which("py-spy")

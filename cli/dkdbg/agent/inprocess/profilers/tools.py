@@ -1,10 +1,9 @@
 """Command lines of the profilers nsys and py-spy, and the patterns that select workers.
 
-This file travels to Ray's workers as text, so it imports nothing of dkdbg.
+This file is sent to Ray's workers as source text, so it imports nothing of dkdbg.
 
-Workers are selected by name, as NeMo RL's NRL_NSYS_WORKER_PATTERNS does: comma-separated shell patterns. `fnmatch` on
-POSIX: `*`, `?`, `[seq]`, `[!seq]`, case-sensitive, for the whole name. Spaces around a pattern are ignored, and so is an
-empty one. The first matching pattern is reported.
+Workers are selected by name, as with NeMo RL's NRL_NSYS_WORKER_PATTERNS: comma-separated shell patterns (`*`, `?`,
+`[seq]`, `[!seq]`), case-sensitive, for the whole name. Spaces around a pattern are ignored, and so is an empty one.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ NSYS_PLACES = (
     "/opt/nvidia/nsight-systems/*/bin/nsys",
     "/opt/nvidia/nsight-systems*/bin/nsys",
 )
-#: Suffix of the raw file that nsys leaves where it has no importer, as in Debian's package of 2022.4; nsys-ui or
-#: QdstrmImporter reads it.
+#: Suffix of the raw file that nsys leaves if its importer is not installed, as with Debian's package of 2022.4; nsys-ui
+#: or QdstrmImporter converts it.
 NSYS_RAW = ".qdstrm"
 #: Default options of nsys, unless the user sets them: option, value, the option's other name.
 _NSYS_USUAL = (("-t", "cuda,nvtx", "--trace"), ("-s", "none", "--sample"))
@@ -32,7 +31,7 @@ _PR_SET_PTRACER, _ANYBODY = 0x59616D61, -1
 
 
 def parse_patterns(text: str) -> List[str]:
-    """Return the patterns in a text."""
+    """Return the patterns in a comma-separated list."""
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
@@ -53,12 +52,12 @@ def nsys_options(tool: Dict[str, Any]) -> List[str]:
 
 
 def nsys_line(tool: Dict[str, Any], base: str) -> List[str]:
-    """Return the command line of nsys, up to the program's; its file is `base`, the program's pid and a suffix."""
+    """Return the command line of nsys, without the program's; the file is `base`, the program's pid and a suffix."""
     return [tool["path"], "profile", *nsys_options(tool), "-o", base.replace("%", "%%") + "_%p"]
 
 
 def free(base: str, ending: str) -> str:
-    """Return an unused path for a new file: in containers two runs may have the same pid."""
+    """Return an unused path for a new file: the pid in `base` may be that of an earlier run, as in containers."""
     path, number = base + ending, 1
     while os.path.exists(path):
         number += 1
@@ -69,10 +68,10 @@ def free(base: str, ending: str) -> str:
 def start_py_spy(program: str, options: Sequence[str], path: str) -> int:
     """Start py-spy, which records until this process ends; return its pid.
 
-    It is not a child of the program, because the program may wait for all its children.
+    A shell starts it, so that it is not a child of the program, which may wait for all its children.
 
     Args:
-        program: path of py-spy. path: path of its file; its messages go to the same path with `.log`.
+        program: path of py-spy. path: path of the profile; py-spy's messages go to a file with the suffix `.log` added.
     """
     import ctypes
 

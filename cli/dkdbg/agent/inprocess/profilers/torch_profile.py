@@ -1,4 +1,4 @@
-"""torch's own profiler around a few optimizer steps, without changes to the steps or the user's code."""
+"""Runs torch's own profiler around a few optimizer steps, without changes to the user's code."""
 
 # ruff: noqa: ANN401
 
@@ -53,7 +53,7 @@ class _Steps:
             profiler = torch.profiler.profile(record_shapes=True)
             profiler.start()
             self._profiler = profiler
-        except Exception as error:  # the program profiles itself: only one can
+        except Exception as error:  # the program uses torch's profiler itself: only one can run
             sys.stderr.write("dkdbg: torch's profiler does not start: %s\n" % error)
 
     def _finish(self) -> None:
