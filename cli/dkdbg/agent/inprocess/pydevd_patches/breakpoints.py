@@ -1,6 +1,7 @@
-"""Records why a breakpoint does not stop: its condition fails, or its line has not run although it was set in time.
+"""Records facts about breakpoints for `dkdbg why` (line.py): a condition's error, and whether it was set early enough.
 
-pydevd prints a failing condition's error at each hit, and a NameError never. `dkdbg why` names both; see line.py.
+pydevd prints a failing condition's error at each hit, but never a NameError. If a breakpoint was set before the process
+began to run its file, and has not stopped, then its line has not run.
 """
 
 # debugpy is untyped, and the conditions are the editor's code for this process.
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 #: Maximum characters of an error.
 _MAX_ERROR = 300
-#: File, as pydevd names it, and line -> breakpoint before the editor's present request, which makes all of a file anew.
+#: File, as pydevd names it, and line -> the previous breakpoint there. Each request of the editor creates all
+#: breakpoints of a file anew.
 _former: Dict[Tuple[str, int], Any] = {}
 #: File -> whether this process had begun to run it.
 _begun: Dict[str, bool] = {}
@@ -56,7 +58,7 @@ def watch() -> None:
 
 
 def is_early(breakpoint_: Any) -> bool:
-    """Tell whether a breakpoint has been set since before this process began to run its file."""
+    """Tell whether a breakpoint was set before this process began to run its file, and has been set ever since."""
     return getattr(breakpoint_, "dkdbg_is_early", False)
 
 
@@ -84,9 +86,10 @@ def _has_begun(file: str) -> bool:
 
 
 def _handle_condition(self: Any, _info: Any, breakpoint_: Any, frame: Any) -> Any:
-    """Return whether a breakpoint's condition, and the one on its hit count, hold; report its first error.
+    """Return whether a breakpoint's condition, and the one on its hit count, hold; report the first error of either.
 
-    Like PyDB.handle_breakpoint_condition, which hides errors of the hit count (LineBreakpoint.handle_hit_condition).
+    Replaces PyDB.handle_breakpoint_condition, which hides errors of the condition on the hit count
+    (LineBreakpoint.handle_hit_condition).
     """
     condition, hits = _conditions(breakpoint_)
     try:

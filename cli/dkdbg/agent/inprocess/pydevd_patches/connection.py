@@ -1,7 +1,7 @@
 """Protects pydevd's connection to the adapter in a program that closes descriptors that it has not opened.
 
-With pydevd alone such a program hangs for good at its next stop: pydevd's messages go to a closed descriptor,
-or into the program's own file, while the editor's still arrive.
+With pydevd alone, such a program would hang at its next stop: pydevd's messages would go to a closed descriptor, or
+into a file of the program, while the editor's would still arrive.
 """
 
 # debugpy is untyped.
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 #: Maximum number of times that a process joins again after it has closed its connection.
 MAX_REJOINS = 3
-#: Seconds for the adapter to accept a connection: it may be starting, or the machine busy.
+#: Timeout in seconds to connect to the adapter: it may be starting, or the machine may be busy.
 CONNECT_TIMEOUT_S = 60.0
-#: Seconds to retry while the adapter's backlog is full, and seconds between two tries; signals are blocked meanwhile.
+#: Seconds to retry while the queue of the adapter's socket is full, and seconds between two tries; not long, because
+#: signals are blocked meanwhile.
 RETRY_TIMEOUT_S, RETRY_INTERVAL_S = 5.0, 0.02
 #: Seconds for pydevd's threads to end.
 END_TIMEOUT_S = 30.0
@@ -33,10 +34,10 @@ _losses = 0
 
 
 def watch() -> None:
-    """Give each connection from now on a high descriptor, and detect its loss.
+    """Make pydevd use high descriptors for its connections, detect their loss, and connect to Unix sockets.
 
-    A host that is a path is a Unix socket: the agent's adapter listens on no port. A debugger that connects there
-    gets the attribute `dkdbg_joined`.
+    A host that is a path is a Unix socket, that of the agent's adapter. A debugger that connects to one gets the
+    attribute `dkdbg_joined`.
     """
     import pydevd
 
@@ -65,7 +66,7 @@ def watch() -> None:
             try:
                 sock.connect(host)
                 break
-            except BlockingIOError:  # Linux raises it at once while the adapter's backlog is full
+            except BlockingIOError:  # Linux does not wait if the queue of a Unix socket is full
                 if session.monotonic() > end:
                     raise
                 time.sleep(RETRY_INTERVAL_S)
@@ -78,11 +79,11 @@ def watch() -> None:
 
 
 def _let_end(alive_class: Any) -> None:
-    """Keep pydevd's CheckAliveThread from starting its wait after its debugger has ended.
+    """Keep pydevd's CheckAliveThread from running after its debugger has ended.
 
     When a debugger ends, pydevd ends those of its threads that have begun to run. A CheckAliveThread that begins a
-    moment later would wait forever for the writer's queue to empty, although the writer is gone, and the program
-    would never end.
+    moment later would wait forever for the writer's queue to become empty, although the writer has ended, and so the
+    program would never end.
     """
     run = alive_class._on_run
 
@@ -95,7 +96,7 @@ def _let_end(alive_class: Any) -> None:
 
 
 def drop(debugger: Any) -> None:
-    """Close a forked child's copy of the connection: otherwise the adapter would wait for the child too."""
+    """Close a forked child's copy of the connection, which would keep it open for the adapter when the parent ends."""
     sock = debugger._client_socket
     if isinstance(sock, own_socket.OwnSocket):
         sock.on_loss = None
@@ -103,7 +104,7 @@ def drop(debugger: Any) -> None:
 
 
 def _lost(debugger: Any) -> None:
-    """Report the loss, and join again once pydevd has released its threads."""
+    """Report the loss of the connection, and join again once pydevd's threads have ended."""
     global _losses  # noqa: PLW0603
     _losses += 1
     again = _losses <= MAX_REJOINS
@@ -122,7 +123,7 @@ def _lost(debugger: Any) -> None:
 def _reconnect(debugger: Any, again: bool) -> None:
     debugger.dispose_and_kill_all_pydevd_threads()
     end = session.monotonic() + END_TIMEOUT_S
-    reader = debugger.reader  # while the reader waits, the adapter sees this process as connected
+    reader = debugger.reader  # while the reader waits on the connection, the adapter considers it open
     while reader is not None and reader.is_alive() and session.monotonic() < end:
         time.sleep(0.02)
     member = session.member()

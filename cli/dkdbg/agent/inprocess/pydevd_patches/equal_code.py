@@ -1,8 +1,8 @@
-"""Tells equal functions of two files apart. Used by join.py.
+"""Makes pydevd distinguish equal functions of two files. Used by join.py.
 
-Functions that are equal and begin at the same line, as in a copied experiment, have equal code objects: Python does not
-compare the names of their files. pydevd keeps its data by code object. Up to Python 3.11 a breakpoint never stops after
-the other function has run. From 3.12 on it stops in both or in neither.
+Equal functions that begin at the same line, as in a copied experiment, have equal code objects, because Python does not
+compare the names of their files. pydevd keeps its data by code object. With pydevd alone, up to Python 3.11, a
+breakpoint never stops once the equal function of the other file has run; from 3.12 on it stops in both or in neither.
 """
 
 # debugpy is untyped.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, Dict, Iterable, Iterator, Tuple
 
-#: Key of a function (`_key`) -> the files in which it has breakpoints, and its code.
+#: Key of a function (`_key`) -> the files in which such a function has breakpoints, each with its code.
 _functions: Dict[object, Dict[str, CodeType]] = {}
 #: Key and file of a function -> whether it is equal to a function with breakpoints in another file.
 _decided: Dict[Tuple[object, str], bool] = {}
@@ -49,7 +49,7 @@ def watch() -> None:
     def consolidate_breakpoints(self: Any, name: str, *args: Any) -> None:
         consolidate(self, name, *args)
         _learn(self.breakpoints, name)
-        self._clear_caches()  # pydevd may have decided meanwhile to skip such functions
+        self._clear_caches()  # pydevd may have decided already to skip such functions
 
     def is_needed(self: Any, code: CodeType) -> bool:
         """Tell whether a function is equal to one with a breakpoint in another file."""
@@ -66,11 +66,11 @@ def watch() -> None:
         return found
 
     def get_file_type(self: Any, frame: FrameType, *args: Any) -> Any:
-        """Return the type of a frame's file, None for the program's; pydevd asks at each call that it does not skip."""
+        """Return the type of a frame's file, None for the program's; pydevd calls this for each call that it traces."""
         return None if is_needed(self, frame.f_code) else type_of(self, frame, *args)
 
     def apply_files_filter(self: Any, frame: FrameType, *args: Any) -> Any:
-        """Return whether pydevd is to skip a frame, as that of a library."""
+        """Return whether pydevd is to skip a frame, as it does those of libraries."""
         return not is_needed(self, frame.f_code) and filters(self, frame, *args)
 
     debugger.consolidate_breakpoints, debugger.get_file_type = consolidate_breakpoints, get_file_type
@@ -81,7 +81,7 @@ def _learn(breakpoints: Dict[str, Dict[int, Any]], name: str) -> None:
     """Record the functions with breakpoints in a file, after its breakpoints have changed.
 
     Args:
-        breakpoints: pydevd's, by canonical file name and line.
+        breakpoints: pydevd's breakpoints by canonical file name and line. name: canonical name of the file.
     """
     _decided.clear()
     for file, lines in list(breakpoints.items()):
@@ -98,18 +98,19 @@ def _learn(breakpoints: Dict[str, Dict[int, Any]], name: str) -> None:
 
 
 def _key(code: CodeType) -> object:
-    """Return a key that equal functions share: line and name; for a module its code, because all begin alike."""
+    """Return a key that equal functions share: first line and name; for a module, as all begin alike, its code."""
     return code if code.co_name == "<module>" else (code.co_firstlineno, code.co_name)
 
 
 def _keep(breakpoints: Dict[str, Dict[int, Any]], code: CodeType, name: str, files: Iterable[str]) -> None:
-    """Keep pydevd from skipping a function without breakpoints, and its lines that have one in an equal function.
+    """Keep pydevd from skipping a function that may be equal to one with breakpoints; set breakpoints that never stop.
 
-    If the function proves different, this costs only time. Up to Python 3.10 equal code may have other lines, and the
-    program may have compiled the source in another way (pytest).
+    They are on the lines that have breakpoints in the other function, and on the first line: up to Python 3.10 equal
+    code may have other lines, and the program may have compiled the source in another way (pytest). If the functions
+    are different after all, this costs only time.
 
     Args:
-        name: canonical name of its file. files: those with breakpoints in functions that may be equal.
+        name: canonical name of the function's file. files: the files with breakpoints in functions that may be equal.
     """
     lines = [line for file in files for line in breakpoints.get(file, ())]
     lines += [line for _, line in itertools.islice(dis.findlinestarts(code), 1)]
@@ -117,7 +118,7 @@ def _keep(breakpoints: Dict[str, Dict[int, Any]], code: CodeType, name: str, fil
 
 
 class _ByFile:
-    """pydevd's data of code objects, by the code and the name of its file."""
+    """Replacement of pydevd's dict with data about code objects; its keys include the name of the file."""
 
     def __init__(self) -> None:
         self._found: Dict[Tuple[CodeType, str], object] = {}
@@ -130,7 +131,7 @@ class _ByFile:
 
 
 class Never:
-    """Breakpoint that never stops. It keeps pydevd from skipping its function, and the equal function with it."""
+    """Breakpoint that never stops. It keeps pydevd from skipping its function, and with it the equal one."""
 
     expression = condition = None
     has_condition, is_logpoint = True, False

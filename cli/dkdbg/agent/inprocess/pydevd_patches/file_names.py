@@ -1,17 +1,16 @@
 """Corrects pydevd's mapping of file names where a breakpoint would be accepted and never stop. Used by join.py.
 
-For a program that is started in `/` by a relative name Python reports the path `//train.py`: POSIX allows two
-leading slashes a special meaning, so `os.path` keeps them. On Linux and macOS they mean the same as one.
+For a program that is started in `/` by a relative name, Python reports the path `//train.py`. `os.path` keeps two
+leading slashes, because POSIX allows a special meaning for them. On Linux and macOS they mean the same as one.
 
-pydevd tries path mappings of folders before those of files: with `proj/train.py` at `/app/train.py` and
-`proj` at `/workspace` a breakpoint in the first would be set in `/workspace/train.py`, which exists and does
-not run.
+pydevd tries path mappings of folders before those of files. If `proj/train.py` is mapped to `/app/train.py` and `proj`
+to `/workspace`, a breakpoint in `proj/train.py` would be set in `/workspace/train.py`, which does not run.
 
-justMyCode takes all files of installed packages for libraries. If such a folder is mapped, the user's own package is
-mounted over an installed copy, and breakpoints there have to stop.
+With justMyCode, pydevd takes all files in site-packages for libraries. But if a package's folder there has a path
+mapping, the user's own package is mounted over the installed copy, and breakpoints in it have to stop.
 
-A driver that `ray job submit` has started runs in a folder where Ray has unpacked the job's working_dir
-(ray/driver.py). That folder is mapped to the editor's.
+A driver that `ray job submit` has started runs in a folder into which Ray has unpacked the job's working_dir
+(ray/driver.py). A path mapping for that folder is added.
 """
 
 # debugpy is untyped.
@@ -27,9 +26,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Tuple
 
-#: A folder of one installed package.
+#: Part of the path of an installed package's folder.
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/[^/]")
-#: Mapped folders of this process that are folders of installed packages, with a slash at their end.
+#: Remote roots of path mappings that are folders of installed packages, with a slash at their end.
 _own_packages: List[str] = []
 
 
@@ -60,7 +59,7 @@ def watch() -> None:
     ) -> None:
         reload = arguments.setdefault("autoReload", {})
         if isinstance(reload, dict) and not reload.get("enable"):
-            # pydevd's default is the working directory, and reading that fails if it is gone.
+            # Although it is off, pydevd would read the default, the working directory, which fails if that was removed.
             reload.setdefault("watchDirectories", ["/"])
         set_options(self, debugger, arguments, *more, **named)
 
@@ -74,16 +73,15 @@ def watch() -> None:
 
 
 def single(path: str) -> str:
-    """Return a path of this machine with one leading slash instead of two."""
+    """Return a path on this machine with one leading slash instead of two."""
     return path[1:] if path.startswith("//") and os.sep == "/" else path
 
 
 def of_editor(path: str, pairs: List[Tuple[str, str]]) -> str:
-    """Return the editor's path of a folder on this machine; empty where no mapping includes it.
+    """Return the editor's path for a path on this machine; empty if no path mapping includes it.
 
     Args:
-        pairs: the folders of its path mappings (editor's, this machine's); without any, both have the same
-            files.
+        pairs: the path mappings: (editor's folder, folder on this machine). If empty, the paths are the same on both.
     """
     if not pairs:
         return path
@@ -100,14 +98,14 @@ def of_editor(path: str, pairs: List[Tuple[str, str]]) -> str:
 
 
 def _map_files_first(files: Any, paths: List[Tuple[str, str]]) -> None:
-    """Make a file's own mapping win over a folder's when breakpoints are set.
+    """Make the mapping of a file win over that of a folder when breakpoints are set.
 
     Args:
-        files: pydevd_file_utils, set up with these mappings.
-        paths: (editor's, this machine's).
+        files: the module pydevd_file_utils, set up with these mappings.
+        paths: the path mappings: (editor's path, path on this machine).
     """
 
-    def key(path: str) -> str:  # compared as on the editor's machine: Windows ignores case
+    def key(path: str) -> str:  # normalised as on the editor's machine: Windows ignores case
         return str(files.normcase_from_client(path)).replace("\\", "/")
 
     alone: Dict[str, str] = {}

@@ -1,10 +1,10 @@
 """Detects programs that use gevent or eventlet. Used by join.py; pydevd reads GEVENT_SUPPORT when it is imported.
 
-`gevent.monkey.patch_all()` replaces the primitives that pydevd's threads wait on: pydevd floods stderr with a
-message, and the program never ends. With GEVENT_SUPPORT=True pydevd works on copies of these modules. dkdbg
-does not set it for every program of a Python that has gevent, nor for one that patches nothing: pydevd would import
-gevent, and its copy of `threading` would know the program's threads without their marks, so that no breakpoint stops
-in them.
+`gevent.monkey.patch_all()` replaces the primitives that pydevd's threads wait on: pydevd would flood stderr with a
+message, and the program would never end. With GEVENT_SUPPORT=True, pydevd uses its own copies of `threading` and other
+modules. dkdbg sets that only for programs that probably patch, not for every program of a Python with gevent: pydevd
+would import gevent, and its copy of `threading` would not have its marks on the program's threads, so that no
+breakpoint would stop in them.
 
 `eventlet.monkey_patch()` does the same, and also replaces the locks that pydevd already has: program and debugger would
 wait for each other forever. The debugger leaves a process before this patch, and does not join after it.
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _SUPPORT = "GEVENT_SUPPORT"
 _MESSAGE = "GEVENT_SUPPORT_NOT_SET_MSG"
 _TEXT = "dkdbg: this program uses gevent: set GEVENT_SUPPORT=True in its environment, or it will not end while it is debugged"
-#: An import at module level, or gevent's monkey anywhere. A mere word, or an import that may not run, does not match:
-#: it would cost the breakpoints in threads. A patch that is missed would keep the program from ending.
+#: An import of gevent at module level, or gevent's monkey anywhere. The mere word, or an import within a function, does
+#: not match: a wrong match costs the breakpoints in threads. A miss would keep the program from ending.
 _IMPORT = re.compile(
     rb"^(?:from[ \t]+|import[ \t](?:[^\n#]*,)?[ \t]*)gevent\b|\bgevent\b[^\n]{0,200}\bmonkey\b", re.MULTILINE
 )
@@ -47,7 +47,7 @@ def why_not() -> str:
 
 
 def watch() -> None:
-    """Make the debugger leave before eventlet replaces the threads and locks."""
+    """Make the debugger leave this process before eventlet replaces the threads and locks."""
     importing.after("eventlet.patcher", _watch_patch)
 
 
@@ -101,8 +101,9 @@ def support(argv: Sequence[str]) -> Iterator[None]:
 def let_end(threading: Any) -> None:
     """Keep the main thread from hanging if it ends while pydevd copies `threading`; call once, with the copy.
 
-    The copy is in sys.modules for a moment. A main thread that ends then would join the copy's threads: pydevd's own,
-    and the importing thread, which the copy takes for the main thread. Python 3.13 joins none through the module.
+    The copy is `sys.modules["threading"]` for a moment. If the main thread ends then, it would join the threads of the
+    copy: pydevd's own, and the importing thread, which the copy takes for the main thread. Python 3.13 does not join
+    threads through this module.
     """
     main, locks = threading._main_thread, getattr(threading, "_shutdown_locks", None)
     if threading is sys.modules.get("threading") or not isinstance(locks, set):
@@ -115,14 +116,14 @@ def let_end(threading: Any) -> None:
 
 
 class _Unjoined(set):  # type: ignore[type-arg]
-    """Set that stays empty, in place of the set with the locks of threads to join."""
+    """Set that stays empty, in place of `threading._shutdown_locks`, which has the locks of the threads to join."""
 
     def add(self, _: object) -> None:
         """Ignore a lock."""
 
 
 def _is_named(argv: Sequence[str]) -> bool:
-    """Tell whether the command line names gevent, or locust, which uses it, or the script in it imports gevent."""
+    """Tell whether the command line names gevent, or locust (which uses it), or a script that imports gevent."""
     if any("gevent" in word or "locust" in word for word in argv):
         return True
     for word in argv[1:]:
@@ -130,7 +131,7 @@ def _is_named(argv: Sequence[str]) -> bool:
             return False
         if not word.startswith("-"):
             if word.startswith("/dev/") or not os.path.isfile(word):
-                return False  # not a regular file: a pipe can be read once, and Python needs it
+                return False  # not a regular file: a pipe can be read only once, and that by Python itself
             try:
                 with open(word, "rb") as source:
                     return _IMPORT.search(source.read(_MAX_SCRIPT_BYTES)) is not None

@@ -1,7 +1,7 @@
-"""Handles a program that calls `debugpy.listen()` itself, in a process that the agent has joined or wants to.
+"""Handles a program that calls `debugpy.listen()` itself.
 
-debugpy would start its own adapter, to which no editor can attach because the process has a debugger already.
-That adapter would outlive the program, and keep the program's address in use.
+In a process that has joined the agent's adapter, debugpy would start another adapter, to which no editor can attach
+because the process has a debugger already. That adapter would outlive the program, and keep its address in use.
 """
 
 # debugpy is untyped.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def watch(directory: str) -> None:
-    """Answer `debugpy.listen()` with the session's endpoint while the agent's debugger is in this process."""
+    """Make `debugpy.listen()` return the session's endpoint while this process has joined the agent's adapter."""
     from debugpy.server import api
 
     former = api.listen
@@ -45,7 +45,7 @@ def watch(directory: str) -> None:
 
 
 def describe_debugger() -> str:
-    """Return a clause that names the other debugger in this process and how to attach to it or remove it."""
+    """Return a text about the other debugger in this process, and how to attach to it or remove it."""
     api: Any = sys.modules.get("debugpy.server.api")
     argv = list(getattr(getattr(api, "_adapter_process", None), "args", ()))
     if "--host" in argv and "--port" in argv:

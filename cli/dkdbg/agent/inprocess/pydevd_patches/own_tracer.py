@@ -1,16 +1,16 @@
 """Handles a program that traces itself: coverage, the `trace` module, pdb. Used by join.py.
 
-Up to Python 3.11 a thread has one trace function, and setting another replaces pydevd's. dkdbg reports this once,
-in one line instead of pydevd's ten, and also for a tracer written in C (coverage's), which pydevd does not notice.
-The debugger is restored when the other tracer leaves. A tool that was there before the debugger is replaced, which
-is reported too.
+Up to Python 3.11 a thread has one trace function, and if the program sets one, that replaces pydevd's. dkdbg reports
+this once, in one line instead of pydevd's ten, and even for a tracer written in C (coverage's), which pydevd does not
+notice. When the other tracer is removed, the debugger's is restored. A tracer that was set before the debugger joins is
+replaced, which is reported too.
 
-From Python 3.12 on both work side by side, as tools of `sys.monitoring`. Only a tool with the debugger's tool ID
-conflicts. pdb, which would raise (Python 3.14), gets another ID, and a tool that took the ID before the debugger
-is reported. pdb steps over frames of the debugger, which a plain run does not have.
+From Python 3.12 on, both work side by side as tools of `sys.monitoring`. Only a tool with the debugger's tool ID
+conflicts. pdb, which would raise an error (Python 3.14), gets another ID; another tool that took the ID before the
+debugger is reported. pdb is made to step over the debugger's frames.
 
-This costs nothing until the program requests tracing: only the functions for that are replaced. A tracer in C is
-detected where it registers for new threads; coverage's also where it sees a new file.
+This costs nothing until the program asks for tracing: only the functions for that are replaced. A tracer in C is
+detected when it registers for new threads; coverage's also when it sees a new file.
 """
 
 # debugpy is untyped.
@@ -40,9 +40,9 @@ _REPLACED = (
     "place. Its results lack what runs from now on"
 )
 _TAKEN = "%s has taken the debugger's tool ID in sys.monitoring: no breakpoint stops while it does. Debug without it"
-#: Tool IDs that `sys.monitoring` reserves for no particular kind of tool.
+#: Tool IDs that `sys.monitoring` does not reserve for a certain kind of tool.
 _FREE_TOOLS = (3, 4)
-#: Maximum characters of a tool's name: a longer line might fill a pipe at stderr, and the program would wait for ever.
+#: Maximum characters of a tool's name in a message: a long line could fill a pipe at stderr, and block the program.
 _MAX_CHARACTERS = 100
 _COVERAGE = "coverage"
 _HINTS = {_COVERAGE: " (pytest: --no-cov)"}
@@ -53,12 +53,12 @@ _thread = threading.local()
 _reported: List[str] = []
 #: Identifier of a thread -> name of the other tool that traces it.
 _foreign: Dict[int, str] = {}
-#: Names of tools that the debugger has replaced.
+#: Names of the tools whose trace functions the debugger has replaced.
 _replaced: List[str] = []
 
 
 def watch() -> None:
-    """Check each trace function from now on; must run before pydevd replaces `sys.settrace`."""
+    """Check each trace function that is set from now on. Call this before pydevd replaces `sys.settrace`."""
     importing.after("bdb", _adapt_pdb)
     coverage_files.watch()
     if sys.version_info >= (3, 12):
@@ -73,14 +73,14 @@ def watch() -> None:
     def set_trace(function: Any) -> None:
         frame = sys._getframe(1)
         if function is None and frame.f_globals.get("__name__") == "gevent.threadpool":
-            return  # as in pydevd's replacement: a thread pool excludes its own threads from tracing
+            return  # as pydevd's replacement does: gevent's thread pool turns tracing off in its threads
         true = holder._original_tracing or set_bare
         if function is None:
             true(None)
             _check(frame, None)
         else:
             _check(frame, function)
-            true(function)  # must be last: pdb would stop in the next call
+            true(function)  # last, because pdb would stop in a call after this
 
     def set_trace_for_threads(func: Any) -> None:
         set_for_threads(func)
@@ -91,7 +91,7 @@ def watch() -> None:
 
 
 def _untrace_pydevds_threads() -> None:
-    """Hide pydevd's threads from tracers of all threads; from Python 3.12 on pydevd only stops its own monitoring."""
+    """Remove the program's tracers of all threads from pydevd's; from 3.12 on, pydevd itself removes only its own."""
     from _pydevd_bundle.pydevd_daemon_thread import PyDBDaemonThread
 
     true = PyDBDaemonThread._stop_trace
@@ -104,13 +104,12 @@ def _untrace_pydevds_threads() -> None:
 
 
 def _adapt_pdb(bdb: Any) -> None:
-    """Let pdb, and other tools built on bdb, work as they do without a debugger."""
+    """Make pdb, and other tools built on bdb, work as they do without a debugger."""
     true = bdb.Bdb.stop_here
 
     def stop_here(self: Any, frame: FrameType) -> Any:
-        is_debuggers_frame = str(frame.f_globals.get("__name__")).startswith(
-            _DEBUGGER
-        )  # such as its capture of `print`
+        # For example in the capture of `print` (output.py).
+        is_debuggers_frame = str(frame.f_globals.get("__name__")).startswith(_DEBUGGER)
         return not is_debuggers_frame and true(self, frame)
 
     bdb.Bdb.stop_here = stop_here
@@ -119,7 +118,7 @@ def _adapt_pdb(bdb: Any) -> None:
 
 
 def _move_pdb(bdb: Any) -> None:
-    """Give pdb a free tool ID if another debugger has its usual one: pdb would raise."""
+    """Give pdb a free tool ID if another tool has its usual one, instead of an error."""
     true, monitoring = bdb._MonitoringTracer.start_trace, sys.monitoring  # type: ignore[attr-defined]
 
     def start_trace(self: Any, *args: Any) -> None:
@@ -133,7 +132,7 @@ def _move_pdb(bdb: Any) -> None:
 
 
 def replace() -> None:
-    """Note the tool that traces the program, before the debugger takes its place."""
+    """Record the tool that traces the program, just before the debugger replaces it."""
     functions = [vars(sys.modules["threading"]).get("_trace_hook")]
     for frame in list(sys._current_frames().values()):
         while frame is not None:
@@ -147,7 +146,7 @@ def replace() -> None:
 
 
 def _package_of(function: Any) -> str:
-    """Return the package of another tool's trace function; empty for None, the debugger's, or if reading it fails."""
+    """Return the package of another tool's trace function; empty for None, for the debugger's, and after an error."""
     try:
         if function is None or is_debuggers(function):
             return ""
@@ -157,13 +156,13 @@ def _package_of(function: Any) -> str:
 
 
 def _meets_file() -> None:
-    """Report coverage, which has seen a new file in this thread, as the tool that traces this thread."""
+    """Report coverage as the tool that traces this thread: it has just seen a new file here."""
     if _package_of(sys.gettrace()) and not _is_debuggers_thread(sys._getframe()):
         _set_foreign(_COVERAGE)
 
 
 def report() -> None:
-    """Report, once the debugger has joined, a tool that took its place or lost its own place to it."""
+    """After the join, report a tool that has the debugger's tool ID, or that the debugger has replaced."""
     if sys.version_info >= (3, 12) and (tool := tracer()):
         _warn(tool, _TAKEN % tool)
     for tool in _replaced:
@@ -171,10 +170,10 @@ def report() -> None:
 
 
 def _check(frame: FrameType, function: Any) -> None:
-    """Check the trace function that a frame sets in this thread; None removes the former one."""
+    """Check the trace function that a frame sets in this thread; `function` is None if it removes the former one."""
     try:
         if _is_debuggers_thread(frame) or str(frame.f_globals.get("__name__")).startswith(_DEBUGGER):
-            return  # a debugger's thread starts with the tool's function, and removes it
+            return  # a thread of the debugger's starts with the tool's function, and removes it
         was_foreign = getattr(_thread, "is_foreign", False)
         _thread.is_foreign = function is not None and not is_debuggers(function)
         if _thread.is_foreign:
@@ -197,8 +196,8 @@ def _set_foreign(name: str) -> None:
 def _is_debuggers_thread(frame: FrameType) -> bool:
     """Return whether pydevd has started this thread.
 
-    Do not use `threading.current_thread()`: in a greenlet it adds a dummy thread. gevent then takes its lock for one
-    that threads share, and no breakpoint stops.
+    Do not use `threading.current_thread()`: in a greenlet it would create a dummy `Thread`. gevent would then think
+    that several threads share its lock, and no breakpoint would stop.
     """
     while frame.f_back is not None:
         frame = frame.f_back
@@ -216,7 +215,7 @@ def is_debuggers(function: Any) -> bool:
 
 
 def tracer() -> str:
-    """Return the name of another tool that traces in the debugger's place at present; empty without one."""
+    """Return the name of another tool that currently traces in place of the debugger; empty without one."""
     if sys.version_info >= (3, 12):
         tool = sys.monitoring.get_tool(sys.monitoring.DEBUGGER_ID) or ""
         return {"pydevd": "", "bdbtracer": "pdb"}.get(tool, tool)[:_MAX_CHARACTERS]
@@ -245,5 +244,6 @@ def _give_back(frame: FrameType) -> None:
     debugger = session.debugger()
     if debugger is not None and not debugger.pydb_disposed:
         debugger.enable_tracing(debugger.trace_dispatch)
-        # Running frames have no trace function of their own, and would run to their end without a stop.
+        # Frames that are running have no trace function of their own yet: without one they would not stop until their
+        # end.
         debugger.set_trace_for_frame_and_parents(threading.get_ident(), frame)

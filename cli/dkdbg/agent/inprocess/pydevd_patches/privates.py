@@ -1,12 +1,12 @@
 """All internals of debugpy and pydevd that dkdbg uses or replaces, and the versions that have them.
 
-tests/agent/test_privates.py finds these names in each released version from OLDEST to NEWEST_TRIED. Other versions:
+tests/agent/test_privates.py looks up these names in each released version from OLDEST to NEWEST_TRIED. Other versions:
 
-- A newer one below BELOW is used if it has every name. Otherwise the agent or the process reports the missing
-  name, and is not debugged.
-- In one below OLDEST, or from BELOW on, nothing is looked up, and the supported versions are reported.
+- A newer one below BELOW is used if it has all names. Otherwise the agent or the process reports the missing names, and
+  does not debug.
+- One below OLDEST, or from BELOW on, is not used; the supported versions are reported.
 
-The same holds for a debugpy that the program itself has imported.
+The same applies to a debugpy that the program itself has imported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OLDEST = (1, 8, 16)
 BELOW = (1, 9)
 NEWEST_TRIED = (1, 8, 22)
 
-# By module: names in it, `function:name` for an attribute that the function sets.
+# Module -> names in it. `function:name` is a variable or an attribute that the function uses.
 
 #: Names used in the user's process.
 PROGRAM: Names = {
@@ -132,7 +132,7 @@ ADAPTER: Names = {
 
 
 def fits(version: Tuple[int, ...]) -> bool:
-    """Tell whether a version of debugpy is one that dkdbg works with."""
+    """Tell whether dkdbg supports a version of debugpy."""
     return OLDEST <= version < BELOW
 
 
@@ -142,7 +142,7 @@ def span() -> str:
 
 
 def missing(names: Names) -> List[str]:
-    """Return the names, `MODULE.NAME`, that the debugpy on `sys.path` lacks."""
+    """Return those of the names, as `MODULE.NAME`, that the debugpy on `sys.path` lacks."""
     return [
         module + "." + name for module, listed in names.items() for name in listed if not _has(module, name)
     ]

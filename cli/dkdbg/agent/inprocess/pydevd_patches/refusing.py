@@ -1,9 +1,9 @@
-"""Answers each request: with an error where pydevd leaves it unanswered or its answer is too long.
+"""Makes pydevd answer each request: with an error if it would not answer, with a shortened answer if that is too long.
 
 pydevd (debugpy 1.8.22) does not answer DAP requests that it does not implement, such as `loadedSources` or
 `restartFrame`, and debugpy's adapter handles no further request before the answer. If pydevd's code for a request
-raises, as for `setBreakpoints` without a path, the session ends. A message over MAX_BODY_BYTES ends the adapter's
-thread that reads from the process: no request is answered any more, and the program stays held.
+raises, as for `setBreakpoints` without a path, the session ends. A message of more than MAX_BODY_BYTES ends the
+adapter's thread that reads from the process, after which no request is answered, and a stopped program stays stopped.
 """
 
 # debugpy is untyped.
@@ -75,7 +75,7 @@ def _cut(value: Any) -> Any:
 
 
 def _handler(_: Any, name: str) -> Callable[[Any, Any], None]:
-    """Return `_refuse` as the handler of a request for which pydevd has none. Raises AttributeError for other names."""
+    """Return `_refuse` as handler of a request that pydevd does not implement. Raises AttributeError: another name."""
     if not (name.startswith("on_") and name.endswith("_request")):
         raise AttributeError(name)
     return _refuse

@@ -1,9 +1,10 @@
-"""Releases the program's frames, and the objects in them, when the program leaves them.
+"""Keeps pydevd from delaying the release of the program's frames, and of the objects in them.
 
-A frame that can be reached from its own variables is a cycle: it lives until the next garbage collection, with all that
-its variables refer to. Two functions of pydevd keep the result of `sys._current_frames()`, and with it the stack of
-every thread. One runs at each stop, unless pydevd is compiled, the other at each change of breakpoints (debugpy
-1.8.22). In a function with a batch of 200 MB each stop kept another batch alive.
+A frame that can be reached from its own local variables is a cycle: it lives until the next garbage collection, with
+everything that its variables refer to. Two functions of pydevd (debugpy 1.8.22) store the result of
+`sys._current_frames()` in a local variable, and so put the stack of every thread into such a cycle. One runs at each
+stop, unless pydevd is compiled, the other at each change of breakpoints. In a function with a batch of 200 MB, each
+stop kept another batch alive.
 """
 
 # debugpy is untyped.
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def watch() -> None:
-    """Replace these two functions of pydevd."""
+    """Replace both functions of pydevd."""
     import pydevd
     from _pydevd_bundle import pydevd_additional_thread_info, pydevd_constants
 

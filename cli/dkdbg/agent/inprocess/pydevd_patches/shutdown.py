@@ -1,9 +1,9 @@
-"""Removes pydevd's sleeps at a joined process's start and end, and prevents a join after its end.
+"""Removes pydevd's delays at a joined process's start and end, and prevents a join after the program's end.
 
-With pydevd alone (debugpy 1.8.22) each process starts 0.1 s late, and ends 0.6 to 0.8 s late. The thread that
-ends all others waits for the reader until a timeout, while the reader waits for that thread or for the editor. And
-pydevd checks only every 0.2 s whether the program has ended. A program that starts many short processes would
-spend most of its time waiting.
+With pydevd alone (debugpy 1.8.22), each process starts 0.1 s late, because of a sleep, and ends 0.6 to 0.8 s late: the
+thread that ends all others waits for the reader until a timeout, while the reader waits for that thread or for the
+editor, and pydevd checks only every 0.2 s whether the program has ended. A program that starts many short processes
+would spend most of its time waiting.
 """
 
 # debugpy is untyped.
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 INTERVAL_S = 0.002
 
 _ended = False
-#: PID of the process with pydevd's threads.
+#: PID of the process in which pydevd's threads run: a forked child may have copied this module.
 _pid = 0
 
 
 class _Time:
-    """Replacement for the module `time` in pydevd.py: a thread that is connecting does not sleep."""
+    """Replacement for the module `time` in pydevd.py, whose `sleep` does nothing in a thread that is connecting."""
 
     def __init__(self) -> None:
         self.connects = threading.local()
@@ -44,7 +44,7 @@ class _Time:
 
 
 def watch() -> None:
-    """Make pydevd begin and end without delay."""
+    """Make pydevd start and end without delay."""
     global _pid  # noqa: PLW0603
     import pydevd
 
@@ -59,10 +59,10 @@ def watch() -> None:
 
 
 def program_has_ended() -> bool:
-    """Tell whether pydevd has ended a session because all threads of the program have ended.
+    """Tell whether pydevd has ended its session because all threads of the program have ended.
 
-    The process may continue for a while, for example in atexit callbacks. A debugger that joined now would leave
-    at once, and an editor would see it come and go.
+    The process may continue for a while, for example in atexit callbacks. If it joined again then, the debugger would
+    end again at once, and the editor would show a session that comes and goes.
     """
     return _ended
 
@@ -99,10 +99,9 @@ def _connect_at_once(pydevd: Any, debugger_class: Any) -> None:
 
 
 def _wait_for_threads(self: Any, timeout: float) -> None:
-    """Wait until everything is sent and pydevd's threads have ended, except for the reader.
+    """Wait until everything is sent and pydevd's threads have ended, except for those that need not be waited for.
 
-    The reader ends only when the editor and then the adapter have closed the session. This may also run in the
-    reader, while other threads wait for it.
+    The reader ends only when the editor, and then the adapter, has closed the session. This may even run in the reader.
     """
     ends_alone, end = (
         {threading.current_thread(), self.check_alive_thread, self.reader},
@@ -113,7 +112,7 @@ def _wait_for_threads(self: Any, timeout: float) -> None:
 
 
 def _before_shutdown(call: Any) -> None:
-    """Do what threading._register_atexit of Python 3.9 does."""
+    """Call a function before threading._shutdown, as threading._register_atexit does from Python 3.9 on."""
     shutdown = threading._shutdown  # type: ignore[attr-defined]
 
     def call_and_shut_down() -> None:
@@ -124,29 +123,29 @@ def _before_shutdown(call: Any) -> None:
 
 
 def _check_now() -> None:
-    """Wake the thread that checks for the program's end, because the main thread has ended."""
+    """Make pydevd's thread check for the program's end now, because the main thread has ended."""
     debugger = session.debugger()
     thread = debugger.check_alive_thread if debugger is not None else None
     if thread is not None and os.getpid() != _pid:
         _end_without_it(thread)
     elif thread is not None:
         event = thread._wait_event
-        # A new event each time: the thread waits again while other threads live or messages are still unsent.
+        # If other threads still run, or messages are unsent, the thread waits again; `_Soon` shortens these waits.
         thread._wait_event = _Soon(event)
         event.set()
         event.clear()
 
 
 def _end_without_it(thread: Any) -> None:
-    """Let this process end without pydevd's only thread that is no daemon, which stayed in the parent.
+    """Keep this process from waiting at its end for pydevd's only non-daemon thread, which runs in the parent alone.
 
-    A child that C code has forked, without the callbacks of os.fork, would wait for it forever.
+    C code has forked this process, without the callbacks of os.fork; it would wait forever.
     """
     if hasattr(threading, "_shutdown_locks"):
         threading._shutdown_locks.discard(thread._tstate_lock)
         return
 
-    def join_others() -> None:  # Python 3.13 keeps the threads to wait for in C
+    def join_others() -> None:  # from Python 3.13 on, the list of threads to wait for is in C
         for each in threading.enumerate():
             if not each.daemon and each is not threading.main_thread():
                 each.join()
@@ -155,7 +154,7 @@ def _end_without_it(thread: Any) -> None:
 
 
 class _Soon:
-    """Event of pydevd's thread that checks for the end: waits briefly at first, then longer and longer."""
+    """Replacement for the event on which pydevd's checking thread waits: short waits at first, then longer ones."""
 
     def __init__(self, event: Any) -> None:
         self._event = event

@@ -1,21 +1,22 @@
-"""Reports all stops, and answers all requests, when several threads reach a breakpoint at the same time.
+"""Makes pydevd report all stops and answer all requests when several threads stop at the same time.
 
-Four faults of pydevd (debugpy 1.8.22, the issue debugpy #2048) leave threads stopped in silence, or the editor's
-requests unanswered for good, as soon as threads stop while the editor continues:
+If threads stop while the editor continues others, four faults of pydevd (debugpy 1.8.22, debugpy #2048) leave threads
+stopped without a report, or requests of the editor without an answer:
 
-1. A stop is counted, and a moment later the thread is marked (PyDB.set_suspend). When the editor continues
-   another stop in between, this one counts as reported.
-2. A resume marks threads one after another. A thread that stops meanwhile suspends those already marked, and is
-   resumed itself.
+1. PyDB.set_suspend counts a stop, and marks the thread as stopped a moment later. If the editor continues another stop
+   in between, this one counts as reported.
+2. A resume marks threads as running one after another. A thread that stops meanwhile suspends those that are marked
+   already, and is then resumed itself.
 3. A thread that leaves its wait late reports that all threads run, although another stop has been reported
-   meanwhile. The resumption of that stop is then not reported.
-4. `continue` is answered when a thread reports that it runs. The answer is missing when nothing was stopped, or
-   when another thread stops before the resumed ones have noticed. debugpy's adapter accepts no further request
-   before the answer, not even about the new stop.
+   meanwhile. When that stop is continued, this is not reported.
+4. pydevd answers `continue` when a thread reports that it runs. There is no answer if nothing was stopped, or if
+another
+   thread stops before the resumed ones have noticed. debugpy's adapter accepts no further request before the answer,
+   not even about the new stop.
 
-Stopped threads are woken as soon as their state changes. pydevd's wait loop checks the state, and then sleeps up
-to 0.2 s or until its event is set (PyDB._do_wait_suspend, debugpy 1.8.22). Where pydevd changes the state and
-sets no event, the thread reacts up to 200 ms late.
+This module also wakes stopped threads as soon as their state changes. pydevd's wait loop (PyDB._do_wait_suspend) checks
+the state, and then sleeps up to 0.2 s unless its event is set. pydevd does not always set the event, and then the
+thread reacts up to 200 ms late.
 """
 
 # debugpy is untyped.
@@ -37,17 +38,17 @@ if TYPE_CHECKING:
 stops: Dict[Tuple[str, int], int] = {}
 #: Maximum lines to count.
 _MAX_LINES = 10_000
-#: Held while threads are marked as stopped or as running; gevent does not patch this one.
+#: Held while threads are marked as stopped or as running. From `_thread`, which gevent does not patch.
 _lock = _thread.RLock()
-#: Processes whose child by a fork in C has reported itself.
+#: PIDs of processes that have reported that they cannot stop, because C code has forked them.
 _said: Set[int] = set()
-#: PID of the process with the debugger's threads. A forked child has a copy of the debugger until `forget`: a stop
-#: there would last forever.
+#: PID of the process in which the debugger's threads run. Until `forget`, a forked child has a copy of the debugger
+#: without them, and a stop there would last forever.
 _pid = 0
 
 
 def watch() -> None:
-    """Install the fixes for these faults, and wake stopped threads from now on."""
+    """Install the fixes in pydevd."""
     global _pid  # noqa: PLW0603
     import pydevd
     from _pydevd_bundle import pydevd_api, pydevd_comm, pydevd_thread_lifecycle
@@ -64,7 +65,7 @@ def watch() -> None:
 
 
 def forget() -> None:
-    """Replace the lock in a forked child, where a thread of the parent may have held it."""
+    """Replace the lock in a forked child, because a thread of the parent may have held it; allow stops again."""
     global _lock, _pid
     _lock, _pid = _thread.RLock(), os.getpid()
 
@@ -84,7 +85,7 @@ def _stop_at_once(pydevd: Any) -> None:
 
 
 def _say_no_stop() -> None:
-    """Say why this forked child, which has only a copy of its parent's debugger, does not stop."""
+    """Report why this forked child does not stop: it has only a copy of its parent's debugger."""
     member = session.member()
     if member is None or member.forking:
         session.say("no stop in a callback of os.fork: the child can stop once all its callbacks have run")
@@ -113,7 +114,7 @@ def _resuming_at_once(lifecycle: Any, resume: Any) -> Any:
             if except_thread is not None:  # the thread is stepping, and was resumed a moment ago
                 info = lifecycle.set_additional_thread_info(except_thread)
                 if info.pydev_state == lifecycle.STATE_SUSPEND:
-                    return  # another thread has stopped since, and is reported
+                    return  # another thread has stopped since, and that stop is reported
             resume(thread_id, except_thread)
 
     return resume_threads
@@ -144,8 +145,8 @@ def _tell_own_resuming(notification_class: Any) -> None:
 def _answer_continue(pydevd: Any, api_class: Any) -> None:
     """Answer `continue` before any thread is resumed.
 
-    An editor takes the answer for the end of all stops reported before. pydevd answers only when a thread runs, so
-    that it can report a pause in between. But it reports such a pause anyway, after 0.5 s.
+    An editor takes the answer as the end of all stops that were reported before it, so no new stop may be reported
+    before the answer. pydevd answers only when a thread runs.
     """
     resume = api_class.request_resume_thread
 
@@ -167,7 +168,7 @@ def _call_back(notification: Any) -> None:
 
 
 def _wake_after_commands(debugger_class: Any) -> None:
-    """Wake stopped threads after each command: pydevd's loop sleeps after one, and a step took 204 ms instead of 4."""
+    """Wake stopped threads after each command. pydevd's loop sleeps after one: a step took 204 ms instead of 4."""
     post = debugger_class.post_internal_command
 
     def post_and_wake(self: Any, command: Any, thread_id: str) -> None:
@@ -186,10 +187,9 @@ def _wake_after_commands(debugger_class: Any) -> None:
 
 
 def _wake_after_resume(pydevd: Any, api_class: Any) -> None:
-    """Wake the threads after a resume: the program started to run up to 200 ms after Continue.
+    """Wake the threads after a resume, which otherwise run up to 200 ms after Continue.
 
-    PyDevdAPI.request_disconnect resumes too. The same delay hit a program whose editor left, and the next stop of
-    an editor that came back at once.
+    This includes PyDevdAPI.request_disconnect, which resumes when the editor leaves.
     """
     resume = api_class.request_resume_thread
 

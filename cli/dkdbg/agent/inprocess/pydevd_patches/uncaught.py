@@ -1,10 +1,11 @@
-"""Makes the editor's filter for uncaught exceptions stop once at each of them, whatever hooks the program sets.
+"""Makes the editor's filter for uncaught exceptions stop once at each of them, whatever hooks the program has.
 
-Up to Python 3.11 pydevd looks for a thread's outermost frame once, at the first traced call, and watches
-exceptions that leave it. In a process that joins at its start, it finds a frame of `site`, which has ended long
-before the program fails. With this module pydevd looks again when the program's own outermost frame begins.
+Up to Python 3.11, pydevd looks for a thread's outermost frame once, at the first traced call, and watches for
+exceptions that leave it. In a process that joins at its start, that is a frame of `site`, which ends long before the
+program fails. With this module, pydevd looks again when the program's own outermost frame begins.
+
 `sys.excepthook` is no alternative: Python does not call it for SystemExit, rich and absl replace it, and the backport
-of ExceptionGroup prints no sub-exceptions if the hook is not Python's.
+of ExceptionGroup prints no sub-exceptions if it is replaced.
 """
 
 # debugpy is untyped.
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, Optional
 
-#: State of each thread. `value`: the exception that was last shown to the editor.
+#: State of each thread. `value`: the exception at which the debugger has stopped last.
 _shown = threading.local()
 
 
 def watch() -> None:
-    """Show each exception only once."""
+    """Make pydevd stop at each uncaught exception only once."""
     import pydevd
 
     stop = pydevd.PyDB.do_stop_on_unhandled_exception
@@ -44,17 +45,17 @@ def watch() -> None:
 
 
 def was_shown(value: BaseException) -> bool:
-    """Tell whether an editor has been shown this exception of the current thread."""
+    """Tell whether the debugger has already stopped at this exception of the current thread."""
     return getattr(_shown, "value", None) is value
 
 
 def show_from_start(debugger: Any) -> None:
     """Make pydevd look for this thread's outermost frame again when the program's outermost frame begins.
 
-    In a forked child that frame has begun already, and pydevd finds it.
+    In a forked child nothing needs to be done: that frame runs already, and pydevd finds it.
 
     Args:
-        debugger: pydevd's, which this thread has just connected.
+        debugger: pydevd's debugger, which this thread has just connected.
     """
     from _pydevd_bundle import pydevd_trace_dispatch
 
@@ -72,7 +73,7 @@ def show_from_start(debugger: Any) -> None:
             return get_trace_func(py_db, frame)
         if tracer is None:
             tracer = get_trace_func(py_db, frame)[0]
-        return tracer, False  # this thread asks again at its next call
+        return tracer, False  # False: call this function again at the thread's next call
 
     debugger.fix_top_level_trace_and_get_trace_func = get_trace_func_in_program
     debugger.enable_tracing(debugger.trace_dispatch)
@@ -86,15 +87,15 @@ def _is_of_start(frame: Optional[FrameType]) -> bool:
 
 
 def _is_of_program(frame: FrameType) -> bool:
-    """Tell whether a frame without a caller is the program's. Earlier ones belong to the search for an importer."""
+    """Tell whether a frame without a caller is the program's. Others run before, to find an importer for the script."""
     return frame.f_globals.get("__name__") == "__main__" or frame.f_code.co_name == "_run_module_as_main"
 
 
 def _know_how_frames_end() -> None:
-    """Tell pydevd exactly whether an exception leaves an outermost frame, which it guesses from line numbers.
+    """Make pydevd determine exactly whether an exception leaves an outermost frame; it guesses by line numbers.
 
-    pydevd takes the StopIteration of a loop in a program's last line for uncaught. Stock debugpy is not affected,
-    because its outermost frame is one of runpy.
+    It would take the StopIteration of a loop in a program's last line for uncaught. Stock debugpy is not affected,
+    because there the outermost frame is one of runpy.
     """
     import opcode
 
@@ -113,9 +114,9 @@ def _know_how_frames_end() -> None:
     make = tracer.__init__
 
     def init(self: Any, trace_dispatch: Any, args: Any) -> None:
-        """Make a tracer of the outermost frame, and hand it the exception that its predecessor has seen there.
+        """Initialize a tracer of the outermost frame, and pass it the exception that the previous tracer has seen.
 
-        pydevd replaces the tracer when that frame calls a function for the first time, and after each stop. Both may
+        pydevd replaces the tracer when the frame calls a function for the first time, and after each stop. Both may
         happen in a `finally`, while an exception passes through the frame.
         """
         make(self, trace_dispatch, args)
@@ -127,11 +128,11 @@ def _know_how_frames_end() -> None:
 
 
 def _remove_pydevds_notes() -> None:
-    """Show the exception's and the frame's names without pydevd's notes.
+    """Remove pydevd's notes from the names of the exception and of the frame that an editor shows.
 
     pydevd adds "(note: full exception trace is shown but execution is paused at: <module>)" to the name of the
-    exception, and "(Current frame)" to that of the outermost frame. In stock debugpy that frame is one of runpy,
-    which is not shown.
+    exception, and "(Current frame)" to that of the outermost frame. In stock debugpy this frame is one of runpy,
+    which is hidden.
     """
     from _pydevd_bundle import pydevd_frame_utils
 

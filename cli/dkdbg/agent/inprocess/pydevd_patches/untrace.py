@@ -1,9 +1,10 @@
-"""Gives a process its full speed back while no editor is attached to it. Used by join.py.
+"""Gives a process its full speed back while no editor is attached. Used by join.py.
 
-Up to Python 3.11 pydevd traces every thread from the join on, also after the editor has left: loops stay 2 times and
-calls 9 times slower than without it. Here the trace functions of all threads are removed when the editor leaves, and
-restored with the next one's configurationDone. Another tool that traces the program in the debugger's place, such as
-coverage, keeps its trace functions. From Python 3.12 on pydevd uses sys.monitoring, which costs nothing.
+Up to Python 3.11, pydevd traces every thread from the join on, even after the editor has left: loops are then 2 times
+slower, and calls 9 times. This module removes the trace functions of all threads when the editor leaves, and restores
+them at the next editor's configurationDone. It leaves the trace functions of another tool, such as coverage, that
+traces in place of the debugger. From Python 3.12 on, pydevd uses sys.monitoring, which costs nothing without
+breakpoints.
 """
 
 # debugpy is untyped.
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 _lock = threading.Lock()
-#: True after the trace functions have been removed.
+#: True while the trace functions are removed.
 _is_bare = False
 #: The trace function of `threading` for new threads, before it was removed.
 _hook: Any = None
@@ -56,7 +57,7 @@ def watch() -> None:
         global _is_bare  # noqa: PLW0603
         if kwargs.get("apply_to_all_threads"):  # this process joins again
             _is_bare = False
-        if not _is_bare:  # otherwise this is a new thread; it is traced when an editor attaches
+        if not _is_bare:  # a new thread is not traced until an editor attaches
             enable(self, *args, **kwargs)
 
     def run_and_trace(self: Any, debugger: Any) -> Any:
@@ -71,9 +72,9 @@ def watch() -> None:
 
 
 def _trace_without_more_threads() -> None:
-    """Fall back to sys.settrace where no thread can be started (`ulimit -u`, pids.max).
+    """Fall back to sys.settrace if no thread can be started (`ulimit -u`, pids.max).
 
-    pydevd starts one each time, on the program's thread, which would die of the error.
+    pydevd starts a thread whenever it sets trace functions; the error would end the thread of the program that does so.
     """
     import pydevd_tracing
 
@@ -96,7 +97,7 @@ def _take() -> None:
     with _lock:
         import pydevd_tracing
 
-        pydevd_tracing.restore_sys_set_trace_func()  # pydevd's replacement complains when pdb calls sys.settrace
+        pydevd_tracing.restore_sys_set_trace_func()  # pydevd's replacement prints a warning if pdb calls sys.settrace
         if own_tracer.tracer():
             return
         if not _is_bare:
@@ -132,9 +133,9 @@ def _give_back(debugger: Any) -> None:
 
 
 def trace_main_thread(debugger: Any) -> None:
-    """Make the main thread of a running program trace itself, where pydevd's library for that is missing.
+    """Make the main thread of a running program trace itself, if pydevd's library for tracing others is missing.
 
-    Other running threads stay untraced; pydevd traces new ones.
+    Other running threads stay untraced; threads that start later are traced.
     """
     _in_main_thread(lambda: debugger.enable_tracing(debugger.trace_dispatch))
 
@@ -142,8 +143,8 @@ def trace_main_thread(debugger: Any) -> None:
 def _for_every_thread(api: Any) -> None:
     """Call `_PyEval_SetTrace(state, NULL, NULL)` for every thread state.
 
-    The function accepts the states of other threads. Iterators written in C walk the states. In a Python loop
-    another thread could run and end between two bytecodes, and its state would be freed.
+    This function accepts the states of other threads. Walk the states only with iterators written in C: in a Python
+    loop, another thread could run and end between two bytecodes, and its state would be freed.
     """
     interpreter, first, following = (
         api.PyInterpreterState_Get,
@@ -153,10 +154,11 @@ def _for_every_thread(api: Any) -> None:
     for function in (interpreter, first, following):
         function.restype = ctypes.c_void_p
     first.argtypes = [ctypes.c_void_p]
+    # accumulate() passes two arguments; the C function ignores the second.
     following.argtypes = [
         ctypes.c_void_p,
         ctypes.c_void_p,
-    ]  # accumulate() passes two arguments; the second is ignored
+    ]
     api._PyEval_SetTrace.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     nothing = itertools.repeat(None)
     chain = itertools.chain(map(first, (interpreter(),)), nothing)
