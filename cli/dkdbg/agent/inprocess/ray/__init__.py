@@ -1,1 +1,1 @@
-"""Drivers and workers of Ray: the driver sends these modules to its workers as text."""
+"""Code in Ray's drivers and workers; a driver sends its workers what they need, as source text or a zip."""

@@ -1,10 +1,10 @@
 """Detects a driver whose Ray cluster runs outside of the session, with no agent in its workers.
 
-Used by join.py and line.py. A cluster that `ray.init()` or the session's own `ray start` has started passes the
-hook on to its workers, and the driver of `dkdbg run --on ray+TARGET` sends them the agent.
+Used by join.py and line.py. In a cluster that `ray.init()` or a `ray start` of the session has started, the workers
+inherit the hook. In others they have the agent only if the driver sends it to them (`dkdbg run --on ray+TARGET`).
 """
 
-# Ray and debugpy have no types here, and are only used where they are already loaded.
+# Ray and debugpy are untyped, and not imported here: they are used only if they are loaded.
 # ruff: noqa: ANN401
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _is_followed = _is_reported = False
 
 
 def warn(debugger: Any) -> None:
-    """Warn the attached editor, once, as soon as the program has joined a cluster outside of the session."""
+    """Warn the attached editor, once, as soon as the program is connected to a cluster outside of the session."""
     global _is_followed  # noqa: PLW0603
 
     def follow(worker: Any) -> None:
@@ -42,7 +42,7 @@ def warn(debugger: Any) -> None:
 
 def _report(debugger: Any) -> None:
     global _is_reported  # noqa: PLW0603
-    with contextlib.suppress(Exception):  # an error would be raised by the program's ray.init()
+    with contextlib.suppress(Exception):  # otherwise the program's ray.init() would raise the error
         if not _is_reported and is_outside():
             _is_reported = True
             session.tell(debugger, _MESSAGE)
@@ -58,7 +58,7 @@ def is_outside() -> bool:
 
 
 def _has_raylet() -> bool:
-    """Return whether a raylet, which starts workers, has this session in its environment."""
+    """Return whether a raylet on this machine, which starts workers, has this session in its environment."""
     variable = os.fsencode("DKDBG_SESSION_DIR=%s\0" % os.environ.get("DKDBG_SESSION_DIR"))
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open("/proc/%s/comm" % pid, "rb") as name:

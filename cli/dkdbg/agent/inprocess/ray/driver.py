@@ -1,8 +1,8 @@
 """Runs in a driver of Ray: makes its workers debuggable when their task or actor is selected.
 
-hook.py calls `set_up` once with the runtime environment of a driver. `set_up` adds a setup function, which runs in
-each worker of the job (`worker.py`) on any node, and contains all the code that is needed there. Python 3.8+.
-Nothing here may break a driver: errors are reported on stderr.
+hook.py calls `set_up` once, with the runtime environment of a driver. `set_up` adds a setup function, which Ray runs in
+each worker of the job on any node, and which contains all code that is needed there (`worker.py`). Nothing here may
+break a driver: errors are only reported on stderr.
 """
 
 # ruff: noqa: ANN401
@@ -21,26 +21,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional
 
-#: Selected tasks and actors (comma-separated shell patterns).
+#: Variable that selects tasks and actors (comma-separated shell patterns).
 ENV_WORKERS = "DKDBG_RAY_WORKERS"
-#: In a driver that `ray job submit` has started: the folder of its working_dir, and where Ray has unpacked
-#: it.
+#: Variables in a driver that `ray job submit` has started: the folder here that is its working_dir, and the folder into
+#: which Ray has unpacked that.
 ENV_SOURCE, ENV_UNPACKED = "DKDBG_RAY_SOURCE", "DKDBG_RAY_UNPACKED"
-#: File of a run in the session's folder: its secret and the workers that can be joined. agent/ray/guard.py
-#: reads it.
+#: File of a run in the session's folder, with its secret and the workers that an editor can attach to;
+#: agent/ray/guard.py reads it.
 _NAME = "ray-%s.json"
 #: Namespace in the cluster's key-value store where workers register.
 NAMESPACE = b"dkdbg"
-#: Variables, see profilers/profiling.py and settings.py; and the modules that profiling needs, each after its imports.
+#: Variables, see profilers/profiling.py and settings.py; modules that profiling needs, each after those that it
+#: imports.
 ENV_PROFILE, ENV_PROFILE_DIR = "DKDBG_PROFILE", "DKDBG_PROFILE_DIR"
 _PROFILERS = ("importing", "profilers.tools", "profilers.torch_profile", "profilers.ray_profile")
 _INTERVAL_S = 0.3
 _SESSION = "DKDBG_SESSION_DIR"
-#: Prefix of a job's command line: the sourced file puts the driver into our session, if the driver runs on this
-#: machine. On another machine a different user may own a folder of that name in /tmp.
+#: Command line of a job: it sources a file that puts the driver into our session, if the driver runs on this machine.
+#: `-O`: on another machine, folder and file may be another user's.
 _JOB = "if [ -O {0} ] && [ -O {1} ]; then . {1}; else echo '{2}' >&2; fi; {3}"
 _NOT_DEBUGGED = "dkdbg: not debugged: its `dkdbg run` has ended (as after `ray job submit --no-wait`), or runs on another machine or as another user"
-#: Variables that the agent sets for a program besides DKDBG_*, and variables DKDBG_* that belong to another process.
+#: Variables that the agent sets for a program in addition to DKDBG_*; and those DKDBG_* that are not for the job.
 _SET = ("PYTHONBREAKPOINT", "PYDEVD_DISABLE_FILE_VALIDATION", "TORCH_COMPILE_DISABLE")
 _NOT_OF_JOB = (ENV_SOURCE, ENV_UNPACKED)
 
@@ -50,7 +51,7 @@ class _State:
 
 
 def set_up(runtime_env: Optional[Dict[str, Any]]) -> Any:
-    """Return the runtime environment of a driver with our setup function, after the user's own hooks."""
+    """Return the runtime environment of a driver with our setup function added."""
     try:
         return _with_setup(dict(runtime_env or {}))
     except Exception as error:
@@ -59,7 +60,7 @@ def set_up(runtime_env: Optional[Dict[str, Any]]) -> Any:
 
 
 def wrap_submit(client: Any) -> None:
-    """Put the driver of each job that this JobSubmissionClient class submits into our session."""
+    """Make the driver of each job that this JobSubmissionClient class submits enter our session."""
     known = client.submit_job
 
     def submit_job(self: Any, *, entrypoint: str, **named: Any) -> Any:
@@ -74,9 +75,7 @@ def wrap_submit(client: Any) -> None:
 
 
 def _of_our_session(entrypoint: str, source: Any) -> str:
-    """Return a job's command line that enters our session first.
-
-    The job inherits the cluster's environment, not this process's.
+    """Return a job's command line changed to enter our session first: it does not inherit this process's environment.
 
     Args:
         source: the job's working_dir: a folder here, a URI, or None.
@@ -137,7 +136,7 @@ def _with_setup(runtime_env: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _profiler(run: str) -> Optional[Callable[[], Any]]:
-    """Return a factory of ray_profile.py's Profiler, for this driver and its workers; None without a tool."""
+    """Return a factory of ray_profile.Profiler, for this driver and its workers; None if no profiler is requested."""
     wanted = json.loads(os.environ.get(ENV_PROFILE) or "{}")
     tools = [each for each in wanted.get("tools", ()) if each["patterns"]]
     if not tools:
@@ -170,7 +169,7 @@ def _profiler(run: str) -> Optional[Callable[[], Any]]:
 def _setup(
     source: str, settings: Dict[str, Any], files: bytes, theirs: Any, profiler: Optional[Callable[[], Any]]
 ) -> Callable[[], None]:  # fmt: skip
-    """Return the setup function of a worker. Ray pickles it by value: it refers only to its closure."""
+    """Return the setup function for workers. Ray pickles it by value, so it refers only to variables of its closure."""
 
     def dkdbg_setup() -> None:
         try:
@@ -207,7 +206,7 @@ def _files(session: str) -> bytes:
     import io
     import zipfile
 
-    bundle: Any = importlib.import_module("_dkdbg.bundle")  # not `dkdbg`: see _use_our_breakpoint
+    bundle: Any = importlib.import_module("_dkdbg.bundle")  # why not `dkdbg`: see _use_our_breakpoint
     agent = os.path.abspath(__file__).rpartition("/dkdbg/agent/")[0]  # where the single file was unpacked
     runtime = os.path.dirname(session)
     inprocess = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -219,7 +218,7 @@ def _files(session: str) -> bytes:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for top, target in tops:
             for folder, folders, names in os.walk(top):
-                # A debugger that is starting now writes temporary files there, which vanish at once.
+                # In __pycache__, a debugger that is just starting writes temporary files, which vanish at once.
                 folders[:] = [name for name in folders if name != "__pycache__"]
                 for path in (os.path.join(folder, name) for name in names):
                     archive.write(path, os.path.join(target, os.path.relpath(path, top)))
@@ -236,9 +235,9 @@ def _wait(session: str) -> float:
 
 
 def _use_our_breakpoint() -> None:
-    """Replace the `breakpoint()` that Ray gives its drivers by dkdbg's, which stops in this session.
+    """Replace the `breakpoint()` that Ray installs in drivers, which would open another port, by dkdbg's.
 
-    Ray's would open another port. dkdbg's is not imported as `dkdbg`: a folder of that name may be on the path.
+    Import that as `_dkdbg`, not as `dkdbg`: a folder of that name may be on sys.path.
     """
     import importlib
 
@@ -263,7 +262,7 @@ def _modules(runtime_env: Dict[str, Any]) -> List[str]:
 
 
 def _follow(session: str, run: str, secret: str, source: str) -> None:
-    """Record which workers can be joined, for the local `dkdbg.agent ray` proxy, until the run's driver ends.
+    """Record, for the Ray proxy of `dkdbg.agent ray` here, which workers an editor can attach to, until the run ends.
 
     Args:
         source: see `_source`.
@@ -285,7 +284,7 @@ def _follow(session: str, run: str, secret: str, source: str) -> None:
             if internal_kv._internal_kv_initialized():
                 found = internal_kv._internal_kv_list(prefix, namespace=NAMESPACE)
                 wait = _wait(session)
-                if wait != reported:  # an editor has come or gone
+                if wait != reported:  # an editor has attached or left
                     value = b"%g" % wait
                     internal_kv._internal_kv_put(wait_key, value, overwrite=True, namespace=NAMESPACE)
                     reported = wait
@@ -320,7 +319,7 @@ def _called(key: bytes) -> str:
 
 
 def _forget(prefix: bytes, wait_key: bytes, path: str, pid: int) -> None:
-    if os.getpid() != pid:  # a forked child: the driver is still running
+    if os.getpid() != pid:  # a forked child, while the driver still runs
         return
     _State.run = ""  # the thread that writes the file ends
     for each in (path, path + ".tmp"):
@@ -337,7 +336,7 @@ def _forget(prefix: bytes, wait_key: bytes, path: str, pid: int) -> None:
 
 
 class _Profiled:
-    """Workers' records of their profiles, which the agent reports and fetches (supervisor/profiles.py)."""
+    """The workers' notes about their profiles, which the agent reports and fetches (supervisor/profiles.py)."""
 
     def __init__(self, session: str, run: str) -> None:
         self._path = os.path.join(session, "profiled")
@@ -345,7 +344,7 @@ class _Profiled:
         self._taken: Any = set()
 
     def take(self) -> None:
-        """Move new records from Ray's store to the session's folder."""
+        """Move new notes from Ray's key-value store to the session's folder."""
         if ENV_PROFILE not in os.environ:
             return
         try:

@@ -1,8 +1,8 @@
 """Calls `ray/driver.py` when Ray creates a driver's runtime environment, and when `ray job submit` sends a job.
 
-`RAY_RUNTIME_ENV_HOOK` and `RAY_JOB_SUBMIT_HOOK` would reach processes that cannot import our hook: children with a
-PYTHONPATH of their own or below `python -I`, and a cluster that outlives the session. So neither is set,
-except the first one during `ray.init()` with an old Ray (2.9), which has no function to wrap.
+It wraps functions of Ray. The variables `RAY_RUNTIME_ENV_HOOK` and `RAY_JOB_SUBMIT_HOOK` would be inherited by
+processes that cannot import our hook: children with a PYTHONPATH of their own or below `python -I`, and a cluster that
+outlives the session. The first one is set only during `ray.init()` of an old Ray (2.9), which has no function to wrap.
 """
 
 # ruff: noqa: ANN401
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Optional
 
 _VARIABLE = "RAY_RUNTIME_ENV_HOOK"
-#: The hook of the `ray.init()` in progress. An old Ray finds it by this name.
+#: The hook for the `ray.init()` in progress; an old Ray imports it by this name.
 hook: Any = None
 _NAME = __name__ + ".hook"
 
@@ -30,7 +30,7 @@ def register() -> None:
 
 
 def register_submit() -> None:
-    """In a `ray job submit` process, put the driver of the submitted job into our session."""
+    """Make the driver of a job that this process submits with `ray job submit` enter our session."""
     importing.after("ray.dashboard.modules.job.sdk", _wrap_submit)
 
 
@@ -62,7 +62,7 @@ def _is_connected(worker: Any) -> bool:
 def _with_variable(worker: Any) -> Callable[..., Any]:
     """Return a wrapper of an old Ray's `init` that sets RAY_RUNTIME_ENV_HOOK until Ray calls the hook.
 
-    Ray starts processes only after that call.
+    Ray starts processes only after that, so they do not inherit the variable.
     """
     init = worker.init
 

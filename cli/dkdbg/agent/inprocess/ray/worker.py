@@ -1,10 +1,10 @@
 """Runs in a worker of Ray: listens for an editor before the first line of a selected task or actor.
 
-This file travels as text, see driver.py. It replaces two methods of Ray that return the code to run next: they
-know the task's or actor's name, and no user code has run yet. The worker listens as `ray.util.debugpy` does and
-registers in the same place, so that Ray's lists of waiting workers include it. But a guard listens on the node's
-address: it requires the run's secret and passes the connection to debugpy's adapter (../adapter.py), which has no
-port. A later `breakpoint()` of Ray's finds the guard's port and uses it.
+The driver sends this file as source text, see driver.py. It wraps two methods of Ray that return the code to run next:
+they know the task's or actor's name, and no user code has run yet. As with `ray.util.debugpy`, the worker listens, and
+registers its port with Ray, so that Ray's lists of waiting workers include it. But it is a guard that listens on the
+node's address: it requires the run's secret, and passes the connection to debugpy's adapter (../adapter.py), which has
+no port. A later `breakpoint()` of Ray's finds and uses the guard's port.
 """
 
 # ruff: noqa: ANN401
@@ -35,25 +35,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict
 
-#: Seconds for a client's whole answer to the challenge, and maximum clients that have not answered: another user
-#: of the node may connect too.
+#: Seconds that a client has to answer the guard's challenge, and maximum clients that have not answered yet: other
+#: users of the node may connect too.
 _TIMEOUT_S, _MAX_ANSWERING = 10.0, 16
 #: Temporary errors of accept(2).
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EINTR)
 #: Maximum seconds for the adapter to start: its first imports, on a busy node.
 _START_TIMEOUT_S = 60.0
-#: Seconds that a process of the worker waits for its breakpoints, if no editor is attached when the worker listens.
+#: Seconds that a child process of the worker waits for its breakpoints, if no editor was attached when the worker began
+#: to listen.
 _DEADLINE_S = 30.0
-#: Seconds between two checks for an attached editor, and number of checks without one until it counts as gone: it may
-#: come back at once.
+#: Seconds between two checks for an attached editor, and number of checks without one after which it counts as gone: an
+#: editor may leave and come back at once.
 _POLL_S, _MAX_POLLS = 0.5, 6
 #: Maximum seconds to wait for breakpoints.
 _MAX_WAIT_S = 86400.0
 _GREETING = b"dkdbg-ray "
-#: Maximum characters of a name; part of the path of a folder that Ray has unpacked.
+#: Maximum characters of a name; part of the paths of folders into which Ray unpacks a `working_dir`.
 _NAME, _UNPACKED = 100, "/runtime_resources/working_dir_files/"
 _MODULES = "/runtime_resources/py_modules_files/"
-#: Ray's own actors that run user code: Train, Tune, Serve, Data. Every task of Data runs user code too.
+#: Actors of Ray's own libraries (Train, Tune, Serve, Data) that run user code. Every task of Ray Data does too.
 _LIBRARIES = (
     "ray.train.*.RayTrainWorker",
     "ray.tune.*.ImplicitFunc",
@@ -63,11 +64,11 @@ _LIBRARIES = (
 
 
 def begin(settings: Dict[str, Any], files: bytes) -> None:
-    """Watch the names of this worker's tasks and actors from now on; driver.py creates the arguments."""
+    """Listen as soon as this worker runs a task or actor whose name matches; driver.py creates the arguments."""
     from ray._private import function_manager
 
     if any(type(each).__name__ == "_DkdbgFinder" for each in sys.meta_path):
-        return  # the driver has started this cluster, so this worker has the agent's hook
+        return  # this worker has the agent's hook, because the driver has started the cluster
     if os.environ.get("RAY_DEBUG") == "legacy":  # set by the node's `ray start`
         sys.stderr.write("dkdbg: RAY_DEBUG=legacy of this node is ignored: this worker stops in the editor\n")
         os.environ["RAY_DEBUG"] = "1"
@@ -90,7 +91,7 @@ def begin(settings: Dict[str, Any], files: bytes) -> None:
 
 
 def _names(descriptor: Any) -> Any:
-    """Return the names that a pattern may match: function or class, alone and with the module; a named actor's name."""
+    """Return the names that a pattern may match: function or class, without and with module; a named actor's name."""
     cls, function, module = (
         getattr(descriptor, each, "") or "" for each in ("class_name", "function_name", "module_name")
     )
@@ -142,15 +143,14 @@ class _Opening:
         with contextlib.suppress(ImportError, AttributeError):  # an older Ray
             from ray.util import debugpy as rays
 
-            # debugpy has replaced breakpoint() with one that does nothing while no editor is attached; Ray's
-            # waits for one.
+            # Restore Ray's breakpoint(), which waits for an editor: debugpy has replaced it with one that does not.
             rays._override_breakpoint_hooks()
         guard = Guard(
             worker.node_ip_address, editors, self._settings["run"], bytes.fromhex(self._settings["secret"])
         )
         worker.set_debugger_port(guard.port)
         key = "%s:%s" % (self._settings["run"], worker.worker_id.hex())
-        folder = os.getcwd()  # where Ray has unpacked a `working_dir`: the editor has its files elsewhere
+        folder = os.getcwd()  # may be where Ray has unpacked a `working_dir`, for a path mapping
         lines = [name[:_NAME], folder if _UNPACKED in folder else ""]
         lines += ["%s\t%s" % each for each in _modules(self._settings["modules"])]
         internal_kv._internal_kv_put(
@@ -195,14 +195,14 @@ class _Opening:
 
 
 def _modules(sources: Any) -> Any:
-    """Return the folders into which Ray has unpacked the driver's `py_modules` here, each with the driver's folder."""
+    """Return the folders into which Ray has unpacked `py_modules` here, each with that on the driver's machine."""
     folders = [each for each in map(str, sys.path) if _MODULES in each]
     pairs = [(os.path.join(each, os.path.basename(source)), source) for source in sources for each in folders]
     return [each for each in pairs if os.path.isdir(each[0])]
 
 
 def _monotonic() -> float:
-    """Return the system's clock, as `monotonic` in ../session.py does: this file travels alone."""
+    """Return the system's monotonic seconds; a copy of ../session.py, because this file is sent alone."""
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
@@ -236,9 +236,9 @@ class Guard:
             serves = _hide(
                 threading.Thread(target=self._serve, args=(client,), name="dkdbg guard", daemon=True)
             )
-            with self._lock:  # so that no client in this list is closed meanwhile
+            with self._lock:  # clients in this list must not be closed meanwhile
                 self._answering.append(client)
-                # Another user's clients must not keep an editor out, so the oldest are closed.
+                # Close the oldest, so that another user's clients do not keep an editor out.
                 while len(self._answering) > _MAX_ANSWERING:
                     with contextlib.suppress(OSError):
                         self._answering.pop(0).shutdown(socket.SHUT_RDWR)
@@ -286,10 +286,10 @@ class Guard:
 
 
 def _join(packed: bytes, deadline: float) -> socket.socket:
-    """Make this worker and its child processes a session of their own; return the socket for editors' connections.
+    """Make this worker and its child processes a session; return the socket on which to pass on editors' connections.
 
-    The folder of the session is private. While an editor has the worker's session, child processes join as those of
-    an agent do (`let_join` in adapter.py), because the hook announces them in that folder.
+    Child processes announce themselves through the hook in the session's private folder, as below an agent. They join
+    while an editor is attached to the worker (`let_join` in adapter.py).
     """
     folder = tempfile.mkdtemp(prefix="dkdbg-ray-")  # the adapter removes it
     try:
@@ -329,7 +329,7 @@ def _join_in(folder: str, deadline: float) -> socket.socket:
     with open(path, "w") as out:
         json.dump(info, out)
     reason = importlib.import_module("_dkdbg.session").member().join(False)
-    os.unlink(path)  # absent until an editor has this worker's session
+    os.unlink(path)  # until an editor is attached to this worker, child processes must not join
     if reason != "joined":
         raise RuntimeError(reason)
     api: Any = importlib.import_module("debugpy.server.api")
