@@ -115,7 +115,7 @@ def _launch(argv: List[str], *, supervised: bool) -> int:
 def _health(*, wait: bool) -> int:
     """Return 0 if a debugger can attach; otherwise print why not and return 1.
 
-    With `wait`, retry for up to 20 s. This is the health check of agent.sh for images without sh.
+    With `wait`, retry for up to 20 s. For images without sh; in others, agent.sh does the same without Python.
     """
     import time
 

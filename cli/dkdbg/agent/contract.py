@@ -9,9 +9,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads it
     from typing import List, Literal, Optional, TypedDict
 
-    #: State of a session. `idle`: the program has ended; `supervise` waits for a change or a request, or the
-    #: agent waits for the editor that F5 brings (DKDBG_LINGER). `restarting`: the program is being ended in order
-    #: to be started again.
+    #: State of a session. `idle`: the program has ended; `supervise` waits for a change or a request, or the agent
+    #: waits for an editor that is about to attach (DKDBG_LINGER). `restarting`: the program is being ended, to be
+    #: started again.
     State = Literal[
         "starting", "waiting", "attached", "running", "post-mortem", "restarting", "idle", "exited"
     ]
@@ -145,7 +145,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
             token: secret that the adapter sends to each process; with another one the process would hang.
             ppid: the agent's pid, which a process reports as its parent's: the adapter then announces the process in
                 the root session.
-            search: folders that may hold debugpy zips. runtime: folder to unpack one into.
+            search: folders that may hold a `debugpy-VERSION`. runtime: the runtime folder.
             deadline: seconds that a starting program waits for the editor's breakpoints.
         """
 
@@ -163,7 +163,7 @@ else:
 RECORD_VERSION = 1
 RECORD_NAME = "session.json"
 JOIN_NAME = "join.json"
-#: File with the total time that processes have been stopped, see inprocess/clocks/held_time.py.
+#: File that tells the processes how far their clocks are behind, see inprocess/clocks/held_time.py.
 HELD_NAME = "held-time"
 PROCESSES_NAME = "p"
 #: Lock file in the session's folder; the agent holds the lock while it lives.

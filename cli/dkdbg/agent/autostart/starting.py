@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Variables to withhold from the agent: it already has the program's user, is started once and finds its own
 #: modules.
 _NOT_PASSED = ("PYTHONPATH", "DKDBG_OWNER", "DKDBG_RELOAD", "DKDBG_SESSION_DIR")
-#: Signals that the first process forwards to the program.
+#: Signals that this process, as a container's first, forwards to the program.
 _FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT")
 
 

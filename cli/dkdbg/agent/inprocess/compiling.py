@@ -20,7 +20,7 @@ MAX_SOURCE_BYTES = 4 << 20
 def without_warnings() -> Iterator[None]:
     """Suppress warnings in this thread, such as the compiler's about `x is 1`: the program has printed them already.
 
-    It does not change the warning filters, after which Python would print each warning of the program once more.
+    Leave the warning filters unchanged: after a change, Python prints each warning of the program once more.
     """
     true, thread = getattr(warnings, "_showwarnmsg", None), get_ident()
 

@@ -60,7 +60,7 @@ def with_session(directory: str, hook: str, environment: Any) -> Any:
 def _missing(directory: str, hook: str, pairs: Dict[bytes, bytes]) -> Dict[bytes, bytes]:
     """Return the variables to add to an environment; empty if it belongs to another session that still exists.
 
-    It may name a session that has ended, if the program copied it before this process moved to its present session.
+    A session that has ended does not count: the program may have copied the environment while this process was in it.
     """
     session, hook_folder = os.fsencode(directory), os.fsencode(hook)
     named = pairs.get(_SESSION)

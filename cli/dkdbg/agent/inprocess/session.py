@@ -72,7 +72,7 @@ def threads() -> Any:
 
 
 def untrace() -> None:
-    """Remove the program's own tracers, such as that of `python -m trace`, from this thread of the debugger's."""
+    """Remove the program's own tracers (such as `python -m trace`) from this thread, which is the debugger's."""
     if sys.gettrace() is not None:
         holder = getattr(sys.modules.get("pydevd_tracing"), "TracingFunctionHolder", None)
         (getattr(holder, "_original_tracing", None) or sys.settrace)(None)
@@ -146,7 +146,7 @@ def say(text: str) -> None:
 
 
 def tell(debugger: Any, text: str) -> None:
-    """Print a line on stderr and in the editor's console, which may show it through stderr anyway.
+    """Print a line on stderr, and in the editor's console unless that shows the program's stderr.
 
     Args:
         debugger: pydevd's debugger, with an editor.

@@ -31,7 +31,7 @@ def above():  # type: () -> Iterator[int]
 
 
 def _enter(session, agent, hook):  # type: (str, int, str) -> None
-    # Do nothing if a running program makes `site` read its folders again, or outside of the agent's processes.
+    # Do nothing outside of the agent's processes, or if a running program makes `site` read its folders again.
     if "sitecustomize" in sys.modules or not os.path.isdir(session) or agent not in above():
         return
     if not os.path.isdir(os.environ.get("DKDBG_SESSION_DIR", "")):

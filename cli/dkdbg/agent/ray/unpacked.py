@@ -87,7 +87,7 @@ class Code:
         return self.alias if self.script and path == self.script else path
 
     def to_editor(self, body: bytes) -> bytes:
-        """Replace the alias by the driver's script's path in a message to the editor."""
+        """Replace the alias by the path of the driver's script in a message to the editor."""
         if not self.script:
             return body
         alias, script = (json.dumps(each)[1:-1].encode() for each in (self.alias, self.script))

@@ -236,7 +236,7 @@ class Exchange:
     # -- for subclasses -----------------------------------------------------------------------------------------
 
     def greeted(self, keeper_id: bytes, read: int) -> None:
-        """Handle the other end's hello on this transport. Raises WireError."""
+        """Handle the other end's HELLO on this transport. Raises WireError."""
         raise NotImplementedError
 
     def opened(self, channel: int, payload: bytes) -> None:

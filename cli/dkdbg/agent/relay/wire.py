@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Kinds of counted frames, with the payload in brackets. OPEN: connect to a loopback port of the remote machine (port,
 #: 2 bytes). DATA (bytes). END: the sender sends no more data on the channel. RESET: close the channel (reason, text).
-#: CREDIT: the receiver may be sent as many more bytes as it has passed on (number, 4 bytes). RUN: start a program with
+#: CREDIT: this end has passed that many bytes on, and may be sent as many more (4 bytes). RUN: start a program with
 #: its input and output on this channel and its standard error on the next (JSON). SIGNAL: send the program a signal (1
 #: byte). SIZE: resize its terminal (rows and columns, 2 bytes each). EXITED: the keeper reports its exit code (2
 #: bytes). ASK: run the agent for a query, with channels and EXITED as for RUN (JSON). Send ASK only to an agent that

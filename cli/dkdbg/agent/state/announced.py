@@ -38,7 +38,7 @@ class Folders:
         own = folder = self._own
         if self._users:
             folder = self._users.get(procfs.owner(pid), own)
-            # The process may have announced itself in our folder before it changed its user, and again after an exec.
+            # The process may have announced itself in `own` before it changed its user, and again after an exec.
             if not _announces(folder, pid) and _announces(own, pid):
                 folder = own
         return os.path.join(folder, "%d%s" % (pid, suffix))

@@ -29,7 +29,7 @@ class Share:
 
 
 def share(processes: Iterable[contract.Process]) -> Share:
-    """Return the share that these processes, all ranks, are of their job."""
+    """Return the share of a job that consists of these processes, which are ranks."""
     found = list(processes)
     worlds = {each["world_size"] or 0 for each in found}
     numbers = [each["rank"] for each in found if each["rank"] is not None]

@@ -174,9 +174,9 @@ def _trouble_of(record: contract.Record, listening: Optional[Set[int]]) -> str:
 
 
 def prune(folder: str) -> None:
-    """Remove the folders of all but the newest MAX_FINISHED finished sessions. Ignores errors.
+    """Remove the folders of finished sessions, except for the newest MAX_FINISHED. Ignores errors.
 
-    From those, remove what a killed agent has left, such as its sockets and its token.
+    In the folders that stay, remove what a killed agent has left, such as its sockets and its token.
     """
     import shutil
 

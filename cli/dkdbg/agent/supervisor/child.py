@@ -91,7 +91,7 @@ class SignalInbox:
     def _is_of_step(sender: int) -> bool:
         """Tell whether Slurm has sent a signal to all of this job step.
 
-        In a batch script, which is no `srun` step, the signal may reach only the script's first process.
+        Outside of an `srun` step, in a batch script, a signal may reach only the script's first process.
         """
         if not os.environ.get("SLURM_STEP_ID"):
             return False

@@ -185,8 +185,8 @@ def unhooked(
 ) -> Dict[int, List[str]]:
     """Return the command lines, by pid, of those processes that are Pythons and have not announced themselves.
 
-    Leave out forked children, recognised by their parent's command line, unless they can never announce themselves:
-    they may do so later.
+    Leave out forked children (with their parent's command line), which announce themselves late, but not those that
+    have changed their user and so cannot.
     """
     found = {}
     for pid in pids:

@@ -137,9 +137,9 @@ class ImageFiles:
 def _can_be_created(folder: str, above: os.stat_result, room: int) -> bool:
     """Tell whether to create a folder of links for this folder of the volume, instead of one link to it.
 
-    Not for a folder with other access rights than a folder of links has: writable for root and the checkout's owner
-    alone. Not for an empty folder: the next start could not tell it from an empty folder of the user. Not with names
-    that templates/image_files.sh, which removes the links too, does not find: in .git, or with line breaks.
+    Refuse a folder that others than root and the checkout's owner may write to, because a folder of links does not
+    allow that. Refuse an empty folder: the next start could not tell it from an empty folder of the user. Refuse .git,
+    and names with line breaks: templates/image_files.sh, which removes links too, does not find those.
 
     Args:
         above: the status of the checkout's folder.

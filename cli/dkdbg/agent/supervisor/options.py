@@ -51,8 +51,8 @@ class Options(types.SimpleNamespace):
         then: `exit` or `run`, if no editor attaches in that time.
         restart: one of contract.RESTART.
         supervision: None when the program runs once.
-        linger: seconds from the program's start until which the agent waits for an editor if the program has ended
-            earlier; not if it waited before the start, or an editor has attached.
+        linger: seconds after the program's start. If the program ends before that, the agent waits for an editor until
+            then, unless it has waited before the start, or an editor has attached.
         run: ID of the `dkdbg run` that has started the agent.
         unblock_sigterm: whether to unblock SIGTERM for the program, because unpack.py has blocked it.
         limit: seconds after which the port closes, 0 for no limit.

@@ -93,7 +93,7 @@ def run(options: Options, program: Program, *, is_running: bool = False) -> int:
 
 
 def search_dirs() -> List[str]:
-    """Return the folders that may hold debugpy zips: beside the package, where `dkdbg init` puts them."""
+    """Return the folders that may hold a `debugpy-VERSION`: the agent's package, and the folder that it is in."""
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return [os.path.dirname(package), package]
 
@@ -390,7 +390,7 @@ class Session:
         self._write(**fields)
 
     def say(self, text: str, category: str = "console") -> None:
-        """Print a line into the editor's debug console, in whichever of its sessions' consoles the editor shows."""
+        """Print a line into the debug consoles of all sessions of the editor, which may show any of them."""
         self._backend.say("dkdbg: " + text, category)
         self._service.say(text)
 
@@ -430,7 +430,7 @@ class Session:
         self.say(text, category)
 
     def _check_processes(self) -> None:
-        """Give other users that processes have changed to access to the session; report Pythons without the hook."""
+        """Give processes that have changed their user access to the session; report Pythons without the hook."""
         if not self._program or self._phase != "running":
             return
         if self._lets_users_in:
@@ -736,7 +736,7 @@ class Session:
         return "attached" if self.attached else "post-mortem" if self._holds.held else "running"
 
     def environment(self) -> Dict[str, str]:
-        """Return the program's environment: the agent's, plus the hook's folder first on PYTHONPATH and the session's.
+        """Return the program's environment: the agent's, with the session's folder, and the hook's first on PYTHONPATH.
 
         Raises:
             OSError: the hook cannot be written.

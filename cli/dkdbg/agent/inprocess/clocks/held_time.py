@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 NAME = "held-time"
 #: Speed of the clocks during a stop. Not 0: a program that polls its clock until a deadline would keep a core busy.
 SLOW = 0.001
-#: Seconds that the clocks gain per second after a stop: a timeout that is pending only meanwhile ends a third too
-#: early.
+#: Seconds that the clocks gain per second after a stop: a timeout that begins and ends in that time is a third shorter.
 CATCH_UP = 0.5
 #: Seconds for which a record of a stop is valid: if the agent is killed, the clocks continue after that.
 LEASE_S = 3.0

@@ -54,7 +54,7 @@ _STEP = re.compile(r"\b(\w+)\s*(?:[-+]=|=\s*\1\s*[-+])")
 _NAP = re.compile(r"\bsleep\(")
 #: A call that may wait for a database's lock, with sqlite3 up to the `timeout` of the connection.
 _STATEMENT = re.compile(r"\.(execute|executemany|executescript|commit)\(")
-#: Module -> its functions and methods that return the current time, and keep running.
+#: Module -> its functions and methods that return the current time by a clock that keeps running.
 _READS = {
     "datetime": ("now", "utcnow", "today"),
     "time": ("localtime", "gmtime", "clock_gettime", "clock_gettime_ns"),

@@ -69,7 +69,7 @@ class State:
 
 
 class Builtin:
-    """Replacement of the C function `true`, called by `__call__` of a subclass.
+    """Base class of replacements of a C function, `true`; subclasses define `__call__`.
 
     As a class attribute it does not become a method, and it is pickled by its name, both like a C function.
     """

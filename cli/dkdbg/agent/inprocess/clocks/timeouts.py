@@ -52,11 +52,10 @@ def follow(directory: str) -> str:
     """Raise the timeouts if an editor is attached, else restore them.
 
     Returns:
-        `raised N OWN`: the timeouts of N groups are raised; the program's own are at least OWN seconds. `raised N OWN
-            waits
-        OP AGE LEFT`: in addition, a thread waits in the collective OP, which began AGE seconds ago with the old
-        timeout, and gives up in LEFT seconds. `as they were`: the timeouts are restored. `not raised: ERROR`: they are
-        unchanged.
+        `raised N OWN`: the timeouts of N groups are raised; the program's own are at least OWN seconds.
+        `raised N OWN waits OP AGE LEFT`: in addition, a thread waits in the collective OP, which began AGE seconds ago
+        with the old timeout, and gives up in LEFT seconds.
+        `as they were`: the timeouts are restored. `not raised: ERROR`: they are unchanged.
     """
     try:
         return _follow(directory)

@@ -1,11 +1,10 @@
 # -*- coding: utf-8 -*-
 """The hook, which makes every Python process below the agent debuggable, at almost no cost until an editor attaches.
 
-The agent puts this folder first on PYTHONPATH. At start a process runs the user's own `sitecustomize`,
-announces itself in the session's folder, and leaves one thread asleep on a socket. Nothing of debugpy, json
-or socket is imported. A process that starts while an editor is attached joins on its main thread, before the
-program's first line. A running process joins on the hook's thread when the agent asks, or in a `breakpoint()`
-of its code.
+The agent puts this folder first on PYTHONPATH. At its start, a process runs the user's own `sitecustomize`, announces
+itself in the session's folder, and leaves one thread asleep on a socket, without importing debugpy, json or socket. A
+process that starts while an editor is attached joins on its main thread, before the program's first line. A running
+process joins on the hook's thread when the agent asks, or in a `breakpoint()` of its code.
 
 Nothing here may break or delay the program: every error is swallowed, and DKDBG_DEBUG=1 shows it. Any Python
 that the user starts may read the file, so it is valid Python 2 as well; there it only runs the user's
