@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 FILE_NAME = "dkdbg.toml"
 BOM = "\ufeff"
-#: Key -> field of `Config`, where the key is a Python keyword.
+#: Keys that are Python keywords -> field of `Config`.
 _FIELDS = {"continue": "continues"}
 #: Keys that flags of `init` set; `init` writes them into dkdbg.toml.
 ANSWERS = ("service", "dockerfile", "command", "python", "gpu", "wait")
 #: Maximum characters of a dkdbg.toml: tomlkit takes seconds for more, and a clone's file may have any size.
 MAX_CHARS = 100_000
-#: Name of a Debian package: no shell expands it, and apt-get does not read it as an option.
+#: Pattern of a Debian package name: a shell leaves it unchanged, and apt-get does not read it as an option.
 DEBIAN_PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
-#: Name of a target: no shell expands it, and no program reads it as an option.
+#: Pattern of a target's name: a shell leaves it unchanged, and no program reads it as an option.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
 #: A home folder itself, but no folder in it; macOS ignores case.
@@ -48,7 +48,7 @@ class SyncConfig:
     """Limits on the local files that sync copies.
 
     Attributes:
-        ignore: patterns as in .gitignore, applied last; `!` brings files back.
+        ignore: patterns as in .gitignore, applied last; `!` includes files again.
         max_size: maximum size of a file in bytes; larger files stay out.
     """
 
@@ -104,7 +104,7 @@ class Config:
 
     @property
     def service_settings(self) -> tuple[tuple[str, object], ...]:
-        """Return (environment variable, value here) of each setting of the debug service that has a key."""
+        """Return (environment variable, configured value) of each setting of the debug service that has a key."""
         return tuple(
             (setting.env, getattr(self, _FIELDS.get(key, key)))
             for key, setting in KEYS.items()
@@ -250,7 +250,7 @@ def _ranks_problem(value: object) -> str | None:
 def with_values(text: str, **values: str | int | list[str] | None) -> str:
     """Return `text` with the given keys of [debug] set and every other byte unchanged; None leaves a key alone.
 
-    A list to which items are only added keeps its comments.
+    A list keeps its comments if items are only appended.
     """
     import tomlkit  # noqa: PLC0415 - as above
 

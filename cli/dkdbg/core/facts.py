@@ -353,12 +353,13 @@ class RepoFacts:
         requirements: requirements of the repository when no dependency file states any (README install lines,
             imports), as pip writes them, as far as they can be known.
         declared: requirements in the dependency files, as pip writes them (`torch>=2.1`), without the optional groups.
-        undeclared: packages that the sources import, and that no dependency file names or certainly installs: numpy,
-            which torch has not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
-        beside: the part of `declared` in a setup.py or pyproject.toml and not in the requirements file beside it.
-        unnamed: (distribution, another dependency file that names it) of distributions that the program imports and
-            `declared` lacks, except usual dependencies of others; empty if a lock names everything. If nothing is
-            declared: distributions whose name is only guessed from a module's.
+        undeclared: packages that the sources import and the dependency files may not install: numpy, which torch has
+            not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
+        beside: the entries of `declared` that a setup.py or pyproject.toml has, and the requirements file in the same
+            folder lacks.
+        unnamed: (distribution, another dependency file that names it) of each distribution that the program imports and
+            `declared` lacks, without those that other packages usually install. Empty if a lock file names everything.
+            If nothing is declared: distributions whose names are guessed from module names.
         included: files of the repository that pip reads through `-r` or `-c` lines of `dependency_files`.
         installs_itself: whether a requirements file installs the repository (`-e .`, `.`).
         local_packages: folders below the root from which `dependency_files` install further packages: members of
@@ -395,16 +396,17 @@ class RepoFacts:
         below: path of `root` below the root of its git repository, `a/b`; empty if it is that root.
         projects: the projects in a repository that has several, and is not a project itself.
         docker_run: the `docker run` line by which users start the image manually; None without such a line.
-        installed: (path, how it installs the repository: setup/detect/docker/installed.py) of Dockerfiles that
-            install it.
+        installed: (path, how it installs the repository) of each Dockerfile that installs it; see
+            setup/detect/docker/installed.py.
         source_root: folder that the repository's packages are imported from, None without packages.
         compiled: whether the repository's packages have compiled parts.
         missing: script that the command names and the repository lacks, relative to the root; else empty.
         dockerignores: (path, whether a build leaves out Python's compiled files) of .dockerignore files,
             including those for one Dockerfile alone.
         terminal: why the program needs a terminal; empty if it does not.
-        inherited: (image, Dockerfile lines for what a build inherits from it) of the base image of `dockerfile` or
-            the service's, or of the service's `image`; empty if unknown, or if it sets only `WORKDIR /` and root.
+        inherited: (image, Dockerfile lines that state the settings that a build inherits from it). The image is the
+            base image of `dockerfile` or of the service's Dockerfile, or the service's `image`. Empty if unknown, or if
+            it sets only `WORKDIR /` and user root.
         rivals: alternatives to `service`, `python`, `gpu` and `dockerfile`, the best of each first.
         problems: files that could not be read or understood, one text each.
     """

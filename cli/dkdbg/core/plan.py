@@ -64,7 +64,7 @@ class Choice:
     Attributes:
         topic: the flag of `init` and the key of dkdbg.toml that sets it, such as `command`.
         options: the chosen value, then the alternatives, the best first.
-        close: number of options, the chosen one included, that are about as likely; below 2 nothing is asked.
+        close: number of options, the chosen one included, that are about as likely; below 2, `init` does not ask.
     """
 
     topic: str
@@ -156,12 +156,13 @@ class ServicePlan:
         settings: (variable, default in the debug service) of each setting that has a key in dkdbg.toml.
         as_owner: whether the program becomes the owner of the workspace; otherwise it runs as its image's or service's
             user.
-        home_of: the user that plain compose runs the program as; empty for an image from dkdbg's Dockerfile.
+        home_of: the user that plain compose runs the program as, whose home the program gets (DKDBG_HOME_OF); empty for
+            an image from dkdbg's Dockerfile.
         image_files: folders of the image that mounts of dkdbg hide, as in DKDBG_IMAGE_FILES; empty for none. Links in
             the checkout show the files that only the image has.
         gpu: whether GPU variants are written.
-        processes: documented number of processes that the launcher starts, 0 if unknown. A start uses at most as many
-            as the machine allows, which a committed file cannot know.
+        processes: documented number of processes that the launcher starts, 0 if unknown. A start limits it to the
+            number that the machine allows, which a committed file cannot contain.
         needs_gpu: whether the program stops without a GPU.
         terminal: whether it gets a terminal, because the program needs one.
         host_network: the service shares the host's network, so nothing is published.

@@ -27,7 +27,7 @@ class Shown:
     """The displayed values of one tensor.
 
     Attributes:
-        text: description.
+        text: description of the tensor, for display.
         width: width of the picture, in elements.
         shades: elements of the picture row by row, 0 (low) to 254 (high), 255 for NaN and Inf.
         counts: bars of the histogram.
@@ -40,7 +40,8 @@ class Shown:
 
 
 def expression(of: str) -> str:
-    """Return a Python expression for the program: its value describes the tensor `of`, as `read` parses it."""
+    """Return a Python expression for the program: its value describes the tensor `of` in the form that `read` parses.
+    """
     return f"__import__('_dkdbg.arrays.array_views').arrays.array_views.plotted(({of}\n))"
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.plan import DebugService
 
-    #: Registers a function that is called at the end of a trial.
+    #: Registers a cleanup function, to be called at the end of a trial; see `Target.trial`.
     AtEnd = Callable[[Callable[[], None]], object]
 
 
@@ -41,7 +41,7 @@ class Started:
         token: whether its port requires one.
         name: name of the container, pod or job; None if unknown.
         engine: address of an engine on another machine; empty for a local one.
-        ports: published ports of the program: (port inside, `host:port` here).
+        ports: published ports of the program: (port inside, `host:port` on this machine).
         idle: whether it runs no program.
     """
 
@@ -143,7 +143,7 @@ class CopyPlan:
 
     Attributes:
         original, name: names of the original and the copy, for display.
-        before, after: the original and the copy, as documents.
+        before, after: the manifests of the original and of the copy, as parsed documents.
         decisions: (what, why) of each difference.
         notes: remarks for the user to read before the copy starts.
     """
