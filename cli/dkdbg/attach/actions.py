@@ -1,4 +1,4 @@
-"""Actions of a router, and the data that the routers of one port share. No I/O."""
+"""Actions that a router returns, and the data that the routers of one port share. No I/O."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class HangUp:
 
     Attributes:
         then: the next step: nothing (`stop`), a new connection as soon as possible (`redial`), or a connection to the
-            next agent there (`replaced`).
+            agent that replaces this one (`replaced`).
     """
 
     upstream: str
@@ -96,7 +96,8 @@ class Branch:
     """Turn this connection into a child session: attach to the process, then pass messages.
 
     Attributes:
-        initialize, attach: the editor's requests, to forward to the upstream. The proxy has answered `initialize`.
+        initialize, attach: the editor's requests, to forward to the upstream. The proxy has already answered
+            `initialize`.
     """
 
     process: Process

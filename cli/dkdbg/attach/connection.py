@@ -27,7 +27,7 @@ MAX_BODY_BYTES = 16 << 20
 
 
 class Connection(Editor):
-    """One client's connection until its end.
+    """One client's connection, to the shared port or to the port of a single process.
 
     Args:
         client: the client's socket. parser: holds the data received after the first request.

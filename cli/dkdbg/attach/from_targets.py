@@ -1,4 +1,4 @@
-"""Messages that a target may send to an editor: editors act for the user here, and targets are untrusted. No I/O.
+"""Filter the messages of a target to an editor: targets are untrusted, and editors act as the user. No I/O.
 
 The Debug Adapter Protocol lets a target act on this machine: `runInTerminal` runs a command, `startDebugging` starts any
 configuration (`request: launch`, `python`, `preLaunchTask`), VS Code replaces `${command:...}` in the configuration of a

@@ -131,7 +131,7 @@ class JobBarrier:
         )
 
     def decide(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return the requests that carry the decisions due now, as pairs: the agent's name, the request's arguments."""
+        """Return the requests that are due now, as (agent's name, arguments)."""
         now = self._clock()
         self._silent = {upstream: end for upstream, end in self._silent.items() if end > now}
         groups = self._groups()
