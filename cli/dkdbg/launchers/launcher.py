@@ -65,7 +65,10 @@ class Launch:
 
 
 class Reader:
-    """Reads a command inside another one; `lines.command_lines` has the only implementation."""
+    """Interface that reads a command inside another one.
+
+    `lines.command_lines` implements it; an import of that here would be a cycle.
+    """
 
     def words(self, words: Sequence[str]) -> Launch | None:
         """Return the launch of an argv, None if it starts no program."""
