@@ -59,10 +59,10 @@ sys.exit(kept.receive(sys.argv[1], folder))
 
 
 class Brought:
-    """The single file on a target; it stays there at least until `close`.
+    """The single file on a target; it is not removed before `close`.
 
     Attributes:
-        argv: command line of the agent there, without its verb, for the target's `wrap`.
+        argv: remote command line of the agent, without its verb, for the target's `wrap`.
         run: ID of the run, in the agent's environment and its record; part of `argv`.
         sent: whether the file was sent, because the target did not have it.
     """
@@ -74,23 +74,23 @@ class Brought:
         self.sent = sent
 
     def signal(self, number: int) -> None:
-        """Send a signal to the agent there, which passes it on to its program; do nothing if it has ended."""
+        """Send a signal to the remote agent, which passes it on to its program; do nothing if the agent has ended."""
         with contextlib.suppress(OSError):
             self._stream.write(f"signal {number} {self.run}\n".encode())
 
     def close(self) -> None:
-        """Release the file: it is removed there unless another session needs it."""
+        """Release the file: the target removes it unless another session needs it."""
         self._stream.close()
 
 
 def bring(
     executor: Executor, *, python: str | None = None, run: str = "", command: Sequence[str] = ()
 ) -> Brought:
-    """Upload the single file to `executor`, and return the command line of the agent there.
+    """Upload the single file to `executor`, and return the remote command line of the agent.
 
     Args:
         executor: the container or node.
-        python: the interpreter there; None to search for one.
+        python: the interpreter on the target; None to search for one.
         command: the command that the agent is to run; a Python that it names is the first to be tried.
         run: ID of the program's run, 16 hexadecimal digits; by default a new one is generated.
 
