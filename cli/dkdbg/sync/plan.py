@@ -40,8 +40,8 @@ class RemoteEntry(NamedTuple):
 class Step(NamedTuple):
     """One operation on one path.
 
-    `check` reads a local file that has the remote file's size; depending on its digest it adopts the remote file,
-    changes its mode, or sends the local file. `put` sends without a check.
+    `check` reads a local file that has the remote file's size; depending on its digest it records the remote file as
+    synced (`adopt`), changes its mode, or sends the local file. `put` sends without a check.
     """
 
     operation: Operation

@@ -151,7 +151,7 @@ class Session:
             self._contact.stop()
         try:
             refuse_same_folder(scanner.root, ready)
-            if ready.empty:  # perhaps a folder in the local tree that the receiver has just created
+            if ready.empty:  # the receiver may have just created it, inside the local tree
                 index = self._scan(scanner, watcher)
             folders = [path for path, entry in index.entries.items() if entry.kind == FOLDER]
             refuse_overlap(scanner.root, folders, ready, self._contact)

@@ -1,4 +1,4 @@
-"""The record of files that sync put below the root, or found there with equal content: an append-only log.
+"""The ledger: an append-only log of the files that sync put below the root, or found below it with equal content.
 
 A line is a JSON list: `[path, kind, mode, size, digest, stamp, mtime_ns, ctime_ns, inode]` for a held entry,
 the first six of these for an intent (the result of the next rename), `[path]` for an entry that is no longer

@@ -1,6 +1,6 @@
-"""Reports the real state of the target: the ledger at the start, STAT, VERIFY, and LIST and GET for pull.
+"""Reports the state of the target's disk: entries of the ledger at the start, STAT, VERIFY, and LIST and GET for pull.
 
-Read-only.
+It only reads, except that `settle_intents` removes stray temporary files.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Transfers:
         return min(self._open, default=None)
 
     def begin(self, head: Dict[str, Any]) -> int:
-        """Begin or resume a file; return the number of bytes that are already here. Raises OSError or Refused."""
+        """Begin or resume a file; return the number of bytes that the target already has. Raises OSError or Refused."""
         if len(self._open) >= _MAX_OPEN:
             raise Refused("more than %d large files at the same time" % _MAX_OPEN)
         name = PART + head["digest"].encode("ascii")

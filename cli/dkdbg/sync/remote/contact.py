@@ -1,4 +1,4 @@
-"""Starts the receiver on a target: finds a Python there without a shell, sends HELLO and waits for READY."""
+"""Starts the receiver on a target: finds a Python on it without a shell, sends HELLO and waits for READY."""
 
 from __future__ import annotations
 

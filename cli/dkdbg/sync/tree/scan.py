@@ -145,7 +145,10 @@ class Scanner:
             )
 
     def _place(self, path: str, index: Index) -> str | None:
-        """Return the path to scan for a dirty `path`: itself or a folder above; empty for the root, None for none."""
+        """Return the path to scan for a dirty `path`: itself or a folder above it.
+
+        It is empty for the root, and None if nothing needs a scan.
+        """
         if not path or path in {".gitignore", ".dockerignore"}:
             return ""
         # git rewrites its index often, usually without effect on the rules; `.git` may appear or disappear

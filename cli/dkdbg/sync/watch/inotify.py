@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from dkdbg.sync.watch.inbox import Inbox
 
-#: watchdog warns of a queue overflow, which we report as an event; without a handler the warning would be printed, too.
+#: watchdog logs a warning for a queue overflow, which is reported as an event already; without a handler Python would
+#: print it.
 logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 _C = InotifyConstants
