@@ -205,7 +205,7 @@ def configuration(root: Path) -> config.Config:
 
 
 def sessions(*, installed: bool = False) -> tuple[list[SeenSession], dict[str, str]]:
-    """Return all sessions visible from here, and by scheme why some could not be queried.
+    """Return all sessions visible from this machine, and for each scheme that could not be queried the reason.
 
     Args:
         installed: do not report kinds whose program is not on this machine.
@@ -225,7 +225,7 @@ def how_to_begin(address: str, seen: Sequence[SeenSession] = ()) -> str:
     """Return the hint shown when no session is running.
 
     Args:
-        seen: the sessions there, all ended.
+        seen: the target's sessions, all ended.
     """
     return _entry(address_of(address)).kind.begin(address, bool(seen))
 

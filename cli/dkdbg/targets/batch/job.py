@@ -47,7 +47,7 @@ class JobAddress:
         node: one of the job's nodes; empty for the first node.
         session: name of a session on the node; empty for the newest.
         nodes: the job's nodes if dkdbg chose `node`; empty if the user named it. A requeued job gets other nodes, with
-            its ranks in the same order.
+            its ranks in the same order: the node at the same index replaces `node`.
     """
 
     login: SshHosts | None
@@ -102,10 +102,13 @@ class BatchSystem(Protocol):
         """Parse the answer to `show`. Raises DkdbgError: no job, or several, match, or the answer is invalid."""
 
     def over(self, job: str) -> str:
-        """Return a script for `sh` on a node that exits with 0 only if the job has ended or no longer runs."""
+        """Return a script for `sh` on a node that exits with 0 only if the job has ended, or was requeued and waits."""
 
     def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the prefix, for the login node, that runs a command on a node of the job; empty if unsupported."""
+        """Return the words that, before a command line, run it on a node of the job; empty if unsupported.
+
+        They are for the login node.
+        """
         return ()
 
     def explain(self, stderr: str, *, job: str, node: str) -> DkdbgError | None:
@@ -133,7 +136,7 @@ class BatchSystem(Protocol):
 
 
 def on_path(program: str) -> str:
-    """Return the script for `sh` that reads /etc/profile if `program` is not on PATH (non-login shell)."""
+    """Return the script for `sh` that reads /etc/profile if `program` is not on PATH, as in a non-login shell."""
     return f"command -v {program} >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
 
 
@@ -256,7 +259,7 @@ def in_words(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """A script on the login node.
+    """A job script on the login node.
 
     Attributes:
         path: its path.

@@ -94,7 +94,7 @@ class Pbs(BatchSystem):
             nodes=tuple(dict.fromkeys(each for each in nodes if is_node(each))), reason=printable(known.get("comment", ""))[:200],
             folder=absolute(folder), tasks=1,
             output=absolute(output),
-            succeeded=None if state == "E" else state in "CF",  # C and F include failures
+            succeeded=None if state == "E" else state in "CF",  # C (complete) and F (finished) include failed jobs
             left_s=_left(known),
         )  # fmt: skip
 

@@ -149,7 +149,7 @@ class Slurm(BatchSystem):
         )  # fmt: skip
 
     def submit(self, script: Script) -> tuple[str, ...]:
-        """Submit with sbatch; the user's own options override ours."""
+        """Submit with sbatch; the user's own options override dkdbg's."""
         return ("sbatch", "--parsable", f"--job-name={script.name}", *script.options, script.path)
 
     def submitted(self, stdout: str) -> str:

@@ -83,13 +83,15 @@ def other_folder(project: str, root: Path) -> str:
 
 
 def other_origin(project: str, root: Path, *, label: str, own: str) -> str | None:
-    """Return another owner (`label`) of containers in a project of this name; None if all are ours, empty if unknown.
+    """Return another owner of containers in a project of this name.
+
+    None if all belong to `own` or `root`; empty if the owner is unknown.
 
     Args:
         project: compose's name for it.
-        root: our folder; containers that plain compose has started there are ours.
+        root: this project's folder; containers that plain compose has started in it count as own ones.
         label: label with the owner of a container.
-        own: its value for our own containers.
+        own: the label's value for own containers.
     """
     folder = project_folder(root)
     owners, folders = dict(_listed(label)), dict(_listed(PROJECT_DIR))

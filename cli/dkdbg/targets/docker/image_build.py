@@ -186,7 +186,7 @@ def remove_with_volumes(root: Path, target: ComposeService, masks: Sequence[str]
 
 
 def remove_project(root: Path, target: ComposeService, service: DebugService) -> process.Result:
-    """Remove the whole project, and volumes of our services in it that contain only the image's folders."""
+    """Remove the whole project, and the volumes of dkdbg's services in it that contain only the image's folders."""
     existing = containers.of_project(root)
     volumes = [name for each in _of_service(existing, service) for name in _masked(each, service)]
     # Debug services with a former name are missing from the compose files, so `down` leaves them. Other

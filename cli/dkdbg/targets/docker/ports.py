@@ -42,7 +42,9 @@ def on_free_port(preferred: int, *, own_port: int | None, start: Callable[[int],
 
 
 def free_port(preferred: int, *, own_port: int | None, tries: int = 50) -> int:
-    """Return the first port from `preferred` on that can be bound on 127.0.0.1; our own service's port counts as free.
+    """Return the first port from `preferred` on that can be bound on 127.0.0.1.
+
+    `own_port`, which the service already publishes, counts as free.
 
     Raises:
         DkdbgError: no free port among `tries` ports.

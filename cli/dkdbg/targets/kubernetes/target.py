@@ -43,7 +43,7 @@ SCHEME = "k8s"
 #: Timeout for an answer from a pod, and maximum bytes of it.
 _ANSWER_TIMEOUT_S = 20.0
 _MAX_ANSWER = 8 << 20
-#: Seconds for which no user pauses a program; a probe that allows as many is not a deadline.
+#: Seconds that no user pauses a program for: a probe that tolerates as many is not a deadline.
 _LONG_S = 86400.0
 #: Maximum number of pods to query at the same time.
 _MAX_PARALLEL = 8
@@ -381,7 +381,7 @@ KIND = Kind(target=lambda address, _root: PodTarget(address), sessions=_sessions
 def _pods_of_local_runs() -> list[str]:
     """Return the pods in which a `dkdbg run` of this machine runs a command, as `NAMESPACE/POD/CONTAINER`.
 
-    They are in the command lines of this user's kubectl processes that have our KUBECONFIG.
+    They are read from the command lines of this user's kubectl processes with the same KUBECONFIG as this one.
     """
     found = (_LOCAL_RUN.match(line) for line in _command_lines())
     return sorted({f"{each[1]}/{each[3]}/{each[2]}" for each in found if each})

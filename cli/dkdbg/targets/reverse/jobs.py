@@ -47,7 +47,7 @@ class JobListener:
         log: prints one line.
 
     Raises:
-        DkdbgError: cannot listen there.
+        DkdbgError: `host` and `port` cannot be listened on.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ class _Line:
     def __init__(self, line: SecureChannel, word: str) -> None:
         self.outer = line.sock
         self._inner, theirs = socket.socketpair()
-        self._errors, self._nothing = os.pipe()  # the relay's errors go to the job's log
+        self._errors, self._nothing = os.pipe()  # stays empty: the job logs its own errors
         self._thread = threading.Thread(
             target=self._pump, args=(line, theirs, word), name="dkdbg call", daemon=True
         )

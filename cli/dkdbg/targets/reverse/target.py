@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.reverse.jobs import ConnectedJob
 
 
-#: Placeholder for the agent's command line: the agent answers queries, but no other command runs there.
+#: Placeholder for the agent's command line: the agent answers queries, but no other command can be run in the job.
 _AGENT = "agent"
 #: Name of such a target, for messages.
 _TARGET = "job that connects out"
@@ -238,7 +238,7 @@ class ConnectedJobTarget(Target):
     def __init__(self, job: ConnectedJob, name: str) -> None:
         super().__init__(
             Address(scheme=CALL, rest=name)
-        )  # other verbs query it through us: `targets/reverse/target.py`
+        )  # other verbs query the job through this process: `targets/reverse/target.py`
         self.job = job
         self.name = name
 
