@@ -227,7 +227,7 @@ def read(
             running.kill()
             raise
         finally:
-            limit.cancel()  # this process could not exit before the timer has fired
+            limit.cancel()  # a pending timer would keep this process from exiting
         if len(output) > max_bytes:
             running.kill()
         running.wait()
@@ -274,7 +274,7 @@ def stream(
             lines.append(line)
             report(line.rstrip("\n"))
         code = child.wait()
-    except BaseException:  # Ctrl-C, or a signal that reached us alone
+    except BaseException:  # Ctrl-C, or a signal to this process alone
         child.terminate()
         child.communicate()  # keeps reading: a full pipe would block the child
         raise

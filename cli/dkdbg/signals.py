@@ -42,7 +42,8 @@ def handle_promptly() -> None:
     read, write = os.pipe()
     os.set_blocking(write, False)
     _heard.append(read)
-    # SIGURG is ignored by default, so children and programs that replace us are unaffected.
+    # The main thread is interrupted by SIGURG: it is ignored by default, so children and programs that replace us are
+    # unaffected.
     signal.signal(signal.SIGURG, lambda *_: None)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     threading.Thread(target=_interrupt, args=(read,), name="dkdbg signals", daemon=True).start()
