@@ -68,11 +68,11 @@ class Config:
         apt: further Debian packages that such a Dockerfile installs.
         gpu: `required`, `optional` or `none`; None for the detected need.
         port: port of the listener on 127.0.0.1 and in the container.
-        wait: seconds that the program waits for an editor before it goes on or exits; 0 does not wait; None
-            lets the planner choose (servers do not wait).
-        reload: restart the program when a source file changes, and keep the container when it ends.
-        restart: action of F5 when sources changed after the program's start: `auto` restarts it when the run is
-            younger than an hour, `ask` only reports it, `never` keeps editors from restarting it at all.
+        wait: seconds that the program waits for an editor before it goes on or exits. 0 does not wait, None lets the
+            planner choose (servers do not wait).
+        reload: restart the program when a source file changes, and keep the container when the program ends.
+        restart: action of F5 when sources changed after the program's start. `auto` restarts a program that has run for
+            less than an hour, `ask` only reports the change, `never` lets no editor restart the program.
         ranks: ranks to debug, in the syntax of agent/inprocess/ranks.py; the others run free.
         continues: whether Continue and Pause in one rank apply to all ranks of its job, `all` or `one`; the key
             `continue`.
@@ -127,7 +127,7 @@ def parse(text: str) -> Config:
 
     Raises:
         DkdbgError: `text` has more than `MAX_CHARS` characters, invalid TOML, an unknown table or key, or a value of
-            the wrong type; all problems in one message.
+            the wrong type. The message lists all problems.
     """
     if len(text) > MAX_CHARS:
         raise DkdbgError(

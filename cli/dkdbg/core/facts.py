@@ -127,13 +127,14 @@ class DockerfileFact:
         context: build context, relative to the root.
         base: image of the last stage's FROM (ARG defaults substituted), after following local stage names.
         workdir: last WORKDIR of the final stage, absolute, `/` when none.
-        workdir_is_assumed: whether it is relative to the WORKDIR of an unknown base image, assumed to be `/`.
+        workdir_is_assumed: whether `workdir` is relative to the WORKDIR of an unknown base image, which is assumed to
+            be `/`.
         user: last USER of the final stage, None for root.
         copies: (local, remote) pairs of COPY/ADD lines of the final stage that bring sources from the build
             context: local relative to `context`, remote absolute.
         clones: (name, remote) pairs of the repositories that its RUN lines clone.
-        code: the `copies` of Python sources, and the clones of this repository; local relative to the root, with the
-            matching files in place of a pattern (`*.py`).
+        code: the `copies` of Python sources, and the clones of this repository. Local paths are relative to the root; a
+            pattern (`*.py`) is replaced by the files that match.
         entrypoint: ENTRYPOINT of the final stage as argv (shell form: `("/bin/sh", "-c", text)`), or None.
         inherits_entrypoint: whether its base image sets it; that image's CMD is unknown.
         cmd: CMD of the final stage as argv, or None.
@@ -177,8 +178,8 @@ class ServiceFact:
             file is missing.
         context: build context relative to the repository root, None without a build section.
         image: `image:` as written, None when absent.
-        release: image in a registry that runs a release of this repository; `dockerfile` and `context` then build
-            the local sources. None if the service itself defines its build.
+        release: the registry's image that the service runs, if it is a release of this repository. `dockerfile` and
+            `context` then build the local sources. None if the service itself defines its build.
         profiles: as written.
         command: `command:` as argv, None when absent.
         entrypoint: `entrypoint:` as argv, None when absent.
@@ -209,8 +210,8 @@ class ServiceFact:
             else empty.
         include_env: files with values for the variables in its file, if that is included; relative to the root.
         needs: variables that compose requires for its file and that have no value.
-        needs_files: (file, an example of it or None) relative to the root: missing environment files that
-            services of its file read; compose rejects that file without them, unless it only extends from it.
+        needs_files: (file, an example of it or None) relative to the root: missing environment files that services of
+            its file read. Without them, compose rejects the file, unless another file only extends services of it.
         pythonpath: PYTHONPATH of its environment; None if unset.
         variables: names in its environment, including those without a value.
         networks: names of its networks, as written; empty for the project's default one.
@@ -350,8 +351,8 @@ class RepoFacts:
         name: directory name.
         python, torch, gpu, package_manager: see their types.
         dependency_files: the files to install from, in order, relative to the root.
-        requirements: requirements of the repository when no dependency file states any (README install lines,
-            imports), as pip writes them, as far as they can be known.
+        requirements: requirements of the repository that README install lines and imports show, as pip writes them, if
+            no dependency file states any.
         declared: requirements in the dependency files, as pip writes them (`torch>=2.1`), without the optional groups.
         undeclared: packages that the sources import and the dependency files may not install: numpy, which torch has
             not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
@@ -368,8 +369,8 @@ class RepoFacts:
         entrypoint: the best candidate, None when nothing can be started.
         candidates: every candidate seen, best first, `entrypoint` included.
         dockerfiles, services: parsed.
-        compose_files: compose files in the root that plain `docker compose` would read or a user would name with
-            -f, relative, in compose's order of preference; files in subfolders follow.
+        compose_files: compose files, relative to the root. Those in the root that plain `docker compose` reads or that
+            a user names with -f come first, in compose's order of preference; files in subfolders follow.
         compose_env: names in COMPOSE_FILE of the root's `.env`, joined by `:`; None if unset.
         compose_separator: separator of the names in the original COMPOSE_FILE.
         compose_read: the compose files that plain `docker compose` reads in the root, including the files that

@@ -32,9 +32,9 @@ class SeenSession:
         target: its target, for display: `local`, or `container NAME`.
         address: address of its target, as any verb accepts it.
         id, name: from the record; from the target's label if there is no readable record.
-        state: the record's state; `lost` if its agent vanished without a message, `exited` for a container that
-            has ended, `unreadable` for invalid data or a failed query, `paused` in a paused container; `detail` then gives the
-            reason.
+        state: the record's state, or one without a record's: `lost` if the agent vanished without a message, `exited`
+            for a container that has ended, `unreadable` for invalid data or a failed query, `paused` in a paused
+            container. `detail` then gives the reason.
         endpoint: `host:port` to attach to, as seen from this machine; empty if unreachable.
         started: epoch seconds, None when unknown.
         client: whether an editor is attached.

@@ -202,7 +202,7 @@ class Target(ABC):
         pause: seconds between two polls for a missing endpoint while `changes` report nothing.
         capabilities: see `Capability`.
         is_meant: whether its address means only the program that runs now, not a later one.
-        run: ID of the `dkdbg run` that started the session for `endpoint`; empty for the newest session.
+        run: ID of the `dkdbg run` that started the session to use as `endpoint`; empty for the newest session.
     """
 
     pause: float = 3.0
@@ -419,7 +419,7 @@ class Target(ABC):
             limit: timeout in seconds.
 
         Raises:
-            DkdbgError: the copy cannot be made, and nothing of it is left; or it does not start.
+            DkdbgError: the copy cannot be made (then nothing of it is left), or does not start.
         """
         raise self._unsupported(Capability.COPY)
 
@@ -582,8 +582,8 @@ class Kind:
             jobs. Raises DkdbgError for an invalid address.
         inner: returns the address of the target through which a target of this kind is reached; None for a kind
             that is reached directly. Raises DkdbgError for an invalid address.
-        around: used in place of `target` for a kind that is reached through others: its second argument creates
-            these inner targets, which the returned target closes.
+        around: takes the place of `target` for a kind that is reached through other kinds. Its second argument creates
+            these inner targets; the returned target closes them.
         begin: returns the hint for an address without a running session; its second argument is whether a session
             has run there before.
     """

@@ -119,7 +119,7 @@ class Trial:
             first.
         session: returns the id of its session once it is ready; empty if there is only one.
         ended: returns its exit code; None while it runs.
-        probe: runs a shell script in the same image, without the program, and returns its output; empty outside
+        probe: runs a shell script in the same image, without the program, and returns its output. Empty outside
             containers, where other users may own the programs that the script would run.
         output: returns the end of what the program and the agent have printed.
         entrypoint: returns the ENTRYPOINT of its image; empty without an image.
