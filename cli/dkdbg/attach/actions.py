@@ -27,7 +27,7 @@ class Announcement:
     Attributes:
         pid: PID at the target. name: name, safe to show in an editor.
         editor: number that the agent gives to the editor's root session; None if not given.
-        observes: the editor observes another editor's session.
+        observes: whether the editor observes another editor's session.
     """
 
     pid: int
@@ -41,7 +41,7 @@ class Process:
     """One process that an agent has announced to one editor.
 
     Attributes:
-        number: id of the process for the editor: a PID is not unique, because several containers may use it.
+        number: id of the process for the editor. Its PID would not be unique: several containers may use the same one.
         upstream: name of the target. pid: PID at the target.
         name: display name; includes the target's name if there are several targets.
         shown: attach arguments that the proxy adds to those of the editor.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dkdbg.attach.actions import Branch
     from dkdbg.core.target import Target
 
-#: Seconds for an editor to close its connection after its process has ended.
+#: Seconds after a process's end for the editor to close its connection; then the proxy closes it.
 CLOSE_TIMEOUT_S = 2.0
 #: Timeout in seconds for the handshake with an agent, which itself waits up to 30 s for its adapter.
 HANDSHAKE_TIMEOUT_S = 40.0

@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from dkdbg.attach.switchboard import Switchboard
     from dkdbg.attach.upstream import Seen, Upstream
 
-#: Seconds for which a later editor lets an earlier one attach first to a restarted container, so that the earlier one
+#: Seconds for an earlier editor to attach to a restarted container before a later one does, so that the earlier one
 #: becomes the controller again.
 TURN_TIMEOUT_S = 10.0
 #: Seconds for an upstream to close its connection after the proxy has shut it down for writing.
 CLOSE_TIMEOUT_S = 1.5
 #: Maximum bytes of a message in a root session. Only a long line of the program's output makes a message long.
 MAX_BODY_BYTES = 8 << 20
-#: Pause in seconds before reconnecting, multiplied by the number of consecutive short connections beyond the third;
-#: maximum pause.
+#: Seconds to pause before reconnecting after the third short connection in a row, once more for each further one;
+#: maximum.
 RETRY_PAUSE_S, MAX_RETRY_PAUSE_S = 1.0, 5.0
 
 
