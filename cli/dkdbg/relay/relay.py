@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two pings; seconds without a frame after which a transport counts as dead.
 PING_S, DEAD_S = 1.0, 3.0
-#: Seconds to wait for the first line of a new transport: at first, and at most; each failure doubles them.
+#: Seconds to wait for the first line of a new transport, at first and at most; each failure doubles the time.
 FIRST_TIMEOUT_S, MAX_TIMEOUT_S = 8.0, 30.0
 #: Minimum and maximum pause in seconds before the next transport is started.
 MIN_PAUSE_S, MAX_PAUSE_S = 0.05, 2.0
