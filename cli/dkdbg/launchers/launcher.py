@@ -9,7 +9,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
     from collections.abc import Sequence
 
 #: Role of the started program: a job that ends, a server, a queue's worker, a page that monitors other programs, a
-#: notebook server, or a tool such as a test runner, which never counts as the repository's program.
+#: notebook server, or a tool such as a test runner. A tool never counts as the repository's program.
 JOB, SERVER, WORKER, MONITOR, NOTEBOOK, TOOL = "job", "server", "worker", "monitor", "notebook", "tool"
 
 
@@ -118,8 +118,8 @@ class Launcher:
         value_options: options that take the next word.
         port: TCP port that it listens on by default; None if it does not listen, or requires a port.
         port_options: options that name the port, as `8000` or `host:8000`; any `--...port` is recognized anyway.
-        opened_by: `NAME=value` of an environment variable that makes it listen beyond loopback unless an address is
-            given; empty if it always listens beyond loopback, or has no such variable.
+        opened_by: `NAME=value` of an environment variable that makes it listen beyond loopback, if no address is given.
+            Empty if it always does so, or has no such variable.
         side_ports: ports of pages that it opens beside a program; they do not make that program a server.
         spreads: whether it starts several processes of one program.
         count_options: options that set the number of processes.
