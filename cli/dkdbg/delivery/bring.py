@@ -38,8 +38,8 @@ HELLO_TIMEOUT_S, STALL_TIMEOUT_S = 60.0, 60.0
 GOODBYE_TIMEOUT_S = 5.0
 #: Maximum bytes before the receiver's first line, such as a login shell's greeting.
 _MAX_NOISE_BYTES = 1 << 16
-#: Program that reads the receiver (`receiver()`) from standard input. It is not on the command line, because kubectl
-#: puts a command line into a URL, and proxies in front of an API server truncate or reject URLs beyond 8 kB.
+#: Program that reads the receiver (`receiver()`) from standard input. The receiver itself is not on the command line:
+#: kubectl puts that into a URL, and proxies in front of an API server truncate or reject URLs beyond 8 kB.
 _BOOT = "import sys, zlib; f = sys.stdin.buffer; exec(zlib.decompress(f.read(int(f.read(8)))))"
 #: Modules of the receiver, sent as text, in the order of their imports.
 _MODULES = ("state.runtime_dir", "state.kept", "supervisor.owner")
