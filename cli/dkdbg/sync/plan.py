@@ -57,8 +57,8 @@ def link_digest(target: str) -> str:
 def plan(local: Mapping[str, Entry], remote: Mapping[str, RemoteEntry]) -> list[Step]:
     """Return the steps that make `remote` equal to `local`, in an order that is safe at every moment.
 
-    Deletes come first, deepest first, to make room; then each folder, outermost first, with its direct
-    content; the large files come last. Paths are relative, with `/`, and sort before everything below them.
+    Deletes come first, deepest first, to make room. Then comes each folder, outermost first, with its direct content.
+    The large files come last. Paths are relative, with `/`, and sort before everything below them.
 
     Only entries that the ledger holds are deleted: the receiver moves other entries aside when they are in the way.
     """

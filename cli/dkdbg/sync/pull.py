@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 FOLDER = "dkdbg-pulled"
 #: Default maximum bytes to write.
 MAX_BYTES = 10 * 10**9
-#: Bytes by which a file may grow between the listing and its copy; a file larger than this may double.
+#: Maximum bytes by which a file may grow between its listing and its copy. A file larger than this may double.
 _MAX_GROWTH_BYTES = 1 << 20
 #: Maximum files to request in advance.
 _MAX_AHEAD = 16
@@ -48,8 +48,8 @@ _YOURS = "the local file of this name is not an unchanged copy from --pull; rena
 _RECORD = ".dkdbg-pulled"
 #: Maximum bytes of a record, enough for half a million files. Any program that can write to the folder may change it.
 _MAX_RECORD_BYTES = 64 << 20
-#: Names that are never pulled: git, hg, svn and bzr run commands from their settings, editors run tasks and extensions,
-#: direnv runs a file that was allowed once; .dkdbg/ and the record are dkdbg's own.
+#: Names that are never pulled. git, hg, svn and bzr run commands from their settings, editors run tasks and extensions,
+#: direnv runs a file that was allowed once. .dkdbg/ and the record are dkdbg's own.
 _NEVER = frozenset(
     {
         *git.FOLDERS, ".hg", ".svn", ".bzr", ".dkdbg", ".vscode", ".idea", ".devcontainer", ".devcontainer.json",

@@ -1,7 +1,7 @@
 """Operations below one directory descriptor that follow no symlink, even while the tree changes.
 
-Every call walks from the root with openat(O_NOFOLLOW), one component at a time. Descriptors are not cached
-between calls: detecting that a cached folder was moved out of the root requires a check of every component, which costs
+Every call walks from the root with openat(O_NOFOLLOW), one component at a time. Descriptors are not cached between
+calls. To detect that a cached folder was moved out of the root, every component would have to be checked, which costs
 as much as opening it (1.9 against 2.1 microseconds on Linux 6.18).
 """
 

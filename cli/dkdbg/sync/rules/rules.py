@@ -1,7 +1,7 @@
 """Decides which paths below the local root take part in sync, and by which rule.
 
-From weak to strong: the defaults; git's ignore rules, where tracked paths are never ignored; .dockerignore, with
-Docker's meaning; and `[sync] ignore` of dkdbg.toml, which overrides all others. `!` brings entries back.
+The rules, from weak to strong, are the defaults, git's ignore rules (tracked paths are never ignored), .dockerignore
+(with Docker's meaning), and `[sync] ignore` of dkdbg.toml, which overrides all others. `!` includes entries again.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ class Scanner:
     Args:
         root: the local root; symlinks on the way to it are resolved once.
         rules: makes the rules of the (resolved) root; called again when a rule file has changed.
-        enter: called with each folder that takes part (relative, empty for the root) before it is listed: a watch that
-            is set in this call misses no change. See `dkdbg.sync.watch.watcher`.
+        enter: called with each folder that takes part (relative, empty for the root), before it is listed, so that a
+            watch set in this call misses no change. See `dkdbg.sync.watch.watcher`.
         linked: called with each hard-linked file (relative): it may be written through a link outside the root.
 
     Attributes:
