@@ -106,9 +106,9 @@ def target_at(address: Address, root: Path) -> Target:
 def target_of(name: str, root: Path) -> Target:
     """Return the target that a user names by its address, or by the name of a service, a container or a session.
 
-    A name is looked up in dkdbg.toml's [targets], then among the services of this repository's compose project,
-    the containers, the sessions of this machine, and the sessions that remote agents report. An unknown name
-    means a service that does not run yet.
+    A name is looked up in this order: dkdbg.toml's [targets], the services of this repository's compose project, the
+    containers, the sessions of this machine, the sessions that remote agents report. An unknown name means a service
+    that does not run yet.
 
     Args:
         root: the repository's root, resolved.

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 #: Valid node names: nothing that ssh, srun or a shell would interpret.
 _NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
-#: Name of a folder with a job script: `job-`, or `held-` for a job that only waits for commands, then 8 hex digits.
+#: Name of a job script's folder: `job-`, or `held-` for a job that only holds nodes for later commands, then 8 hex
+#: digits.
 _TAG = re.compile(r"\b(job|held)-[0-9a-f]{8}\b")
 #: Parent of the folders with job scripts, on the login node: below the home, which a cluster's nodes share.
 _BASE = '"${XDG_CACHE_HOME:-$HOME/.cache}/dkdbg"'
@@ -84,7 +85,7 @@ class BatchSystem(Protocol):
         template: template of its job scripts.
         path: script that puts its programs on PATH; see `on_path`.
         job_form: pattern of valid job numbers.
-        known: error messages of its programs: pattern of a line, problem and hint. {0} stands for the pattern's first
+        known: error messages of its programs: (pattern of a line, problem, hint). {0} stands for the pattern's first
             group, {job} and {node} for the request's job and node. The first match counts.
     """
 

@@ -42,8 +42,8 @@ def prepare(
 ) -> Prepared:
     """Prepare `Target.once` for a service of the compose project in `root`, without changing files.
 
-    A running service is left alone, but one that idles is stopped if another command is to run and `docker exec` has
-    started nothing in it. If one of the service's published ports is in use, only the debug port is published, on a
+    A running service is left alone. One that idles is stopped if another command is to run, unless `docker exec` has
+    started something in it. If one of the service's published ports is in use, only the debug port is published, on a
     free port.
 
     Args:

@@ -101,7 +101,7 @@ class Container:
         devices: whether the engine was asked for a device such as a GPU (some versions of compose drop that silently).
         agent: command of its agent, without a verb.
         user: `uid:gid` that the agent runs as; empty for the container's own user.
-        binds: folder in the container -> folder of the engine's machine that is mounted at it.
+        binds: folder in the container -> folder of the engine's machine that is mounted on it.
         unhealthy_after: seconds without an answer after which its own healthcheck fails; None if it has no healthcheck.
         restarted_by: the program that restarts it once it is unhealthy; empty for none.
     """
@@ -241,8 +241,8 @@ def choose(containers: Iterable[Container], service: str) -> Container | None:
     """Return the container that a service's name means, for every verb.
 
     Prefer running containers to ended ones, then containers of the service to those of `docker compose run`, then the
-    debug service to the service itself. Among running replicas choose the first by name, so that the choice is stable;
-    among containers that have ended, or were made by `docker compose run`, the newest.
+    debug service to the service itself. Among running replicas the first by name is chosen, so that the choice is
+    stable. Among containers that have ended, or that `docker compose run` has made, the newest is chosen.
 
     Args:
         containers: the containers of one project.

@@ -108,8 +108,8 @@ def of_name(name: str, *, runs: bool = True) -> Container | None:
     """Return the container with this name or id, None if there is no such container.
 
     Args:
-        runs: also look for a session that `dkdbg run` has started in it. If any process, such as a shell, was
-            started in it, this loads the SDK, which takes longer than a sync of 10,000 unchanged files.
+        runs: also look for a session that `dkdbg run` has started in it. That loads the SDK if a process, such as a
+            shell, was started in it, and takes longer than a sync of 10,000 unchanged files.
     """
     found = _found(name)
     if found is None:

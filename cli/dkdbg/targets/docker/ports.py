@@ -11,7 +11,7 @@ from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Maximum number of starts that find their port in use; a race does not explain more.
+#: Maximum number of starts that find their port in use: more are not explained by a race for the port.
 _MAX_STARTS = 5
 
 

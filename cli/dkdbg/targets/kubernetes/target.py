@@ -43,12 +43,12 @@ SCHEME = "k8s"
 #: Timeout for an answer from a pod, and maximum bytes of it.
 _ANSWER_TIMEOUT_S = 20.0
 _MAX_ANSWER = 8 << 20
-#: Seconds that no user pauses a program for: a probe that tolerates as many is not a deadline.
+#: Seconds longer than any user's pause of a program: a probe that tolerates as many is not a deadline.
 _LONG_S = 86400.0
 #: Maximum number of pods to query at the same time.
 _MAX_PARALLEL = 8
-#: Command line of kubectl that `dkdbg run` starts, joined with spaces (`PodExecutor.wrap`, `Brought.argv`): it runs
-#: the agent or a relay to it, possibly after a check that its file still exists (`relay/remote_program.py`).
+#: Command line of kubectl that `dkdbg run` starts, joined with spaces (`PodExecutor.wrap`, `Brought.argv`). It runs the
+#: agent or a relay to it, perhaps after a check that the agent's file still exists (`relay/remote_program.py`).
 _LOCAL_RUN = re.compile(
     r'\S* exec -it? --namespace=(\S+) --container=(\S+) (\S+) -- sh -c exec "\$0" "\$@" '
     r"(?:sh -c .* )?env DKDBG_RUN=[0-9a-f]+ sh \S+\.pyz (?:launch|relay) "

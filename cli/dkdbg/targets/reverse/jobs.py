@@ -162,8 +162,8 @@ class About:
     Attributes:
         id, name: id and name of its session; the name is valid in an address.
         port: port of its agent.
-        key: a random number of the session: another job with the same id cannot take over its connection. Empty from
-            an older agent.
+        key: a random number of the session, without which another job with the same id cannot take over its connection.
+            Empty from an older agent.
         answers: verbs of the agent that can be queried through its relay; empty from an older agent.
     """
 

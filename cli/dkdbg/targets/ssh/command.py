@@ -100,8 +100,8 @@ class SshExecutor(Executor):
         )  # fmt: skip
 
 
-#: Options that override settings in ~/.ssh/config for interactive sessions: port forwards, which each command
-#: would request again, and a RemoteCommand, which would replace the command to run.
+#: Options that override settings in ~/.ssh/config that are meant for interactive sessions. Each command would request
+#: the port forwards again, and a RemoteCommand would replace the command to run.
 PLAIN_SESSION = ("-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none")
 
 

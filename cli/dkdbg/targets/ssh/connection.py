@@ -79,8 +79,7 @@ class SharedConnection:
             return SshExecutor(hosts=self._hosts, options=self._options, label=self._hosts.name)
 
     def drop(self) -> None:
-        """Give up a dead connection: stop it if it is dkdbg's own, leave the user's alone. The next one is dkdbg's own.
-        """
+        """Give up a dead connection: stop dkdbg's own, or leave the user's own alone and use dkdbg's from now on."""
         with self._lock:
             if self._options:
                 self._control("exit", self._options)
@@ -108,8 +107,8 @@ class SharedConnection:
     def _own(self, *, asks: bool, limit: float) -> tuple[str, ...]:
         """Return the options of ssh for dkdbg's own control master; start it if it does not run."""
         asks = asks and _has_terminal()
-        # One process at a time for each host: if two start together, the second finds the socket in use and becomes a
-        # connection that cannot be shared or stopped. There is no timeout while the user is prompted.
+        # Only one process at a time connects to a host. If two start together, the second finds the socket in use, and
+        # its connection can be neither shared nor stopped. There is no timeout while the user is prompted.
         end = math.inf if asks else time.monotonic() + limit
         name = self._hosts.name
         self._folder, lock = _locked_folder(name, lambda: self._closed or time.monotonic() > end, tells=asks)
