@@ -67,7 +67,7 @@ def run(
         cwd: local directory.
         env: the whole environment; None inherits it.
         timeout: seconds.
-        names: whether the outputs contain file names: then `os.fsdecode` decodes them without loss; otherwise invalid
+        names: whether the outputs contain file names. If so, `os.fsdecode` decodes them without loss; if not, invalid
             UTF-8 is replaced.
         stdin_text: text for its standard input.
 
