@@ -243,7 +243,7 @@ class _Stream:
         if word == "refused":
             raise DkdbgError(
                 f"{self._label} rejects the agent: {last_line(str(read))}",
-                hint="set DKDBG_RUNTIME_DIR there to another folder",
+                hint="set DKDBG_RUNTIME_DIR on the target to another folder",
             )
         if word not in words:
             raise self.garbage(line)
@@ -295,13 +295,13 @@ class _Stream:
         if "no Python" in whole:
             return DkdbgError(
                 f"{self._label} has no Python 3.8 or newer, which the agent needs",
-                hint="install one there, or name it: --python /path/to/python3",
+                hint="install one on the target, or name it: --python /path/to/python3",
                 exit_code=127,
             )
         if code in {126, 127}:
             return DkdbgError(
                 f"cannot start anything on {self._label}: {reason or f'exit code {code}'}",
-                hint="dkdbg needs sh and Python 3.8 or newer there",
+                hint="dkdbg needs sh and Python 3.8 or newer on the target",
                 exit_code=127,
             )
         return DkdbgError(f"the connection to {self._label} ended (code {code}): {reason or 'no output'}")

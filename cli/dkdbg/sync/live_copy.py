@@ -65,7 +65,7 @@ class LiveCopy:
             at = shlex.quote(str(target.address))
             raise DkdbgError(
                 error.message,
-                hint=f"dkdbg sync {at} --once --to /code copies it there; without --sync: dkdbg run --on {at} -- python /code/train.py",
+                hint=f"dkdbg sync {at} --once --to /code copies the code; without --sync: dkdbg run --on {at} -- python /code/train.py",
                 exit_code=error.exit_code,
             ) from error
         self.folder = workspace.remote

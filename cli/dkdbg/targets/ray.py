@@ -305,7 +305,7 @@ def parse_workers(text: str, *, label: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DkdbgError(
             f"{label}: unexpected answer about the Ray cluster: {printable(text.strip()[-200:]) or 'nothing'}",
-            hint="ask there: ray status",
+            hint="on a node of the cluster: ray status",
         )
     error = found.get("error")
     if isinstance(error, dict):

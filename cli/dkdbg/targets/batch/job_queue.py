@@ -171,7 +171,7 @@ class JobQueue:
             last = last_line(stderr.decode("utf-8", "replace")) or "no output"
             raise DkdbgError(
                 f"the job's script cannot be written on {login.label}: {last}",
-                hint="is your home there full? df -h ~; quota",
+                hint="is your home on the login node full? df -h ~; quota",
             )
 
     def _python(self, login: Executor, wanted: Submission) -> tuple[int, int]:

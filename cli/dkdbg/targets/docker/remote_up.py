@@ -108,7 +108,7 @@ def check_engine() -> HostFacts:
     if host.is_podman:
         raise DkdbgError(
             f"the Podman at {printable(client.endpoint().host)} is on another machine; dkdbg cannot build images there",
-            hint="run dkdbg there, or copy the code there: dkdbg run --sync --on ssh://HOST -- CMD",
+            hint="run dkdbg on that machine, or copy the code to it: dkdbg run --sync --on ssh://HOST -- CMD",
         )
     return host
 
