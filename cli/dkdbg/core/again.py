@@ -45,7 +45,7 @@ _SWITCHES = (
 def again(inspected: Mapping[str, Any], argv: Sequence[str], *, image: str) -> str:
     """Return the shell line that recreates a container; empty if it contains unprintable characters.
 
-    The original container is stopped once the new one exists, and kept.
+    The line stops the original container once the new one exists, but does not remove it.
 
     Args:
         inspected: output of `docker container inspect` for the original.

@@ -309,7 +309,8 @@ class DockerRun:
         workdir: absolute; None if not given.
         shm, ipc: as written; None if not given.
         ports: container ports that it publishes.
-        env: (name, value) of `-e`; `${OTHER}` is a variable of the user's shell, None the variable of the same name.
+        env: (name, value) of `-e`; `${OTHER}` stands for a variable of the user's shell, None for the one of the same
+            name.
         env_files: files of `--env-file`, relative to the root; they may be missing.
         dockerfile: end of the path of the Dockerfile that a command near this line builds from; empty if unknown.
     """
@@ -526,7 +527,7 @@ _WORD = r"[\w./:@%+=,-]{1,500}"
 _INHERITED = (
     rf'(?:WORKDIR |USER |ENV PYTHONPATH=){_WORD}|(?:SHELL|ENTRYPOINT) \["{_WORD}"(?:, "{_WORD}"){{0,9}}\]'
 )
-#: Lines of an image that sets neither a folder nor a user.
+#: Lines that state a default: an image that sets no working directory or user has them.
 _NOT_INHERITED = frozenset({"WORKDIR /", "USER root", "USER 0", "USER 0:0"})
 _MAX_INHERITED = 5
 

@@ -35,7 +35,7 @@ class SeenProcess:
 
     Attributes:
         name: its description, empty if unknown.
-        stopped: where a debugger holds it, empty while it runs.
+        stopped: source line at which a debugger holds it; empty while it runs.
     """
 
     pid: int
@@ -89,7 +89,7 @@ class SeenRecord:
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """Host and port of its listener on its own machine; a listener on every address is also on loopback."""
+        """Host and port of the agent's listener, for clients on its own machine."""
         return LOOPBACK if self.host in {"", "0.0.0.0", "::"} else self.host, self.port  # noqa: S104
 
     def is_of(self, run: str) -> bool:

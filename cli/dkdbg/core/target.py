@@ -64,7 +64,7 @@ class Capability(Enum):
 class Executor(ABC):
     """One container or node that `Target.find` has found.
 
-    If it is gone, commands fail: they never run in its successor.
+    If it is gone, commands fail. They run in a successor only if that has the same name, like a StatefulSet's pod.
 
     Attributes:
         label: for display, such as `compose://app (shop-app-1)`.
@@ -163,7 +163,7 @@ class Changes(ABC):
         """
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Call `changed` at first, and on each event after that; return when the source ends, or after `close`.
+        """Call `changed` once at the start, then on each event; return when the source ends, or after `close`.
 
         Raises:
             DkdbgError: listening is impossible.
@@ -287,11 +287,11 @@ class Target(ABC):
     def each(self) -> Sequence[Target]:
         """Return the targets that this one stands for now, such as one per rank of a job.
 
-        If other targets are returned, this one is closed. If it cannot be queried, return only this target, whose
+        If other targets are returned, this one is closed. If it cannot be queried now, return only this target, whose
         endpoint reports the reason.
 
         Raises:
-            DkdbgError: the target cannot be queried, now or later.
+            DkdbgError: a later query cannot succeed either.
         """
         return [self]
 

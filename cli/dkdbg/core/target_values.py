@@ -84,7 +84,7 @@ class Prepared:
         argv, environment: the local command line that runs it, and its environment.
         port: its debug port on 127.0.0.1; 0 where the engine is on another machine.
         tell: passes a signal on to the command; returns False if it has not begun.
-        cleaning: the local command line that removes leftovers after its end.
+        cleaning: the local command line that removes leftovers after the run's end.
         is_met: whether F5 attaches to this run, on its port, instead of to the program that F5 would start.
         name: name of its container.
         program: words of the program under the agent.
