@@ -194,7 +194,7 @@ class Launcher:
     def shown(self, line: Line) -> str:
         """Return the command line for display: as typed, without `-m` before `not_a_module`."""
         if line.as_module and line.word == self.not_a_module:
-            # `-m accelerate`, `-um accelerate` or `-maccelerate`
+            # The module may end a word with options: `-m accelerate`, `-um accelerate`, `-maccelerate`.
             ends = enumerate(word[-len(line.word) :] for word in line.words)
             at = next(at for at, end in ends if end == line.word)
             return join([line.word, *line.words[at + 1 :]])
