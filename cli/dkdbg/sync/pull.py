@@ -255,7 +255,7 @@ class _Wanted(NamedTuple):
 
 
 class _Record:
-    """The files that pulls have written below the local folder `root`, a descriptor."""
+    """The files that pulls have written below the local folder with the descriptor `root`."""
 
     def __init__(self, root: int) -> None:
         self._root = root
@@ -393,7 +393,7 @@ class _Puller:
         return total
 
     def _make(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> None:
-        """Create a folder of the listing."""
+        """Create the local copy of a remote folder, unless it is left out."""
         if self._completes_bare(parts, bare):
             return
         try:

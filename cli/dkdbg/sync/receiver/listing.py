@@ -93,7 +93,7 @@ def survey(root: Tree, book: Ledger, *, fresh: bool = False) -> Iterator[Entry]:
 
 
 def _unseen(book: Ledger, entry: Entry, error: OSError, fresh: bool) -> Iterator[Entry]:
-    """Forget a missing entry; yield an inaccessible one."""
+    """Handle an entry that cannot be read: forget it if it is missing, yield it if it is inaccessible."""
     if tree.is_absent(error):
         book.forget(entry[ledger.PATH])
     else:

@@ -51,7 +51,7 @@ class Transfers:
         )  # ids of transfers that failed in the middle, whose remaining pieces are ignored
 
     def first_open(self) -> Optional[int]:
-        """Return the smallest id in transfer."""
+        """Return the smallest id of the files in transfer; None without one."""
         return min(self._open, default=None)
 
     def begin(self, head: Dict[str, Any]) -> int:

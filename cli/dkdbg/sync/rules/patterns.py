@@ -43,7 +43,7 @@ class Rule(NamedTuple):
         order: position in its list; the last match wins.
         negated: whether it brings entries back (`!`).
         dir_only: whether it matches only folders.
-        whole: whether it is matched against the path below the base, not against the name.
+        whole: whether it is matched against the path below the rule file's folder, not against the name alone.
         matches: the compiled pattern.
     """
 

@@ -107,7 +107,7 @@ def _names(folder: str) -> list[str]:
 class ConfiguredRules:
     """Creates rules for `Scanner(rules=...)`.
 
-    A dkdbg.toml that becomes invalid later keeps its previous settings.
+    If dkdbg.toml becomes invalid later, the settings from before stay in force.
 
     Args:
         tell: called with a sentence when dkdbg.toml becomes invalid, and when it is valid again.
