@@ -279,7 +279,7 @@ def preparing(tag: str, marker: str, jobs: str) -> str:
     """Return the script for `sh` that creates the folder `tag` and prints its path after `marker`.
 
     Args:
-        jobs: script that lists this user's jobs, each with its tag.
+        jobs: script that lists this user's jobs, each with its tag. Folders of other tags are removed after an hour.
     """
     return _PREPARE.format(base=_BASE, tag=tag, marker=marker, jobs=jobs)
 

@@ -64,7 +64,7 @@ class ComposeTarget(ContainerTarget):
         return (hints.SERVICE_UP(),)
 
     def absent(self) -> DkdbgError:
-        """Return the error for a missing container, which lists the running services."""
+        """Return the error for a missing container; it lists the running services."""
         return not_running(self._project, self.address.rest)
 
     def called(self, found: Container) -> str:

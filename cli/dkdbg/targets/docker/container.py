@@ -144,7 +144,7 @@ class Container:
         entrypoint = config.get("Entrypoint") or []
         return cls(
             id=inspected["Id"], name=inspected["Name"].lstrip("/"), label=labels.get(LABEL, ""),
-            agent=(entrypoint[0], AGENT_FILE) if entrypoint[1:2] == [AGENT_FILE] else AGENT,  # no sh in some images
+            agent=(entrypoint[0], AGENT_FILE) if entrypoint[1:2] == [AGENT_FILE] else AGENT,  # without sh
             running=bool(inspected["State"]["Running"]),
             status=str(inspected["State"].get("Status") or ""), code=int(inspected["State"].get("ExitCode") or 0),
             ready=bool(inspected["State"]["Running"]) and (inspected["State"].get("Health") or {}).get("Status", "healthy") == "healthy",

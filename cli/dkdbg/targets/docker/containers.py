@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: Timeout for a listing by the engine.
 _ANSWER_TIMEOUT_S = 60.0
-#: Timeout for an agent.
+#: Timeout for an agent's answer.
 _AGENT_TIMEOUT_S = 20.0
 
 

@@ -118,7 +118,10 @@ class ImageBuild:
                 report(f"files that only the image has: {text.splitlines()[-1]}")
 
     def exclude_links(self) -> None:
-        """Hide the links from git if only folders of the checkout are mounted; otherwise the agent hides them."""
+        """Hide the links to the image's own files from git, if only folders of the checkout are mounted.
+
+        If the whole checkout is mounted, the agent hides them.
+        """
         if "=" in self._service.image_files:
             shown = _run_script(self._root, "links").stdout.splitlines()
             exclude(str(self._root), [each.removeprefix("./") for each in shown])

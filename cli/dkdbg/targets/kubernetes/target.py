@@ -414,7 +414,7 @@ def _command_lines() -> Iterator[str]:
 
 
 class PodChanges(Changes):
-    """Changes of the pods of a query, from `kubectl get --watch-only`; equal for equal queries."""
+    """Changes of the pods of a query, from `kubectl get --watch-only`. Equal queries share one watch."""
 
     def __init__(self, query: PodQuery) -> None:
         super().__init__()

@@ -223,13 +223,13 @@ KIND = Kind(
 
 
 class ConnectedJobTarget(Target):
-    """A job connected to this process, a `dkdbg attach --listen`; see `core/target.py`.
+    """A job connected to this process, which runs `dkdbg attach --listen`; see `core/target.py`.
 
     Args:
         name: unique among the connected jobs.
 
     Attributes:
-        job: replaced after the job's restart.
+        job: the connected job; after its restart, the new one.
     """
 
     pause = 1.0

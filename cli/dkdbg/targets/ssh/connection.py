@@ -93,7 +93,7 @@ class SharedConnection:
 
     def close(self) -> None:
         """Stop dkdbg's own connection after the last command over it, of any process, and remove its folder."""
-        self._closed = True  # before taking the lock: a connecting `executor` holds it, and now ends
+        self._closed = True  # before the lock, which a connecting `executor` holds: that now ends
         with self._lock:
             if self._options:
                 self._control("stop", self._options)
