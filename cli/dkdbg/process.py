@@ -165,7 +165,7 @@ def ourselves(*arguments: str) -> tuple[str, ...]:
 
 
 def is_installed(program: str) -> bool:
-    """Return whether `_found` finds a program."""
+    """Return whether a program is in an absolute folder of PATH."""
     try:
         _found(program)
     except FileNotFoundError:

@@ -28,7 +28,7 @@ _heard: list[int] = []
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Signals that were ignored when this process started: nohup does so with SIGHUP, a script with SIGINT for `COMMAND &`.
 _INHERITED = frozenset(each for each in ENDING if signal.getsignal(each) == signal.SIG_IGN)
-#: Maximum seconds until Ctrl-C is noticed.
+#: Seconds between two turns of a verb's waiting loop: Ctrl-C is noticed within this time.
 SIGNAL_INTERVAL = 0.3
 
 
