@@ -50,7 +50,8 @@ def _print(text: str, stream: TextIO | None = None, end: str = "\n") -> None:
     try:
         print(f"{text}{end}", end="", file=stream, flush=True)  # one write per message: several threads print
     except OSError as error:
-        # The reader is gone (`dkdbg init --yes | head`) or the disk is full, which must not stop `init` half way.
+        # The reader is gone (`dkdbg init --yes | head`) or the disk is full. Discard further output, so that `init`
+        # does not stop half way.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         if stream is sys.stdout and not isinstance(error, BrokenPipeError):
             _unwritten.append(error)

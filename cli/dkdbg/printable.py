@@ -11,8 +11,8 @@ import codecs
 import re
 import unicodedata
 
-#: SGR sequences, which set colours and weight (ECMA-48, 8.3.117). `_UNFINISHED` matches the beginning of such a
-#: sequence or of a line end, at the end of the data: the next data may complete it.
+#: SGR sequences, which set colours and weight (ECMA-48, 8.3.117). `_UNFINISHED` matches an incomplete one, or an
+#: incomplete line end, at the end of the data: the next data may complete it.
 _COLOUR = re.compile(r"(\x1b\[[0-9;:]{0,64}m)")
 _UNFINISHED = re.compile(r"(\x1b(\[[0-9;:]{0,64})?|\r)\Z")
 _RETURN = re.compile(r"\r(?!\n)")

@@ -67,7 +67,7 @@ def run(
         cwd: local directory.
         env: the whole environment; None inherits it.
         timeout: seconds.
-        names: whether the outputs contain file names: then `os.fsdecode` decodes them without loss; otherwise invalid
+        names: whether the outputs contain file names. If so, `os.fsdecode` decodes them without loss; if not, invalid
             UTF-8 is replaced.
         stdin_text: text for its standard input.
 
@@ -165,7 +165,7 @@ def ourselves(*arguments: str) -> tuple[str, ...]:
 
 
 def is_installed(program: str) -> bool:
-    """Return whether `_found` finds a program."""
+    """Return whether a program is in an absolute folder of PATH."""
     try:
         _found(program)
     except FileNotFoundError:
@@ -227,7 +227,7 @@ def read(
             running.kill()
             raise
         finally:
-            limit.cancel()  # this process could not exit before the timer has fired
+            limit.cancel()  # a pending timer would keep this process from exiting
         if len(output) > max_bytes:
             running.kill()
         running.wait()
@@ -274,7 +274,7 @@ def stream(
             lines.append(line)
             report(line.rstrip("\n"))
         code = child.wait()
-    except BaseException:  # Ctrl-C, or a signal that reached us alone
+    except BaseException:  # Ctrl-C, or a signal to this process alone
         child.terminate()
         child.communicate()  # keeps reading: a full pipe would block the child
         raise

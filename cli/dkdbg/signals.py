@@ -28,7 +28,7 @@ _heard: list[int] = []
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Signals that were ignored when this process started: nohup does so with SIGHUP, a script with SIGINT for `COMMAND &`.
 _INHERITED = frozenset(each for each in ENDING if signal.getsignal(each) == signal.SIG_IGN)
-#: Maximum seconds until Ctrl-C is noticed.
+#: Seconds between two turns of a verb's waiting loop: Ctrl-C is noticed within this time.
 SIGNAL_INTERVAL = 0.3
 
 
@@ -42,7 +42,8 @@ def handle_promptly() -> None:
     read, write = os.pipe()
     os.set_blocking(write, False)
     _heard.append(read)
-    # SIGURG is ignored by default, so children and programs that replace us are unaffected.
+    # The main thread is interrupted by SIGURG: it is ignored by default, so children and programs that replace us are
+    # unaffected.
     signal.signal(signal.SIGURG, lambda *_: None)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     threading.Thread(target=_interrupt, args=(read,), name="dkdbg signals", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Actions of a router, and the data that the routers of one port share. No I/O."""
+"""Actions that a router returns, and the data that the routers of one port share. No I/O."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Announcement:
     Attributes:
         pid: PID at the target. name: name, safe to show in an editor.
         editor: number that the agent gives to the editor's root session; None if not given.
-        observes: the editor observes another editor's session.
+        observes: whether the editor observes another editor's session.
     """
 
     pid: int
@@ -41,7 +41,7 @@ class Process:
     """One process that an agent has announced to one editor.
 
     Attributes:
-        number: id of the process for the editor: a PID is not unique, because several containers may use it.
+        number: id of the process for the editor. Its PID would not be unique: several containers may use the same one.
         upstream: name of the target. pid: PID at the target.
         name: display name; includes the target's name if there are several targets.
         shown: attach arguments that the proxy adds to those of the editor.
@@ -84,7 +84,7 @@ class HangUp:
 
     Attributes:
         then: the next step: nothing (`stop`), a new connection as soon as possible (`redial`), or a connection to the
-            next agent there (`replaced`).
+            agent that replaces this one (`replaced`).
     """
 
     upstream: str
@@ -96,7 +96,8 @@ class Branch:
     """Turn this connection into a child session: attach to the process, then pass messages.
 
     Attributes:
-        initialize, attach: the editor's requests, to forward to the upstream. The proxy has answered `initialize`.
+        initialize, attach: the editor's requests, to forward to the upstream. The proxy has already answered
+            `initialize`.
     """
 
     process: Process

@@ -1,6 +1,7 @@
 """Proxy of a child session: filters the target's messages, and ends the session even if the container is killed.
 
-The proxy compares each local file in which the editor sets a breakpoint with the target's file, by the agent's digest.
+When the editor sets breakpoints in a file, the proxy asks the agent for the digest of the target's file, and reports a
+difference.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from dkdbg.attach.actions import Branch
     from dkdbg.core.target import Target
 
-#: Seconds for an editor to close its connection after its process has ended.
+#: Seconds after a process's end for the editor to close its connection; then the proxy closes it.
 CLOSE_TIMEOUT_S = 2.0
 #: Timeout in seconds for the handshake with an agent, which itself waits up to 30 s for its adapter.
 HANDSHAKE_TIMEOUT_S = 40.0
@@ -49,7 +50,7 @@ class ChildProxy:
         target: where the process runs.
 
     Attributes:
-        begun: whether the process existed, and the editor was asked for its breakpoints.
+        begun: whether the process exists and has sent `initialized`, which asks the editor for its breakpoints.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class ChildProxy:
             and as_dict(message.get("body")).get(messages.SOURCE) is True
         ):
             self._sources.is_answered = True
-        if not self._handshake.is_over:  # no message passes before the handshake is over
+        if not self._handshake.is_over:  # until the handshake is over, its messages are the only ones
             self._send(self._handshake.take(message) or [])
             if self._handshake.is_over:
                 self._handshake_over.set()
@@ -216,7 +217,7 @@ class Asked:
 
     Attributes:
         request: sequence number of the editor's setBreakpoints request; None once that request was answered.
-        path, there: the file's path here and at the target. mapping: local and remote folder of its mapping.
+        path, remote: the file's local and remote path. mapping: local and remote folder of its mapping.
         line: line of its first breakpoint.
     """
 
@@ -264,7 +265,7 @@ class Sources:
             return []
         try:
             request = frames.decode(body)
-        except frames.FrameError:  # the agent rejects the request
+        except frames.FrameError:  # malformed: the agent will reject the request
             return []
         arguments = as_dict(request.get("arguments"))
         path, wanted = as_dict(arguments.get("source")).get("path"), arguments.get("breakpoints")

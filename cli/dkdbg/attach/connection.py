@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 #: Timeout in seconds from `initialize` to the attach, which an editor sends within milliseconds.
 ATTACH_TIMEOUT_S = 60.0
-#: Seconds for an editor to close its connection after the last message.
+#: Seconds after the last message for the editor to close its connection; then the proxy closes it.
 CLOSE_TIMEOUT_S = 1.0
 MAX_BODY_BYTES = 16 << 20
 
 
 class Connection(Editor):
-    """One client's connection until its end.
+    """One client's connection, to the shared port or to the port of a single process.
 
     Args:
         client: the client's socket. parser: holds the data received after the first request.

@@ -36,14 +36,15 @@ if TYPE_CHECKING:
     from dkdbg.attach.switchboard import Switchboard
     from dkdbg.attach.upstream import Seen, Upstream
 
-#: Timeout in seconds for an earlier editor to attach to a restarted container before a later editor does, so
-#: that the earlier one becomes the controller again.
+#: Seconds for an earlier editor to attach to a restarted container before a later one does, so that the earlier one
+#: becomes the controller again.
 TURN_TIMEOUT_S = 10.0
-#: Seconds for an upstream to close its connection after the proxy has ended its direction.
+#: Seconds for an upstream to close its connection after the proxy has shut it down for writing.
 CLOSE_TIMEOUT_S = 1.5
-#: Maximum bytes of a message in a root session, which is long only if a line of the program's output is.
+#: Maximum bytes of a message in a root session. Only a long line of the program's output makes a message long.
 MAX_BODY_BYTES = 8 << 20
-#: Pause in seconds before reconnecting, times the number of consecutive short connections after the third; its maximum.
+#: Seconds to pause before reconnecting after the third short connection in a row, once more for each further one;
+#: maximum.
 RETRY_PAUSE_S, MAX_RETRY_PAUSE_S = 1.0, 5.0
 
 
@@ -135,7 +136,7 @@ class Editor:
     # -- events of the links ------------------------------------------------------------------------------------
 
     def may_dial(self, upstream: str) -> bool:
-        """Return whether every earlier editor has attached there, or had enough time to attach."""
+        """Return whether every earlier editor has attached to the upstream, or had enough time to attach."""
         with self.board.lock:
             editors = self.board.editors
             before = editors[: editors.index(self)] if self in editors else []

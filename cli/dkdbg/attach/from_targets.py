@@ -1,10 +1,9 @@
-"""Messages that a target may send to an editor: editors act for the user here, and targets are untrusted. No I/O.
+"""Filter the messages of a target to an editor: targets are untrusted, and editors act as the user. No I/O.
 
-The Debug Adapter Protocol lets a target act on this machine: `runInTerminal` runs a command, `startDebugging` starts any
-configuration (`request: launch`, `python`, `preLaunchTask`), VS Code replaces `${command:...}` in the configuration of a
-session, a source's path is opened as a URI, `terminated` with `restart` starts a session again. So messages pass by an
-allow list and are rebuilt from parsed fields. A child session is built from the editor's own attach arguments, a PID
-and a name.
+The Debug Adapter Protocol lets a target act on this machine: `runInTerminal` runs a command. `startDebugging` starts
+any configuration (`request: launch`, `python`, `preLaunchTask`), in which VS Code replaces `${command:...}`. A source's
+path is opened as a URI. `terminated` with `restart` starts a session again. So messages pass by an allow list and are
+rebuilt from parsed fields. A child session is built from the editor's own attach arguments, a PID and a name.
 """
 
 from __future__ import annotations

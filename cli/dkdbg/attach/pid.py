@@ -48,7 +48,7 @@ def enter(target: Target, pids: Sequence[int], root: Path, report: Callable[[str
         report: prints a line for the user.
 
     Raises:
-        DkdbgError: a PID is not a Python process there, or no process could be joined.
+        DkdbgError: a PID is not a Python process of the target, or no process could be joined.
     """
     argv: Sequence[str] = ()
     if Capability.LIST_PROCESSES in target.capabilities:
@@ -90,7 +90,7 @@ def enter(target: Target, pids: Sequence[int], root: Path, report: Callable[[str
 
 
 def _session_named(target: Target, message: str) -> str:
-    """Return the address of the session with the id at the end of an agent's message; else the target's address."""
+    """Return the address of the session whose id ends an agent's message, or else the target's address."""
     with contextlib.suppress(DkdbgError):
         for each in target.sessions():
             if message.endswith(f" {each.id}"):
@@ -99,7 +99,7 @@ def _session_named(target: Target, message: str) -> str:
 
 
 def _words_of(executor: Executor, pid: int) -> Sequence[str]:
-    """Return the command line of a Python process there; `CMD` if it cannot be read."""
+    """Return the command line of a Python process of the target; `CMD` if it cannot be read."""
     found: Sequence[PythonThere] = ()
     with contextlib.suppress(DkdbgError):
         found = running_at(executor)
@@ -207,7 +207,7 @@ class Entered:
             each.start()
 
     def wait(self) -> None:
-        """Wait until the agent has reported each process as joined, late, skipped or refused.
+        """Wait until the agent has reported each process: joined, late (will join), skipped or refused.
 
         Raises:
             DkdbgError: no process was joined, with the first reason.

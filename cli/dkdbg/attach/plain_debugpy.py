@@ -1,10 +1,10 @@
 """Proxy for a plain debugpy without an agent: connects editors to debugpy, and keeps its port alive when they leave.
 
-debugpy (#974, #1308) stops accepting connections for ever in two cases: a connection closes before debugpy has greeted
-it, or the oldest connection closes while a new one is greeted, because debugpy then sends its list of sockets to the
-oldest. So the proxy keeps one unused connection open, the anchor, and closes no connection before its greeting. With
-debugpy 1.8.22 and no anchor, the port died after 4 to 12 editors that attached and left at once; with an anchor it
-survived 600.
+debugpy (#974, #1308) stops accepting connections for ever in two cases. A connection closes before debugpy has greeted
+it. Or the oldest connection closes while a new one is greeted: debugpy then sends its list of sockets to the oldest. So
+the proxy keeps one unused connection open, the anchor, and closes no connection before its greeting. With debugpy
+1.8.22 and no anchor, the port died after 4 to 12 editors that attached and left at once; with an anchor it survived
+600.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ AFTER_RANKS = 100
 FIRST_RANKS = 8
 #: Maximum processes without a rank that get a port, in order of appearance.
 MAX_OTHERS = 64
-#: Seconds between two searches for running processes, with or without a debugger.
+#: Seconds between two searches for running processes, whether or not a debugger is in them.
 INTERVAL_S = 1.0
 #: Label of the first port for processes without a rank, until such a process appears.
 _OTHER = "the first process without a rank"
@@ -113,7 +113,10 @@ class Ports:
         return next((port for port in others if port not in self._taken), None)
 
     def _open(self, key: str, port: int | None) -> Slot | None:
-        """Listen on `port`, or on the next free port after those of the ranks if it is taken; None without one."""
+        """Listen on `port`; if it is taken, on the next free port above the ranks' ports.
+
+        Return None if no port is free.
+        """
         while port is not None and port < 65536:
             self._taken.add(port)
             slot = Slot(key, port, is_known=self._is_known, refusal=self._refusal)
@@ -172,7 +175,7 @@ class Ports:
         headless.leave()
 
     def _headless_over(self) -> None:
-        """Replace the headless editor, whose session an upstream has ended, if clients are connected."""
+        """Replace the headless editor after an upstream has ended its session, if clients are still connected."""
         with self._lock:
             if self._clients and not self._stopped.is_set():
                 self._renew_headless()
@@ -255,7 +258,7 @@ class HeadlessEditor(Editor):
         """Do nothing: it opens no child session."""
 
     def offer(self, offer: Offer) -> None:
-        """Put the process on its port, and resume it if no client waits there."""
+        """Put the process on its port, and resume it if no client waits at that port."""
         if not self._offer(offer.process):
             self.act(lambda: self.router.release(offer.process))
 

@@ -35,8 +35,8 @@ class Report:
     """Last report of an agent.
 
     Attributes:
-        number: counts the agent's changes. unarmed, armed, held: number of ranks without breakpoints, with breakpoints,
-            and stopped.
+        number: number of the report, which grows with each change. unarmed, armed, held: number of ranks that have no
+            breakpoints yet, that have them, and that are stopped.
         over: whether the agent has ended its barrier by showing a stop. share: the agent's share of the job's ranks.
         missing: names of the missing ranks.
     """
@@ -131,7 +131,7 @@ class JobBarrier:
         )
 
     def decide(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return the requests that carry the decisions due now, as pairs: the agent's name, the request's arguments."""
+        """Return the requests that are due now, as (agent's name, arguments)."""
         now = self._clock()
         self._silent = {upstream: end for upstream, end in self._silent.items() if end > now}
         groups = self._groups()

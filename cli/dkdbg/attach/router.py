@@ -1,7 +1,7 @@
 """One editor's connection to the attach proxy, as a state machine: takes messages, returns actions. No I/O.
 
-The editor's root session is answered here and outlives every container. Behind this session, root sessions with each
-agent start and end (upstream_session.py). The connection of a child session becomes a `Branch` at its attach.
+The router itself answers the editor's root session, which outlives every container. Behind this session, root sessions
+with each agent start and end (upstream_session.py). The connection of a child session becomes a `Branch` at its attach.
 """
 
 from __future__ import annotations

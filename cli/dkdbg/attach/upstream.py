@@ -1,4 +1,6 @@
-"""Finds one target's endpoint, and whether an attach would work there. Its agent may be replaced at any time.
+"""Find one target's endpoint, and whether an attach to it would work now.
+
+The target's agent may be replaced at any time.
 
 Requests the agent's record by GET /status, with a timeout and a size limit. Never sends the token itself.
 """
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two polls of an endpoint that is not ready.
 INTERVAL_S = 0.1
-#: Maximum timeout of an answer in seconds: each timeout doubles that of the next poll. Two ssh hops to a busy machine
-#: can take this long.
+#: Maximum seconds to wait for an answer; the limit doubles after each timeout. Two ssh hops to a busy machine can take
+#: this long.
 MAX_ANSWER_TIMEOUT_S = 16.0
 #: Seconds until an ended event stream, such as that of a stopped engine, is opened again.
 RETRY_PAUSE_S = 3.0
@@ -69,7 +71,8 @@ class Upstream:
         self._token = token
         self._refused_by = ""
         self._plain = ""
-        #: True while a given HOST:PORT is known not to be a plain debugpy. `plain_proxy` checks first.
+        #: True while the program at a HOST:PORT is known to be no plain debugpy. `dkdbg attach` checks that before it
+        #: starts.
         self._is_heard = True
         self._greeted: plain_debugpy.Greeted | None = None
         self._limit = ANSWER_TIMEOUT_S
@@ -159,7 +162,7 @@ class Upstream:
     def _status_of(self, endpoint: tuple[str, int]) -> SeenRecord | None:
         began = time.monotonic()
         found = status_of(endpoint, limit=self._limit)
-        self._is_heard = self._is_heard and found is not None  # the next one may be another program
+        self._is_heard = self._is_heard and found is not None  # the next one may be a plain debugpy
         if found is None and time.monotonic() - began >= self._limit:
             self._limit = min(MAX_ANSWER_TIMEOUT_S, 2 * self._limit)
         return found

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Maximum bytes queued for a peer that does not read; the proxy disconnects a peer with more.
 MAX_QUEUED_BYTES = 32 << 20
-#: Reading from an editor's targets pauses while more bytes are queued for the editor; maximum pause in seconds.
+#: Maximum bytes queued for an editor before reading from its targets pauses; maximum pause in seconds.
 THROTTLE_QUEUED_BYTES = 4 << 20
 THROTTLE_TIMEOUT_S = 10.0
 #: Seconds to connect to an agent that has just answered.

@@ -1,4 +1,4 @@
-"""Grammar of target addresses as users type them; `targets/registry.py` knows the schemes that are served.
+"""Parse target addresses as users type them. `targets/registry.py` lists the supported schemes.
 
 SCHEME://PART[/PART ...]     compose://trainer  docker://NAME  k8s://NS/POD/CONTAINER  ssh://me@login,node4
 SCHEME:///JOB                a batch job, if its system's commands are on this machine
@@ -47,7 +47,7 @@ class Address:
 
     @property
     def hops(self) -> tuple[str, ...]:
-        """Hosts to pass through, in order, from the first part: `user@login` and `node4`."""
+        """Hosts in the first part, in the order of connection: `user@login`, then `node4`."""
         return tuple(self.parts[0].split(","))
 
     @property
@@ -96,7 +96,7 @@ def parse(
 
 
 def _parse(text: str, local_schemes: Collection[str]) -> Address | None:
-    if text.startswith("local:"):  # a folder may have any name
+    if text.startswith("local:"):  # it may name a folder, so any character is allowed
         rest = text.removeprefix("local:")
         return None if rest.startswith("//") or "\0" in rest else Address(scheme=LOCAL, rest=rest)
     if _NEVER.search(text):

@@ -19,7 +19,8 @@ from dkdbg.printable import is_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-#: Go template that prints the environment, one variable per line, without those that have no value or several lines.
+#: Go template that prints the environment, one variable per line, without variables that have no value or a multi-line
+#: value.
 ENVIRONMENT = r"""{{range .Config.Env}}{{if and (eq (len (split . "\n")) 1) (gt (len (split . "=")) 1)}}{{println .}}{{end}}{{end}}"""
 _DEFAULT_SHM = 64 << 20
 #: Names that engines use for the default runtime and the default namespaces of a container.
@@ -44,7 +45,7 @@ _SWITCHES = (
 def again(inspected: Mapping[str, Any], argv: Sequence[str], *, image: str) -> str:
     """Return the shell line that recreates a container; empty if it contains unprintable characters.
 
-    The original container is stopped once the new one exists, and kept.
+    The line stops the original container once the new one exists, but does not remove it.
 
     Args:
         inspected: output of `docker container inspect` for the original.
@@ -68,10 +69,12 @@ def again(inspected: Mapping[str, Any], argv: Sequence[str], *, image: str) -> s
 
 
 def of_several_lines(inspected: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of variables with several lines, which an env file cannot hold and the new container lacks.
+    """Return the names of the variables with multi-line values, which the new container lacks.
 
-    The shell line does not take their values from the user's shell by `--env NAME`: an image could choose the name of
-    a variable that holds a secret there.
+    An env file cannot hold such a value.
+
+    `--env NAME` is not used, because it takes the value from the user's shell: an image could name a variable that
+    holds a secret there.
     """
     entries = (str(each).partition("=") for each in inspected["Config"].get("Env") or ())
     return tuple(name for name, _, value in entries if "\n" in value and re.fullmatch(r"\w+", name, re.ASCII))
@@ -81,7 +84,7 @@ def _options(inspected: Mapping[str, Any], name: str) -> Iterator[str]:
     config, host = inspected["Config"], inspected["HostConfig"]
     yield from ("--env-file", "/dev/stdin", "--volumes-from", name, "--entrypoint", "sleep")
     if config.get("Healthcheck"):
-        yield "--no-healthcheck"  # the check would look for the program before it is started
+        yield "--no-healthcheck"  # it would run before the program has started, and fail
     for key, flag in (("User", "--user"), ("WorkingDir", "--workdir")):
         if config.get(key):
             yield from (flag, str(config[key]))
@@ -174,7 +177,7 @@ def _isolation(host: Mapping[str, Any]) -> Iterator[str]:
         if str(host.get(key) or "") not in _USUAL_NAMESPACES:
             yield from (flag, str(host[key]))
     for each in map(str, host.get("SecurityOpt") or ()):
-        if "{" not in each:  # not a seccomp profile: the engine has its text, but the option needs its file
+        if "{" not in each:  # a seccomp profile: the engine reports its text, but the option needs a file
             yield from ("--security-opt", each)
     for key, value in (host.get("Sysctls") or {}).items():
         yield from ("--sysctl", f"{key}={value}")

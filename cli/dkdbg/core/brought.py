@@ -1,4 +1,4 @@
-"""Find the agent at a target: a file that `dkdbg run` has sent, or the file that a process there runs."""
+"""Find the agent at a target: a file that `dkdbg run` has sent, or the agent's file that one of its processes runs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ for each in /proc/[0-9]*; do tr '\0' '\n' <"$each/cmdline" | while read -r word;
 done; done 2>/dev/null
 echo looked
 """
-#: Script that prints our agents on a machine with other users: files that our processes run, and those that
-#: `dkdbg run` sent. The paths are run later, so only our own user's files are accepted. The command lines of
-#: other users' processes are not even read, because such a read can block. A folder that others can write is
-#: skipped: a link in it can be changed later. Another user may have created the runtime folder in /tmp first, or
-#: put a link in its place, so the folder must have the type, mode and owner that `open_runtime_dir` gives it. One
-#: `ls` reads all three at once, because the folder could be exchanged between two commands.
+#: Script that prints this user's agents on a machine with other users: files that the user's processes run, and files
+#: that `dkdbg run` sent. The paths are run later, so only our own user's files are accepted. The command lines of other
+#: users' processes are not even read, because such a read can block. A folder that others can write is skipped: a link
+#: in it can be changed later. Another user may have created the runtime folder in /tmp first, or put a link in its
+#: place, so the folder must have the type, mode and owner that `open_runtime_dir` gives it. One `ls` reads all three at
+#: once, because the folder could be exchanged between two commands.
 LISTING = r"""
 set --
 for each in /proc/[0-9]*; do [ -O "$each/cmdline" ] && set -- "$@" "$each/cmdline"; done
@@ -83,7 +83,7 @@ def agent_in(stdout: str) -> str | None:
     """Return the path of the agent's file from the output of `finding_words`; None if it lists no agent.
 
     Args:
-        stdout: output, which the target may forge; the path is run at that target only.
+        stdout: output of an untrusted target, so run the path only at that target.
     """
     return next((line for line in stdout.splitlines()[:100] if _AGENT.fullmatch(line)), None)
 

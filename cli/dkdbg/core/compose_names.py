@@ -21,7 +21,7 @@ def is_name(text: str) -> bool:
 
 
 def names(service: str) -> tuple[str, ...]:
-    """Return the names for the debug service of `service` in order of preference.
+    """Return possible names for the debug service of `service`, in order of preference.
 
     A later name is used if the user's own services already have the earlier ones.
     """

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 FILE_NAME = "dkdbg.toml"
 BOM = "\ufeff"
-#: Key -> field of `Config`, where the key is a Python keyword.
+#: Keys that are Python keywords -> field of `Config`.
 _FIELDS = {"continue": "continues"}
 #: Keys that flags of `init` set; `init` writes them into dkdbg.toml.
 ANSWERS = ("service", "dockerfile", "command", "python", "gpu", "wait")
 #: Maximum characters of a dkdbg.toml: tomlkit takes seconds for more, and a clone's file may have any size.
 MAX_CHARS = 100_000
-#: Name of a Debian package: no shell expands it, and apt-get does not read it as an option.
+#: Pattern of a Debian package name: a shell leaves it unchanged, and apt-get does not read it as an option.
 DEBIAN_PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
-#: Name of a target: no shell expands it, and no program reads it as an option.
+#: Pattern of a target's name: a shell leaves it unchanged, and no program reads it as an option.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
 #: A home folder itself, but no folder in it; macOS ignores case.
@@ -48,7 +48,7 @@ class SyncConfig:
     """Limits on the local files that sync copies.
 
     Attributes:
-        ignore: patterns as in .gitignore, applied last; `!` brings files back.
+        ignore: patterns as in .gitignore, applied last; `!` includes files again.
         max_size: maximum size of a file in bytes; larger files stay out.
     """
 
@@ -68,11 +68,11 @@ class Config:
         apt: further Debian packages that such a Dockerfile installs.
         gpu: `required`, `optional` or `none`; None for the detected need.
         port: port of the listener on 127.0.0.1 and in the container.
-        wait: seconds that the program waits for an editor before it goes on or exits; 0 does not wait; None
-            lets the planner choose (servers do not wait).
-        reload: restart the program when a source file changes, and keep the container when it ends.
-        restart: action of F5 when sources changed after the program's start: `auto` restarts it when the run is
-            younger than an hour, `ask` only reports it, `never` keeps editors from restarting it at all.
+        wait: seconds that the program waits for an editor before it goes on or exits. 0 does not wait, None lets the
+            planner choose (servers do not wait).
+        reload: restart the program when a source file changes, and keep the container when the program ends.
+        restart: action of F5 when sources changed after the program's start. `auto` restarts a program that has run for
+            less than an hour, `ask` only reports the change, `never` lets no editor restart the program.
         ranks: ranks to debug, in the syntax of agent/inprocess/ranks.py; the others run free.
         continues: whether Continue and Pause in one rank apply to all ranks of its job, `all` or `one`; the key
             `continue`.
@@ -104,7 +104,7 @@ class Config:
 
     @property
     def service_settings(self) -> tuple[tuple[str, object], ...]:
-        """Return (environment variable, value here) of each setting of the debug service that has a key."""
+        """Return (environment variable, configured value) of each setting of the debug service that has a key."""
         return tuple(
             (setting.env, getattr(self, _FIELDS.get(key, key)))
             for key, setting in KEYS.items()
@@ -127,7 +127,7 @@ def parse(text: str) -> Config:
 
     Raises:
         DkdbgError: `text` has more than `MAX_CHARS` characters, invalid TOML, an unknown table or key, or a value of
-            the wrong type; all problems in one message.
+            the wrong type. The message lists all problems.
     """
     if len(text) > MAX_CHARS:
         raise DkdbgError(
@@ -250,7 +250,7 @@ def _ranks_problem(value: object) -> str | None:
 def with_values(text: str, **values: str | int | list[str] | None) -> str:
     """Return `text` with the given keys of [debug] set and every other byte unchanged; None leaves a key alone.
 
-    A list to which items are only added keeps its comments.
+    A list keeps its comments if items are only appended.
     """
     import tomlkit  # noqa: PLC0415 - as above
 

@@ -127,13 +127,14 @@ class DockerfileFact:
         context: build context, relative to the root.
         base: image of the last stage's FROM (ARG defaults substituted), after following local stage names.
         workdir: last WORKDIR of the final stage, absolute, `/` when none.
-        workdir_is_assumed: whether it is relative to the WORKDIR of an unknown base image, assumed to be `/`.
+        workdir_is_assumed: whether `workdir` is relative to the WORKDIR of an unknown base image, which is assumed to
+            be `/`.
         user: last USER of the final stage, None for root.
         copies: (local, remote) pairs of COPY/ADD lines of the final stage that bring sources from the build
             context: local relative to `context`, remote absolute.
         clones: (name, remote) pairs of the repositories that its RUN lines clone.
-        code: the `copies` of Python sources, and the clones of this repository; local relative to the root, with the
-            matching files in place of a pattern (`*.py`).
+        code: the `copies` of Python sources, and the clones of this repository. Local paths are relative to the root; a
+            pattern (`*.py`) is replaced by the files that match.
         entrypoint: ENTRYPOINT of the final stage as argv (shell form: `("/bin/sh", "-c", text)`), or None.
         inherits_entrypoint: whether its base image sets it; that image's CMD is unknown.
         cmd: CMD of the final stage as argv, or None.
@@ -177,8 +178,8 @@ class ServiceFact:
             file is missing.
         context: build context relative to the repository root, None without a build section.
         image: `image:` as written, None when absent.
-        release: image in a registry that runs a release of this repository; `dockerfile` and `context` then build
-            the local sources. None if the service itself defines its build.
+        release: the registry's image that the service runs, if it is a release of this repository. `dockerfile` and
+            `context` then build the local sources. None if the service itself defines its build.
         profiles: as written.
         command: `command:` as argv, None when absent.
         entrypoint: `entrypoint:` as argv, None when absent.
@@ -209,8 +210,8 @@ class ServiceFact:
             else empty.
         include_env: files with values for the variables in its file, if that is included; relative to the root.
         needs: variables that compose requires for its file and that have no value.
-        needs_files: (file, an example of it or None) relative to the root: missing environment files that
-            services of its file read; compose rejects that file without them, unless it only extends from it.
+        needs_files: (file, an example of it or None) relative to the root: missing environment files that services of
+            its file read. Without them, compose rejects the file, unless another file only extends services of it.
         pythonpath: PYTHONPATH of its environment; None if unset.
         variables: names in its environment, including those without a value.
         networks: names of its networks, as written; empty for the project's default one.
@@ -308,7 +309,8 @@ class DockerRun:
         workdir: absolute; None if not given.
         shm, ipc: as written; None if not given.
         ports: container ports that it publishes.
-        env: (name, value) of `-e`; `${OTHER}` is a variable of the user's shell, None the variable of the same name.
+        env: (name, value) of `-e`; `${OTHER}` stands for a variable of the user's shell, None for the one of the same
+            name.
         env_files: files of `--env-file`, relative to the root; they may be missing.
         dockerfile: end of the path of the Dockerfile that a command near this line builds from; empty if unknown.
     """
@@ -350,15 +352,16 @@ class RepoFacts:
         name: directory name.
         python, torch, gpu, package_manager: see their types.
         dependency_files: the files to install from, in order, relative to the root.
-        requirements: requirements of the repository when no dependency file states any (README install lines,
-            imports), as pip writes them, as far as they can be known.
+        requirements: requirements of the repository that README install lines and imports show, as pip writes them, if
+            no dependency file states any.
         declared: requirements in the dependency files, as pip writes them (`torch>=2.1`), without the optional groups.
-        undeclared: packages that the sources import, and that no dependency file names or certainly installs: numpy,
-            which torch has not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
-        beside: the part of `declared` in a setup.py or pyproject.toml and not in the requirements file beside it.
-        unnamed: (distribution, another dependency file that names it) of distributions that the program imports and
-            `declared` lacks, except usual dependencies of others; empty if a lock names everything. If nothing is
-            declared: distributions whose name is only guessed from a module's.
+        undeclared: packages that the sources import and the dependency files may not install: numpy, which torch has
+            not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
+        beside: the entries of `declared` that a setup.py or pyproject.toml has, and the requirements file in the same
+            folder lacks.
+        unnamed: (distribution, another dependency file that names it) of each distribution that the program imports and
+            `declared` lacks, without those that other packages usually install. Empty if a lock file names everything.
+            If nothing is declared: distributions whose names are guessed from module names.
         included: files of the repository that pip reads through `-r` or `-c` lines of `dependency_files`.
         installs_itself: whether a requirements file installs the repository (`-e .`, `.`).
         local_packages: folders below the root from which `dependency_files` install further packages: members of
@@ -367,8 +370,8 @@ class RepoFacts:
         entrypoint: the best candidate, None when nothing can be started.
         candidates: every candidate seen, best first, `entrypoint` included.
         dockerfiles, services: parsed.
-        compose_files: compose files in the root that plain `docker compose` would read or a user would name with
-            -f, relative, in compose's order of preference; files in subfolders follow.
+        compose_files: compose files, relative to the root. Those in the root that plain `docker compose` reads or that
+            a user names with -f come first, in compose's order of preference; files in subfolders follow.
         compose_env: names in COMPOSE_FILE of the root's `.env`, joined by `:`; None if unset.
         compose_separator: separator of the names in the original COMPOSE_FILE.
         compose_read: the compose files that plain `docker compose` reads in the root, including the files that
@@ -395,16 +398,17 @@ class RepoFacts:
         below: path of `root` below the root of its git repository, `a/b`; empty if it is that root.
         projects: the projects in a repository that has several, and is not a project itself.
         docker_run: the `docker run` line by which users start the image manually; None without such a line.
-        installed: (path, how it installs the repository: setup/detect/docker/installed.py) of Dockerfiles that
-            install it.
+        installed: (path, how it installs the repository) of each Dockerfile that installs it; see
+            setup/detect/docker/installed.py.
         source_root: folder that the repository's packages are imported from, None without packages.
         compiled: whether the repository's packages have compiled parts.
         missing: script that the command names and the repository lacks, relative to the root; else empty.
         dockerignores: (path, whether a build leaves out Python's compiled files) of .dockerignore files,
             including those for one Dockerfile alone.
         terminal: why the program needs a terminal; empty if it does not.
-        inherited: (image, Dockerfile lines for what a build inherits from it) of the base image of `dockerfile` or
-            the service's, or of the service's `image`; empty if unknown, or if it sets only `WORKDIR /` and root.
+        inherited: (image, Dockerfile lines that state the settings that a build inherits from it). The image is the
+            base image of `dockerfile` or of the service's Dockerfile, or the service's `image`. Empty if unknown, or if
+            it sets only `WORKDIR /` and user root.
         rivals: alternatives to `service`, `python`, `gpu` and `dockerfile`, the best of each first.
         problems: files that could not be read or understood, one text each.
     """
@@ -523,7 +527,7 @@ _WORD = r"[\w./:@%+=,-]{1,500}"
 _INHERITED = (
     rf'(?:WORKDIR |USER |ENV PYTHONPATH=){_WORD}|(?:SHELL|ENTRYPOINT) \["{_WORD}"(?:, "{_WORD}"){{0,9}}\]'
 )
-#: Lines of an image that sets neither a folder nor a user.
+#: Lines that state a default: an image that sets no working directory or user has them.
 _NOT_INHERITED = frozenset({"WORKDIR /", "USER root", "USER 0", "USER 0:0"})
 _MAX_INHERITED = 5
 

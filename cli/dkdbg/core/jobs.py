@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-#: Phase of a job by whether commands can run on its nodes: not yet, now, no longer, not while it is suspended.
+#: Phase of a job: commands cannot run on its nodes yet, can run now, can never run again, or cannot run while it is
+#: suspended.
 Phase = Literal["waiting", "running", "ended", "held"]
 
 
@@ -67,7 +68,7 @@ class Queue(Protocol):
     def submit(self, wanted: Submission) -> str:
         """Submit one job and return its number. Call `connect` or `held` first: this method shows no prompts.
 
-        After a failure there is no job, or the error says that there may be one.
+        If it fails, no job exists, unless the error says that one may exist.
 
         Raises:
             DkdbgError: the job is refused, or it is unknown whether it exists.

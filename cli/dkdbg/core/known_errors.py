@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: Maximum characters of a quoted line.
 _MAX_LINE_CHARS = 400
-#: Maximum lines of output to search; maximum characters of a line, kept from both of its ends.
+#: Maximum lines of output to search, and maximum characters of a line: a longer one keeps half from each end.
 _MAX_LINES, _MAX_SEARCHED_CHARS = 1000, 1000
 
 

@@ -1,4 +1,4 @@
-"""Read and write the location of the code: DKDBG_MAPPINGS, which `init` plans, and the pairs in an agent's record.
+"""Read and write pairs of local and remote folders: DKDBG_MAPPINGS of `init`, and the pairs in an agent's record.
 
 Both are untrusted: the author of an image, or root where the agent runs, may have written them.
 """
@@ -80,7 +80,10 @@ def described(found: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
 
 
 def folder_name(root: Path) -> str:
-    """Return the name of a clone's folder on targets whose address names none; each local clone has its own name."""
+    """Return the name of this clone's remote folder on targets whose address names no folder.
+
+    Each local clone gets another name.
+    """
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:6]
     return f"{re.sub('[^A-Za-z0-9._-]+', '_', root.name) or 'code'}-{digest}"
 

@@ -64,7 +64,7 @@ class Choice:
     Attributes:
         topic: the flag of `init` and the key of dkdbg.toml that sets it, such as `command`.
         options: the chosen value, then the alternatives, the best first.
-        close: number of options, the chosen one included, that are about as likely; below 2 nothing is asked.
+        close: number of options, the chosen one included, that are about as likely; below 2, `init` does not ask.
     """
 
     topic: str
@@ -87,7 +87,7 @@ class Mapping:
 
 @dataclass(frozen=True, kw_only=True)
 class Install:
-    """One RUN line of dkdbg's Dockerfile; `copy` lists the files of the repository that it needs beforehand."""
+    """One RUN line of dkdbg's Dockerfile; `copy` lists the repository's files to COPY before it."""
 
     run: str
     copy: tuple[str, ...] = ()
@@ -144,8 +144,8 @@ class ServicePlan:
         shm, ipc: values that users give to `docker run`; None if they give none.
         env, env_files: as users give them to `docker run`; see DockerRun.
         from_entry: whether the command comes from documents or sources, not from a user, an image or a service.
-        from_env: (index in `argv`, the word as written for compose) of each word with a value from a .env file: compose
-            expands the word, so that no file of dkdbg contains the value.
+        from_env: (index in `argv`, the word as written for compose) of each word with a value from a .env file. Compose
+            expands the word, so that dkdbg writes the value into no file.
         working_dir: in the container; None leaves the image's own.
         mounts: (local, remote) bind mounts that dkdbg adds; local relative to the root.
         masks: remote paths that must keep the image's content although a mount covers their parent.
@@ -156,17 +156,18 @@ class ServicePlan:
         settings: (variable, default in the debug service) of each setting that has a key in dkdbg.toml.
         as_owner: whether the program becomes the owner of the workspace; otherwise it runs as its image's or service's
             user.
-        home_of: the user that plain compose runs the program as; empty for an image from dkdbg's Dockerfile.
+        home_of: the user that plain compose runs the program as, whose home the program gets (DKDBG_HOME_OF); empty for
+            an image from dkdbg's Dockerfile.
         image_files: folders of the image that mounts of dkdbg hide, as in DKDBG_IMAGE_FILES; empty for none. Links in
             the checkout show the files that only the image has.
         gpu: whether GPU variants are written.
-        processes: documented number of processes that the launcher starts, 0 if unknown. A start uses at most as many
-            as the machine allows, which a committed file cannot know.
+        processes: documented number of processes that the launcher starts, 0 if unknown. A start limits it to the
+            number that the machine allows, which a committed file cannot contain.
         needs_gpu: whether the program stops without a GPU.
         terminal: whether it gets a terminal, because the program needs one.
         host_network: the service shares the host's network, so nothing is published.
-        inputs: files that the image is built from, relative to the root; a folder, with a slash at its end, stands for
-            its files that name dependencies. A start builds only if they have changed; None: always.
+        inputs: files that the image is built from, relative to the root. A folder ends in a slash and stands for its
+            files that name dependencies. A start builds the image only if they have changed; if None, always.
         no_bytecode: whether its Pythons write no `__pycache__`, which would cause a new build of the image.
     """
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dkdbg.errors import DkdbgError
 
-#: Maximum elements along a picture's side; bars of a histogram; pixels between and around pictures.
+#: Maximum elements along a picture's side, number of a histogram's bars, and pixels between and around pictures.
 _SIDE, _BARS, _GAP = 96, 64, 8
 #: Pixels of a picture's side: small tensors are enlarged.
 _PIXELS = 192
@@ -27,7 +27,7 @@ class Shown:
     """The displayed values of one tensor.
 
     Attributes:
-        text: description.
+        text: description of the tensor, for display.
         width: width of the picture, in elements.
         shades: elements of the picture row by row, 0 (low) to 254 (high), 255 for NaN and Inf.
         counts: bars of the histogram.
@@ -40,7 +40,7 @@ class Shown:
 
 
 def expression(of: str) -> str:
-    """Return a Python expression for the program: its value describes the tensor `of`, as `read` parses it."""
+    """Return a Python expression for the program, whose value describes the tensor `of` as `read` parses it."""
     return f"__import__('_dkdbg.arrays.array_views').arrays.array_views.plotted(({of}\n))"
 
 

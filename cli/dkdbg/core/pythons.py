@@ -40,9 +40,9 @@ class PythonThere:
 
     Attributes:
         pid: PID in the container's PID namespace.
-        parent: the parent's PID there.
+        parent: PID of its parent, in the same namespace.
         user: `uid:gid` of its owner; empty if that is the user who listed the processes.
-        program: path of the interpreter there.
+        program: path of the interpreter in the container.
         argv: its command line.
     """
 
@@ -75,7 +75,7 @@ class PythonThere:
 
 
 def finding_words() -> tuple[str, ...]:
-    """Return the command line that lists the Pythons of a container when run there."""
+    """Return the command line that, run in a container, lists its Pythons."""
     return ("sh", "-c", _FIND)
 
 

@@ -19,7 +19,7 @@ _OTHERS = ("starting", "exited")
 #: Maximum characters of a name and of a line of text, and maximum number of processes.
 _NAME, _LINE, _PROCESSES = 200, 1000, 4096
 _MAX_PID = 1 << 31
-#: Maximum number of names of the batch job in which a session runs.
+#: Maximum number of names for the batch job in which a session runs.
 _JOBS = 10
 #: Maximum sessions of one agent.
 _SESSIONS = 100
@@ -35,7 +35,7 @@ class SeenProcess:
 
     Attributes:
         name: its description, empty if unknown.
-        stopped: where a debugger holds it, empty while it runs.
+        stopped: source line at which a debugger holds it; empty while it runs.
     """
 
     pid: int
@@ -56,8 +56,9 @@ class SeenRecord:
         host, port: address of its listener; empty and 0 if unknown.
         adapter_up: whether the session's adapter accepts an attach.
         client: whether an editor is attached.
-        processes: None if hidden from clients that do not show the token.
-        jobs: names of the batch job in which the session runs, as reported; empty if none is reported.
+        processes: None if the agent hides them from clients that do not prove the token.
+        jobs: all names of the batch job in which the session runs, such as an array task's own number and `ARRAY_TASK`;
+            empty outside of a job, or if the agent reports no job.
         run: ID of the `dkdbg run` that has started it; empty for none.
         mappings: folders of this repository, relative to its root, and their remote paths; a folder behind a
             symlink is listed with both paths.
@@ -88,7 +89,7 @@ class SeenRecord:
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """Host and port of its listener on its own machine; a listener on every address is also on loopback."""
+        """Host and port of the agent's listener, for clients on its own machine."""
         return LOOPBACK if self.host in {"", "0.0.0.0", "::"} else self.host, self.port  # noqa: S104
 
     def is_of(self, run: str) -> bool:

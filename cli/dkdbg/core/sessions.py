@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ENDED = frozenset({"exited", "lost"})
 #: State of a session whose agent sends invalid data, or whose target cannot be queried.
 UNREADABLE = "unreadable"
-#: State of a session whose container is paused: no command runs there.
+#: State of a session whose container is paused: no command can run in the container.
 PAUSED = "paused"
 
 
@@ -32,10 +32,10 @@ class SeenSession:
         target: its target, for display: `local`, or `container NAME`.
         address: address of its target, as any verb accepts it.
         id, name: from the record; from the target's label if there is no readable record.
-        state: the record's state; `lost` if its agent vanished without a message, `exited` for a container that
-            has ended, `unreadable` for invalid data or a failed query, `paused` in a paused container; `detail` then gives the
-            reason.
-        endpoint: `host:port` to attach to from here; empty if unreachable.
+        state: the record's state, or one without a record's: `lost` if the agent vanished without a message, `exited`
+            for a container that has ended, `unreadable` for invalid data or a failed query, `paused` in a paused
+            container. `detail` then gives the reason.
+        endpoint: `host:port` to attach to, as seen from this machine; empty if unreachable.
         started: epoch seconds, None when unknown.
         client: whether an editor is attached.
         processes: descriptions of the Python processes, such as `rank 3`.
@@ -108,12 +108,7 @@ def of_records(
     id: str = "",  # noqa: A002 - as in the class
     endpoint: Callable[[SeenRecord], str | None] = lambda _: "",
 ) -> list[SeenSession]:
-    """Build a session for each record of an agent; for an unreadable record, the item is the reason as text.
-
-    Args:
-        label, id: name and id of an unreadable session; without an id the label is used.
-        endpoint: returns a record's endpoint; see `of_record`. By default the sessions have no endpoint.
-    """
+    """Build a session for each item of an agent's list: a record, or the reason why a record is unreadable."""
     return [
         unreadable(target=target, address=address, id=id or label, name=label, why=record)
         if isinstance(record, str)
@@ -198,8 +193,7 @@ def age(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
-#: Headings of `rows`, the columns that are never shortened, because users copy from them, and the colours of the
-#: states.
+#: Headings of `rows`, the columns that are never shortened (users copy from them), and the colours of the states.
 HEADER = ("TARGET", "SESSION", "STATE", "ATTACH TO", "AGE", "ENDS IN", "EDITOR", "PROCESSES")
 WHOLE = ("SESSION", "STATE", "ATTACH TO", "AGE", "ENDS IN", "EDITOR")
 STYLES = {

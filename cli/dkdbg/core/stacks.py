@@ -99,7 +99,7 @@ class Process:
         state: the kernel's letter, such as `S`; empty if unknown.
         threads: the main one first; None if the process did not answer, and `why` describes what is visible.
         note: why more is not visible.
-        stopped: where a debugger holds the process; empty if none does.
+        stopped: source line at which a debugger holds the process; empty if none does.
         by: the tool that inspected it, if not the process itself.
         collectives: by process group, as far as torch has recorded them; None if unknown. Agents up to 0.1 do not
             distinguish unknown collectives from no collectives.

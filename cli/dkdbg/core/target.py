@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Capability(Enum):
     """A property of some targets, which verbs test by `Capability.LOGS in target.capabilities`.
 
-    The value completes "... does not support".
+    The value completes the message "TARGET does not support ...".
     """
 
     #: A debug service that `dkdbg up` starts and `dkdbg down` stops.
@@ -57,12 +57,14 @@ class Capability(Enum):
     CLUSTER = "workers on other nodes"
     #: A batch job, which belongs to this user for a limited time.
     TIME_LIMITED = "time limits"
-    #: An editor can attach to it, but no command can run there.
+    #: An editor can attach to it, but no command can run on it.
     ATTACH_ONLY = "attaching only"
 
 
 class Executor(ABC):
-    """One container or node that `Target.find` has found. It never refers to a successor, even once it is gone.
+    """One container or node that `Target.find` has found.
+
+    If it is gone, commands fail. They run in a successor only if that has the same name, like a StatefulSet's pod.
 
     Attributes:
         label: for display, such as `compose://app (shop-app-1)`.
@@ -91,7 +93,9 @@ class Executor(ABC):
         return None
 
     def starting(self, relay: Sequence[str]) -> Sequence[str]:
-        """Return the local command line that starts `agent relay WORD` with a keeper, which outlives the connection.
+        """Return the local command line that starts `agent relay WORD` with a keeper.
+
+        The keeper is a remote process that outlives the connection.
 
         Args:
             relay: words of `agent relay WORD`; see `agent/relay/stdio.py` for words that can be added.
@@ -134,13 +138,16 @@ class Endpoint:
 
     @classmethod
     def failed(cls, error: Exception, *, label: str = "") -> Endpoint:
-        """Return the endpoint of a target that cannot be reached; `label` is left out of the reason."""
+        """Return the endpoint of a target that cannot be reached.
+
+        Its reason is the error's text, without `label: ` at the start.
+        """
         why = str(error).splitlines()[0].removeprefix(f"{label}: ")
         return cls(address=None, why=why, hint=getattr(error, "hint", ""))
 
 
 class Changes(ABC):
-    """A source of events about targets. Targets with equal sources (`==`, `hash`) share a single one."""
+    """A source of events about targets. Targets whose sources are equal (`==`, `hash`) share one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -149,14 +156,14 @@ class Changes(ABC):
 
     @abstractmethod
     def _open(self) -> tuple[Iterable[object], Callable[[], None]]:
-        """Return the events, and a function that ends their iteration from any thread; any event may mean a change.
+        """Return the events, each a possible change, and a function that ends their iteration; any thread may call it.
 
         Raises:
             DkdbgError: listening is impossible; reading the events may raise it too.
         """
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Call `changed` at first, and on each event after that; return when the source ends, or after `close`.
+        """Call `changed` once at the start, then on each event; return when the source ends, or after `close`.
 
         Raises:
             DkdbgError: listening is impossible.
@@ -195,7 +202,7 @@ class Target(ABC):
         pause: seconds between two polls for a missing endpoint while `changes` report nothing.
         capabilities: see `Capability`.
         is_meant: whether its address means only the program that runs now, not a later one.
-        run: ID of the `dkdbg run` that started the session for `endpoint`; empty for the newest session.
+        run: ID of the `dkdbg run` that started the session to use as `endpoint`; empty for the newest session.
     """
 
     pause: float = 3.0
@@ -259,11 +266,11 @@ class Target(ABC):
         return found
 
     def workspace(self) -> Workspace:
-        """Return the location of the code there. Raises DkdbgError: as `find`; or the location is unknown."""
+        """Return the location of the code on the target. Raises DkdbgError: as `find`; or the location is unknown."""
         raise self.refusal()
 
     def sessions(self) -> list[SeenSession]:
-        """Return the sessions there, including those that have ended.
+        """Return the target's sessions, including those that have ended.
 
         Raises:
             DkdbgError: the target cannot be queried.
@@ -271,29 +278,25 @@ class Target(ABC):
         raise self.refusal()
 
     def listen_address(self, port: int | None = None) -> tuple[str, int]:
-        """Return the host and port that an agent there must listen on, for `endpoint` to find it; port 0: any free one.
+        """Return the host and port that an agent on the target must listen on so that `endpoint` finds it.
 
-        Args:
-            port: the port that the user has named; None for the usual one.
-
-        Raises:
-            DkdbgError: as `find`.
+        Port 0 means any free port.
         """
         return LOOPBACK, port or (0 if Capability.REMOTE in self.capabilities else DEFAULT_PORT)
 
     def each(self) -> Sequence[Target]:
         """Return the targets that this one stands for now, such as one per rank of a job.
 
-        If other targets are returned, this one is closed. If it cannot be queried, only this target is returned: its
+        If other targets are returned, this one is closed. If it cannot be queried now, return only this target, whose
         endpoint reports the reason.
 
         Raises:
-            DkdbgError: no later query can succeed either.
+            DkdbgError: a later query cannot succeed either.
         """
         return [self]
 
     def advice(self) -> Sequence[str]:
-        """Return lines for a user: programs that run there without an agent, and commands to type. Never raises."""
+        """Return lines for a user: the target's programs without an agent, and commands to type. Never raises."""
         return ()
 
     def deadlines(self) -> Sequence[Deadline]:
@@ -319,7 +322,7 @@ class Target(ABC):
     # -- ATTACH_ONLY -------------------------------------------------------------------------------------------------
 
     def refusal(self) -> DkdbgError:
-        """Return the error for running a command there, with what to type instead."""
+        """Return the error for running a command on the target, with what to type instead."""
         return DkdbgError(f"{self.address}: no command can be run there", exit_code=EXIT_USAGE)
 
     # -- START -------------------------------------------------------------------------------------------------------
@@ -337,9 +340,9 @@ class Target(ABC):
         raise self._unsupported(Capability.START)
 
     def replaced(self) -> Sequence[str]:
-        """Return the remote paths of mounted single files whose source has been replaced by another file.
+        """Return the remote paths of single-file mounts that show an old file, because the local one was replaced.
 
-        Git, and editors that save by renaming, replace such a file; the mount keeps the old one.
+        Git, and editors that save by renaming, replace a file; the mount keeps the old one.
         """
         return ()
 
@@ -376,9 +379,9 @@ class Target(ABC):
 
         Args:
             report: prints one line of progress.
-            at_end: registers a function to call at the end, in reverse order: it removes what the start creates, except
-                the image, or raises DkdbgError. Each function is registered before its object is created, because a
-                signal may end the start at any point.
+            at_end: registers a cleanup function; they are called at the end, in reverse order. Each removes one object
+                that the start creates (the image stays), or raises DkdbgError. It is registered before the object is
+                created, because a signal may end the start at any point.
 
         Raises:
             DkdbgError: it cannot be started, with cause and next step.
@@ -416,7 +419,7 @@ class Target(ABC):
             limit: timeout in seconds.
 
         Raises:
-            DkdbgError: the copy cannot be made, and nothing of it is left; or it does not start.
+            DkdbgError: the copy cannot be made (then nothing of it is left), or does not start.
         """
         raise self._unsupported(Capability.COPY)
 
@@ -445,7 +448,10 @@ class Target(ABC):
     # -- LIST_PROCESSES ----------------------------------------------------------------------------------------------
 
     def pythons(self) -> Sequence[PythonThere]:
-        """Return the Pythons there; empty if an agent of dkdbg runs. Raises DkdbgError: it cannot be queried."""
+        """Return the target's Python processes; empty if an agent of dkdbg runs.
+
+        Raises DkdbgError: the target cannot be queried.
+        """
         raise self._unsupported(Capability.LIST_PROCESSES)
 
     def within(self, user: str) -> Executor:
@@ -533,7 +539,7 @@ class Target(ABC):
             workers: shell patterns of the workers to debug, separated by commas; None for all.
 
         Raises:
-            DkdbgError: `workers` is given, but programs there have no workers.
+            DkdbgError: `workers` is given, but the target's programs have no workers.
         """
         if workers is None:
             return ()
@@ -569,15 +575,15 @@ class Kind:
     Attributes:
         target: returns the target at an address of this kind; its second argument is the repository's resolved
             root. No I/O. Raises DkdbgError for an address that is invalid for this kind.
-        named: returns the target that a name without a scheme means now; None if it means none.
+        named: returns the target that a name without a scheme refers to now, or None.
         sessions: returns all sessions of this kind that are visible from this machine, for `dkdbg ps`, including those
             that have ended; each carries the address of its target. Raises DkdbgError when they cannot be listed.
         queue: returns the queue for jobs at an address of this kind that names no job; None for a kind without
             jobs. Raises DkdbgError for an invalid address.
         inner: returns the address of the target through which a target of this kind is reached; None for a kind
             that is reached directly. Raises DkdbgError for an invalid address.
-        around: used in place of `target` for a kind that is reached through others: its second argument creates
-            these inner targets, which the returned target closes.
+        around: takes the place of `target` for a kind that is reached through other kinds. Its second argument creates
+            these inner targets; the returned target closes them.
         begin: returns the hint for an address without a running session; its second argument is whether a session
             has run there before.
     """

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.plan import DebugService
 
-    #: Registers a function that is called at the end of a trial.
+    #: Registers a cleanup function, to be called at the end of a trial; see `Target.trial`.
     AtEnd = Callable[[Callable[[], None]], object]
 
 
@@ -41,7 +41,7 @@ class Started:
         token: whether its port requires one.
         name: name of the container, pod or job; None if unknown.
         engine: address of an engine on another machine; empty for a local one.
-        ports: published ports of the program: (port inside, `host:port` here).
+        ports: published ports of the program: (port inside, `host:port` on this machine).
         idle: whether it runs no program.
     """
 
@@ -84,7 +84,7 @@ class Prepared:
         argv, environment: the local command line that runs it, and its environment.
         port: its debug port on 127.0.0.1; 0 where the engine is on another machine.
         tell: passes a signal on to the command; returns False if it has not begun.
-        cleaning: the local command line that removes leftovers after its end.
+        cleaning: the local command line that removes leftovers after the run's end.
         is_met: whether F5 attaches to this run, on its port, instead of to the program that F5 would start.
         name: name of its container.
         program: words of the program under the agent.
@@ -119,7 +119,7 @@ class Trial:
             first.
         session: returns the id of its session once it is ready; empty if there is only one.
         ended: returns its exit code; None while it runs.
-        probe: runs a shell script in the same image, without the program, and returns its output; empty outside
+        probe: runs a shell script in the same image, without the program, and returns its output. Empty outside
             containers, where other users may own the programs that the script would run.
         output: returns the end of what the program and the agent have printed.
         entrypoint: returns the ENTRYPOINT of its image; empty without an image.
@@ -143,7 +143,7 @@ class CopyPlan:
 
     Attributes:
         original, name: names of the original and the copy, for display.
-        before, after: the original and the copy, as documents.
+        before, after: the manifests of the original and of the copy, as parsed documents.
         decisions: (what, why) of each difference.
         notes: remarks for the user to read before the copy starts.
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
-    #: A message or a part of one as JSON; the protocol is extensible, so the values are checked at use.
+    #: A message, or a part of one, as JSON. The protocol is extensible, so values are checked where they are used.
     Body: TypeAlias = dict[str, Any]
 
 #: Seconds to wait for an answer of the adapter; evaluating an expression runs the user's code.

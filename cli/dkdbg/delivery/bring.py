@@ -38,8 +38,8 @@ HELLO_TIMEOUT_S, STALL_TIMEOUT_S = 60.0, 60.0
 GOODBYE_TIMEOUT_S = 5.0
 #: Maximum bytes before the receiver's first line, such as a login shell's greeting.
 _MAX_NOISE_BYTES = 1 << 16
-#: Program that reads the receiver (`receiver()`) from standard input. It is not on the command line, because kubectl
-#: puts a command line into a URL, and proxies in front of an API server truncate or reject URLs beyond 8 kB.
+#: Program that reads the receiver (`receiver()`) from standard input. The receiver itself is not on the command line:
+#: kubectl puts that into a URL, and proxies in front of an API server truncate or reject URLs beyond 8 kB.
 _BOOT = "import sys, zlib; f = sys.stdin.buffer; exec(zlib.decompress(f.read(int(f.read(8)))))"
 #: Modules of the receiver, sent as text, in the order of their imports.
 _MODULES = ("state.runtime_dir", "state.kept", "supervisor.owner")
@@ -59,10 +59,10 @@ sys.exit(kept.receive(sys.argv[1], folder))
 
 
 class Brought:
-    """The single file on a target; it stays there at least until `close`.
+    """The single file on a target; it is not removed before `close`.
 
     Attributes:
-        argv: command line of the agent there, without its verb, for the target's `wrap`.
+        argv: remote command line of the agent, without its verb, for the target's `wrap`.
         run: ID of the run, in the agent's environment and its record; part of `argv`.
         sent: whether the file was sent, because the target did not have it.
     """
@@ -74,23 +74,23 @@ class Brought:
         self.sent = sent
 
     def signal(self, number: int) -> None:
-        """Send a signal to the agent there, which passes it on to its program; do nothing if it has ended."""
+        """Send a signal to the remote agent, which passes it on to its program; do nothing if the agent has ended."""
         with contextlib.suppress(OSError):
             self._stream.write(f"signal {number} {self.run}\n".encode())
 
     def close(self) -> None:
-        """Release the file: it is removed there unless another session needs it."""
+        """Release the file: the target removes it unless another session needs it."""
         self._stream.close()
 
 
 def bring(
     executor: Executor, *, python: str | None = None, run: str = "", command: Sequence[str] = ()
 ) -> Brought:
-    """Upload the single file to `executor`, and return the command line of the agent there.
+    """Upload the single file to `executor`, and return the remote command line of the agent.
 
     Args:
         executor: the container or node.
-        python: the interpreter there; None to search for one.
+        python: the interpreter on the target; None to search for one.
         command: the command that the agent is to run; a Python that it names is the first to be tried.
         run: ID of the program's run, 16 hexadecimal digits; by default a new one is generated.
 
@@ -243,7 +243,7 @@ class _Stream:
         if word == "refused":
             raise DkdbgError(
                 f"{self._label} rejects the agent: {last_line(str(read))}",
-                hint="set DKDBG_RUNTIME_DIR there to another folder",
+                hint="set DKDBG_RUNTIME_DIR on the target to another folder",
             )
         if word not in words:
             raise self.garbage(line)
@@ -295,13 +295,13 @@ class _Stream:
         if "no Python" in whole:
             return DkdbgError(
                 f"{self._label} has no Python 3.8 or newer, which the agent needs",
-                hint="install one there, or name it: --python /path/to/python3",
+                hint="install one on the target, or name it: --python /path/to/python3",
                 exit_code=127,
             )
         if code in {126, 127}:
             return DkdbgError(
                 f"cannot start anything on {self._label}: {reason or f'exit code {code}'}",
-                hint="dkdbg needs sh and Python 3.8 or newer there",
+                hint="dkdbg needs sh and Python 3.8 or newer on the target",
                 exit_code=127,
             )
         return DkdbgError(f"the connection to {self._label} ended (code {code}): {reason or 'no output'}")

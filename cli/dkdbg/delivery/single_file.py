@@ -247,7 +247,7 @@ def cache_dir() -> Path:
 
 
 def _downloaded_debugpy(version: str) -> Path:
-    target = cache_dir() / f"whole-debugpy-{version}"  # older versions left incomplete ones elsewhere
+    target = cache_dir() / f"whole-debugpy-{version}"  # folders of the former name may be incomplete
     package = target / "debugpy"
     if (package / "__init__.py").is_file():
         return package

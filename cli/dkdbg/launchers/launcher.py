@@ -9,7 +9,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
     from collections.abc import Sequence
 
 #: Role of the started program: a job that ends, a server, a queue's worker, a page that monitors other programs, a
-#: notebook server, or a tool such as a test runner, which never counts as the repository's program.
+#: notebook server, or a tool such as a test runner. A tool never counts as the repository's program.
 JOB, SERVER, WORKER, MONITOR, NOTEBOOK, TOOL = "job", "server", "worker", "monitor", "notebook", "tool"
 
 
@@ -65,7 +65,10 @@ class Launch:
 
 
 class Reader:
-    """Reads a command inside another one; `lines.command_lines` has the only implementation."""
+    """Interface that reads a command inside another one.
+
+    `lines.command_lines` implements it; an import of that here would be a cycle.
+    """
 
     def words(self, words: Sequence[str]) -> Launch | None:
         """Return the launch of an argv, None if it starts no program."""
@@ -115,8 +118,8 @@ class Launcher:
         value_options: options that take the next word.
         port: TCP port that it listens on by default; None if it does not listen, or requires a port.
         port_options: options that name the port, as `8000` or `host:8000`; any `--...port` is recognized anyway.
-        opened_by: `NAME=value` of an environment variable that makes it listen beyond loopback unless an address is
-            given; empty if it always listens beyond loopback, or has no such variable.
+        opened_by: `NAME=value` of an environment variable that makes it listen beyond loopback, if no address is given.
+            Empty if it always does so, or has no such variable.
         side_ports: ports of pages that it opens beside a program; they do not make that program a server.
         spreads: whether it starts several processes of one program.
         count_options: options that set the number of processes.
@@ -191,7 +194,7 @@ class Launcher:
     def shown(self, line: Line) -> str:
         """Return the command line for display: as typed, without `-m` before `not_a_module`."""
         if line.as_module and line.word == self.not_a_module:
-            # `-m accelerate`, `-um accelerate` or `-maccelerate`
+            # The module may end a word with options: `-m accelerate`, `-um accelerate`, `-maccelerate`.
             ends = enumerate(word[-len(line.word) :] for word in line.words)
             at = next(at for at, end in ends if end == line.word)
             return join([line.word, *line.words[at + 1 :]])

@@ -181,7 +181,7 @@ class Celery(QueueWorker):
 
 
 class Joblib(Launcher):
-    """The workers of loky."""
+    """The worker processes of loky, joblib's process pool."""
 
     def worker(self, argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:  # noqa: ARG002
         """Return `loky worker 2` for `--process-name LokyProcess-2`; empty for other processes."""

@@ -1,4 +1,4 @@
-"""Forward local ports to another machine over one command that runs there; connections survive when it is cut.
+"""Forward local ports to a remote machine over one command that runs on it; connections survive when it is cut.
 
 The command (`agent relay WORD`, wrapped by the target's `wrap`) carries frames to a keeper, a remote process that
 outlives the command. When the command ends, or sends nothing for DEAD_S seconds, it is restarted and the
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two pings; seconds without a frame after which a transport counts as dead.
 PING_S, DEAD_S = 1.0, 3.0
-#: Timeout in seconds for the first line of a new transport: the first one, and the maximum; each failure doubles it.
+#: Seconds to wait for the first line of a new transport, at first and at most; each failure doubles the time.
 FIRST_TIMEOUT_S, MAX_TIMEOUT_S = 8.0, 30.0
 #: Minimum and maximum pause in seconds before the next transport is started.
 MIN_PAUSE_S, MAX_PAUSE_S = 0.05, 2.0
@@ -113,10 +113,10 @@ class Relay:
     """A relay to one machine; call its methods from any thread.
 
     Args:
-        command: returns the local command line that runs `agent relay WORD` there, or a transport to a relay process
-            that runs already. Its arguments are WORD, whether the last transport went silent, and the connection
-            timeout in seconds. Raises DkdbgError if it fails now, and GoneError if the target no longer exists: the
-            relay then ends all connections.
+        command: returns the local command line that runs `agent relay WORD` on the machine, or a transport to a relay
+            process that runs already. Its arguments are WORD, whether the last transport went silent, and the
+            connection timeout in seconds. Raises DkdbgError if it fails now, and GoneError if the target no longer
+            exists: the relay then ends all connections.
         program: observer of the remote program; None for a relay of ports.
         ends: whether the relay ends once the keeper is gone; otherwise it starts a new keeper.
 
@@ -167,7 +167,7 @@ class Relay:
         return number
 
     def aim(self, local: int, port: int) -> None:
-        """Forward connections to a local port to another remote port."""
+        """Change the remote port to which the connections of a local port are forwarded."""
         self._loop.call(lambda: self._loop.lead(local, port, None))
 
     def start(self, order: bytes, stdio: socket.socket, stderr: socket.socket) -> None:
@@ -221,7 +221,7 @@ class Relay:
         self._loop.call(self._loop.dismiss)
 
     def close(self) -> None:
-        """End the connections and the remote keeper, and close everything here."""
+        """End the connections and the remote keeper, and close all local sockets."""
         self._closing.set()
         self._loop.call(self._loop.say_goodbye)
         self._loop.finished.wait(GOODBYE_TIMEOUT_S)
@@ -337,7 +337,8 @@ class _Loop(Exchange):
         self._asked: dict[int, Answer] = {}
         self._listeners: list[socket.socket] = []
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._bell, self._ringer = socket.socketpair()  # not os.pipe: other threads may ring after `end`
+        # Other threads may ring after `end`: a closed socket raises, the number of a closed pipe may be reused.
+        self._bell, self._ringer = socket.socketpair()
         for each in (self._bell, self._ringer):
             each.setblocking(False)
         self.watch(self._bell.fileno(), self._called)
@@ -574,7 +575,7 @@ def _await(word: str, out: int, err: int, limit: float) -> None:
             if out not in ready:
                 continue
         if out in ready:
-            data = _read(out, 1)  # the keeper's data follows the line
+            data = _read(out, 1)  # byte by byte: the keeper's frames follow the line
             seen += data
             if seen.endswith(word.encode() + wire.GONE + b"\n"):
                 raise _KeeperGoneError

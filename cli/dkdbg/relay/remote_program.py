@@ -202,7 +202,7 @@ class _RemoteProgram:
             )
 
     def _say(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # our terminal may be closed
+        with contextlib.suppress(OSError):  # this process's terminal may be closed
             sys.stderr.write(f"dkdbg: {text}" + ("\r\n" if self._tty else "\n"))
             sys.stderr.flush()
 
@@ -262,5 +262,5 @@ def _copy_out(source: socket.socket, target: int) -> None:
             left = memoryview(data)
             while left:
                 left = left[os.write(target, left) :]
-    except OSError:  # our output is closed: pass that on, so that the program gets EPIPE
+    except OSError:  # standard output is closed: pass that on, so that the program gets EPIPE
         sockets.shut(source)

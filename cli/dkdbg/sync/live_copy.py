@@ -1,4 +1,4 @@
-"""The code on a target, kept equal to the local files while a command runs there."""
+"""The code on a target, kept equal to the local files while a command runs on the target."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class LiveCopy:
             at = shlex.quote(str(target.address))
             raise DkdbgError(
                 error.message,
-                hint=f"dkdbg sync {at} --once --to /code copies it there; without --sync: dkdbg run --on {at} -- python /code/train.py",
+                hint=f"dkdbg sync {at} --once --to /code copies the code; without --sync: dkdbg run --on {at} -- python /code/train.py",
                 exit_code=error.exit_code,
             ) from error
         self.folder = workspace.remote
@@ -95,7 +95,7 @@ class LiveCopy:
         """Wait until both sides are equal; the thread then keeps them equal until `close`.
 
         Raises:
-            DkdbgError: the files cannot be written there, with the reason.
+            DkdbgError: the files cannot be written on the target, with the reason.
         """
         self._arrived.wait()
         if self._why is not None:
@@ -123,7 +123,7 @@ class LiveCopy:
             self._arrived.set()
 
     def _compare(self) -> None:
-        """Compare both views of a folder that both sides share: nothing is sent, but one side may see changes late."""
+        """Compare the local and the remote view of a shared folder: nothing is sent, but changes may appear late."""
         from dkdbg.sync.verify import of_one_folder, verify
 
         same = f"nothing to sync: {self.folder} on the target is your local folder"

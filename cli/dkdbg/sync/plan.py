@@ -40,8 +40,8 @@ class RemoteEntry(NamedTuple):
 class Step(NamedTuple):
     """One operation on one path.
 
-    `check` reads a local file that has the remote file's size; depending on its digest it adopts the remote file,
-    changes its mode, or sends the local file. `put` sends without a check.
+    `check` reads a local file that has the remote file's size; depending on its digest it records the remote file as
+    synced (`adopt`), changes its mode, or sends the local file. `put` sends without a check.
     """
 
     operation: Operation
@@ -57,8 +57,8 @@ def link_digest(target: str) -> str:
 def plan(local: Mapping[str, Entry], remote: Mapping[str, RemoteEntry]) -> list[Step]:
     """Return the steps that make `remote` equal to `local`, in an order that is safe at every moment.
 
-    Deletes come first, deepest first, to make room; then each folder, outermost first, with its direct
-    content; the large files come last. Paths are relative, with `/`, and sort before everything below them.
+    Deletes come first, deepest first, to make room. Then comes each folder, outermost first, with its direct content.
+    The large files come last. Paths are relative, with `/`, and sort before everything below them.
 
     Only entries that the ledger holds are deleted: the receiver moves other entries aside when they are in the way.
     """

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 FOLDER = "dkdbg-pulled"
 #: Default maximum bytes to write.
 MAX_BYTES = 10 * 10**9
-#: Bytes by which a file may grow between the listing and its copy; a file larger than this may double.
+#: Maximum bytes by which a file may grow between its listing and its copy. A file larger than this may double.
 _MAX_GROWTH_BYTES = 1 << 20
 #: Maximum files to request in advance.
 _MAX_AHEAD = 16
@@ -48,8 +48,8 @@ _YOURS = "the local file of this name is not an unchanged copy from --pull; rena
 _RECORD = ".dkdbg-pulled"
 #: Maximum bytes of a record, enough for half a million files. Any program that can write to the folder may change it.
 _MAX_RECORD_BYTES = 64 << 20
-#: Names that are never pulled: git, hg, svn and bzr run commands from their settings, editors run tasks and extensions,
-#: direnv runs a file that was allowed once; .dkdbg/ and the record are dkdbg's own.
+#: Names that are never pulled. git, hg, svn and bzr run commands from their settings, editors run tasks and extensions,
+#: direnv runs a file that was allowed once. .dkdbg/ and the record are dkdbg's own.
 _NEVER = frozenset(
     {
         *git.FOLDERS, ".hg", ".svn", ".bzr", ".dkdbg", ".vscode", ".idea", ".devcontainer", ".devcontainer.json",
@@ -130,7 +130,7 @@ def destination(root: str, into: str | None, label: str, roots: Roots) -> Destin
 
 
 def _name(label: str) -> str:
-    """Return one folder name for a target's label."""
+    """Convert a target's label into the name of a folder."""
     name = label.replace("/", "_").replace("\0", "_")
     return "target" if name in {"", ".", ".."} else name
 
@@ -199,7 +199,7 @@ def pull(
 ) -> Pulled:  # fmt: skip
     """Copy `folders`, relative to the remote root (`relative`), below the local folder `into`.
 
-    Skip equal files. Leave out files that exist here and differ from the last pull's: they are the user's. Equal
+    Skip equal files. Leave out files that exist locally and differ from the last pull's: they are the user's. Equal
     means the same size and mtime; a copy gets both only when it is complete and its digest is right.
 
     Args:
@@ -255,7 +255,7 @@ class _Wanted(NamedTuple):
 
 
 class _Record:
-    """The files that pulls have written below the local folder `root`, a descriptor."""
+    """The files that pulls have written below the local folder with the descriptor `root`."""
 
     def __init__(self, root: int) -> None:
         self._root = root
@@ -342,7 +342,7 @@ class _Puller:
             self._report(event("progress", **facts, bytes=self.pulled.bytes, bytes_total=total))
 
     def _parts(self, folder: str, entry: Entry) -> list[bytes]:
-        """Return the components of an entry to copy; empty when it is left out, for the recorded reason."""
+        """Return the components of an entry to copy; empty when it is left out, with the reason in `left_out`."""
         path = entry[0]
         try:
             parts = paths.components(path)
@@ -393,7 +393,7 @@ class _Puller:
         return total
 
     def _make(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> None:
-        """Create a folder of the listing."""
+        """Create the local copy of a remote folder, unless it is left out."""
         if self._completes_bare(parts, bare):
             return
         try:
@@ -402,7 +402,7 @@ class _Puller:
             self.pulled.left_out[_text(parts)] = _why(error)
 
     def _completes_bare(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> bool:
-        """Return whether a path, or a folder above it, would complete a bare repository; if so, leave it out."""
+        """Return whether a path, or a folder above it, would complete a bare repository; record it as left out then."""
         if not any(self._is_last_of_bare(parts[:depth], bare) for depth in range(1, len(parts) + 1)):
             return False
         self.pulled.never.add(_text(parts))
@@ -475,9 +475,9 @@ class _Puller:
                 os.close(folder)
 
     def _content(self, descriptor: int, size: int, problem: str) -> str:
-        """Write the content up to END, and return the problem, or "".
+        """Write the received content to the file up to END, and return what went wrong, or "".
 
-        The content is read to its end even after a problem.
+        After a problem (`problem`, if there was one before), the content is still read to its end, and discarded.
 
         Raises:
             DkdbgError: more than `size` bytes arrive.
@@ -533,7 +533,7 @@ def _listing(stream: Stream) -> Iterator[Entry]:
 
 
 def _dress(descriptor: int, head: dict[str, Any]) -> None:
-    """Set the mode and mtime in `head`, with read and write permission for the owner, and none to write for others."""
+    """Set the mode and mtime of `head`; the owner can always read and write, and no other user can write."""
     os.fchmod(descriptor, head["mode"] & 0o755 | 0o600)
     os.utime(descriptor, ns=(head["mtime_ns"], head["mtime_ns"]))
 

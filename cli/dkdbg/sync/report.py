@@ -1,4 +1,4 @@
-"""Events of a sync: as values, as JSON, and as lines for users. Nothing here prints."""
+"""Events of a sync: as values, as JSON, and as lines for users. This module does not print."""
 
 from __future__ import annotations
 

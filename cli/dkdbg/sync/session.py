@@ -33,8 +33,8 @@ _BACKOFF_S, _MAX_BACKOFF_S = 0.2, 5.0
 #: For `once`: maximum attempts to reach the target, and maximum checks of files that are being written.
 _MAX_ONCE_ATTEMPTS, _MAX_ONCE_CHECKS = 8, 8
 _PING_S, _PONG_TIMEOUT_S = 20.0, 60.0
-#: Seconds until a path is checked again: after a write during reading, and after a failure (both doubled each time, up
-#: to MAX_DELAY_S); after a change that is too recent for a reliable stamp (ADR 10).
+#: Seconds until a path is checked again. CHANGED_S: after a write during reading. FAILED_S: after a failure. Both are
+#: doubled each time, up to MAX_DELAY_S. RACY_S: after a change that is too recent for a reliable stamp (ADR 10).
 CHANGED_S, FAILED_S, RACY_S, MAX_DELAY_S = 0.05, 5.0, 1.0, 60.0
 #: A constantly written file is sent with its present content after OFTEN attempts. It is sent again after REST_FACTOR
 #: times the seconds that sending took, at least MIN_REST_S.
@@ -136,7 +136,7 @@ class Session:
 
     @contextmanager
     def _connected(self, scanner: Scanner, watcher: Watcher | None = None) -> Iterator[Replica]:
-        """Connect to the present target, and scan the local tree while the receiver starts."""
+        """Connect to the present target and yield its replica. The local tree is scanned while the receiver starts."""
         self._began = time.monotonic()
         try:
             with self._temporary_errors():
@@ -151,7 +151,7 @@ class Session:
             self._contact.stop()
         try:
             refuse_same_folder(scanner.root, ready)
-            if ready.empty:  # perhaps a folder in the local tree that the receiver has just created
+            if ready.empty:  # the receiver may have just created it, inside the local tree
                 index = self._scan(scanner, watcher)
             folders = [path for path, entry in index.entries.items() if entry.kind == FOLDER]
             refuse_overlap(scanner.root, folders, ready, self._contact)

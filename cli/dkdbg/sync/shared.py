@@ -34,7 +34,7 @@ def find(root: str, executor: Executor, *, python: str | None = None) -> str | N
 
     Args:
         root: local folder, absolute and resolved.
-        python: interpreter there; None to look for one.
+        python: interpreter on the other machine; None to look for one.
     """
     with contextlib.suppress(DkdbgError):
         local_mounts = _local_mounts()
@@ -50,7 +50,7 @@ def find(root: str, executor: Executor, *, python: str | None = None) -> str | N
 
 
 def folder_of(target: Target, executor: Executor) -> Workspace:
-    """Return the folder of a target's code, after checking that sync may write there.
+    """Return the folder of a target's code, after checking that sync may write to it.
 
     A job runs in the folder that it was submitted from, which may be the user's home.
 
@@ -85,7 +85,7 @@ def _asked(executor: Executor, text: str) -> str:
 
 
 def _is_one(root: str, folder: str, executor: Executor, pythons: Sequence[str]) -> bool:
-    """Return whether local `root` and remote `folder` are the same: a probe file created there appears here."""
+    """Return whether local `root` and remote `folder` are the same: a probe created in one appears in the other."""
     with contextlib.suppress(StreamEndedError):
         found = probe(folder, executor, pythons)
         if found is not None:  # None: not writable, so a probe is impossible
@@ -107,7 +107,7 @@ class Mount:
 
     Attributes:
         source: `server:/export`, `/dev/sda1`, `me@login:/home/me`.
-        root: the mounted folder of the source, absolute there.
+        root: the mounted folder, an absolute path in the source.
         at: mount point on the machine that was queried.
         kind: type of file system.
     """
@@ -149,7 +149,7 @@ def guesses(
     Args:
         folder: absolute path on this machine, without symlinks.
         local_mounts, remote_mounts: the mounts of this and of the other machine.
-        home: the user's home there; empty if unknown.
+        home: the user's home on the other machine; empty if unknown.
     """
     mine = _mount_of(folder, local_mounts)
     found = []

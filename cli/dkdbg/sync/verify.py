@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 #: Seconds until different entries are compared again: a running sync may be about to send them.
 _RETRY_AFTER_S = 0.5
-#: The `known` of an `Amount` that accepts up to a million unsynced remote entries.
+#: Value of `Amount(known=...)` that accepts up to a million unsynced remote entries: the limit is twice this plus
+#: MAX_ENTRIES.
 _OTHERS = 400_000
 _ANSWER_TIMEOUT_S = 300.0
 _OTHER_LINK = "is a symlink to another path on the target"

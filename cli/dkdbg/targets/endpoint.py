@@ -1,4 +1,4 @@
-"""Target for a port that another program has forwarded here, such as `127.0.0.1:5678`; it supports only attaching."""
+"""Target for a port that is forwarded to this machine, such as `127.0.0.1:5678`; it supports only attaching."""
 
 from __future__ import annotations
 

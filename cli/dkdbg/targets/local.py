@@ -62,7 +62,7 @@ class LocalTarget(Target):
         )
 
     def listen_address(self, port: int | None = None) -> tuple[str, int]:
-        """Return loopback with `port`, or DKDBG_PORT, which the agent here inherits, or the default port."""
+        """Return loopback with `port`, or with DKDBG_PORT (a local agent inherits it), or with the default port."""
         if port is not None:
             return LOOPBACK, port
         text = os.environ.get(ENV_PORT) or str(DEFAULT_PORT)

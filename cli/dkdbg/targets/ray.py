@@ -1,7 +1,7 @@
 """Target for a Ray cluster: its waiting workers, behind one proxy on a machine that can reach the cluster.
 
-The proxy (`agent/ray`) runs at another target, of any kind, and connects to the workers of all nodes from there: the
-workers listen on random ports of the nodes' own addresses. So one relay to that target leads to all workers.
+The proxy (`agent/ray`) runs at another target, of any kind, and connects to the workers of all nodes from that target:
+the workers listen on random ports of the nodes' own addresses. So one relay to that target leads to all workers.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class RayTarget(Target):
         )
 
     def worker_flags(self, workers: str | None) -> tuple[str, ...]:
-        """Return the flags that make Ray start the driver's workers with our setup function."""
+        """Return the flags that make Ray start the driver's workers with dkdbg's setup function."""
         return ("--ray-workers", "*" if workers is None else workers)
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
@@ -305,7 +305,7 @@ def parse_workers(text: str, *, label: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DkdbgError(
             f"{label}: unexpected answer about the Ray cluster: {printable(text.strip()[-200:]) or 'nothing'}",
-            hint="ask there: ray status",
+            hint="on a node of the cluster: ray status",
         )
     error = found.get("error")
     if isinstance(error, dict):

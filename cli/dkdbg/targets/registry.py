@@ -106,9 +106,9 @@ def target_at(address: Address, root: Path) -> Target:
 def target_of(name: str, root: Path) -> Target:
     """Return the target that a user names by its address, or by the name of a service, a container or a session.
 
-    A name is looked up in dkdbg.toml's [targets], then among the services of this repository's compose project,
-    the containers, the sessions of this machine, and the sessions that remote agents report. An unknown name
-    means a service that does not run yet.
+    A name is looked up in this order: dkdbg.toml's [targets], the services of this repository's compose project, the
+    containers, the sessions of this machine, the sessions that remote agents report. An unknown name means a service
+    that does not run yet.
 
     Args:
         root: the repository's root, resolved.
@@ -205,7 +205,7 @@ def configuration(root: Path) -> config.Config:
 
 
 def sessions(*, installed: bool = False) -> tuple[list[SeenSession], dict[str, str]]:
-    """Return all sessions visible from here, and by scheme why some could not be queried.
+    """Return all sessions visible from this machine, and for each scheme that could not be queried the reason.
 
     Args:
         installed: do not report kinds whose program is not on this machine.
@@ -225,7 +225,7 @@ def how_to_begin(address: str, seen: Sequence[SeenSession] = ()) -> str:
     """Return the hint shown when no session is running.
 
     Args:
-        seen: the sessions there, all ended.
+        seen: the target's sessions, all ended.
     """
     return _entry(address_of(address)).kind.begin(address, bool(seen))
 

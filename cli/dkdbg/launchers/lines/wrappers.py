@@ -90,7 +90,7 @@ def unwrapped(words: list[str]) -> list[str]:
 
 
 def after_options(words: list[str], with_value: Collection[str]) -> list[str]:
-    """Return the words after the leading options; `-m` is not an option here; `with_value` names options with a value."""
+    """Return the words after the leading options, of which `with_value` take a value; `-m` is not an option."""
     while words and words[0].startswith("-") and words[0] != "-m":
         if words[0] == "--":
             return words[1:]

@@ -1,9 +1,10 @@
-"""The record of files that sync put below the root, or found there with equal content: an append-only log.
+"""The ledger: an append-only log of the files that sync put below the root, or found below it with equal content.
 
-A line is a JSON list: `[path, kind, mode, size, digest, stamp, mtime_ns, ctime_ns, inode]` for a held entry,
-the first six of these for an intent (the result of the next rename), `[path]` for an entry that is no longer
-held. mode and stamp are those that the host sent. mtime_ns, ctime_ns and inode belong to the file on the target: while
-they and the size are unchanged, the digest is valid. If they are zero, the file has to be read to know its content.
+A line is a JSON list. `[path, kind, mode, size, digest, stamp, mtime_ns, ctime_ns, inode]` is a held entry: sync has
+put it there, and may delete it. The first six of these are an intent: the result of the next rename. `[path]` is an
+entry that is no longer held. mode and stamp are those that the host sent. mtime_ns, ctime_ns and inode belong to the
+file on the target: while they and the size are unchanged, the digest is valid. If they are zero, the file has to be
+read to know its content.
 """
 
 from __future__ import annotations

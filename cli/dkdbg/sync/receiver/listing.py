@@ -1,6 +1,6 @@
-"""Reports the real state of the target: the ledger at the start, STAT, VERIFY, and LIST and GET for pull.
+"""Reports the state of the target's disk: entries of the ledger at the start, STAT, VERIFY, and LIST and GET for pull.
 
-Read-only.
+It only reads, except that `settle_intents` removes stray temporary files.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def survey(root: Tree, book: Ledger, *, fresh: bool = False) -> Iterator[Entry]:
 
 
 def _unseen(book: Ledger, entry: Entry, error: OSError, fresh: bool) -> Iterator[Entry]:
-    """Forget a missing entry; yield an inaccessible one."""
+    """Handle an entry that cannot be read: forget it if it is missing, yield it if it is inaccessible."""
     if tree.is_absent(error):
         book.forget(entry[ledger.PATH])
     else:

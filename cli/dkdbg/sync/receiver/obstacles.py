@@ -1,4 +1,4 @@
-"""Makes room for new entries: removes an entry that sync put there, and keeps any other.
+"""Makes room for new entries: removes an entry in the way if sync put it there, and keeps any other.
 
 An entry that sync did not put there, or that has changed since, is never lost: it is moved to
 `.dkdbg-sync/kept/TIME/PATH`.
@@ -152,7 +152,7 @@ class Obstacles:
                 os.unlink(name, dir_fd=folder)
 
     def _carry(self, folder: int, name: bytes, place: int, new: bytes, old: os.stat_result) -> None:
-        """Copy a file or link to kept/ from a file system that is mounted below the root."""
+        """Copy a file or link to kept/ from another file system, mounted below the root, where a rename fails."""
         if tree.kind_of(old) == "l":
             self._tree.make_link(place, new, os.readlink(name, dir_fd=folder))
             return
@@ -196,7 +196,7 @@ class Obstacles:
 def set_folder_mode(folder: int, name: bytes, mode: int, old: os.stat_result) -> None:
     """Set the mode of a folder in an open folder; setgid and sticky stay. Raises OSError.
 
-    A setgid folder keeps its mode if we are not in its group, because the kernel would then clear setgid.
+    A setgid folder keeps its mode if this process is not in its group, because the kernel would then clear setgid.
     """
     mode |= tree.OWNER_RIGHTS
     special = old.st_mode & (stat.S_ISGID | stat.S_ISVTX)

@@ -37,7 +37,7 @@ class Operations:
         self._placer = Placer(state, book, self._way)
         self.transfers = Transfers(state, self._placer)
         self.seen: Dict[str, Tuple[Tuple[int, ...], str]] = {}
-        self._names: Optional[Dict[str, str]] = None  # folded -> name, where the file system folds names
+        self._names: Optional[Dict[str, str]] = None  # if the file system ignores case: folded path -> path
 
     def put(self, head: Dict[str, Any], body: bytes) -> None:
         """Put a whole file in place."""
@@ -50,7 +50,7 @@ class Operations:
         self._finish(parts, head, name, descriptor)
 
     def begin(self, head: Dict[str, Any]) -> int:
-        """Begin a large file and return how many of its bytes are already here."""
+        """Begin a large file and return how many of its bytes the target already has."""
         try:
             self._new(head["path"])
             return self.transfers.begin(head)

@@ -52,7 +52,7 @@ def is_plain(path: str) -> bool:
 def check_target(path: str, target: str) -> bytes:
     """Return the target of a symlink at `path` as bytes.
 
-    The target may begin with as many `..` as the link has parent folders; after these, only names are allowed: a `..`
+    The target may begin with as many `..` as the link has parent folders. After these, only names are allowed: a `..`
     after a name could lead anywhere, because the name may be a symlink.
 
     Raises:

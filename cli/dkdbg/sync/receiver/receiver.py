@@ -72,7 +72,7 @@ def main() -> int:
         signal.SIGINT, signal.SIG_IGN
     )  # on the local target a Ctrl-C reaches the receiver as well; the host's BYE ends it
     os.umask(0)
-    gc.set_threshold(50_000, 20, 100)  # the ledger consists of many small lists without cycles
+    gc.set_threshold(50_000, 20, 100)  # collect rarely: the ledger is many small lists without cycles
     return serve(0, stream)
 
 

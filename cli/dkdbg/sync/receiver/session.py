@@ -25,7 +25,7 @@ _FLUSH_BYTES = 1 << 16
 
 
 class Session:
-    """The receiver's answers to frames, which receiver.py has checked; HELLO is the first.
+    """Answers the frames of one stream, which receiver.py has checked. The first is HELLO.
 
     Attributes:
         silence: timeout in seconds for the next frame, after which the host counts as gone; 0 for none.
@@ -55,7 +55,7 @@ class Session:
         except BaseException:  # no caller closes a session whose __init__ has failed
             self._leave()
             raise
-        from dkdbg.sync.receiver.operations import Operations  # imported late: by now the host is busy
+        from dkdbg.sync.receiver.operations import Operations  # late: the host is busy now
 
         self._operations = Operations(self._state, self._ledger, self._send_kept)
         self._handlers = {

@@ -44,7 +44,7 @@ class State:
             by: description of the host's process, shown to another sync that cannot get the lock.
 
         Raises:
-            Fatal: the folder cannot be created, is not ours, or another receiver holds its lock.
+            Fatal: the folder cannot be created, belongs to another user, or another receiver holds its lock.
         """
         self.tree = root
         self.made = False

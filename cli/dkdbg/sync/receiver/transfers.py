@@ -51,11 +51,11 @@ class Transfers:
         )  # ids of transfers that failed in the middle, whose remaining pieces are ignored
 
     def first_open(self) -> Optional[int]:
-        """Return the smallest id in transfer."""
+        """Return the smallest id of the files in transfer; None without one."""
         return min(self._open, default=None)
 
     def begin(self, head: Dict[str, Any]) -> int:
-        """Begin or resume a file; return the number of bytes that are already here. Raises OSError or Refused."""
+        """Begin or resume a file; return the number of bytes that the target already has. Raises OSError or Refused."""
         if len(self._open) >= _MAX_OPEN:
             raise Refused("more than %d large files at the same time" % _MAX_OPEN)
         name = PART + head["digest"].encode("ascii")

@@ -1,7 +1,7 @@
 """Operations below one directory descriptor that follow no symlink, even while the tree changes.
 
-Every call walks from the root with openat(O_NOFOLLOW), one component at a time. Descriptors are not cached
-between calls: detecting that a cached folder was moved out of the root requires a check of every component, which costs
+Every call walks from the root with openat(O_NOFOLLOW), one component at a time. Descriptors are not cached between
+calls. To detect that a cached folder was moved out of the root, every component would have to be checked, which costs
 as much as opening it (1.9 against 2.1 microseconds on Linux 6.18).
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: O_PATH suffices to walk through a folder. Without it, overlayfs would open the folder twice.
 _WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: O_NONBLOCK, because a pipe may have the name of an expected file.
+#: O_NONBLOCK, because a pipe may have the name of an expected file, and opening it would block.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -38,7 +38,8 @@ class Tree:
 
     Attributes:
         root: directory descriptor.
-        owner: (uid, gid) for new files if we run as root and the root folder belongs to another user; else None.
+        owner: (uid, gid) for new files if the receiver runs as root and the root folder belongs to another user; else
+            None.
     """
 
     def __init__(self, root: int) -> None:

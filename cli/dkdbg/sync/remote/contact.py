@@ -1,4 +1,4 @@
-"""Starts the receiver on a target: finds a Python there without a shell, sends HELLO and waits for READY."""
+"""Starts the receiver on a target: finds a Python on it without a shell, sends HELLO and waits for READY."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from dkdbg.core.target import Executor
 
-#: Interpreters to try, in this order; full paths are for targets whose PATH is empty or wrong, other names for targets
-#: whose `python3` is older than 3.8 (RHEL 8, SLES 15).
+#: Interpreters to try, in this order. Full paths are for targets whose PATH is empty or wrong, the names with a version
+#: for targets whose `python3` is older than 3.8 (RHEL 8, SLES 15).
 PYTHONS = (
     "python3", "python", "/usr/local/bin/python3", "/usr/bin/python3", *(f"python3.{minor}" for minor in range(14, 7, -1)),
 )  # fmt: skip

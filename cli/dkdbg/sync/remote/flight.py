@@ -135,8 +135,8 @@ class Flight:
     def failed(self, number: int) -> Sent | None:
         """Remove and return operation `number`, which failed; None if it is not pending.
 
-        Unless a later operation for the path was sent, restore the previous entry in the view with unknown content, so
-        that the next attempt sends the file.
+        Restore the previous entry in the view, unless a later operation for the path was sent. Its content counts as
+        unknown, so that the next attempt sends the file.
         """
         sent = self._sent.pop(number, None)
         if sent is None:

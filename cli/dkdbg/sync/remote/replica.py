@@ -68,7 +68,7 @@ class Replica:
         self.view.update(stat(self.stream, asked))
 
     def converge(self, index: Index) -> Counts:
-        """Make the remote side equal to the local side; return the results."""
+        """Make the remote side equal to the local side; return the numbers of changes."""
         local, remote = index.entries, self.view
         alone = self._alone(
             [path for path, entry in remote.items() if entry.held and path not in index.entries]
@@ -80,7 +80,10 @@ class Replica:
         return self.perform(plan.plan(local, remote), quiet=False)
 
     def steps(self, index: Index, paths: Iterable[str], scanned: Collection[str] = ()) -> list[Step]:
-        """Return the steps for `paths`, and for remote entries below `scanned` (`Changes.scanned`) that are gone here."""
+        """Return the steps for `paths`, and for remote entries at or below `scanned` that are gone locally.
+
+        For `scanned` see `Changes`.
+        """
         chosen = {*paths, *self._left_over(index, scanned)}
         local = {path: entry for path in chosen if (entry := index.entries.get(path)) is not None}
         remote = {path: remote_entry for path in chosen if (remote_entry := self.view.get(path)) is not None}
@@ -98,7 +101,7 @@ class Replica:
         if not alone:
             return alone
         self.staying([path for path in alone if self.view[path].held])
-        return existing(self._local, alone)  # again: the watch may have come too late
+        return existing(self._local, alone)  # again: one may be deleted before it is watched
 
     def _left_over(self, index: Index, scanned: Collection[str]) -> list[str]:
         """Return remote entries at or below `scanned` that sync has sent and that have left the index.
@@ -200,7 +203,9 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
 
 
 def stat(stream: Stream, paths: list[str]) -> dict[str, RemoteEntry]:
-    """Return the entries of the `paths` that exist there, with digests. `held` is False: STAT does not report it.
+    """Return the entries of the `paths` that exist on the target, with digests.
+
+    `held` is False: STAT does not report it.
 
     Raises:
         StreamEndedError, DkdbgError: as `expect`.

@@ -41,13 +41,13 @@ class Sender:
     Attributes:
         failed: path -> (reason, hint) of failures without a later success.
         changed: paths that were written while they were read, to be checked again.
-        growing: paths of files that grow all the time: they are sent with their present content, even if they grow
-            during reading, because otherwise they would never arrive.
+        growing: paths of files that grow all the time. They are sent with their present content even if they grow
+            during reading: otherwise they would never arrive.
         grew: path of a growing file -> seconds that it took to send.
         racy: paths that were read so soon after a change that their stamp is unreliable (ADR 10).
         counts: results since `counts` was last set.
-        pause: called between the pieces of large files, during reading and sending; returns new steps, whose small
-            files are sent before the next piece.
+        pause: called between the pieces of large files, during reading and sending. It returns new steps; the small
+            files among them are sent before the next piece.
         progress: called with the number of files, and of bytes, that have arrived since the last call.
         heard: time of the receiver's last answer, in seconds of the monotonic clock.
     """
@@ -106,8 +106,8 @@ class Sender:
     def _urgent(self) -> None:
         """Carry out new small steps before the rest of a large file; queue new large steps.
 
-        Skip the file in transfer, whose changes are detected at the end of the transfer: otherwise the transfer of a
-        growing log would start again for ever.
+        Skip the file in transfer: its changes are detected at the end. Otherwise the transfer of a growing log would
+        start again for ever.
         """
         self._files.forget()
         for step in self.pause():

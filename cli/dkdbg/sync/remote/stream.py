@@ -43,7 +43,7 @@ class StreamEndedError(Exception):
     """The receiver has ended, or its output was not a frame.
 
     Attributes:
-        code: exit code of the command line, negative for a signal, None if we had to end it.
+        code: exit code of the command line, negative for a signal, None if this process had to kill it.
         stderr: the end of its standard error.
         answered: whether the receiver had answered before.
     """
@@ -56,7 +56,7 @@ class StreamEndedError(Exception):
 
 
 class Stream:
-    """A running receiver. Frames arrive on a thread and wait; nothing here interprets them.
+    """A running receiver. Frames arrive on a thread and are queued; this class does not interpret them.
 
     Args:
         argv: local command line.

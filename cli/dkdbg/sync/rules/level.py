@@ -27,7 +27,10 @@ class Lists:
         self._paths: dict[int, tuple[tuple[str, int, Matcher], ...]] = {}
 
     def paths_at(self, depth: int) -> tuple[tuple[str, int, Matcher], ...]:
-        """Return (prefix, cut, matcher) of each list whose patterns with a slash may match at this depth."""
+        """Return (prefix, cut, matcher) of each list whose patterns with a slash may match at this depth.
+
+        For prefix and cut see `Patterns`.
+        """
         if depth not in self._paths:
             found = ((one, one.paths_at(depth)) for one in self._every)
             self._paths[depth] = tuple((one.prefix, one.cut, matches) for one, matches in found if matches)

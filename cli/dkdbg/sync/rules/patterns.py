@@ -2,9 +2,9 @@
 
 Most patterns are plain names or suffixes, which cost one set look-up.
 
-pathspec turns a pattern into a regular expression. We match entry by entry from the root down, as git does, so
-the suffix by which pathspec matches everything below a folder is removed. We handle patterns for folders only
-(`dir_only`) ourselves.
+pathspec turns a pattern into a regular expression. Entries are matched one by one from the root down, as in git, so the
+suffix by which pathspec matches everything below a folder is removed. `dir_only`, a pattern for folders only, is
+checked in this module.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Rule(NamedTuple):
         order: position in its list; the last match wins.
         negated: whether it brings entries back (`!`).
         dir_only: whether it matches only folders.
-        whole: whether it is matched against the path below the base, not against the name.
+        whole: whether it is matched against the path below the rule file's folder, not against the name alone.
         matches: the compiled pattern.
     """
 

@@ -1,7 +1,7 @@
 """Decides which paths below the local root take part in sync, and by which rule.
 
-From weak to strong: the defaults; git's ignore rules, where tracked paths are never ignored; .dockerignore, with
-Docker's meaning; and `[sync] ignore` of dkdbg.toml, which overrides all others. `!` brings entries back.
+The rules, from weak to strong, are the defaults, git's ignore rules (tracked paths are never ignored), .dockerignore
+(with Docker's meaning), and `[sync] ignore` of dkdbg.toml, which overrides all others. `!` includes entries again.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _names(folder: str) -> list[str]:
 class ConfiguredRules:
     """Creates rules for `Scanner(rules=...)`.
 
-    A dkdbg.toml that becomes invalid later keeps its previous settings.
+    If dkdbg.toml becomes invalid later, the settings from before stay in force.
 
     Args:
         tell: called with a sentence when dkdbg.toml becomes invalid, and when it is valid again.

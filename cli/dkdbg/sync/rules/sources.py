@@ -84,7 +84,7 @@ class Sources:
     def nested(self, path: str) -> tuple[Patterns, ...] | None:
         """Return git's lists for `path` if it is the top of a nested repository, such as a submodule; otherwise None.
 
-        As in git, the lists of the outer repository do not apply there.
+        As in git, the lists of the outer repository do not apply in a nested one.
         """
         folder = os.path.join(self._root, path.rstrip("/"))
         repository = _repository_at(folder)
@@ -204,7 +204,7 @@ def _repository_at(root: str) -> Repository | None:
 class Tracked:
     """Paths below `root` that git tracks although its rules or one of `patterns` match them; empty without git.
 
-    git itself matches its index, in 20 ms for 10,000 files, while we already read the tree.
+    A git process matches the index (20 ms for 10,000 files) while the caller already reads the tree.
     """
 
     def __init__(self, root: str, patterns: Iterable[str]) -> None:

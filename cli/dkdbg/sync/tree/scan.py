@@ -31,8 +31,8 @@ class Scanner:
     Args:
         root: the local root; symlinks on the way to it are resolved once.
         rules: makes the rules of the (resolved) root; called again when a rule file has changed.
-        enter: called with each folder that takes part (relative, empty for the root) before it is listed: a watch that
-            is set in this call misses no change. See `dkdbg.sync.watch.watcher`.
+        enter: called with each folder that takes part (relative, empty for the root), before it is listed, so that a
+            watch set in this call misses no change. See `dkdbg.sync.watch.watcher`.
         linked: called with each hard-linked file (relative): it may be written through a link outside the root.
 
     Attributes:
@@ -145,7 +145,10 @@ class Scanner:
             )
 
     def _place(self, path: str, index: Index) -> str | None:
-        """Return the path to scan for a dirty `path`: itself or a folder above; empty for the root, None for none."""
+        """Return the path to scan for a dirty `path`: itself or a folder above it.
+
+        It is empty for the root, and None if nothing needs a scan.
+        """
         if not path or path in {".gitignore", ".dockerignore"}:
             return ""
         # git rewrites its index often, usually without effect on the rules; `.git` may appear or disappear

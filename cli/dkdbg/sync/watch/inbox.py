@@ -17,9 +17,10 @@ QUIET_S, MAX_WAIT_S = 0.05, 1.0
 class Coalescer:
     """Changed paths, each once, with the time of the next check.
 
-    A file that was closed, moved here or had its mode changed is due at once. A file that was only written to
-    is probably still open, and is due after QUIET_S without further events. So is a missing file: editors and git
-    remove a file just before they put the new one in its place, and the target should not see the gap.
+    A file that was closed after writing, moved to this path, or had its mode changed is due at once. A file that was
+    only written to is probably still open, and is due after QUIET_S without further events. So is a missing file,
+    because editors and git remove a file just before they put the new one in its place: the target should not see the
+    gap.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """inotify, one watch per folder, through watchdog's InotifyFD.
 
-watchdog's Observer is not used: it watches recursively, including ignored folders, or needs a thread per folder, and it
-delays each moved file by 0.5 s to pair it with its new name, which sync does not need.
+watchdog's Observer is not used. It either watches recursively, including ignored folders, or needs a thread per folder.
+And it delays each moved file by 0.5 s to pair it with its new name, which sync does not need.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from dkdbg.sync.watch.inbox import Inbox
 
-#: watchdog warns of a queue overflow, which we report as an event; without a handler the warning would be printed, too.
+#: watchdog logs a warning for a queue overflow, which is reported as an event already; without a handler Python would
+#: print it.
 logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 _C = InotifyConstants
@@ -179,8 +180,8 @@ class InotifySource(WatchCallback, Source):
     def _on_folder(self, event: InotifyEvent, path: str) -> None:
         """Drop the watches of a moved folder, which have its old name; the scanner sets new ones.
 
-        Do the same for a folder that was deleted while open: the kernel drops its watch only when the last user closes
-        it, possibly after a new folder with that name was scanned.
+        Do the same for a folder that was deleted while a process has it open. The kernel drops its watch only when the
+        last process closes it, perhaps after a new folder of that name was scanned.
         """
         if event.mask & (_C.IN_MOVED_FROM | _C.IN_MOVED_TO | _C.IN_DELETE):
             start = path + "/"

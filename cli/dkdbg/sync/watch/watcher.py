@@ -22,7 +22,7 @@ class Batch(NamedTuple):
     """Paths to check again, for `Scanner.rescan`.
 
     Attributes:
-        paths: relative to the root; a folder means everything below it; an absolute path is a rule file outside
+        paths: paths relative to the root. A folder means everything below it. An absolute path is a rule file outside
             the root.
         lost: why events were lost, as a sentence: everything has to be scanned again. Empty otherwise.
     """

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 #: Valid node names: nothing that ssh, srun or a shell would interpret.
 _NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
-#: Name of a folder with a job script: `job-`, or `held-` for a job that only waits for commands, then 8 hex digits.
+#: Name of a job script's folder: `job-`, or `held-` for a job that only holds nodes for later commands, then 8 hex
+#: digits.
 _TAG = re.compile(r"\b(job|held)-[0-9a-f]{8}\b")
 #: Parent of the folders with job scripts, on the login node: below the home, which a cluster's nodes share.
 _BASE = '"${XDG_CACHE_HOME:-$HOME/.cache}/dkdbg"'
@@ -47,7 +48,7 @@ class JobAddress:
         node: one of the job's nodes; empty for the first node.
         session: name of a session on the node; empty for the newest.
         nodes: the job's nodes if dkdbg chose `node`; empty if the user named it. A requeued job gets other nodes, with
-            its ranks in the same order.
+            its ranks in the same order: the node at the same index replaces `node`.
     """
 
     login: SshHosts | None
@@ -84,7 +85,7 @@ class BatchSystem(Protocol):
         template: template of its job scripts.
         path: script that puts its programs on PATH; see `on_path`.
         job_form: pattern of valid job numbers.
-        known: error messages of its programs: pattern of a line, problem and hint. {0} stands for the pattern's first
+        known: error messages of its programs: (pattern of a line, problem, hint). {0} stands for the pattern's first
             group, {job} and {node} for the request's job and node. The first match counts.
     """
 
@@ -102,10 +103,13 @@ class BatchSystem(Protocol):
         """Parse the answer to `show`. Raises DkdbgError: no job, or several, match, or the answer is invalid."""
 
     def over(self, job: str) -> str:
-        """Return a script for `sh` on a node that exits with 0 only if the job has ended or no longer runs."""
+        """Return a script for `sh` on a node that exits with 0 only if the job has ended, or was requeued and waits."""
 
     def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the prefix, for the login node, that runs a command on a node of the job; empty if unsupported."""
+        """Return the words that, before a command line, run it on a node of the job; empty if unsupported.
+
+        They are for the login node.
+        """
         return ()
 
     def explain(self, stderr: str, *, job: str, node: str) -> DkdbgError | None:
@@ -133,7 +137,7 @@ class BatchSystem(Protocol):
 
 
 def on_path(program: str) -> str:
-    """Return the script for `sh` that reads /etc/profile if `program` is not on PATH (non-login shell)."""
+    """Return the script for `sh` that reads /etc/profile if `program` is not on PATH, as in a non-login shell."""
     return f"command -v {program} >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
 
 
@@ -256,7 +260,7 @@ def in_words(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """A script on the login node.
+    """A job script on the login node.
 
     Attributes:
         path: its path.
@@ -275,7 +279,7 @@ def preparing(tag: str, marker: str, jobs: str) -> str:
     """Return the script for `sh` that creates the folder `tag` and prints its path after `marker`.
 
     Args:
-        jobs: script that lists this user's jobs, each with its tag.
+        jobs: script that lists this user's jobs, each with its tag. Folders of other tags are removed after an hour.
     """
     return _PREPARE.format(base=_BASE, tag=tag, marker=marker, jobs=jobs)
 

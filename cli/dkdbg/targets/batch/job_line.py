@@ -34,7 +34,8 @@ _SYSTEM_TIMEOUT_S, _NODE_TIMEOUT_S = 45.0, 45.0
 Way = Literal["ssh", "step"]
 #: Connect timeout for the sshd of a node.
 _CONNECT_TIMEOUT_S = 5
-#: Query of a node: a mark, because other output may precede it, then user and host, and the files of our agents.
+#: Query of a node. Its answer: a mark, because other output may precede it, then user and host, and the files of the
+#: user's agents.
 _NODE_SCRIPT = """\
 printf '\\n%s there\\n%s\\n%s\\n' {marker} "$(id -un)" "$(uname -n)"
 {listing}"""
@@ -55,7 +56,7 @@ class Node:
     """A node of a job, and how to reach it.
 
     Attributes:
-        agents: files of our agents there.
+        agents: files of the user's agents on the node.
     """
 
     job: Job
@@ -229,9 +230,9 @@ class JobNode(Executor):
     Attributes:
         login: the host that runs the batch system's commands.
         node: its name.
-        way: how a command is started on it.
+        way: how a command is started on the node, by `ssh` or by a `step` of the job.
         step: returns the prefix that runs a command as a step of the job; empty for a system without steps.
-        folder: working directory of the commands, a path there; empty for the default.
+        folder: working directory of the commands, a path on the node; empty for the default.
         label: its name in messages.
         explains: returns the error for a message of the batch system's program.
     """
@@ -264,7 +265,8 @@ class JobNode(Executor):
         Processes started by ssh outlive the connection. A step kills all its processes when it ends, so the
         relay's keeper gets a step of its own.
 
-        That step lasts as long as its srun on the login node, which is not our child and survives a lost connection.
+        That step lasts as long as its srun on the login node, which survives a lost connection, because it is not a
+        child of this process.
         """
         if self.way == "ssh":
             return self.wrap(relay)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Executor
     from dkdbg.targets.batch.job import BatchSystem
 
-#: Timeouts for an answer of the batch system, and to send the agent there.
+#: Timeouts for an answer of the batch system, and to send the agent to the login node.
 _ANSWER_TIMEOUT_S, _SEND_TIMEOUT_S = 60.0, 120.0
 #: Line printed after the submitting program has exited. Exit code 255 alone may be its own, or a lost ssh connection's.
 _ENDED = "dkdbg-submit-ended"
@@ -75,7 +75,7 @@ class JobQueue:
         return self._hand_over(login, text, tag, folder, argv[0])
 
     def held(self) -> str:
-        """Return the number of a job that waits for commands, known by its `held-` folder; empty if missing."""
+        """Return the number of a job that waits for commands, known by its `held-` folder; empty without such a job."""
         return next((job for tag, job in self._tags(asks=True).items() if tag.startswith("held-")), "")
 
     def read(self, job: str) -> Job:
@@ -171,7 +171,7 @@ class JobQueue:
             last = last_line(stderr.decode("utf-8", "replace")) or "no output"
             raise DkdbgError(
                 f"the job's script cannot be written on {login.label}: {last}",
-                hint="is your home there full? df -h ~; quota",
+                hint="is your home on the login node full? df -h ~; quota",
             )
 
     def _python(self, login: Executor, wanted: Submission) -> tuple[int, int]:
@@ -196,7 +196,7 @@ class JobQueue:
             out, ended, _ = done.stdout.rpartition(_ENDED)
             out = out if ended else done.stdout
             job = self._system.submitted(out) if done.code == 0 else ""
-            is_cut = not ended and (done.code < 0 or done.code == FAILED)  # regardless of its output so far
+            is_cut = not ended and (done.code < 0 or done.code == FAILED)  # a cut, whatever was printed
             if not job and not is_cut and self._login.is_connected():
                 self._remove(folder)
                 reason = done.stderr.strip() or out.strip()  # Torque's commands on Slurm write to both

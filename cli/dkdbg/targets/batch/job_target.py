@@ -66,7 +66,7 @@ class JobTarget(Target):
         return f"{self._named.session} on {node}" if self._named.session else node
 
     def find(self) -> Executor:
-        """Connect to the login node, query the job, and find out our user name on its node."""
+        """Connect to the login node, query the job, and find out the user name on the job's node."""
         return self._line.locate(asks=True).executor
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class JobTarget(Target):
         return self._line.found().executor.wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """Return the command of an agent on the node: that of a session, or an agent sent there until `close`."""
+        """Return the command of an agent on the node: that of a session, or an agent sent to the node until `close`."""
         node = self._line.found()
         if node.agents:
             return ("sh", node.agents[0])
@@ -213,7 +213,7 @@ class JobTarget(Target):
         )
 
     def over(self) -> Sequence[str]:
-        """Return the command that checks whether the job is over; it runs on the node: this machine may sleep."""
+        """Return the command that checks, on the node, whether the job is over: this machine may sleep."""
         return ("sh", "-c", self._system.over(self._line.found().job.id))
 
     def close(self) -> None:
@@ -229,7 +229,7 @@ class JobTarget(Target):
         ]
 
     def _line_to(self, node: str) -> JobLine:
-        """Return a line to a node of the job over our connection to the login node."""
+        """Return a line to a node of the job over this target's connection to the login node."""
         named = replace(self._named, node=node, nodes=() if self._named.node else self._line.nodes)
         return JobLine(self._system, self._line.login, named, str(self._at(node)))
 
@@ -259,7 +259,7 @@ class JobTarget(Target):
         return found if len(found) < 2 else [replace(each, address=f"{at}:{each.id}") for each in found]
 
     def _records(self, node: Node) -> list[SeenRecord | str]:
-        """Return the records of the job's sessions on the node, oldest first; the reason as text for an unreadable one.
+        """Return the records of the job's sessions on the node, oldest first; for an unreadable one, the reason.
 
         Another job of the same user may run on the node. A session that was started by ssh has no job, and is
         included.

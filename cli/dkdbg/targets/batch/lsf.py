@@ -66,7 +66,10 @@ class Lsf(BatchSystem):
     job_form = re.compile(r"[0-9]{1,12}(\[[0-9]{1,9}\])?")
 
     def show(self, job: str) -> str:
-        """Query a job with bjobs, which knows a job for an hour after its end (CLEAN_PERIOD)."""
+        """Return the script that queries a job with bjobs.
+
+        bjobs knows a job for an hour after its end (CLEAN_PERIOD).
+        """
         return f"{_PATH}bjobs -o '{_FIELDS}' -json {shlex.quote(job)}"
 
     def read(self, job: str, code: int, stdout: str, stderr: str) -> Job:
@@ -77,7 +80,7 @@ class Lsf(BatchSystem):
             errors = "\n".join([stderr, *(each.get("ERROR", "") for each in records)])
             raise self.explain(errors, job=job, node="") or DkdbgError(
                 f"LSF reports nothing about job {job}: {last_line(errors) or f'bjobs ends with {code}'}",
-                hint=f"try there: bjobs -l {job}",
+                hint=f"try on the login node: bjobs -l {job}",
             )
         if len(found) > 1 and job not in found:
             raise an_array(job, [*found], self.job_form)
@@ -96,7 +99,7 @@ class Lsf(BatchSystem):
         )  # fmt: skip
 
     def over(self, job: str) -> str:
-        """Ask bjobs whether a job is over; without an answer it counts as running."""
+        """Return the script that asks bjobs whether a job is over; without an answer it counts as running."""
         return (
             f"{_PATH}answer=$(bjobs -noheader -o stat {shlex.quote(job)} 2>&1)\n"
             "case $answer in *RUN*|*SUSP*|*PEND*|*WAIT*|*PROV*|*UNKWN*) exit 1;; "
@@ -104,7 +107,10 @@ class Lsf(BatchSystem):
         )
 
     def submit(self, script: Script) -> tuple[str, ...]:
-        """Submit with bsub; without -o LSF mails the output. A bracket in a name would create an array."""
+        """Return the command that submits with bsub.
+
+        Without -o, LSF mails the output. A bracket in a name would create an array.
+        """
         output = () if {"-o", "-oo"} & {*script.options} else ("-o", "dkdbg-%J.out")
         name = re.sub(r"[^\w.-]", "_", script.name)
         return ("bsub", "-J", name, *output, *script.options, "sh", script.path)
@@ -115,11 +121,11 @@ class Lsf(BatchSystem):
         return found[1] if found else ""
 
     def jobs(self) -> str:
-        """List waiting and running jobs, each with its command."""
+        """Return the script that lists waiting and running jobs, each with its command."""
         return _PATH + _JOBS
 
     def cancel(self, job: str) -> tuple[str, ...]:
-        """Cancel a job with bkill."""
+        """Return the command that cancels a job with bkill."""
         return ("bkill", job)
 
 

@@ -68,7 +68,10 @@ class Pbs(BatchSystem):
     job_form = re.compile(r"[0-9]{1,12}(\[[0-9]{0,9}\])?(\.[A-Za-z0-9][A-Za-z0-9._-]*)?")
 
     def show(self, job: str) -> str:
-        """Query a job with qstat; OpenPBS shows ended jobs only with -x, which Torque does not know."""
+        """Return the script that queries a job with qstat.
+
+        OpenPBS shows ended jobs only with -x, which Torque does not know.
+        """
         quoted = shlex.quote(job)
         return f"{_PATH}qstat -f {quoted} || qstat -x -f {quoted} 2>/dev/null"
 
@@ -94,12 +97,12 @@ class Pbs(BatchSystem):
             nodes=tuple(dict.fromkeys(each for each in nodes if is_node(each))), reason=printable(known.get("comment", ""))[:200],
             folder=absolute(folder), tasks=1,
             output=absolute(output),
-            succeeded=None if state == "E" else state in "CF",  # C and F include failures
+            succeeded=None if state == "E" else state in "CF",  # C (complete) and F (finished) include failed jobs
             left_s=_left(known),
         )  # fmt: skip
 
     def over(self, job: str) -> str:
-        """Ask qstat whether a job is over; without an answer it counts as running.
+        """Return the script that asks qstat whether a job is over; without an answer it counts as running.
 
         qstat exits with 153 for an unknown job (PBSE_UNKJOBID, 15001); Torque's command over Slurm prints nothing in
         that case.
@@ -116,7 +119,9 @@ class Pbs(BatchSystem):
         return SLURM.explain(stderr, job=job, node=node) if found is None and "sbatch" in stderr else found
 
     def submit(self, script: Script) -> tuple[str, ...]:
-        """Submit with qsub. qstat does not list scripts, so the job's name is the script's tag, within 15 characters.
+        """Return the command that submits with qsub.
+
+        qstat lists no scripts, so the job's name is the script's tag, which fits into the 15 characters of a name.
 
         Raises:
             DkdbgError: the options name the job: without its tag a later submission would remove its script.
@@ -135,11 +140,11 @@ class Pbs(BatchSystem):
         return last if self.job_form.fullmatch(last) else ""
 
     def jobs(self) -> str:
-        """List jobs, each with its name."""
+        """Return the script that lists jobs, each with its name."""
         return _PATH + _JOBS
 
     def cancel(self, job: str) -> tuple[str, ...]:
-        """Cancel a job with qdel."""
+        """Return the command that cancels a job with qdel."""
         return ("qdel", job)
 
 

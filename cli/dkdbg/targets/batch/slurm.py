@@ -91,7 +91,10 @@ class Slurm(BatchSystem):
     job_form = re.compile(r"[0-9]{1,12}(_[0-9]{1,9})?(\+[0-9]{1,6})?")
 
     def show(self, job: str) -> str:
-        """Query a job with squeue, which knows a job for some minutes after its end (MinJobAge)."""
+        """Return the script that queries a job with squeue.
+
+        squeue knows a job for some minutes after its end (MinJobAge).
+        """
         one = f"squeue --noheader --states=all --jobs={job}"
         more = f"echo {_TASKS}$({one} --Format=NumTasks); echo {_OUTPUT}$(scontrol show job -o {job} | sed -n 's/.* StdOut=//p')"
         # Even for one part of a heterogeneous job, squeue lists all parts.
@@ -105,7 +108,7 @@ class Slurm(BatchSystem):
         if code:
             raise self.explain(stderr, job=job, node="") or DkdbgError(
                 f"Slurm reports nothing about job {job}: {last_line(stderr) or 'no output'}",
-                hint=f"try there: squeue --jobs={job}",
+                hint=f"try on the login node: squeue --jobs={job}",
             )
         if not rows:
             # for example, the array has no such task
@@ -127,7 +130,7 @@ class Slurm(BatchSystem):
         )  # fmt: skip
 
     def over(self, job: str) -> str:
-        """Ask squeue whether a job is over; without an answer it counts as running."""
+        """Return the script that asks squeue whether a job is over; without an answer it counts as running."""
         still = "|".join(f"*{each}*" for each in sorted(_RUNNING | _HELD))
         return (
             f"{_PATH}answer=$(squeue --noheader --states=all --jobs={job} --format=%T 2>&1) && "
@@ -136,7 +139,9 @@ class Slurm(BatchSystem):
         )
 
     def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:
-        """Return `srun --overlap`: run beside the job's other steps, with all its resources on the node.
+        """Return `srun --overlap` with its options.
+
+        The command then runs beside the job's other steps, with all the job's resources on the node.
 
         Without --unbuffered srun passes only whole lines on, and a protocol would wait for ever.
         """
@@ -149,7 +154,7 @@ class Slurm(BatchSystem):
         )  # fmt: skip
 
     def submit(self, script: Script) -> tuple[str, ...]:
-        """Submit with sbatch; the user's own options override ours."""
+        """Return the command that submits with sbatch; the user's own options override dkdbg's."""
         return ("sbatch", "--parsable", f"--job-name={script.name}", *script.options, script.path)
 
     def submitted(self, stdout: str) -> str:
@@ -158,11 +163,11 @@ class Slurm(BatchSystem):
         return last if self.job_form.fullmatch(last) else ""
 
     def jobs(self) -> str:
-        """List waiting and running jobs, each with its script's path."""
+        """Return the script that lists waiting and running jobs, each with its script's path."""
         return _PATH + "squeue --noheader --me --format='%i %o'"
 
     def cancel(self, job: str) -> tuple[str, ...]:
-        """Cancel a job with scancel."""
+        """Return the command that cancels a job with scancel."""
         return ("scancel", job)
 
 

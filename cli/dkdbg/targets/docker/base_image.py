@@ -22,8 +22,8 @@ _MAX_ANSWER_BYTES = 1 << 20
 def inherited(reference: str) -> tuple[str, ...] | None:
     """Return Dockerfile lines for what a build inherits from an image, without defaults (`WORKDIR /`, `USER root`).
 
-    The ENTRYPOINT of an image whose user is root is left out: it may need root, and then the agent could not become
-    the owner of the workspace (docs/adr/0004-the-agent-becomes-the-owner-of-the-workspace.md).
+    The ENTRYPOINT of an image whose user is root is left out. It may need root, but the agent becomes the owner of the
+    workspace (docs/adr/0004-the-agent-becomes-the-owner-of-the-workspace.md).
 
     Never pull: return None if the engine does not have the image, or does not answer.
     """

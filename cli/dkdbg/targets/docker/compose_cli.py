@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def environment(*, port: int, gpu: GpuKind, token: str = "") -> dict[str, str]:
-    """Return our environment with this machine's values for the compose files' variables.
+    """Return this process's environment with this machine's values for the compose files' variables.
 
     The token is passed only in the environment, not in a file or on a command line.
 
-    For the provenance of an image, a build runs git in its context, with the git configuration found there. A
-    repository's own configuration could run programs here, so BUILDX_GIT_INFO tells buildx not to run git.
+    For the provenance of an image, buildx runs git in the build context, with the repository's own git configuration.
+    That could run programs on this machine, so BUILDX_GIT_INFO tells buildx not to run git.
     """
     variables = {"DKDBG_PORT": str(port), "DKDBG_GPU": gpu, ENV_TOKEN: token, "BUILDX_GIT_INFO": "false"}
     return {**os.environ, **variables}

@@ -42,8 +42,8 @@ def prepare(
 ) -> Prepared:
     """Prepare `Target.once` for a service of the compose project in `root`, without changing files.
 
-    A running service is left alone, but one that idles is stopped if another command is to run and `docker exec` has
-    started nothing in it. If one of the service's published ports is in use, only the debug port is published, on a
+    A running service is left alone. One that idles is stopped if another command is to run, unless `docker exec` has
+    started something in it. If one of the service's published ports is in use, only the debug port is published, on a
     free port.
 
     Args:
@@ -174,9 +174,9 @@ def published_ports(described: Mapping[str, Any]) -> list[int]:
 
 
 def _entrypoint(argv: Sequence[str]) -> str:
-    """Return the entrypoint up to `--`, if a program that another command replaces follows there; else empty.
+    """Return the entrypoint up to `--`, if a program that another command can replace follows it; else empty.
 
-    `python train.py` is such a program. A script alone, which may end in `exec "$@"`, is none: the entrypoint stays.
+    `python train.py` is such a program. A script alone is not, because it may end in `exec "$@"`: the entrypoint stays.
     """
     end = argv.index("--") + 1 if "--" in argv else len(argv)
     return shlex.join(argv[:end]) if launchers_in(argv[end:]) else ""

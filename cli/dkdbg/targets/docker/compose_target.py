@@ -64,7 +64,7 @@ class ComposeTarget(ContainerTarget):
         return (hints.SERVICE_UP(),)
 
     def absent(self) -> DkdbgError:
-        """Return the error for a missing container, which lists the running services."""
+        """Return the error for a missing container; it lists the running services."""
         return not_running(self._project, self.address.rest)
 
     def called(self, found: Container) -> str:
@@ -72,7 +72,7 @@ class ComposeTarget(ContainerTarget):
         return f"{SCHEME}://{found.service} ({found.name})"
 
     def up(self, wanted: Start, *, report: Callable[[str], None], moved: Callable[[int], None]) -> Started:
-        """Start with `docker compose up`, with this machine's GPU and port; on a remote engine, copy our files there."""
+        """Start with `docker compose up`, with this machine's GPU and port; first copy the files to a remote engine."""
         if client.endpoint().is_local:
             from dkdbg.targets.docker.compose_up import start  # saves other verbs 20 ms
 
@@ -121,7 +121,8 @@ class ComposeTarget(ContainerTarget):
             return False
         if seen[1] != str(info.st_size) or info.st_size > _MAX_COMPARED_BYTES:
             return True
-        # A virtual machine between here and the container has its own inode numbers, so compare the contents.
+        # If the engine runs in a virtual machine, its inode numbers differ from this machine's, so compare the
+        # contents.
         digest = process.run(self.wrap(["sha256sum", remote]), cwd=self._root).stdout.split()[:1]
         return bool(digest) and digest != [hashlib.sha256(local.read_bytes()).hexdigest()]
 

@@ -128,7 +128,7 @@ def _before_start(
     root: Path,
     report: Callable[[str], None],
 ) -> None:
-    """Prepare the start of a service after its image is built."""
+    """Remove and stop what a start must not find, and create what it needs; call it after the image is built."""
     make_mount_points(model, service)
     image.remove_stale()
     image.copy_files(str(model.get("name", "")), report)

@@ -101,7 +101,7 @@ class Container:
         devices: whether the engine was asked for a device such as a GPU (some versions of compose drop that silently).
         agent: command of its agent, without a verb.
         user: `uid:gid` that the agent runs as; empty for the container's own user.
-        binds: folder inside -> folder of the engine's machine that is mounted there.
+        binds: folder in the container -> folder of the engine's machine that is mounted on it.
         unhealthy_after: seconds without an answer after which its own healthcheck fails; None if it has no healthcheck.
         restarted_by: the program that restarts it once it is unhealthy; empty for none.
     """
@@ -144,7 +144,7 @@ class Container:
         entrypoint = config.get("Entrypoint") or []
         return cls(
             id=inspected["Id"], name=inspected["Name"].lstrip("/"), label=labels.get(LABEL, ""),
-            agent=(entrypoint[0], AGENT_FILE) if entrypoint[1:2] == [AGENT_FILE] else AGENT,  # no sh in some images
+            agent=(entrypoint[0], AGENT_FILE) if entrypoint[1:2] == [AGENT_FILE] else AGENT,  # without sh
             running=bool(inspected["State"]["Running"]),
             status=str(inspected["State"].get("Status") or ""), code=int(inspected["State"].get("ExitCode") or 0),
             ready=bool(inspected["State"]["Running"]) and (inspected["State"].get("Health") or {}).get("Status", "healthy") == "healthy",
@@ -241,8 +241,8 @@ def choose(containers: Iterable[Container], service: str) -> Container | None:
     """Return the container that a service's name means, for every verb.
 
     Prefer running containers to ended ones, then containers of the service to those of `docker compose run`, then the
-    debug service to the service itself. Among running replicas choose the first by name, so that the choice is stable;
-    among containers that have ended, or were made by `docker compose run`, the newest.
+    debug service to the service itself. Among running replicas the first by name is chosen, so that the choice is
+    stable. Among containers that have ended, or that `docker compose run` has made, the newest is chosen.
 
     Args:
         containers: the containers of one project.
@@ -306,13 +306,13 @@ def no_endpoint(container: Container | None) -> str:
         return f"container {container.name} is not running"
     if container.is_paused:
         return f"container {container.name} is paused: docker unpause {container.name}"
-    if not container.label:  # not our agent: a plain debugpy would stop listening after our connection
+    if not container.label:  # no dkdbg agent: a plain debugpy would stop listening after a connection
         return f"container {container.name} runs without the dkdbg agent"
     return ""
 
 
 def endpoint_of(container: Container | None) -> Endpoint:
-    """Return the address of a container's agent as seen from here; none for a container without dkdbg's label.
+    """Return the address of a container's agent as seen from this machine; none for a container without dkdbg's label.
 
     Without a published port the container's own address is used, which only a Linux host can reach.
     """

@@ -101,9 +101,9 @@ class ContainerTarget(Target):
     def listen_address(self, port: int | None = None) -> tuple[str, int]:
         """Return the address for the agent to listen on: all interfaces, or loopback.
 
-        All interfaces are safe, since the agent accepts only the host's connections. Loopback is for a container
-        on the host's network, and for a container that only a relay reaches. A relay ends in the container: loopback
-        is sufficient for it, with any port, even if another agent runs there.
+        All interfaces are safe, since the agent accepts only the host's connections. Loopback is for a container on the
+        host's network, and for a container that only a relay reaches. A relay ends in the container: loopback is
+        sufficient for it, with any port, even if another agent runs in the container.
         """
         found = self._running()
         if not self._is_near(found):
@@ -143,7 +143,7 @@ class ContainerTarget(Target):
         return found.deadlines if found is not None else ()
 
     def advice(self) -> Sequence[str]:
-        """Return advice about Python processes without our agent, or about other containers if this one is missing."""
+        """Return advice about Python processes without dkdbg's agent; without a container, about other containers."""
         try:
             found = self.inspect()
             if found is None or not found.running:
@@ -155,7 +155,7 @@ class ContainerTarget(Target):
             return ()
 
     def pythons(self) -> Sequence[PythonThere]:
-        """Return the Python processes of a container without our agent."""
+        """Return the Python processes of a container without dkdbg's agent."""
         found = self._alive(self.inspect())
         return () if found.label else self._pythons(found)
 
@@ -249,7 +249,7 @@ SHOWN = 3
 
 
 def advice(container: Container, found: Sequence[PythonThere]) -> list[str]:
-    """Return lines that tell the user which processes run there and what to type."""
+    """Return lines that tell the user which processes run in the container and what to type."""
     name = container.name
     if not found:
         return [

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: Timeout for a listing by the engine.
 _ANSWER_TIMEOUT_S = 60.0
-#: Timeout for an agent.
+#: Timeout for an agent's answer.
 _AGENT_TIMEOUT_S = 20.0
 
 
@@ -83,13 +83,15 @@ def other_folder(project: str, root: Path) -> str:
 
 
 def other_origin(project: str, root: Path, *, label: str, own: str) -> str | None:
-    """Return another owner (`label`) of containers in a project of this name; None if all are ours, empty if unknown.
+    """Return another owner of containers in a project of this name.
+
+    None if all belong to `own` or `root`; empty if the owner is unknown.
 
     Args:
         project: compose's name for it.
-        root: our folder; containers that plain compose has started there are ours.
+        root: this project's folder; containers that plain compose has started in it count as own ones.
         label: label with the owner of a container.
-        own: its value for our own containers.
+        own: the label's value for own containers.
     """
     folder = project_folder(root)
     owners, folders = dict(_listed(label)), dict(_listed(PROJECT_DIR))
@@ -106,8 +108,8 @@ def of_name(name: str, *, runs: bool = True) -> Container | None:
     """Return the container with this name or id, None if there is no such container.
 
     Args:
-        runs: also look for a session that `dkdbg run` has started in it. If any process, such as a shell, was
-            started in it, this loads the SDK, which takes longer than a sync of 10,000 unchanged files.
+        runs: also look for a session that `dkdbg run` has started in it. That loads the SDK if a process, such as a
+            shell, was started in it, and takes longer than a sync of 10,000 unchanged files.
     """
     found = _found(name)
     if found is None:

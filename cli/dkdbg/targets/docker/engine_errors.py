@@ -192,7 +192,7 @@ _KNOWN = (
 
 
 def explain(code: int, output: str) -> DkdbgError:
-    """Return the error for a failed docker or compose command: the cause in our terms, then the engine's own line."""
+    """Return the error for a failed docker or compose command: the cause in dkdbg's words, then the engine's line."""
     by_ssh = _by_ssh(output)
     if by_ssh is not None:
         return by_ssh

@@ -50,7 +50,7 @@ class HostFacts:
 
 
 def host_facts() -> HostFacts:
-    """Read `docker info`, and this machine's device files if the engine runs here.
+    """Read `docker info`, and this machine's device files if the engine runs on this machine.
 
     Raises:
         DkdbgError: no docker command, no engine, no permission.

@@ -118,7 +118,10 @@ class ImageBuild:
                 report(f"files that only the image has: {text.splitlines()[-1]}")
 
     def exclude_links(self) -> None:
-        """Hide the links from git if only folders of the checkout are mounted; otherwise the agent hides them."""
+        """Hide the links to the image's own files from git, if only folders of the checkout are mounted.
+
+        If the whole checkout is mounted, the agent hides them.
+        """
         if "=" in self._service.image_files:
             shown = _run_script(self._root, "links").stdout.splitlines()
             exclude(str(self._root), [each.removeprefix("./") for each in shown])
@@ -186,7 +189,7 @@ def remove_with_volumes(root: Path, target: ComposeService, masks: Sequence[str]
 
 
 def remove_project(root: Path, target: ComposeService, service: DebugService) -> process.Result:
-    """Remove the whole project, and volumes of our services in it that contain only the image's folders."""
+    """Remove the whole project, and the volumes of dkdbg's services in it that contain only the image's folders."""
     existing = containers.of_project(root)
     volumes = [name for each in _of_service(existing, service) for name in _masked(each, service)]
     # Debug services with a former name are missing from the compose files, so `down` leaves them. Other

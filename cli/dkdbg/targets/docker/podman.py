@@ -122,7 +122,7 @@ def _pairs(found: Mapping[str, Any] | None) -> Iterable[tuple[str, Any]]:
 
 
 def _assigned(key: str, value: object) -> str:
-    """Return `KEY=VALUE`; without a value, `KEY` alone takes it from the environment."""
+    """Return `KEY=VALUE`, or `KEY` alone without a value: Podman then takes the value from the environment."""
     return key if value is None else f"{key}={_plain(value)}"
 
 

@@ -11,7 +11,7 @@ from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Maximum number of starts that find their port in use; a race does not explain more.
+#: Maximum number of starts that find their port in use: more are not explained by a race for the port.
 _MAX_STARTS = 5
 
 
@@ -42,7 +42,9 @@ def on_free_port(preferred: int, *, own_port: int | None, start: Callable[[int],
 
 
 def free_port(preferred: int, *, own_port: int | None, tries: int = 50) -> int:
-    """Return the first port from `preferred` on that can be bound on 127.0.0.1; our own service's port counts as free.
+    """Return the first port from `preferred` on that can be bound on 127.0.0.1.
+
+    `own_port`, which the service already publishes, counts as free.
 
     Raises:
         DkdbgError: no free port among `tries` ports.

@@ -1,4 +1,4 @@
-"""Convert a compose project for an engine on another machine, which lacks our files: volumes replace mounts. Pure."""
+"""Convert a compose project for an engine on another machine: volumes replace mounts of this machine's files. Pure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def remote_project(
 
     Args:
         model: the project as `docker compose config --format json` merges it.
-        root: the repository's root here, absolute and resolved.
+        root: the repository's local root, absolute and resolved.
         owner: user, machine and folder of the start, for the label FROM.
         run: name of one run, which gets its own volumes, including one for the agent: compose starts the container at
             once, before anything can be copied into it. The caller creates and removes the volumes.

@@ -1,7 +1,8 @@
-"""Start a debug service on an engine of another machine, which lacks our files.
+"""Start a debug service on an engine of another machine, which lacks this machine's files.
 
-The image is built from here as usual. Before the program starts, the agent is copied into the container and the
-workspace into a volume. The debug port is not published; `dkdbg attach` reaches it through `docker exec`.
+The image is built as usual: the docker command sends the build context. Before the program starts, the agent is copied
+into the container and the workspace into a volume. The debug port is not published; `dkdbg attach` reaches it through
+`docker exec`.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def check_engine() -> HostFacts:
     if host.is_podman:
         raise DkdbgError(
             f"the Podman at {printable(client.endpoint().host)} is on another machine; dkdbg cannot build images there",
-            hint="run dkdbg there, or copy the code there: dkdbg run --sync --on ssh://HOST -- CMD",
+            hint="run dkdbg on that machine, or copy the code to it: dkdbg run --sync --on ssh://HOST -- CMD",
         )
     return host
 
@@ -172,7 +173,7 @@ def copy_agent(root: Path, container: str) -> None:
 def filling(image: str, volumes: Sequence[str]) -> Iterator[ContainerExecutor]:
     """Yield a temporary container of `image` with `volumes`, which are options of `docker run`."""
     name = f"dkdbg-fill-{secrets.token_hex(6)}"
-    # The container exits at the end of its standard input, even if we are killed.
+    # The container exits at the end of its standard input, even if this process is killed.
     running = process.converse(
         (
             "docker", "run", "--interactive", "--rm", "--init", "--name", name, "--network", "none", "--user", "0:0",

@@ -70,7 +70,7 @@ _KNOWN = (  # `{ns}` stands for the namespace
 
 
 def explain(stderr: str, namespace: str) -> DkdbgError | None:
-    """Return the error for a message of kubectl: the cause in our terms, then kubectl's line; None if unknown.
+    """Return the error for a message of kubectl: the cause in dkdbg's words, then kubectl's line; None if unknown.
 
     Args:
         stderr: kubectl's standard error, partly written by the command in the pod.

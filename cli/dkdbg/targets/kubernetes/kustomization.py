@@ -26,8 +26,8 @@ _PLAIN = (
     "imagetags", "replicas", "vars", "generatoroptions", "buildmetadata", "sortoptions", "inventory",
     "helmglobals",
 )  # fmt: skip
-#: Paths to build that kustomize may take for a URL or a git repository, even if a file has that name:
-#: `alice@host:org/repo`, but not `a@v1.yaml`: a repository has a path behind its host.
+#: Paths to build that kustomize may take for a URL or a git repository, even if a file has that name. A repository has
+#: a path behind its host: `alice@host:org/repo`, but not `a@v1.yaml`.
 _REMOTE = re.compile(r"[:?]|@.*/|//|_git/|^github\.com/", re.IGNORECASE | re.DOTALL)
 #: Remote paths among the other files: URLs only, since kustomize clones no repository for these.
 _URL = re.compile(r"\s*https?:", re.IGNORECASE)

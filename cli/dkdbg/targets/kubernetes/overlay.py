@@ -1,8 +1,8 @@
 """Render a kustomize overlay that contains only the debug copy of an object from its manifest. No I/O.
 
-The overlay builds on the manifest's kustomize folder, so that it follows changes there. If kustomize has to rename what
-the object refers to (`namePrefix`, generators), or if there is no such folder, the overlay contains the rendered object:
-once an overlay deletes an object, kustomize no longer renames the references to it.
+The overlay builds on the manifest's kustomize folder, so that it follows changes in that folder. If kustomize has to
+rename what the object refers to (`namePrefix`, generators), or if there is no such folder, the overlay contains the
+rendered object: once an overlay deletes an object, kustomize no longer renames the references to it.
 """
 
 from __future__ import annotations

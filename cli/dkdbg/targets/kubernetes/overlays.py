@@ -69,7 +69,7 @@ def render(folder: Path, shown: str, *, is_file: bool = False) -> list[dict[str,
 
 
 def _check(folder: Path, shown: str) -> None:
-    """Raise DkdbgError unless a build of a folder reads only files here: kustomize fetches URLs and clones repositories."""
+    """Raise DkdbgError unless a build reads only local files: kustomize can fetch URLs and clone repositories."""
     first = folder.resolve()
     waiting, seen, left = [first], {first}, _MAX_YAML_CHARS
     while waiting:

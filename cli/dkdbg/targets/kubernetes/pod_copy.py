@@ -98,8 +98,7 @@ def copy_of(
         kind: a key of `workload.RESOURCE`.
         document: the object, from the API or a manifest.
         container: container with the program to debug; empty for the default.
-        command: the program if the object leaves it to its image, or to replace the object's own; empty for the
-            object's own.
+        command: the program, if the object leaves it to its image or is to run another one; empty for the object's own.
         command_from: source of `command`, for messages.
         wait: seconds that the program waits for an editor.
         environment: additional variables of the program.

@@ -43,12 +43,12 @@ SCHEME = "k8s"
 #: Timeout for an answer from a pod, and maximum bytes of it.
 _ANSWER_TIMEOUT_S = 20.0
 _MAX_ANSWER = 8 << 20
-#: Seconds for which no user pauses a program; a probe that allows as many is not a deadline.
+#: Seconds longer than any user's pause of a program: a probe that tolerates as many is not a deadline.
 _LONG_S = 86400.0
 #: Maximum number of pods to query at the same time.
 _MAX_PARALLEL = 8
-#: Command line of kubectl that `dkdbg run` starts, joined with spaces (`PodExecutor.wrap`, `Brought.argv`): it runs
-#: the agent or a relay to it, possibly after a check that its file still exists (`relay/remote_program.py`).
+#: Command line of kubectl that `dkdbg run` starts, joined with spaces (`PodExecutor.wrap`, `Brought.argv`). It runs the
+#: agent or a relay to it, perhaps after a check that the agent's file still exists (`relay/remote_program.py`).
 _LOCAL_RUN = re.compile(
     r'\S* exec -it? --namespace=(\S+) --container=(\S+) (\S+) -- sh -c exec "\$0" "\$@" '
     r"(?:sh -c .* )?env DKDBG_RUN=[0-9a-f]+ sh \S+\.pyz (?:launch|relay) "
@@ -381,7 +381,7 @@ KIND = Kind(target=lambda address, _root: PodTarget(address), sessions=_sessions
 def _pods_of_local_runs() -> list[str]:
     """Return the pods in which a `dkdbg run` of this machine runs a command, as `NAMESPACE/POD/CONTAINER`.
 
-    They are in the command lines of this user's kubectl processes that have our KUBECONFIG.
+    They are read from the command lines of this user's kubectl processes with the same KUBECONFIG as this one.
     """
     found = (_LOCAL_RUN.match(line) for line in _command_lines())
     return sorted({f"{each[1]}/{each[3]}/{each[2]}" for each in found if each})
@@ -414,7 +414,7 @@ def _command_lines() -> Iterator[str]:
 
 
 class PodChanges(Changes):
-    """Changes of the pods of a query, from `kubectl get --watch-only`; equal for equal queries."""
+    """Changes of the pods of a query, from `kubectl get --watch-only`. Equal queries share one watch."""
 
     def __init__(self, query: PodQuery) -> None:
         super().__init__()

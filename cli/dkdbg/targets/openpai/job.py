@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Names, as in the recipe, of the port and of the deployment for debugging.
 PORT, DEPLOYMENT = "debug", "debug"
-#: Beginning of our command in a deployment, by which a later edit recognizes it.
+#: Beginning of dkdbg's command in a deployment, by which a later edit recognizes it.
 MARKER = "# dkdbg"
 #: Commands of the manual recipe that download paipdb.
 _MANUAL_STEPS = re.compile(r"/pai_data/debug\b|^apt-get install (-\S+ )*wget$|/paipdb\.py\b")
@@ -242,7 +242,7 @@ class _Edit:
         return text
 
     def _before(self, node: MappingNode, value: dict[str, Any], role: str, command: str) -> None:
-        """Put our command first in an existing deployment; remove the commands of the manual recipe."""
+        """Put dkdbg's command first in an existing deployment; remove the commands of the manual recipe."""
         name, roles = value["name"], _value(node, "taskRoles")
         if not isinstance(roles, MappingNode):
             raise BadJob(f"its deployment {name} has no taskRoles")

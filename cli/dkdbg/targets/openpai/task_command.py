@@ -2,8 +2,8 @@
 
 The commands of a task form one bash script with errexit, nounset and pipefail (microsoft/openpai-runtime,
 src/runtime.d/user.sh), which begins with those of the active deployment (microsoft/pai,
-src/rest-server/src/middlewares/v2/protocol.js). A function `python` defined there replaces the program within this
-script, and no command of the job is changed.
+src/rest-server/src/middlewares/v2/protocol.js). A shell function `python`, defined in the deployment, is called in
+place of the program in this script, so that no command of the job is changed.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class JobListener:
         log: prints one line.
 
     Raises:
-        DkdbgError: cannot listen there.
+        DkdbgError: `host` and `port` cannot be listened on.
     """
 
     def __init__(
@@ -162,8 +162,8 @@ class About:
     Attributes:
         id, name: id and name of its session; the name is valid in an address.
         port: port of its agent.
-        key: a random number of the session: another job with the same id cannot take over its connection. Empty from
-            an older agent.
+        key: a random number of the session, without which another job with the same id cannot take over its connection.
+            Empty from an older agent.
         answers: verbs of the agent that can be queried through its relay; empty from an older agent.
     """
 
@@ -252,7 +252,7 @@ class _Line:
     def __init__(self, line: SecureChannel, word: str) -> None:
         self.outer = line.sock
         self._inner, theirs = socket.socketpair()
-        self._errors, self._nothing = os.pipe()  # the relay's errors go to the job's log
+        self._errors, self._nothing = os.pipe()  # stays empty: the job logs its own errors
         self._thread = threading.Thread(
             target=self._pump, args=(line, theirs, word), name="dkdbg call", daemon=True
         )

@@ -42,7 +42,7 @@ def ask(
         timeout: seconds between frames; None if the answering side has a timeout.
 
     Raises:
-        OSError: no process listens there, the socket is another user's, or the answer is incomplete.
+        OSError: no process listens on the socket, the socket is another user's, or the answer is incomplete.
     """
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(_TIMEOUT_S)
@@ -70,7 +70,7 @@ def _read(sock: socket.socket, size: int) -> bytes:
 
 
 def _is_own_server(sock: socket.socket) -> bool:
-    """Return whether this user or root listens, like `agent.sockets.is_same_user`, which is not imported here."""
+    """Return whether this user or root listens: a copy of `agent.sockets.is_same_user`, whose import takes time."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return True

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dkdbg.relay.relay import Answer
     from dkdbg.targets.reverse.jobs import ConnectedJob
 
-#: The verbs that an agent of our version answers.
+#: The verbs that an agent of this version answers.
 ANSWERED = frozenset(program.QUERIES)
 #: Beginning and end of a socket's name; the PID is between them.
 _PREFIX, _SUFFIX = "calls-", ".sock"
@@ -161,7 +161,7 @@ class QueryServer:
 
 
 def servers() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the path of each server that answers here, and its jobs, as from `QueryServer._list`."""
+    """Yield the path of each server on this machine that answers, and its jobs, as from `QueryServer._list`."""
     for folder in runtime_dir.folders():
         for path in _in(Path(folder)):
             with contextlib.suppress(OSError, ValueError):  # the server has just exited

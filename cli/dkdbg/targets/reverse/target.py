@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.reverse.jobs import ConnectedJob
 
 
-#: Placeholder for the agent's command line: the agent answers queries, but no other command runs there.
+#: Placeholder for the agent's command line: the agent answers queries, but no other command can be run in the job.
 _AGENT = "agent"
 #: Name of such a target, for messages.
 _TARGET = "job that connects out"
@@ -223,13 +223,13 @@ KIND = Kind(
 
 
 class ConnectedJobTarget(Target):
-    """A job connected to this process, a `dkdbg attach --listen`; see `core/target.py`.
+    """A job connected to this process, which runs `dkdbg attach --listen`; see `core/target.py`.
 
     Args:
         name: unique among the connected jobs.
 
     Attributes:
-        job: replaced after the job's restart.
+        job: the connected job; after its restart, the new one.
     """
 
     pause = 1.0
@@ -238,7 +238,7 @@ class ConnectedJobTarget(Target):
     def __init__(self, job: ConnectedJob, name: str) -> None:
         super().__init__(
             Address(scheme=CALL, rest=name)
-        )  # other verbs query it through us: `targets/reverse/target.py`
+        )  # other verbs query the job through this process: `targets/reverse/target.py`
         self.job = job
         self.name = name
 

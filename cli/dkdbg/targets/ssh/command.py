@@ -1,4 +1,4 @@
-"""Parse addresses of hosts behind ssh, and build OpenSSH command lines for any login shell there. Pure."""
+"""Parse addresses of hosts behind ssh, and build OpenSSH command lines for any login shell on the host. Pure."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _CHUNK = 900
 
 @dataclass(frozen=True, kw_only=True)
 class SshHosts:
-    """Hops to a host, and a folder there.
+    """Hops to a host, and a folder on it.
 
     Attributes:
-        hops: `[USER@]HOST[:PORT]` each, starting from here; the last one is the target.
-        folder: absolute, or below `~`; empty for the user's home there.
+        hops: `[USER@]HOST[:PORT]` each, in the order of connection; the last one is the target.
+        folder: absolute, or below `~`; empty for the remote user's home.
     """
 
     hops: tuple[str, ...]
@@ -79,7 +79,7 @@ class SshExecutor(Executor):
     """A host behind ssh, reached with the `ssh` command.
 
     Attributes:
-        hosts: the hops there.
+        hosts: the hops to the host, and the folder.
         options: options of ssh, for the connection to use.
         label: name of the host in messages.
     """
@@ -100,8 +100,8 @@ class SshExecutor(Executor):
         )  # fmt: skip
 
 
-#: Options that override settings in ~/.ssh/config for interactive sessions: port forwards, which each command
-#: would request again, and a RemoteCommand, which would replace the command to run.
+#: Options that override settings in ~/.ssh/config that are meant for interactive sessions. Each command would request
+#: the port forwards again, and a RemoteCommand would replace the command to run.
 PLAIN_SESSION = ("-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none")
 
 

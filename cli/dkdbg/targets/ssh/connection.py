@@ -79,7 +79,7 @@ class SharedConnection:
             return SshExecutor(hosts=self._hosts, options=self._options, label=self._hosts.name)
 
     def drop(self) -> None:
-        """Give up a dead connection: stop our own; leave the user's alone, and use our own next time."""
+        """Give up a dead connection: stop dkdbg's own, or leave the user's own alone and use dkdbg's from now on."""
         with self._lock:
             if self._options:
                 self._control("exit", self._options)
@@ -92,8 +92,8 @@ class SharedConnection:
         return options is not None and self._is_running(options)
 
     def close(self) -> None:
-        """Stop our own connection once all commands over it have ended, other processes' too; remove its folder."""
-        self._closed = True  # before taking the lock: a connecting `executor` holds it, and now ends
+        """Stop dkdbg's own connection after the last command over it, of any process, and remove its folder."""
+        self._closed = True  # before the lock, which a connecting `executor` holds: that now ends
         with self._lock:
             if self._options:
                 self._control("stop", self._options)
@@ -105,10 +105,10 @@ class SharedConnection:
                 os.close(lock)
 
     def _own(self, *, asks: bool, limit: float) -> tuple[str, ...]:
-        """Return the options of ssh for our own control master; start it if it does not run."""
+        """Return the options of ssh for dkdbg's own control master; start it if it does not run."""
         asks = asks and _has_terminal()
-        # One process at a time for each host: if two start together, the second finds the socket in use and becomes a
-        # connection that cannot be shared or stopped. There is no timeout while the user is prompted.
+        # Only one process at a time connects to a host. If two start together, the second finds the socket in use, and
+        # its connection can be neither shared nor stopped. There is no timeout while the user is prompted.
         end = math.inf if asks else time.monotonic() + limit
         name = self._hosts.name
         self._folder, lock = _locked_folder(name, lambda: self._closed or time.monotonic() > end, tells=asks)
@@ -131,7 +131,7 @@ class SharedConnection:
             *PLAIN_SESSION, *self._hosts.destination(),
         )  # fmt: skip
         with tempfile.TemporaryFile("w+b") as stderr:  # the control master would keep a pipe open
-            # An ssh that may prompt stays in our session: it needs the terminal, and Ctrl-C there has to reach it.
+            # An ssh that may prompt stays in this process's session: it needs the terminal and must receive Ctrl-C.
             running = process.start(
                 argv, stdout=process.DISCARD, stderr=stderr.fileno(), new_session=not asks
             )

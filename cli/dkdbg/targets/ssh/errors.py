@@ -18,8 +18,8 @@ _CHANGED_KEY = (
     "the host key of {who} has changed: the machine was reinstalled, or another machine answers in its place"
 )
 
-#: Pattern of a line, problem and hint; `{0}` and `{1}` stand for the pattern's groups, `{way}` for the hosts' names.
-#: The first match counts, so a cause comes before its consequences.
+#: (pattern of a line, problem, hint). `{0}` and `{1}` stand for the pattern's groups, `{way}` for the hosts' names. The
+#: first match counts, so a cause comes before its consequences.
 _KNOWN = (
     (
         r"Offending \S+ key in (\S+):\d+\r?\n(?:[^\n]*\n){0,4}?Host key for (\S+) has changed",

@@ -32,12 +32,13 @@ if TYPE_CHECKING:
     from dkdbg.delivery.bring import Brought
 
 SCHEME = "ssh"
-#: Folder below the user's home there for repositories whose target names no folder.
+#: Folder below the remote user's home, for repositories whose target names no folder.
 HOME_FOLDER = "dkdbg"
-#: Timeouts for the answers of a shell there and of an agent; maximum bytes of the shell's answer.
+#: Timeouts for the answers of the remote shell and of an agent; maximum bytes of the shell's answer.
 _SHELL_TIMEOUT_S, _AGENT_TIMEOUT_S = 30.0, 30.0
 _MAX_ANSWER_BYTES = 1 << 20
-#: Query for any login shell: a mark, because other output may precede it, then user, host, folder, and our agents.
+#: Query for any login shell. Its answer: a mark, because other output may precede it, then user, host, folder, and the
+#: user's agents.
 _PROBE_SCRIPT = """\
 cd {folder} 2>/dev/null || {{ printf '\\n%s gone\\n' {marker}; exit 0; }}
 printf '\\n%s there\\n%s\\n%s\\n%s\\n' {marker} "$(id -un)" "$(uname -n)" "$PWD"
@@ -67,7 +68,7 @@ class SshTarget(Target):
         return self._hosts.name
 
     def find(self) -> Executor:
-        """Connect, and find out our user name and folder there."""
+        """Connect, and find out the user name and the folder on the host."""
         with self._lock:
             self._executor = self._probe_again(asks=True)
             return self._executor
@@ -118,7 +119,7 @@ class SshTarget(Target):
         return self._found().wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """Return the command of an agent there: that of a session, or an agent sent there until `close`."""
+        """Return the command of an agent on the host: that of a session, or an agent sent to the host until `close`."""
         with self._lock:
             self._found()
             if self._agents:
@@ -139,7 +140,7 @@ class SshTarget(Target):
         return Workspace(local=".", remote=self._folder, why="the target names it")
 
     def endpoint(self) -> Endpoint:
-        """Return the endpoint of the newest session there, through a relay, which survives a loss of ssh."""
+        """Return the endpoint of the newest session on the host, through a relay, which survives a loss of ssh."""
         with self._lock:
             if why := self._endpoint.why:  # the relay reconnects on its own
                 return Endpoint(address=None, why=f"{self.label}: {why}")
@@ -151,13 +152,13 @@ class SshTarget(Target):
             return self._endpoint.of(found, why_none=f"no session runs on {self.label}", run=self.run)
 
     def sessions(self) -> list[SeenSession]:
-        """Return the sessions that the agents there report, without sending an agent."""
+        """Return the sessions that the host's agents report, without sending an agent."""
         self.find()
         where = f"{SCHEME} {self.label}"
         return sessions.of_records(self._records(), target=where, address=str(self.address), label=self.label)
 
     def lost(self) -> str:
-        """Return why a command that exited with ssh's own code lost its connection; empty if it did not."""
+        """Return why a command that exited with ssh's own code 255 lost its connection; empty if it did not lose it."""
         return "" if self._connection.is_connected() else f"the connection to {self.label} was lost"
 
     def again(self, *, silent: bool, limit: float) -> SshExecutor:
@@ -206,7 +207,7 @@ class SshTarget(Target):
         return executor.wrap(relay_words(("sh", agents[-1]), word))
 
     def _probe(self, executor: SshExecutor, at: str | None = None) -> list[str]:
-        """Return user, host, folder, and the paths of the agents there.
+        """Return user, host name, folder, and the paths of the agents on the host.
 
         Args:
             at: the folder, empty for the user's home; None for the folder of the address.
@@ -233,7 +234,7 @@ class SshTarget(Target):
         )
 
     def _records(self) -> list[SeenRecord | str]:
-        """Return the records of sessions there, oldest first; the reason as text for an unreadable one."""
+        """Return the records of the host's sessions, oldest first; for an unreadable record, the reason as text."""
         if not self._agents:
             return []
         try:
