@@ -191,7 +191,7 @@ def _installs_list(lines: str, name: str) -> bool:
 
 
 def _required(text: str, lines: str) -> list[tuple[int, str]]:
-    """Return offset and name of each debugger that a pyproject.toml requires, in extras only if `lines` install them."""
+    """Return offset and name of each debugger that a pyproject.toml requires; for extras only if `lines` name them."""
     try:
         document = table(load_toml(text))
     except (TOMLKitError, ValueError, RecursionError):

@@ -156,8 +156,7 @@ def _texts(node: ast.expr) -> Iterator[str]:
     """Yield the strings to which a host expression may evaluate.
 
     These are a string literal, the operands of `or`, both branches of a conditional expression, and the default in a
-    call
-    such as `os.environ.get("HOST", "0.0.0.0")`.
+    call such as `os.environ.get("HOST", "0.0.0.0")`.
     """
     left = [node]  # not recursive: an expression may have a thousand operands
     while left:

@@ -75,8 +75,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield the number of its first line and the text of each command, without comments, continued lines joined.
 
     Replace variables to which the text assigns a plain value. To bound the output, stop replacing once it is twice as
-    long
-    as the text.
+    long as the text.
     """
     start = 0
     parts: list[str] = []

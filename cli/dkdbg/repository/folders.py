@@ -265,8 +265,7 @@ def git_folder(root: Path) -> Path | None:
     """Return the absolute path of git's folder for the checkout that contains `root`; None if it cannot be used.
 
     In a worktree or submodule, `.git` is a file that names this folder. Believe it only if the folder refers back to
-    the
-    file: in an unpacked archive it may name any of the user's folders.
+    the file: in an unpacked archive, `.git` may name any of the user's folders.
     """
     for folder in (root, *root.parents):
         found = folder / ".git"

@@ -157,10 +157,8 @@ class Transaction:
     """Changes that have been checked and can be written.
 
     First write and sync every new version beside its destination, so that a full disk or a missing permission shows
-    before
-    any file changes. Then rename the new versions into place one by one. The old versions stay beside them as hard
-    links,
-    so a rollback needs no space.
+    before any file changes. Then rename the new versions into place one by one. The old versions stay beside them as
+    hard links, so a rollback needs no space.
 
     Attributes:
         root: the repository, on this machine.
@@ -180,8 +178,7 @@ class Transaction:
 
         Raises:
             DkdbgError: a destination is not writable, leads out of the repository or through a link, or has changed
-                since
-                the change was planned (exit code EXIT_CONFLICT).
+                since the change was planned (exit code EXIT_CONFLICT).
         """
         self._inside = Path(os.path.realpath(self.root))
         missing = {folder for change in self.changes for folder in self._check(change)}
