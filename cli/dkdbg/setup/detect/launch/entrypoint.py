@@ -1,8 +1,8 @@
-"""Rank the programs of a repository by how likely the user wants to debug them.
+"""Rank a repository's programs by how likely the user wants to debug them.
 
-A candidate's rank is the sum of several points: where it was seen (launches.PLACES), the role in its name (in
-machine learning: training, then serving, evaluation, data preparation), how plain its name is, how often it is
-mentioned, and its source code. No repository is special-cased.
+A candidate's points are a sum: for its evidence (launches.PLACES), for the role that its name suggests (in machine
+learning first training, then serving, evaluation, data preparation), for a plain name, for the number of mentions, and
+for its source code. No repository is a special case.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ _ROLE_POINTS = {
     "notebook": 2,
     "tool": 1,
 }
-#: Minimum points for the best candidate to be chosen as the program.
+#: Minimum points for the best candidate to count as the program.
 _THRESHOLD = 16
 _MAX_PARSED, _MAX_ENTRIES = 80, 60
-#: Minimum notebooks of a course (see `_is_course`), and the best place in PLACES that its scripts may have.
+#: Minimum notebooks of a course (see `_is_course`); the strongest evidence in PLACES that its scripts may have.
 _MANY_NOTEBOOKS, _ASIDE_PLACE = 10, "subreadme"
-#: GUI toolkits, which fail without a display, as in a container.
+#: GUI toolkits, which fail in a container because it has no display.
 _WINDOWS = frozenset(
     {"tkinter", "customtkinter", "PySimpleGUI", "FreeSimpleGUI", "PyQt5", "PyQt6", "PySide2", "PySide6", "wx", "kivy", "dearpygui", "pystray"}
 )  # fmt: skip
 
 
-#: Calls that fail, or end the program, if standard input is not a terminal; shutil.get_terminal_size() is harmless.
+#: Calls that fail or end the program if standard input is not a terminal. shutil.get_terminal_size() is harmless.
 _TERMINAL = re.compile(
     r"stty size|(?<!shutil\.)\bos\.get_terminal_size\(|\bcurses\.(?:initscr|wrapper)\(|\btermios\.tcgetattr\(|\btty\.set(?:raw|cbreak)\("
 )
