@@ -216,7 +216,7 @@ def installs_python(dockerfile: str) -> bool:
 def choose(
     services: tuple[RunningService, ...], ranked: Sequence[Ranked], named: str | None = None
 ) -> RunningService | None:
-    """Return the service to debug: the first one called `named`, otherwise the best of `ranked`; None without either."""
+    """Return the service to debug: the first of `services` called `named`, else the best of `ranked`; None without."""
     if named is not None and (found := next((each for each in services if each.fact.is_called(named)), None)):
         return found
     return ranked[0][1] if ranked else None
