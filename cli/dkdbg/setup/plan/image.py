@@ -174,7 +174,7 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
 def _undeclared(facts: RepoFacts) -> tuple[str, ...]:
     """Return undeclared imports, to install in one pip command with the declared dependencies.
 
-    Add numpy 1 for torch before 2.3, whose wheels are built for it (pytorch #107302).
+    With torch before 2.3 numpy becomes `numpy<2`, because those wheels are built for numpy 1 (pytorch #107302).
     """
     version = facts.torch.version if facts.torch else None
     is_old = version is not None and _version_key(version) < (2, 3)
@@ -220,7 +220,7 @@ def _poetry(facts: RepoFacts) -> Install:
 
 
 def _with_tool(tool: str, command: str, files: tuple[str, ...]) -> Install:
-    """Return an installation by a package manager that has an environment of its own, apart from the dependencies."""
+    """Return an installation by a package manager that is itself installed in a separate environment."""
     return Install(
         run=f"python3 -m venv /opt/{tool} && /opt/{tool}/bin/pip install {tool} && /opt/{tool}/bin/{command}",
         copy=files,

@@ -316,7 +316,7 @@ def _of_files(facts: RepoFacts, compose_file_value: str | None) -> Iterator[str]
 
 
 def _without_useless(facts: RepoFacts) -> tuple[RepoFacts, tuple[str, ...]]:
-    """Drop Dockerfiles that install a release instead of these sources, or whose FROM lacks a default argument."""
+    """Drop Dockerfiles that install a release, not these sources, or whose FROM has an argument without default."""
     if facts.service is not None:  # the service may set the arguments
         return facts, ()
     released = {path for path, how in facts.installed if how == "released"}

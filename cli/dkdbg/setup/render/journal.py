@@ -114,7 +114,7 @@ class Journal:
         """Record the present state of the files that `changes` will change, and sync the record to the disk.
 
         Raises:
-            DkdbgError: the journal cannot be read or written; then it is unchanged.
+            DkdbgError: the journal cannot be read or written; nothing has changed.
         """
         entries, directories = self.load()
         # Without a manifest (removed by `git clean`), files at the paths that dkdbg had created are the user's.

@@ -105,7 +105,7 @@ def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
         apt=image.apt,
         optional_apt=image.optional_apt,
         system_site=image.base.startswith("pytorch/"),
-        # With its virtual environment, uv would ignore packages in the image, such as torch.
+        # Not if the image has packages such as torch: uv ignores those outside its virtual environment.
         uv=not image.base.startswith("pytorch/")
         and any(each.run.startswith("pip ") for each in image.installs),
         installs=[(_copies(install.copy), install.run) for install in image.installs],
