@@ -186,10 +186,10 @@ def _follow(session: Session, reporter: Reporter, *, once: bool) -> int:
 def _workspace(
     root: Path, target: Target, executor: Executor, python: str | None, *, writes: bool
 ) -> Workspace:
-    """Return the folder of the target's address; without one, prefer a remote folder that is `root` itself, by a mount.
+    """Return the folder in the target's address, otherwise the remote folder at which `root` is mounted, or a default.
 
     Args:
-        writes: whether sync will write there; then the home directory of a job is rejected.
+        writes: whether sync will write to the folder; then it rejects the home directory of a job.
     """
     from dkdbg.sync import shared
 
@@ -199,7 +199,7 @@ def _workspace(
 
 
 def after_up(root: Path, *, as_json: bool) -> int:
-    """Sync into the debug service that was just started, unless it mounts the workspace; return the exit code.
+    """Sync to the debug service that `up` has started, unless it mounts the workspace; return the exit code.
 
     Raises:
         DkdbgError: as `sync`.
@@ -213,7 +213,7 @@ def after_up(root: Path, *, as_json: bool) -> int:
 
 
 def explain(root: Path, path: str) -> int:
-    """Print whether `path`, relative to `root` or absolute, is synced, and which rule decides it; return the exit code.
+    """Print whether `path` (absolute, or relative to `root`) is synced and which rule decides; return the exit code.
 
     Raises:
         DkdbgError: `path` is not below `root`.

@@ -285,7 +285,7 @@ def inputs_of_users(
     if any((posixpath.normpath(f"{context}/{local}"), remote) not in mounted for local, remote in folders):
         return None
     if len({local for local, _ in folders}) < sum(name.endswith("/") for name in dockerfile.inputs):
-        return None  # its copy in the image is not hidden by a mount
+        return None  # an input folder is copied to an unknown path, which no mount may cover
     found = [
         posixpath.normpath(f"{context}/{name}") + ("/" if name.endswith("/") else "")
         for name in dockerfile.inputs

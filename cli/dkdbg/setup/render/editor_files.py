@@ -227,7 +227,7 @@ _ID = re.compile(r"[a-z0-9][a-z0-9_.-]{0,60}")
 
 
 def project_id(root: Path) -> str:
-    """Return the project's id from the manifest or launch.json; otherwise a new one, the folder's name in front."""
+    """Return the project's id in the manifest or launch.json, or a new one that begins with the folder's name."""
     written = _written(root, LAUNCH).get("configurations", ())
     own_entries = (each for each in written if each["name"] == editor.ATTACH_NAME)
     for entry in (*own_entries, attach_entry(root)):

@@ -1,4 +1,4 @@
-"""Tell the versions of Python, torch and CUDA in a base image from its name."""
+"""Determine the versions of Python, torch and CUDA in a base image from its name."""
 
 from __future__ import annotations
 

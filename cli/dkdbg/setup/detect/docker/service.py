@@ -162,7 +162,7 @@ def read_service(
 def with_only_build(tree: Tree, services: tuple[RunningService, ...]) -> tuple[RunningService, ...]:
     """Return the services. If none seems to run Python, count the one that is built from Python sources here as Python.
 
-    Its base image and start script may not show that it does.
+    Its base image and its start script may not show that it is Python.
     """
     if any(each.fact.is_python for each in services):
         return services
@@ -216,7 +216,10 @@ def installs_python(dockerfile: str) -> bool:
 def choose(
     services: tuple[RunningService, ...], ranked: Sequence[Ranked], named: str | None = None
 ) -> RunningService | None:
-    """Return the service to debug: the first of `services` called `named`, else the best of `ranked`; None without."""
+    """Return the service to debug; None if the repository has no such service.
+
+    It is the first of `services` called `named`, otherwise the best of `ranked`.
+    """
     if named is not None and (found := next((each for each in services if each.fact.is_called(named)), None)):
         return found
     return ranked[0][1] if ranked else None
