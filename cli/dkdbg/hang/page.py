@@ -76,7 +76,7 @@ def write(path: Path, content: str) -> None:
     except OSError as error:
         raise DkdbgError(
             f"cannot write {path}: {error.strerror}",
-            hint="--html FILE, in a folder that is there",
+            hint="--html FILE, in a folder that exists",
             exit_code=EXIT_USAGE,
         ) from error
 

@@ -448,7 +448,7 @@ def _not_reached(asked: Asked, name: str, joined: Loaded, *, is_early: bool) -> 
         )  # fmt: skip
     return _ran_before(
         asked,
-        f"{name} has run, but {asked.where} perhaps only before the breakpoint was set, or not at all (a branch, an exception)"
+        f"{name} has run, but {asked.where} may have run only before the breakpoint was set, or not at all (a branch, an exception)"
         + f"{_IN_CPP}, or {hidden}" * has_one,
         or_never=more * has_one,
     )

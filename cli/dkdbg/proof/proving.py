@@ -455,7 +455,7 @@ class _Run:
             if now - began > self._subject.timeout:
                 raise BrokenError(
                     Finding(
-                        link="program", cause="still-importing", says=f"a breakpoint stops, but after {self._subject.timeout:g} s the program still imports (at {where}), and may lack something",
+                        link="program", cause="still-importing", says=f"a breakpoint stops, but after {self._subject.timeout:g} s the program still imports (at {where}), and a later import may fail",
                         remedy=f"dkdbg verify --timeout {3 * self._subject.timeout:g} waits longer",
                     )
                 )  # fmt: skip
@@ -524,7 +524,7 @@ class _Run:
         if copies and copies[0] in {each.path for each in self._files}:
             return Finding(
                 link="stop", cause="stop-missed",
-                says=f"a breakpoint by line did not stop in {os.path.relpath(copies[0], self._subject.root)}, and one by the function's name did in a second run ({attempt.why})",
+                says=f"a line breakpoint did not stop in {os.path.relpath(copies[0], self._subject.root)}, but a function breakpoint did in a second run ({attempt.why})",
                 remedy="dkdbg verify once more: the first run may have been disturbed",
                 detail=detail,
             )  # fmt: skip

@@ -279,8 +279,8 @@ def _token(reporter: _Reporter) -> str:
         return ""
     if 0 < len(token) < proof.MIN_TOKEN_CHARACTERS:
         reporter.line(
-            f"the token has only {len(token)} characters, and a target that is not yours could guess it from the proof; "
-            f"take {proof.MIN_TOKEN_CHARACTERS} or more random ones, such as: openssl rand -hex 32"
+            f"the token has only {len(token)} characters, which a hostile target could find by guessing; "
+            f"use {proof.MIN_TOKEN_CHARACTERS} or more random ones, such as: openssl rand -hex 32"
         )
     return token
 
