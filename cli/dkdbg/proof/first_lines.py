@@ -92,7 +92,7 @@ def of_text(path: str, text: str) -> FirstLines | None:
 
 
 def importing(sessions: Iterable[Session], last_import: Callable[[str], int]) -> Frame | None:
-    """Return the frame of the module that a main thread is importing; None if no process imports.
+    """Return the innermost module frame of a main thread that imports; None if no process imports.
 
     The frame's `own` is True only while code of that module runs, not while it waits for another module's import.
     Return UNKNOWN for a process that does not answer, such as one that is loading a C library.

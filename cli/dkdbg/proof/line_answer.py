@@ -58,7 +58,7 @@ class RemoteFile:
     inode: str = ""
 
     def is_same(self, other: RemoteFile) -> bool:
-        """Return whether both paths are one file: joined by a link, or by two mounts of one folder."""
+        """Return whether both paths lead to one file: by a link, or by two mounts of one folder."""
         same_inode = bool(self.inode) and self.inode == other.inode and self.digest == other.digest
         return self.real == other.real or same_inode
 
@@ -137,7 +137,7 @@ class Process:
         free: whether it is not debugged, because its rank was not chosen.
         answered: whether it has answered the query.
         ended: whether it has ended since the query.
-        files: the asked file, as far as the process has loaded it; also files of the same name.
+        files: loaded files with the name of the asked file.
         stopped: position at which a debugger stops it.
         cpu: CPU time in seconds.
         frozen: whether a signal (SIGSTOP, SIGTSTP) has stopped it.

@@ -89,7 +89,7 @@ class _Agent:
         return executor.wrap((*self._brought.argv, "relay", word))
 
     def close(self) -> None:
-        """Remove the agent from the target."""
+        """Remove the agent's file from the target, unless another session needs it."""
         if self._brought is not None:
             self._brought.close()
             self._brought = None

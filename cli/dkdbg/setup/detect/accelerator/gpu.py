@@ -107,7 +107,7 @@ def read_gpu(
         entry: (path, text) of the program.
         launcher: name of the program that starts it, such as torchrun.
         sources: (path, text) of Python files, those near the program first.
-        documents: (path, text) of READMEs, in which only code that uses a GPU counts.
+        documents: (path, text) of READMEs, in which only mentions of a GPU count (`_TOUCHES`).
         configs: (path, text) of configuration files.
         packages: names of the required distributions.
         extras: names of optional dependency groups.

@@ -236,8 +236,8 @@ def _merged_service(
 ) -> tuple[ServiceFact, ComposeBuild] | None:
     """Return a service that several merged files define; None if it is invalid.
 
-    Compose resolves the paths in merged files from the first file's folder, but those of an extended service from its
-    own file's folder. The generated service extends one file, so merge only the files in the first file's folder.
+    Compose resolves the paths in merged files from the first file's folder, but those of an extended service from the
+    folder of its own file. So merge only the files in the first file's folder.
 
     Raises:
         DkdbgError: its name is invalid.

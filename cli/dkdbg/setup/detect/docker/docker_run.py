@@ -46,7 +46,7 @@ _MAX_ITEMS = 60
 #: Maximum characters of a line with its variables replaced.
 _MAX_LINE_CHARS = 20_000
 _VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*")
-#: Value of `-e NAME`. Upper case only, because a program in the image may have its own `-e` option.
+#: NAME in `-e NAME`, without a value. Upper case only: a program in the image may have its own `-e` option.
 _BARE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:TOKENS?|KEYS?|SECRETS?|PASS(?:WORD|WD|PHRASE)?|PWD|CREDENTIALS?|AUTH|DSN|LICENSE|COOKIE)(?:_|$)|APIKEY"
