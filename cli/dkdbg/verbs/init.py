@@ -370,8 +370,8 @@ def _with_answers(
 ) -> tuple[ProjectPlan, Config]:
     """Ask about choices for which the plan has nearly equal options; return the plan and configuration as answered.
 
-    asked: values of command line options, by their keys in dkdbg.toml.
-        asked: values of flags, by their keys in dkdbg.toml.
+    Args:
+        asked: values of command line options, by their keys in dkdbg.toml.
         ask: see `make_plan`.
     """
     done: set[str] = set()

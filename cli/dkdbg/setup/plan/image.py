@@ -231,8 +231,8 @@ def _from_own_indexes(facts: RepoFacts) -> Iterator[Install]:
     """Yield an installation from each index that the repository names for certain requirements.
 
     They come first: with several indexes at once, pip takes the highest version, and an attacker could upload one to
-        PyPI under the same name. The later installation of all requirements keeps these packages, and adds their
-        dependencies.
+    PyPI under the same name. The later installation of all requirements keeps these packages, and adds their
+    dependencies.
     """
     for url, names in facts.indexed:
         if known := list(filter(literal.is_requirement, names)):

@@ -57,8 +57,8 @@ def upsert(
     """Return `text` with `value` merged into the object at `path` (an array) that has the same `key_field`.
 
     Keys are merged one by one: those that still have their value in `last` get that in `value`; those that the user
-        changed, added or removed stay so, with their comments. If no object has this `key_field`, append `value`, and
-        create missing parents. If several have it, change only the first.
+    changed, added or removed stay so, with their comments. If no object has this `key_field`, append `value`, and
+    create missing parents. If several have it, change only the first.
 
     Args:
         last: value of the previous merge; None if unknown, so that each different key counts as the user's.
